@@ -1,0 +1,60 @@
+//! Where a word stands in the source, so that every message can underline it.
+
+/// A file of the configuration, by its place in [`crate::Config::files`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A range of bytes in one line of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// Which file.
+    pub file: FileId,
+    /// Line number, from 1.
+    pub line: u32,
+    /// First byte in the line, from 0.
+    pub start: u32,
+    /// One past the last byte in the line.
+    pub end: u32,
+}
+
+impl Span {
+    /// From the start of `self` to the end of `other`, which stands later in the same line.
+    #[must_use]
+    pub fn to(self, other: Span) -> Span {
+        Span { end: other.end.max(self.start), ..self }
+    }
+}
+
+/// One word of a line after quotes, escapes and environment variables are resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Word {
+    /// The word as the rest of the program sees it.
+    pub text: String,
+    /// Where it was written; covers the quotes.
+    pub span: Span,
+}
+
+impl std::ops::Deref for Word {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The words of one directive that are compiled above this crate (rules, ACLs, log formats), with the keyword left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The words after the keyword: for `http-request deny if X` they begin at `deny`.
+    pub words: Vec<Word>,
+    /// The whole directive, keyword included.
+    pub span: Span,
+}
+
+/// A value and where it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it was written.
+    pub span: Span,
+}

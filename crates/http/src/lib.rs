@@ -1,0 +1,3 @@
+//! HTTP/1 messages: bytes in, bytes out; framing, limits, smuggling rules. Pure.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Public-key arithmetic on eight lanes at a time.

@@ -1,0 +1,3 @@
+//! Samples, converters, ACLs, log formats and actions: compiled from configuration, run on a message. Pure.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Thin, safe wrappers of the system calls that the standard library and rustix leave out.

@@ -1,0 +1,1 @@
+//! rustls acceptor and connector: ClientHello reader, certificates, SNI, tickets, handshakes that wait for an operation.

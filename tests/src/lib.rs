@@ -1,0 +1,1 @@
+//! Harness of the scenario tests.
