@@ -1,1 +1,13 @@
 //! Thin, safe wrappers of the system calls that the standard library and rustix leave out.
+
+mod account;
+mod memory;
+mod process;
+mod signal;
+mod socket;
+
+pub use account::{Group, User, group, user};
+pub use memory::{Poisonable, poison};
+pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill, reap};
+pub use signal::{Signal, Signals};
+pub use socket::{adopt, adopt_listener, inheritable};

@@ -1,0 +1,108 @@
+//! Processes: fork, exec, wait, and giving up privileges.
+
+use std::{
+    convert::Infallible,
+    ffi::{CString, OsStr},
+    io,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+/// Which side of a fork this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    /// The new process.
+    Child,
+    /// The old one, and the child's pid.
+    Parent(i32),
+}
+
+/// fork(2). Only for a process of one thread: another thread's locks would stay locked in the child for ever.
+///
+/// # Errors
+/// The system's error, or `Unsupported` when this process has more than one thread.
+pub fn fork() -> io::Result<Forked> {
+    if std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "cannot fork once threads are running"));
+    }
+    // SAFETY: there is one thread, so that no lock is held elsewhere, and both sides may go on running Rust code.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// Leaves the terminal's session and points the standard streams to /dev/null, in the child of a fork.
+pub fn daemonize() -> io::Result<()> {
+    rustix::process::setsid()?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// execv(3): replaces this process; returns only an error.
+pub fn exec(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Infallible> {
+    let program = CString::new(program.as_os_str().as_bytes())?;
+    let arguments: Vec<CString> =
+        arguments.iter().map(|a| CString::new(a.as_ref().as_bytes())).collect::<Result<_, _>>()?;
+    let mut pointers: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: both strings and the array end in NUL and live until the call returns, if it does.
+    unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+    Err(io::Error::last_os_error())
+}
+
+/// kill(2). `signal` 0 only asks whether the process is there.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    if pid <= 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pid is above zero"));
+    }
+    // SAFETY: no memory is involved.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A child that has ended, if there is one: its pid and what a shell would show (exit code, or 128 + signal).
+pub fn reap() -> Option<(i32, i32)> {
+    let mut status = 0;
+    // SAFETY: `status` is valid for the call.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+    (pid > 0).then(|| {
+        let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+        (pid, code)
+    })
+}
+
+/// Whether the process may do what only root may.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// chroot(2), and into its top directory.
+pub fn chroot(root: &Path) -> io::Result<()> {
+    rustix::process::chroot(root)?;
+    std::env::set_current_dir("/")
+}
+
+/// Becomes another group and user for good, group first; supplementary groups go with root.
+pub fn drop_to(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    if let Some(gid) = gid {
+        if is_root() {
+            // SAFETY: an empty list is read from no memory.
+            check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+        }
+        // SAFETY: no memory is involved; glibc changes every thread.
+        check(unsafe { libc::setgid(gid) })?;
+    }
+    if let Some(uid) = uid {
+        // SAFETY: no memory is involved; glibc changes every thread.
+        check(unsafe { libc::setuid(uid) })?;
+    }
+    Ok(())
+}
