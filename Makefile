@@ -1,0 +1,33 @@
+# `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
+.DEFAULT_GOAL := help
+.PHONY: help run test test-full check fmt bench fuzz packages
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build and start an embedded default: HTTPS on 127.0.0.1:8443, stats on 127.0.0.1:8404
+	@scripts/packages.sh build
+	cargo run --release --bin penstock -- quickstart
+
+test: ## build and pass every test, the scenarios beside the real HAProxy among them
+	@scripts/test.sh
+
+test-full: ## the same, then endurance, scanners, long fuzzing and benchmarks
+	@scripts/test-full.sh
+
+check: ## what a commit must pass: format, lints, tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	@scripts/test.sh
+
+fmt: ## format every file
+	cargo fmt --all
+
+bench: ## penstock beside Debian's haproxy, interleaved, server CPU time; writes docs/measurements
+	@scripts/bench.sh
+
+fuzz: ## fuzz every target for FUZZ_SECONDS (60 each unless told)
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} scripts/fuzz.sh
+
+packages: ## install the Debian packages that the tasks above need
+	@scripts/packages.sh build test full

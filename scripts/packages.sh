@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of the groups named (build, test, full), or says exactly what to install.
+# A package counts as present when the command it brings is found, so a machine set up by other means is left alone.
+set -euo pipefail
+
+# group: package=command (or package=/path)
+wanted=$(cat <<'LIST'
+build gcc=cc
+build g++=c++
+build libc6-dev=/usr/include/stdio.h
+build pkg-config=pkg-config
+test haproxy=haproxy
+test haproxy-doc=/usr/share/doc/haproxy/configuration.txt.gz
+test nginx=nginx
+test curl=curl
+test openssl=openssl
+test nghttp2-client=h2load
+test gnutls-bin=gnutls-cli
+test python3=python3
+test valgrind=valgrind
+test apache2-utils=ab
+full wrk=wrk
+full golang-go=go
+full testssl.sh=testssl
+full slowhttptest=slowhttptest
+full python3-venv=/usr/share/doc/python3-venv
+LIST
+)
+
+missing=()
+while read -r group entry; do
+    case " $* " in *" $group "*) ;; *) continue ;; esac
+    package=${entry%%=*} proof=${entry#*=}
+    case $proof in
+        /*) [ -e "$proof" ] || missing+=("$package") ;;
+        *) PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin command -v "$proof" >/dev/null || missing+=("$package") ;;
+    esac
+done <<<"$wanted"
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    as_root=()
+elif sudo -n true 2>/dev/null; then
+    as_root=(sudo -n)
+else
+    echo "These packages are missing and this user may not install them. Run:" >&2
+    echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+if ! command -v apt-get >/dev/null; then
+    echo "Not a Debian machine: install what brings these packages' commands: ${missing[*]}" >&2
+    exit 1
+fi
+
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+# policy-rc.d keeps the packages from starting services on the machine's ports; an existing one is respected.
+guard=/usr/sbin/policy-rc.d
+if [ ! -e $guard ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $guard >/dev/null
+    "${as_root[@]}" chmod +x $guard
+    trap '"${as_root[@]}" rm -f $guard' EXIT
+fi
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

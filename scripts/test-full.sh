@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# `make test`, then what takes longer: endurance scenarios, third-party scanners, long fuzzing, benchmarks.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
+
+scripts/packages.sh build test full || exit 1
+failed=0
+run() {
+    echo "== $*"
+    "$@" || failed=$((failed + 1))
+}
+
+run scripts/test.sh
+cargo build --release --bin penstock
+PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=target/release/penstock run cargo test -p penstock-tests
+run scripts/scan.sh
+FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
+run scripts/bench.sh
+if [ $failed = 0 ]; then echo "everything passed"; else echo "$failed step(s) failed"; fi
+[ $failed = 0 ]

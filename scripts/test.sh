@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Builds, runs every test of the workspace, fuzzes for a few seconds, and closes with what was skipped and one line:
+#     N passed, N failed, N skipped
+# Tests report what they leave out by appending "SKIP: reason" to the file named in PENSTOCK_SKIPS.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH=$PATH:/usr/sbin:/sbin
+
+scripts/packages.sh build test || exit 1
+
+mkdir -p target
+log=target/test.log
+export PENSTOCK_SKIPS=$PWD/target/skips
+: >"$log"
+: >"$PENSTOCK_SKIPS"
+failed_steps=()
+
+step() { # name, command...: run it, keep what it says, remember whether it failed
+    local name=$1
+    shift
+    echo "== $name"
+    "$@" 2>&1 | tee -a "$log"
+    [ "${PIPESTATUS[0]}" = 0 ] || failed_steps+=("$name")
+}
+
+step build cargo build --workspace --all-targets
+if [ ${#failed_steps[@]} -gt 0 ]; then
+    echo "the build failed; no test ran"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+# The bound is a safety net against a test that never ends, well above what the whole run takes.
+step tests timeout --kill-after=10 1800 cargo test --workspace --no-fail-fast
+[ ! -d fuzz ] || FUZZ_SECONDS=${FUZZ_SECONDS:-3} step fuzz scripts/fuzz.sh
+
+# cargo prints one "test result:" line a test binary; scripts/fuzz.sh and the scenario runner print the same line.
+read -r passed failed ignored < <(awk '
+    /^test result:/ { for (i = 2; i <= NF; i++) {
+        if ($i ~ /^passed/) p += $(i-1); if ($i ~ /^failed/) f += $(i-1); if ($i ~ /^ignored/) s += $(i-1) } }
+    END { print p+0, f+0, s+0 }' "$log")
+skips=$(sort "$PENSTOCK_SKIPS" | uniq -c)
+skipped=$((ignored + $(grep -c . "$PENSTOCK_SKIPS")))
+# A step that dies without counting its failure (a crash, a timeout, a compile error) is a failure all the same.
+if [ ${#failed_steps[@]} -gt 0 ] && [ "$failed" = 0 ]; then failed=${#failed_steps[@]}; fi
+
+echo
+if [ -n "$skips" ]; then echo "skipped (count, reason):"; echo "$skips"; fi
+if [ "$failed" -gt 0 ]; then
+    echo "failed:"
+    grep -E '^test .* \.\.\. FAILED$' "$log" || true
+    [ ${#failed_steps[@]} = 0 ] || printf 'step %s\n' "${failed_steps[@]}"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
