@@ -1,3 +1,23 @@
 //! The data plane: worker, accept, handshake, route, forward, pools, health checks, logs.
+//!
+//! [`Runtime::build`] checks a configuration without opening a socket, [`Runtime::listen`] opens its listening sockets
+//! (or takes inherited ones), [`Runtime::start`] runs the workers and returns the [`Handle`] through which everything an
+//! operator can see or change goes.
 
 #![forbid(unsafe_code)]
+
+mod buffer;
+mod handle;
+mod listener;
+mod runtime;
+mod service;
+mod shared;
+mod socket;
+mod timer;
+mod worker;
+
+pub use handle::Handle;
+pub use listener::{ListenError, Listener, Listeners};
+pub use runtime::Runtime;
+pub use service::{Service, ServiceRequest, ServiceResponse, Services};
+pub use shared::Shared;

@@ -5,9 +5,11 @@ mod memory;
 mod process;
 mod signal;
 mod socket;
+mod sockopt;
 
 pub use account::{Group, User, group, user};
 pub use memory::{Poisonable, poison};
 pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill, reap};
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
+pub use sockopt::{set_defer_accept, set_fast_open};

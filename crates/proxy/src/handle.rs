@@ -1,0 +1,99 @@
+//! Everything an operator can see or change: command in, snapshot out.
+
+use crate::{Shared, worker::Control};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// A running data plane. Cheap to clone; the workers run until [`Handle::stop`] or until a drain has ended.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub shared: Arc<Shared>,
+    pub state: AtomicU8,
+    pub started: Instant,
+    pub workers: Vec<UnboundedSender<Control>>,
+    pub threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It accepts connections.
+    Running,
+    /// It finishes those it has (SIGUSR1).
+    Draining,
+    /// It ends now (SIGTERM).
+    Stopping,
+}
+
+impl Handle {
+    /// Configuration and shared state.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+    /// When the workers were started.
+    pub fn started(&self) -> Instant {
+        self.inner.started
+    }
+    /// What the process is doing.
+    pub fn state(&self) -> State {
+        match self.inner.state.load(Ordering::Acquire) {
+            0 => State::Running,
+            1 => State::Draining,
+            _ => State::Stopping,
+        }
+    }
+    /// Stops listening, closes idle connections, lets every exchange finish; the workers end with the last one, or when
+    /// `hard-stop-after` says so.
+    pub fn drain(&self) {
+        self.tell(1, || Control::Drain);
+    }
+    /// Ends now: every connection is closed.
+    pub fn stop(&self) {
+        self.tell(2, || Control::Stop);
+    }
+    /// Whether all workers have ended.
+    pub fn is_finished(&self) -> bool {
+        self.lock().iter().all(JoinHandle::is_finished)
+    }
+    /// Waits until all workers have ended.
+    pub fn wait(&self) {
+        let threads = std::mem::take(&mut *self.lock());
+        for thread in threads {
+            // A panic was reported by the hook when it happened.
+            let _ = thread.join();
+        }
+    }
+    /// As [`Handle::wait`], for at most `limit`; whether they have ended.
+    pub fn wait_for(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while !self.is_finished() {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    fn tell(&self, state: u8, message: impl Fn() -> Control) {
+        self.inner.state.fetch_max(state, Ordering::AcqRel);
+        for worker in &self.inner.workers {
+            // A worker that has ended needs to be told nothing.
+            let _ = worker.send(message());
+        }
+    }
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.inner.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

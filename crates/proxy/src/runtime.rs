@@ -1,0 +1,98 @@
+//! From a configuration to running workers, in three steps that can fail for three kinds of reasons.
+
+use crate::{
+    Handle, ListenError, Listeners, Services, Shared,
+    handle::Inner,
+    worker::{self, Worker},
+};
+use penstock_config::{Config, Diagnostics};
+use std::{
+    io,
+    sync::{Arc, Mutex, atomic::AtomicU8},
+    time::Instant,
+};
+use tokio::sync::mpsc::unbounded_channel;
+
+/// A configuration that has been checked as a whole and can be run.
+pub struct Runtime {
+    shared: Arc<Shared>,
+    workers: usize,
+}
+
+impl Runtime {
+    /// Compiles rules, loads certificates, resolves server names. Opens no socket.
+    ///
+    /// Everything that is wrong is added to `diagnostics`; `None` if the configuration cannot start.
+    pub fn build(config: Config, services: Services, diagnostics: &mut Diagnostics) -> Option<Self> {
+        let workers = match config.global.nbthread {
+            Some(n) => n as usize,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        if diagnostics.has_errors() {
+            return None;
+        }
+        Some(Runtime { shared: Shared::new(config, services), workers })
+    }
+
+    /// Configuration and shared state.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// How many workers there will be.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Opens every listening socket, before privileges are given up; see [`Listeners::open`].
+    ///
+    /// # Errors
+    /// One for each address that cannot be listened on.
+    pub fn listen(&self, inherited: Listeners) -> Result<Listeners, Vec<ListenError>> {
+        Listeners::open(&self.shared.config, self.workers, inherited)
+    }
+
+    /// Starts the workers; returns once all of them accept connections.
+    ///
+    /// # Errors
+    /// When a thread or its reactor cannot be made; then none is left running.
+    pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
+        let handle = Handle {
+            inner: Arc::new(Inner {
+                shared: self.shared,
+                state: AtomicU8::new(0),
+                started: Instant::now(),
+                workers: senders,
+                threads: Mutex::default(),
+            }),
+        };
+        let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
+        for listener in listeners.list {
+            per_worker[listener.worker].push(listener);
+        }
+        let (ready, started) = std::sync::mpsc::channel();
+        for ((id, control), listeners) in receivers.into_iter().enumerate().zip(per_worker) {
+            let seed = worker::Seed { id, handle: handle.clone(), control, listeners, ready: ready.clone() };
+            let thread =
+                std::thread::Builder::new().name(format!("worker-{}", id + 1)).spawn(move || Worker::run(seed));
+            match thread {
+                Ok(thread) => handle.inner.threads.lock().expect("no worker holds it").push(thread),
+                Err(e) => {
+                    handle.stop();
+                    handle.wait();
+                    return Err(e);
+                }
+            }
+        }
+        drop(ready);
+        for _ in 0..self.workers {
+            if let Ok(Err(e)) = started.recv() {
+                handle.stop();
+                handle.wait();
+                return Err(e);
+            }
+        }
+        Ok(handle)
+    }
+}

@@ -1,0 +1,124 @@
+//! A connected stream socket, TCP or unix, as everything above it uses it.
+
+use rustix::net::{RecvFlags, recv};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready},
+    net::{TcpStream, UnixStream},
+};
+
+/// A connected socket registered with the worker's reactor.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Ready when there may be bytes, an end of stream or an error to read.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(s) => s.poll_read_ready(cx),
+            Socket::Unix(s) => s.poll_read_ready(cx),
+        }
+    }
+    /// What is known of the socket without asking the kernel, once it is something.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Socket::Tcp(s) => s.ready(interest).await,
+            Socket::Unix(s) => s.ready(interest).await,
+        }
+    }
+    /// Looks at the first bytes without taking them; `WouldBlock` when there are none yet.
+    pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let peek = || Ok(recv(self.as_fd(), &mut *into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
+        match self {
+            Socket::Tcp(s) => s.try_io(Interest::READABLE, peek),
+            Socket::Unix(s) => s.try_io(Interest::READABLE, peek),
+        }
+    }
+    /// Takes bytes that were peeked at; `WouldBlock` when there are none.
+    pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.try_read(into),
+            Socket::Unix(s) => s.try_read(into),
+        }
+    }
+    /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Socket::Tcp(s) => s.peer_addr(),
+            Socket::Unix(_) => Ok(UNSPECIFIED),
+        }
+    }
+    /// This end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Socket::Tcp(s) => s.local_addr(),
+            Socket::Unix(_) => Ok(UNSPECIFIED),
+        }
+    }
+    /// Closing it will send RST and drop what is unsent: the peer must not take what it got for the whole.
+    pub fn reset_on_close(&self) {
+        let socket = socket2::SockRef::from(self);
+        // A failure means the connection is gone already.
+        let _ = socket.set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+/// The address of what has none.
+pub(crate) const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+            Socket::Unix(s) => Pin::new(s).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+            Socket::Unix(s) => Pin::new(s).poll_write(cx, buf),
+        }
+    }
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            Socket::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+        }
+    }
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+            Socket::Unix(s) => Pin::new(s).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One timer a connection, however many timeouts it has: moving a deadline is a store, and only when the armed timer
+//! fires is it compared with the deadline that holds by then.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep};
+
+/// The next moment something times out on a connection; unarmed and free of cost until first polled.
+#[derive(Default)]
+pub(crate) struct Deadline {
+    due: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    /// Times out `after` from `now`; never for `None`.
+    pub fn set(&mut self, now: Instant, after: Option<Duration>) {
+        self.due = after.map(|after| now + after);
+    }
+    /// Times out at `due`; never for `None`.
+    pub fn set_at(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+    /// When it times out.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+    /// Ready once the deadline has passed. A timer that is armed for an earlier moment than needed is left to fire.
+    pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = self.due else { return Poll::Pending };
+        let sleep = match &mut self.sleep {
+            Some(sleep) => {
+                if sleep.deadline() > due {
+                    sleep.as_mut().reset(due);
+                }
+                sleep
+            }
+            empty => empty.insert(Box::pin(tokio::time::sleep_until(due))),
+        };
+        while sleep.as_mut().poll(cx).is_ready() {
+            if sleep.deadline() >= due || Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(due);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_deadline_moved_later_fires_then_and_not_before() {
+        block_on(async {
+            let start = Instant::now();
+            let mut deadline = Deadline::default();
+            deadline.set(start, Some(Duration::from_secs(1)));
+            assert!(poll_fn(|cx| Poll::Ready(deadline.poll_expired(cx).is_pending())).await);
+            deadline.set(start, Some(Duration::from_secs(3)));
+            poll_fn(|cx| deadline.poll_expired(cx)).await;
+            assert_eq!(start.elapsed().as_secs(), 3);
+        });
+    }
+
+    #[test]
+    fn a_deadline_moved_earlier_fires_earlier() {
+        block_on(async {
+            let start = Instant::now();
+            let mut deadline = Deadline::default();
+            deadline.set(start, Some(Duration::from_secs(60)));
+            assert!(poll_fn(|cx| Poll::Ready(deadline.poll_expired(cx).is_pending())).await);
+            deadline.set(start, Some(Duration::from_secs(2)));
+            poll_fn(|cx| deadline.poll_expired(cx)).await;
+            assert_eq!(start.elapsed().as_secs(), 2);
+        });
+    }
+}
