@@ -3,5 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client_hello;
+mod tls_facts;
 
 pub use client_hello::{ClientHello, HelloError};
+pub use tls_facts::{PeerCertificate, TlsFacts};

@@ -1,1 +1,22 @@
 //! rustls acceptor and connector: ClientHello reader, certificates, SNI, tickets, handshakes that wait for an operation.
+//!
+//! A connection's life here: [`Acceptor::accept`] reads a ClientHello, chooses the configuration by it, makes the
+//! rustls connection and carries the handshake; [`TlsStream`] then moves the data. Everything is local to one worker.
+
+#![deny(unsafe_code)]
+
+mod accept;
+mod buffers;
+mod connect;
+mod error;
+mod facts;
+mod handshake;
+mod loader;
+mod session;
+mod stream;
+
+pub use accept::Acceptor;
+pub use connect::Connector;
+pub use error::HandshakeError;
+pub use loader::{Disk, Loader, Memory};
+pub use stream::{TlsStream, Truncated};

@@ -1,0 +1,59 @@
+//! What the TLS layer knows of one side of a connection, for the `ssl_*` fetches and the log's `%sslv` and `%sslc`.
+
+use std::sync::Arc;
+
+/// Facts of an established TLS session. Filled by the TLS layer after the handshake, never changed after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// As OpenSSL spells it: `TLSv1.2`, `TLSv1.3`.
+    pub version: &'static str,
+    /// As OpenSSL spells it: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
+    pub cipher: &'static str,
+    /// Bits of the symmetric key (`ssl_fc_use_keysize`, `ssl_fc_alg_keysize`).
+    pub keysize: u16,
+    /// Name of the key exchange group as OpenSSL spells it, where one was used.
+    pub group: Option<&'static str>,
+    /// The server name the client asked for (on a connection to a server: the one we asked for).
+    pub sni: Option<String>,
+    /// The protocol agreed on.
+    pub alpn: Option<Vec<u8>>,
+    /// The session was resumed: no certificate was sent, no signature made.
+    pub resumed: bool,
+    /// `ssl_fc_session_id`: what the client offered as its session, empty where it offered none.
+    pub session_id: Vec<u8>,
+    /// Legacy version of the ClientHello's record and message, as `ssl_fc_protocol_hello_id` gives it.
+    pub hello_version: u16,
+    /// The cipher suites the client offered, two bytes each (`ssl_fc_cipherlist_bin`). Kept only where
+    /// `tune.ssl.capture-buffer-size` asks for it.
+    pub hello_ciphers: Option<Arc<[u8]>>,
+    /// The certificate the peer presented, leaf first.
+    pub peer: Option<Arc<PeerCertificate>>,
+    /// The certificate we presented, leaf in DER (`ssl_f_*`).
+    pub own: Option<Arc<[u8]>>,
+    /// Result of the verification of the peer's certificate as OpenSSL numbers it; 0 where it passed or none was sent.
+    pub verify: u32,
+    /// The first error met among the authorities of the chain (`ssl_c_ca_err`).
+    pub ca_err: u32,
+    /// Depth of that error (`ssl_c_ca_err_depth`).
+    pub ca_err_depth: u32,
+    /// The error met at the leaf (`ssl_c_err`).
+    pub leaf_err: u32,
+    /// Which engine computed the handshake: `native`, `sw`, `hw`.
+    pub engine: &'static str,
+    /// How long the handshake was parked waiting for it, µs.
+    pub engine_wait_us: u32,
+}
+
+/// A peer's certificate chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCertificate {
+    /// DER of each, leaf first.
+    pub chain: Vec<Vec<u8>>,
+}
+
+impl PeerCertificate {
+    /// The leaf's DER (`ssl_c_der`).
+    pub fn leaf(&self) -> &[u8] {
+        self.chain.first().map_or(&[], Vec::as_slice)
+    }
+}

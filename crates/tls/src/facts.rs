@@ -1,0 +1,59 @@
+//! From rustls' names to the ones OpenSSL's users know.
+
+use crate::session::Session;
+use penstock_rules::{PeerCertificate, TlsFacts};
+use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion};
+use std::sync::Arc;
+
+/// What the session came to. SNI and verification are the caller's to add.
+pub(crate) fn facts(session: &Session) -> TlsFacts {
+    let (cipher, keysize) = session.negotiated_cipher_suite().map_or(("", 0), |suite| openssl_cipher(suite.suite()));
+    TlsFacts {
+        version: session.protocol_version().map_or("", openssl_version),
+        cipher,
+        keysize,
+        group: session.negotiated_key_exchange_group().and_then(|group| openssl_group(group.name())),
+        alpn: session.alpn_protocol().map(<[u8]>::to_vec),
+        resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+        peer: session
+            .peer_certificates()
+            .filter(|chain| !chain.is_empty())
+            .map(|chain| Arc::new(PeerCertificate { chain: chain.iter().map(|cert| cert.to_vec()).collect() })),
+        ..TlsFacts::default()
+    }
+}
+
+fn openssl_version(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::TLSv1_2 => "TLSv1.2",
+        ProtocolVersion::TLSv1_3 => "TLSv1.3",
+        _ => "unknown",
+    }
+}
+
+/// OpenSSL's name of a suite, and the bits of its key.
+pub(crate) fn openssl_cipher(suite: CipherSuite) -> (&'static str, u16) {
+    use CipherSuite as S;
+    match suite {
+        S::TLS13_AES_128_GCM_SHA256 => ("TLS_AES_128_GCM_SHA256", 128),
+        S::TLS13_AES_256_GCM_SHA384 => ("TLS_AES_256_GCM_SHA384", 256),
+        S::TLS13_CHACHA20_POLY1305_SHA256 => ("TLS_CHACHA20_POLY1305_SHA256", 256),
+        S::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => ("ECDHE-RSA-AES128-GCM-SHA256", 128),
+        S::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => ("ECDHE-RSA-AES256-GCM-SHA384", 256),
+        S::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => ("ECDHE-RSA-CHACHA20-POLY1305", 256),
+        S::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => ("ECDHE-ECDSA-AES128-GCM-SHA256", 128),
+        S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => ("ECDHE-ECDSA-AES256-GCM-SHA384", 256),
+        S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => ("ECDHE-ECDSA-CHACHA20-POLY1305", 256),
+        _ => ("unknown", 0),
+    }
+}
+
+fn openssl_group(group: NamedGroup) -> Option<&'static str> {
+    Some(match group {
+        NamedGroup::X25519 => "X25519",
+        NamedGroup::secp256r1 => "P-256",
+        NamedGroup::secp384r1 => "P-384",
+        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
+        _ => return None,
+    })
+}

@@ -1,0 +1,113 @@
+//! Carries a handshake from its first bytes to an open session: read, pass, write, until rustls is content.
+
+use crate::{
+    HandshakeError,
+    session::{Pass, Session},
+    stream::TlsStream,
+};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Most bytes of one side's flight that may wait for their end. rustls refuses a handshake message past 64 KiB; records of
+/// a few bytes each could make the wire form of a smaller one many times longer.
+const FLIGHT_MAX: usize = 128 * 1024;
+/// A read in mid-handshake: a flight is mostly below this, and the buffer lives only as long as the handshake.
+const READ: usize = 4096;
+
+/// A handshake in progress owns its session and its bytes.
+pub(crate) struct Flight {
+    pub session: Session,
+    pub input: Vec<u8>,
+    pub output: Vec<u8>,
+    pub plain: Vec<u8>,
+}
+
+impl Flight {
+    pub fn new(session: Session, input: Vec<u8>) -> Box<Flight> {
+        Box::new(Flight { session, input, output: Vec::new(), plain: Vec::new() })
+    }
+
+    /// One pass over what has arrived. On an error the alert is in the output.
+    pub fn pass(&mut self) -> Result<Pass, rustls::Error> {
+        let Flight { session, input, output, plain } = self;
+        let mut taken = 0;
+        let result = session.pass(input, &mut taken, &mut |bytes| plain.extend_from_slice(bytes), output);
+        if result.is_err() {
+            session.alert(&mut input[taken..], output);
+        }
+        input.drain(..taken);
+        result
+    }
+}
+
+/// Runs the handshake to its end.
+pub(crate) async fn run<S>(mut stream: S, mut flight: Box<Flight>) -> Result<TlsStream<S>, HandshakeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        let pass = flight.pass();
+        match pass {
+            Ok(Pass::Handshaking) => {
+                write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
+                if flight.input.len() > FLIGHT_MAX {
+                    return Err(HandshakeError::Tls(rustls::Error::General("handshake flight too long".into())));
+                }
+                if read_some(&mut stream, &mut flight.input).await.map_err(HandshakeError::Aborted)? == 0 {
+                    return Err(HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()));
+                }
+            }
+            Ok(Pass::Open | Pass::PeerClosed) => {
+                // A server's last flight (session tickets) can wait for the first response; a client's Finished cannot.
+                if matches!(flight.session, Session::Client(_)) {
+                    write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
+                }
+                return Ok(TlsStream::new(stream, *flight, pass == Ok(Pass::PeerClosed)));
+            }
+            Err(error) => {
+                // The peer is told why; whether it still listens is its business.
+                let _ = write_all(&mut stream, &mut flight.output).await;
+                return Err(HandshakeError::Tls(error));
+            }
+        }
+    }
+}
+
+/// Appends what one read brings; 0 is the end.
+pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut Vec<u8>) -> io::Result<usize> {
+    poll_fn(|cx| {
+        let start = input.len();
+        input.resize(start + READ, 0);
+        let mut room = ReadBuf::new(&mut input[start..]);
+        let polled = Pin::new(&mut *stream).poll_read(cx, &mut room);
+        let read = room.filled().len();
+        input.truncate(start + read);
+        polled.map_ok(|()| read)
+    })
+    .await
+}
+
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>) -> io::Result<()> {
+    poll_fn(|cx| poll_drain(stream, cx, output)).await
+}
+
+/// Writes `output` until it is empty; what the socket does not take stays in it.
+pub(crate) fn poll_drain<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    output: &mut Vec<u8>,
+) -> Poll<io::Result<()>> {
+    while !output.is_empty() {
+        let written = ready!(Pin::new(&mut *stream).poll_write(cx, output))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        output.drain(..written);
+    }
+    Poll::Ready(Ok(()))
+}

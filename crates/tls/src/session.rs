@@ -1,0 +1,171 @@
+//! One rustls connection, of either side, driven over bytes: ciphertext in, plaintext and ciphertext out.
+
+use rustls::{
+    CommonState, Error,
+    client::UnbufferedClientConnection,
+    server::UnbufferedServerConnection,
+    unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus},
+};
+
+/// A rustls connection without buffers. Boxed: a suspended handshake points into it, and an idle stream stays small.
+pub(crate) enum Session {
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
+}
+
+/// What a pass over the input came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The handshake needs bytes from the peer.
+    Handshaking,
+    /// Data may flow; everything complete in the input was taken.
+    Open,
+    /// As `Open`, but the peer has sent its close_notify: nothing more will come from it.
+    PeerClosed,
+}
+
+/// Room that any of our alerts needs: a record header, two bytes, the type byte and the tag of an AEAD.
+const ALERT_ROOM: usize = 64;
+/// Bytes a record adds to its 2^14 of plaintext, at the most: header, explicit nonce, content type, tag.
+const RECORD_EXTRA: usize = 5 + 8 + 1 + 16;
+const RECORD_PLAIN: usize = 16 * 1024;
+
+impl std::ops::Deref for Session {
+    type Target = CommonState;
+    fn deref(&self) -> &CommonState {
+        match self {
+            Session::Server(conn) => conn,
+            Session::Client(conn) => conn,
+        }
+    }
+}
+
+/// Handles every state `process_tls_records` can give until there is nothing left to do with the bytes at hand.
+/// `$taken` counts how far into `$input` records have been consumed.
+macro_rules! pass {
+    ($conn:expr, $input:expr, $taken:expr, $plain:expr, $output:expr) => {{
+        let mut closed = false;
+        loop {
+            let UnbufferedStatus { discard, state } = $conn.process_tls_records(&mut $input[*$taken..]);
+            *$taken += discard;
+            let step = match state? {
+                ConnectionState::EncodeTlsData(mut data) => {
+                    encode($output, |room| data.encode(room));
+                    None
+                }
+                // The caller writes the output before it reads again, so for rustls it is as good as sent. Saying so
+                // here is what puts a whole flight into one write.
+                ConnectionState::TransmitTlsData(data) => {
+                    data.done();
+                    None
+                }
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        $plain(record?.payload);
+                    }
+                    None
+                }
+                ConnectionState::BlockedHandshake => Some(Pass::Handshaking),
+                ConnectionState::WriteTraffic(_) => Some(Pass::Open),
+                ConnectionState::PeerClosed => {
+                    closed = true;
+                    None
+                }
+                ConnectionState::Closed => Some(Pass::PeerClosed),
+                other => unreachable!("rustls state {other:?} needs early data, which is off"),
+            };
+            match step {
+                None => {}
+                Some(_) if closed => break Ok(Pass::PeerClosed),
+                // A server may write before the client's Finished has come; that is no open connection yet.
+                Some(Pass::Open) if $conn.is_handshaking() => break Ok(Pass::Handshaking),
+                Some(pass) => break Ok(pass),
+            }
+        }
+    }};
+}
+
+/// Brings the connection to the state in which it may write, and lets `$write` fill `$room` bytes of the output.
+macro_rules! write_traffic {
+    ($session:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
+        // What rustls itself still wants out (the answer to a key update) goes first.
+        $session.pass($held, &mut 0, &mut |_| (), $output)?;
+        let start = $output.len();
+        $output.resize(start + $room, 0);
+        let $space = &mut $output[start..];
+        let written = match $session {
+            Session::Server(conn) => match conn.process_tls_records($held).state? {
+                ConnectionState::WriteTraffic(mut $traffic) => $write,
+                _ => Ok(0),
+            },
+            Session::Client(conn) => match conn.process_tls_records($held).state? {
+                ConnectionState::WriteTraffic(mut $traffic) => $write,
+                _ => Ok(0),
+            },
+        };
+        finish($output, start, written)
+    }};
+}
+
+impl Session {
+    /// Takes all complete records of `input` from `*taken` on, which moves past them. Plaintext goes to `plain`, what must
+    /// be sent to the peer is appended to `output`.
+    ///
+    /// # Errors
+    /// The connection is finished. The alert that says why to the peer is fetched by [`Session::alert`].
+    pub fn pass(
+        &mut self,
+        input: &mut [u8],
+        taken: &mut usize,
+        plain: &mut dyn FnMut(&[u8]),
+        output: &mut Vec<u8>,
+    ) -> Result<Pass, Error> {
+        match self {
+            Session::Server(conn) => pass!(conn, input, taken, plain, output),
+            Session::Client(conn) => pass!(conn, input, taken, plain, output),
+        }
+    }
+
+    /// After an error: the alert rustls has queued for the peer. `rest` is the input from where the failed pass stopped.
+    pub fn alert(&mut self, rest: &mut [u8], output: &mut Vec<u8>) {
+        // The error comes again once the queue is empty. Nothing reaches the state machine: it is poisoned.
+        let _ = self.pass(rest, &mut 0, &mut |_| (), output);
+    }
+
+    /// Encrypts `data` to the end of `output`. `held` is the start of a record that earlier reads left over: rustls keeps
+    /// offsets into it (a handshake message may span records), so it must see it in every call.
+    ///
+    /// # Errors
+    /// The connection may no longer send.
+    pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        let records = data.len().div_ceil(RECORD_PLAIN).max(1);
+        let room = data.len() + records * RECORD_EXTRA;
+        write_traffic!(self, held, room, output, |traffic, room| traffic.encrypt(data, room))
+    }
+
+    /// Appends our close_notify to `output`.
+    ///
+    /// # Errors
+    /// The connection may no longer send.
+    pub fn close_notify(&mut self, held: &mut [u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        write_traffic!(self, held, ALERT_ROOM, output, |traffic, room| traffic.queue_close_notify(room))
+    }
+}
+
+fn finish(output: &mut Vec<u8>, start: usize, written: Result<usize, EncryptError>) -> Result<(), Error> {
+    output.truncate(start + *written.as_ref().unwrap_or(&0));
+    match written {
+        Ok(_) => Ok(()),
+        Err(EncryptError::InsufficientSize(_)) => unreachable!("room counts every record's expansion"),
+        Err(EncryptError::EncryptExhausted) => Err(Error::EncryptError),
+    }
+}
+
+fn encode(output: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
+    let start = output.len();
+    // rustls tells the size only by refusing.
+    if let Err(EncodeError::InsufficientSize(need)) = write(&mut []) {
+        output.resize(start + need.required_size, 0);
+        let _ = write(&mut output[start..]);
+    }
+}

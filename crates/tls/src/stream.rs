@@ -1,0 +1,318 @@
+//! An open TLS connection. Idle, it owns no buffer: reading and writing borrow the worker's.
+
+use crate::{
+    buffers::{self, FLOW_MAX, READ_MIN},
+    facts,
+    handshake::{Flight, poll_drain},
+    session::{Pass, Session},
+};
+use penstock_rules::TlsFacts;
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Most bytes of an unfinished record or post-handshake message that are kept.
+const HELD_MAX: usize = 96 * 1024;
+/// Slices of a vectored write that together stay below this become one record.
+const COALESCE: usize = 16 * 1024;
+
+/// A socket with TLS on it. Reads give plaintext, writes take it.
+///
+/// The end of the peer's data is an `Ok` of zero bytes only after its close_notify. A socket that ends without one gives
+/// an error of kind `UnexpectedEof` whose source is [`Truncated`], so that the caller decides what that means.
+pub struct TlsStream<S> {
+    socket: S,
+    session: Session,
+    facts: Box<TlsFacts>,
+    /// Ciphertext whose record is not complete.
+    held: Vec<u8>,
+    /// Plaintext that did not fit the caller's buffer, and how far it has been read.
+    plain: Vec<u8>,
+    plain_read: usize,
+    /// Ciphertext not yet sent: what the socket did not take, or what may go with the next write.
+    unsent: Vec<u8>,
+    /// The socket refused part of `unsent`: it goes first, alone.
+    backlogged: bool,
+    read_end: End,
+    sent_close: bool,
+    /// Largest socket read tried: doubled while reads fill it, halved while they leave it empty.
+    flow: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    /// The peer said so.
+    Closed,
+    /// The socket ended without it.
+    Truncated,
+    Failed,
+}
+
+/// The peer's socket ended without a close_notify: what was read may not be all it sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Truncated;
+
+impl fmt::Display for Truncated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection ended without a TLS close_notify")
+    }
+}
+
+impl std::error::Error for Truncated {}
+
+impl<S> TlsStream<S> {
+    pub(crate) fn new(socket: S, flight: Flight, peer_closed: bool) -> Self {
+        let Flight { session, mut input, output, plain } = flight;
+        input.shrink_to_fit();
+        TlsStream {
+            socket,
+            facts: Box::new(facts::facts(&session)),
+            session,
+            held: input,
+            plain,
+            plain_read: 0,
+            unsent: output,
+            backlogged: false,
+            read_end: if peer_closed { End::Closed } else { End::Open },
+            sent_close: false,
+            flow: READ_MIN,
+        }
+    }
+
+    pub(crate) fn facts_mut(&mut self) -> &mut TlsFacts {
+        &mut self.facts
+    }
+
+    /// What the handshake came to.
+    pub fn facts(&self) -> &TlsFacts {
+        &self.facts
+    }
+
+    /// The protocol agreed on by ALPN.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.facts.alpn.as_deref()
+    }
+
+    /// The socket below.
+    pub fn get_ref(&self) -> &S {
+        &self.socket
+    }
+
+    /// Whether plaintext is at hand that no readiness of the socket will announce.
+    pub fn has_buffered_plaintext(&self) -> bool {
+        self.plain_read < self.plain.len()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
+    /// Decrypts into `buf`, through the worker's buffer.
+    fn poll_decrypt(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.has_buffered_plaintext() {
+                self.take_plain(buf);
+                return Poll::Ready(Ok(()));
+            }
+            match self.read_end {
+                End::Open => {}
+                End::Closed => return Poll::Ready(Ok(())),
+                End::Truncated => return Poll::Ready(Err(truncated())),
+                End::Failed => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+            }
+            if buf.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let polled = buffers::with(|worker| self.poll_records(cx, &mut worker.input, buf));
+            if polled.is_pending() && !self.unsent.is_empty() {
+                // About to wait for the peer: what it may be waiting for (tickets, a key update's answer) leaves first.
+                let _ = poll_drain(&mut self.socket, cx, &mut self.unsent)?;
+            }
+            if ready!(polled)? > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// One socket read and one pass over it. Gives the number of plaintext bytes put into `buf`.
+    fn poll_records(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut Vec<u8>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let held = self.held.len();
+        // Never far more than the caller can take: the rest would be copied aside. A record is always taken whole.
+        let room = self.flow.min(buf.remaining() + buf.remaining() / 64 + 256).max(READ_MIN);
+        if input.len() < held + room {
+            input.resize(held + room, 0);
+        }
+        input[..held].copy_from_slice(&self.held);
+        let mut space = ReadBuf::new(&mut input[held..held + room]);
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut space))?;
+        let read = space.filled().len();
+        if read == 0 {
+            self.read_end = End::Truncated;
+            return Poll::Ready(Err(truncated()));
+        }
+        self.flow = match read {
+            n if n == room => (self.flow * 2).min(FLOW_MAX),
+            n if n < self.flow / 4 => (self.flow / 2).max(READ_MIN),
+            _ => self.flow,
+        };
+
+        let before = buf.filled().len();
+        let mut taken = 0;
+        let (plain, unsent) = (&mut self.plain, &mut self.unsent);
+        plain.clear();
+        self.plain_read = 0;
+        let data = &mut input[..held + read];
+        let mut deliver = |bytes: &[u8]| {
+            let fits = bytes.len().min(buf.remaining());
+            buf.put_slice(&bytes[..fits]);
+            plain.extend_from_slice(&bytes[fits..]);
+        };
+        let result = self.session.pass(data, &mut taken, &mut deliver, unsent);
+        match result {
+            Ok(Pass::Open | Pass::Handshaking) => {}
+            Ok(Pass::PeerClosed) => self.read_end = End::Closed,
+            Err(error) => {
+                self.read_end = End::Failed;
+                self.session.alert(&mut data[taken..], &mut self.unsent);
+                let _ = poll_drain(&mut self.socket, cx, &mut self.unsent);
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+            }
+        }
+        let rest = &data[taken..];
+        if rest.len() > HELD_MAX {
+            self.read_end = End::Failed;
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "post-handshake message too long")));
+        }
+        if rest.is_empty() {
+            self.held = Vec::new();
+        } else {
+            self.held.clear();
+            self.held.extend_from_slice(rest);
+        }
+        let delivered = buf.filled().len() - before;
+        if delivered == 0 && self.read_end == End::Closed {
+            // Not an error, and nothing to loop for: the caller sees zero bytes.
+            return Poll::Ready(Ok(0));
+        }
+        Poll::Ready(Ok(delivered))
+    }
+
+    fn take_plain(&mut self, buf: &mut ReadBuf<'_>) {
+        let rest = &self.plain[self.plain_read..];
+        let fits = rest.len().min(buf.remaining());
+        buf.put_slice(&rest[..fits]);
+        self.plain_read += fits;
+        if self.plain_read == self.plain.len() {
+            self.plain = Vec::new();
+            self.plain_read = 0;
+        }
+    }
+
+    /// Encrypts what `slices` hold, up to a turn's share, and writes it. Takes plaintext only when no earlier ciphertext is
+    /// waiting, so at most one turn of it is ever kept.
+    fn poll_encrypt(&mut self, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.sent_close {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        // Tickets and key updates that wait to be sent go out in the same write; a backlog of the socket goes first.
+        if self.backlogged || self.unsent.len() > COALESCE {
+            ready!(poll_drain(&mut self.socket, cx, &mut self.unsent))?;
+            self.backlogged = false;
+        }
+        buffers::with(|worker| {
+            let output = &mut worker.output;
+            output.clear();
+            output.append(&mut self.unsent);
+            let accepted = self.encrypt(slices, &mut worker.joined, output)?;
+            let mut sent = 0;
+            while sent < output.len() {
+                match Pin::new(&mut self.socket).poll_write(cx, &output[sent..]) {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(Ok(written)) => sent += written,
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                    Poll::Pending => break,
+                }
+            }
+            self.unsent = output[sent..].to_vec();
+            self.backlogged = !self.unsent.is_empty();
+            Poll::Ready(Ok(accepted))
+        })
+    }
+
+    /// Appends records that carry `slices` to `output`; gives the plaintext bytes taken.
+    fn encrypt(&mut self, slices: &[io::IoSlice<'_>], joined: &mut Vec<u8>, output: &mut Vec<u8>) -> io::Result<usize> {
+        let total: usize = slices.iter().map(|s| s.len()).sum();
+        let failed = |e| io::Error::new(io::ErrorKind::BrokenPipe, e);
+        let mut accepted = 0;
+        if slices.len() > 1 && total <= COALESCE {
+            joined.clear();
+            slices.iter().for_each(|s| joined.extend_from_slice(s));
+            self.session.encrypt(&mut self.held, joined, output).map_err(failed)?;
+            return Ok(total);
+        }
+        for slice in slices.iter().filter(|s| !s.is_empty()) {
+            let share = &slice[..slice.len().min(FLOW_MAX - accepted)];
+            self.session.encrypt(&mut self.held, share, output).map_err(failed)?;
+            accepted += share.len();
+            if accepted == FLOW_MAX {
+                break;
+            }
+        }
+        Ok(accepted)
+    }
+}
+
+fn truncated() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, Truncated)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_decrypt(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_encrypt(cx, &[io::IoSlice::new(data)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_encrypt(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(poll_drain(&mut this.socket, cx, &mut this.unsent))?;
+        this.unsent = Vec::new();
+        Pin::new(&mut this.socket).poll_flush(cx)
+    }
+
+    /// Sends close_notify and closes the writing half. Reading goes on: half-close is kept.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.sent_close {
+            this.sent_close = true;
+            if this.read_end != End::Failed {
+                let _ = this.session.close_notify(&mut this.held, &mut this.unsent);
+            }
+        }
+        ready!(poll_drain(&mut this.socket, cx, &mut this.unsent))?;
+        Pin::new(&mut this.socket).poll_shutdown(cx)
+    }
+}

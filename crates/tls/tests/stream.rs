@@ -1,0 +1,109 @@
+//! Acceptor and connector against each other over an in-memory socket.
+
+use penstock_config::{
+    Config, Diagnostics, Span, Spanned,
+    model::{Bind, BindTls, ServerTls, TlsConf},
+};
+use penstock_tls::{Acceptor, Connector, HandshakeError, Memory, Truncated};
+use std::path::PathBuf;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn bind(crt: &str) -> Bind {
+    Bind {
+        addresses: Vec::new(),
+        name: None,
+        tls: Some(BindTls { crt: vec![path(crt)], ..BindTls::default() }),
+        accept_proxy: false,
+        interface: None,
+        backlog: None,
+        maxconn: None,
+        v6only: false,
+        v4v6: false,
+        transparent: false,
+        defer_accept: false,
+        tfo: false,
+        tcp_ut: None,
+        mss: None,
+        proto: None,
+        mode: None,
+        user: None,
+        group: None,
+        id: None,
+        span: Span::default(),
+    }
+}
+
+fn path(text: &str) -> Spanned<PathBuf> {
+    Spanned { value: text.into(), span: Span::default() }
+}
+
+fn pair() -> (Acceptor, Connector) {
+    let made = rcgen::generate_simple_self_signed(["site.test".to_owned()]).unwrap();
+    let mut files = Memory::default();
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    files.0.insert("/site.pem".into(), pem.into_bytes());
+    let mut diagnostics = Diagnostics::default();
+    let acceptor = Acceptor::build(&Config::default(), &bind("/site.pem"), &files, &mut diagnostics);
+    let server =
+        ServerTls { conf: TlsConf { ca_file: Some(path("/site.pem")), ..TlsConf::default() }, ..ServerTls::default() };
+    let connector = Connector::build(&Config::default(), &server, &files, &mut diagnostics);
+    assert!(diagnostics.list.is_empty(), "{diagnostics:?}");
+    (acceptor.unwrap(), connector.unwrap())
+}
+
+#[tokio::test]
+async fn data_flows_both_ways_and_the_end_is_clean() {
+    let (acceptor, connector) = pair();
+    let (here, there) = tokio::io::duplex(64 * 1024);
+    let client = async {
+        let mut tls = connector.connect(there, Some("site.test")).await.unwrap();
+        let sent: Vec<u8> = (0..1_000_000u32).map(|i| i as u8).collect();
+        tls.write_all(&sent).await.unwrap();
+        tls.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        tls.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"half-closed, still answered");
+        sent
+    };
+    let server = async {
+        let mut tls = acceptor.accept(here, Vec::new()).await.unwrap();
+        assert_eq!(tls.facts().version, "TLSv1.3");
+        let mut got = Vec::new();
+        tls.read_to_end(&mut got).await.unwrap();
+        tls.write_all(b"half-closed, still answered").await.unwrap();
+        tls.shutdown().await.unwrap();
+        got
+    };
+    let (sent, got) = tokio::join!(client, server);
+    assert!(sent == got);
+}
+
+#[tokio::test]
+async fn an_end_without_close_notify_is_an_error() {
+    let (acceptor, connector) = pair();
+    let (here, there) = tokio::io::duplex(64 * 1024);
+    let client = async {
+        let mut tls = connector.connect(there, Some("site.test")).await.unwrap();
+        tls.write_all(b"cut").await.unwrap();
+    };
+    let server = async {
+        let mut tls = acceptor.accept(here, Vec::new()).await.unwrap();
+        let mut got = Vec::new();
+        let error = tls.read_to_end(&mut got).await.unwrap_err();
+        assert_eq!(got, b"cut");
+        assert!(error.get_ref().unwrap().is::<Truncated>());
+    };
+    tokio::join!(client, server);
+}
+
+#[tokio::test]
+async fn what_is_no_tls_gets_an_alert() {
+    let (acceptor, _) = pair();
+    let (here, mut there) = tokio::io::duplex(1024);
+    there.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let error = acceptor.accept(here, Vec::new()).await.err().unwrap();
+    assert!(matches!(error, HandshakeError::BadHello(_)), "{error}");
+    let mut alert = Vec::new();
+    there.read_to_end(&mut alert).await.unwrap();
+    assert_eq!(alert, [0x15, 3, 1, 0, 2, 2, 10]);
+}
