@@ -9,6 +9,7 @@
 mod buffer;
 mod handle;
 mod listener;
+mod log;
 mod runtime;
 mod service;
 mod shared;

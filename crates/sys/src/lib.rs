@@ -1,6 +1,7 @@
 //! Thin, safe wrappers of the system calls that the standard library and rustix leave out.
 
 mod account;
+mod clock;
 mod memory;
 mod process;
 mod signal;
@@ -8,6 +9,7 @@ mod socket;
 mod sockopt;
 
 pub use account::{Group, User, group, user};
+pub use clock::local_offset;
 pub use memory::{Poisonable, poison};
 pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill, reap};
 pub use signal::{Signal, Signals};

@@ -1,0 +1,174 @@
+//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, in one system call a target. A
+//! target that does not keep up loses lines, which are counted; nobody ever waits for it.
+
+mod header;
+mod target;
+
+use header::Clock;
+use penstock_config::{
+    Config,
+    model::{LogTarget, Proxy},
+};
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
+};
+pub(crate) use target::Target;
+
+/// Severities of syslog, as a log target's `level` counts them.
+pub(crate) mod severity {
+    pub const ALERT: u8 = 1;
+    pub const ERROR: u8 = 3;
+    pub const WARNING: u8 = 4;
+    pub const NOTICE: u8 = 5;
+    pub const INFO: u8 = 6;
+}
+
+/// The targets of a process: made once, before privileges are given up, used by every worker.
+pub(crate) struct LogTargets {
+    /// Every `log` line that some proxy or the process uses.
+    targets: Vec<Arc<Target>>,
+    /// Which of them each proxy logs to, by its place in the configuration; the last entry is the process itself.
+    of_proxy: Vec<Vec<usize>>,
+    /// `log-tag` of each proxy where it has one.
+    tags: Vec<Option<Vec<u8>>>,
+    tag: Vec<u8>,
+    hostname: Option<Vec<u8>>,
+    pid: u32,
+}
+
+impl LogTargets {
+    /// Prepares the targets of `config`.
+    pub fn new(config: &Config) -> Self {
+        let mut targets = Vec::new();
+        let mut add = |lines: &[LogTarget]| -> Vec<usize> {
+            lines
+                .iter()
+                .map(|line| {
+                    targets.push(Arc::new(Target::new(line)));
+                    targets.len() - 1
+                })
+                .collect()
+        };
+        let global = add(&config.global.logs);
+        let of = |proxy: &Proxy, own: Vec<usize>| {
+            let mut all = if proxy.log_global { global.clone() } else { Vec::new() };
+            all.extend(own);
+            all
+        };
+        let mut of_proxy: Vec<_> = config.proxies.iter().map(|proxy| of(proxy, add(&proxy.logs))).collect();
+        of_proxy.push(global.clone());
+        let hostname = config.global.log_send_hostname.as_ref().map(|name| match name {
+            Some(name) => name.clone().into_bytes(),
+            None => rustix::system::uname().nodename().to_bytes().to_vec(),
+        });
+        LogTargets {
+            targets,
+            of_proxy,
+            tags: config.proxies.iter().map(|p| p.log_tag.as_ref().map(|tag| tag.clone().into_bytes())).collect(),
+            tag: config.global.log_tag.clone().unwrap_or_else(|| "penstock".into()).into_bytes(),
+            hostname,
+            pid: std::process::id(),
+        }
+    }
+    /// Whether that proxy logs at all: if not, its lines need not be made.
+    pub fn logs(&self, proxy: usize) -> bool {
+        !self.of_proxy[proxy].is_empty()
+    }
+    /// Lines lost because a target could not take them.
+    pub fn dropped(&self) -> u64 {
+        self.targets.iter().map(|target| target.dropped.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The lines of one worker on their way out.
+pub(crate) struct Logger {
+    targets: Arc<LogTargets>,
+    outlets: RefCell<Vec<target::Outlet>>,
+    clock: RefCell<Clock>,
+    /// Lines wait; the flusher has been or must be woken.
+    waiting: Cell<bool>,
+    flusher: RefCell<Option<Waker>>,
+}
+
+impl Logger {
+    pub fn new(targets: Arc<LogTargets>) -> Self {
+        Logger {
+            outlets: RefCell::new(targets.targets.iter().map(|target| target::Outlet::new(target.clone())).collect()),
+            targets,
+            clock: RefCell::default(),
+            waiting: Cell::new(false),
+            flusher: RefCell::default(),
+        }
+    }
+    /// Whether that proxy logs at all.
+    pub fn logs(&self, proxy: usize) -> bool {
+        self.targets.logs(proxy)
+    }
+    /// Sends one line to the targets of `proxy`, now or with the others of this turn.
+    pub fn send(&self, proxy: usize, severity: u8, structured: &[u8], message: &[u8]) {
+        let used = &self.targets.of_proxy[proxy];
+        if used.is_empty() {
+            return;
+        }
+        let tag = self.targets.tags.get(proxy).and_then(Option::as_ref).unwrap_or(&self.targets.tag);
+        let mut clock = self.clock.borrow_mut();
+        clock.update();
+        let mut outlets = self.outlets.borrow_mut();
+        for &index in used {
+            let outlet = &mut outlets[index];
+            if let Some(severity) = outlet.target.severity(severity) {
+                let line = header::Line {
+                    severity,
+                    clock: &mut clock,
+                    hostname: self.targets.hostname.as_deref(),
+                    tag,
+                    pid: self.targets.pid,
+                    structured,
+                    message,
+                };
+                outlet.add(line);
+            }
+        }
+        if !self.waiting.replace(true) {
+            if let Some(waker) = self.flusher.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+    /// Sends a line of the process itself.
+    pub fn send_process(&self, severity: u8, message: &[u8]) {
+        self.send(self.targets.of_proxy.len() - 1, severity, b"", message);
+    }
+    /// Writes everything gathered.
+    pub fn flush(&self) {
+        self.waiting.set(false);
+        self.outlets.borrow_mut().iter_mut().for_each(target::Outlet::flush);
+    }
+    /// The worker's flusher: it runs once behind all that was runnable when the first line of a turn was sent.
+    pub async fn run(&self) {
+        let mut yielded = false;
+        poll_fn(|cx| {
+            self.flusher.borrow_mut().get_or_insert_with(|| cx.waker().clone());
+            if self.waiting.get() {
+                if yielded {
+                    yielded = false;
+                    self.flush();
+                } else {
+                    yielded = true;
+                    cx.waker().wake_by_ref();
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A count of lines lost.
+type Dropped = AtomicU64;

@@ -1,0 +1,210 @@
+//! What stands before a line in each of HAProxy's log formats.
+
+use penstock_config::model::LogTransport;
+use std::{
+    io::Write,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Everything a line is made of.
+pub(crate) struct Line<'a> {
+    pub severity: u8,
+    pub clock: &'a mut Clock,
+    pub hostname: Option<&'a [u8]>,
+    pub tag: &'a [u8],
+    pub pid: u32,
+    /// `log-format-sd`, rendered.
+    pub structured: &'a [u8],
+    pub message: &'a [u8],
+}
+
+impl Line<'_> {
+    /// Appends the whole line with its end to `out`, cut so that it is at most `max` bytes.
+    pub fn write(self, transport: LogTransport, facility: u8, max: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        let priority = u32::from(facility) * 8 + u32::from(self.severity);
+        match transport {
+            LogTransport::Local => {
+                write_number(out, b"<", priority, b">");
+                out.extend_from_slice(self.clock.bsd());
+                if let Some(hostname) = self.hostname {
+                    out.extend_from_slice(hostname);
+                    out.push(b' ');
+                }
+                self.write_tag(out);
+            }
+            LogTransport::Rfc3164 => {
+                write_number(out, b"<", priority, b">");
+                out.extend_from_slice(self.clock.bsd());
+                out.extend_from_slice(self.hostname.unwrap_or(b"localhost"));
+                out.push(b' ');
+                self.write_tag(out);
+            }
+            LogTransport::Rfc5424 => {
+                write_number(out, b"<", priority, b">1 ");
+                self.clock.iso(out);
+                out.extend_from_slice(self.hostname.unwrap_or(b"-"));
+                out.push(b' ');
+                out.extend_from_slice(self.tag);
+                write_number(out, b" ", self.pid, b" - ");
+                out.extend_from_slice(if self.structured.is_empty() { b"-" } else { self.structured });
+                out.push(b' ');
+            }
+            LogTransport::Priority => write_number(out, b"<", priority, b">"),
+            LogTransport::Short => write_number(out, b"<", u32::from(self.severity), b">"),
+            LogTransport::Timed => {
+                write_number(out, b"<", u32::from(self.severity), b">");
+                self.clock.iso(out);
+            }
+            LogTransport::Iso => self.clock.iso(out),
+            LogTransport::Raw => {}
+        }
+        let room = max.saturating_sub(out.len() - start).saturating_sub(1);
+        out.extend_from_slice(&self.message[..self.message.len().min(room)]);
+        out.push(b'\n');
+    }
+
+    fn write_tag(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.tag);
+        write_number(out, b"[", self.pid, b"]: ");
+    }
+}
+
+fn write_number(out: &mut Vec<u8>, before: &[u8], mut number: u32, after: &[u8]) {
+    out.extend_from_slice(before);
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(after);
+}
+
+/// The time of the lines being written, its text made once a second.
+#[derive(Default)]
+pub(crate) struct Clock {
+    now: Duration,
+    second: u64,
+    bsd: Vec<u8>,
+    iso: Vec<u8>,
+    zone: Vec<u8>,
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+impl Clock {
+    /// Takes the time of day.
+    pub fn update(&mut self) {
+        self.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), penstock_sys::local_offset);
+    }
+
+    fn set(&mut self, now: Duration, offset: impl Fn(i64) -> i32) {
+        self.now = now;
+        if self.second == now.as_secs() && !self.bsd.is_empty() {
+            return;
+        }
+        self.second = now.as_secs();
+        let east = i64::from(offset(self.second as i64));
+        let local = self.second as i64 + east;
+        let (year, month, day) = civil(local.div_euclid(86_400));
+        let time = local.rem_euclid(86_400);
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        self.bsd.clear();
+        self.iso.clear();
+        self.zone.clear();
+        // Writing to memory cannot fail.
+        let _ = write!(self.bsd, "{} {day:2} {hour:02}:{minute:02}:{second:02} ", MONTHS[month as usize - 1]);
+        let _ = write!(self.iso, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.");
+        let sign = if east < 0 { '-' } else { '+' };
+        let _ = write!(self.zone, "{sign}{:02}:{:02} ", east.abs() / 3600, east.abs() / 60 % 60);
+    }
+    /// `Nov 21 21:30:17 `.
+    fn bsd(&self) -> &[u8] {
+        &self.bsd
+    }
+    /// `2026-11-21T21:30:17.046188+00:00 `.
+    fn iso(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.iso);
+        let _ = write!(out, "{:06}", self.now.subsec_micros());
+        out.extend_from_slice(&self.zone);
+    }
+}
+
+/// Year, month and day of a day counted from 1970-01-01: years begin in March, so that the leap day ends them, and come
+/// in eras of 400 (146,097 days).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21 21:30:17.046188 UTC.
+    const NOW: Duration = Duration::new(1_795_296_617, 46_188_000);
+
+    fn written(transport: LogTransport, hostname: Option<&[u8]>, max: usize) -> String {
+        let mut clock = Clock::default();
+        clock.set(NOW, |_| 0);
+        let line = Line {
+            severity: 6,
+            clock: &mut clock,
+            hostname,
+            tag: b"haproxy",
+            pid: 30599,
+            structured: b"",
+            message: b"127.0.0.1:1 f",
+        };
+        let mut out = Vec::new();
+        line.write(transport, 16, max, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_format_is_what_haproxy_2_6_sent() {
+        let all = [
+            (LogTransport::Local, "<134>Nov 21 21:30:17 haproxy[30599]: 127.0.0.1:1 f\n"),
+            (LogTransport::Rfc3164, "<134>Nov 21 21:30:17 localhost haproxy[30599]: 127.0.0.1:1 f\n"),
+            (LogTransport::Rfc5424, "<134>1 2026-11-21T21:30:17.046188+00:00 - haproxy 30599 - - 127.0.0.1:1 f\n"),
+            (LogTransport::Priority, "<134>127.0.0.1:1 f\n"),
+            (LogTransport::Short, "<6>127.0.0.1:1 f\n"),
+            (LogTransport::Timed, "<6>2026-11-21T21:30:17.046188+00:00 127.0.0.1:1 f\n"),
+            (LogTransport::Iso, "2026-11-21T21:30:17.046188+00:00 127.0.0.1:1 f\n"),
+            (LogTransport::Raw, "127.0.0.1:1 f\n"),
+        ];
+        for (transport, expected) in all {
+            assert_eq!(written(transport, None, 1024), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_is_cut_to_the_targets_length_and_still_ends() {
+        assert_eq!(written(LogTransport::Short, None, 10), "<6>127.0.\n");
+    }
+
+    #[test]
+    fn the_zone_is_the_local_one_and_days_change_with_it() {
+        let mut clock = Clock::default();
+        clock.set(NOW, |_| 5 * 3600 + 1800);
+        let mut out = Vec::new();
+        clock.iso(&mut out);
+        assert_eq!(out, b"2026-11-22T03:00:17.046188+05:30 ");
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(-1), (1969, 12, 31));
+    }
+}

@@ -1,0 +1,247 @@
+//! Where log lines go: UDP, a unix datagram socket, a descriptor.
+
+use super::{Dropped, header::Line};
+use penstock_config::model::{LogAddress, LogTarget};
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+    net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketAddrUnix, sendmmsg},
+};
+use std::{
+    io::IoSlice,
+    net::{SocketAddr, ToSocketAddrs},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// One `log` line of the configuration.
+pub(crate) struct Target {
+    address: Address,
+    line: LogTarget,
+    sample: Option<Sample>,
+    pub dropped: Dropped,
+}
+
+enum Address {
+    Datagram(SocketAddrAny, Option<OwnedFd>),
+    Stream(Option<Stream>),
+    /// `ring@`: read by nothing of ours.
+    Nowhere,
+}
+
+/// A descriptor that workers share: one writes at a time, and what it could not write of a line goes first next time.
+struct Stream {
+    number: i32,
+    rest: Mutex<Vec<u8>>,
+}
+
+impl Target {
+    pub fn new(line: &LogTarget) -> Self {
+        let address = match &line.address {
+            LogAddress::Udp(host, port) => {
+                match (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut a| a.next()) {
+                    Some(address) => {
+                        let domain = socket2::Domain::for_address(address);
+                        Address::Datagram(any(address), datagram(domain))
+                    }
+                    None => Address::Nowhere,
+                }
+            }
+            LogAddress::Unix(path) => match SocketAddrUnix::new(path) {
+                Ok(address) => Address::Datagram(address.into(), datagram(socket2::Domain::UNIX)),
+                Err(_) => Address::Nowhere,
+            },
+            LogAddress::Fd(number) => Address::Stream(Stream::new(*number)),
+            LogAddress::Ring(_) => Address::Nowhere,
+        };
+        Target {
+            address,
+            line: line.clone(),
+            sample: line.sample.as_deref().and_then(Sample::parse),
+            dropped: Dropped::new(0),
+        }
+    }
+    /// The severity a line of `severity` is sent with, unless the target does not want it.
+    pub fn severity(&self, severity: u8) -> Option<u8> {
+        (severity <= self.line.level).then(|| severity.max(self.line.minlevel))
+    }
+}
+
+/// A socket that never blocks; closed for writing nobody notices.
+fn datagram(domain: socket2::Domain) -> Option<OwnedFd> {
+    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM.nonblocking().cloexec(), None).ok()?;
+    // Nothing is ever read from it: answers need no memory.
+    let _ = socket.set_recv_buffer_size(0);
+    Some(socket.into())
+}
+
+fn any(address: SocketAddr) -> SocketAddrAny {
+    address.into()
+}
+
+impl Stream {
+    fn new(number: i32) -> Option<Stream> {
+        let stream = Stream { number, rest: Mutex::default() };
+        let flags = stream.with_fd(|fd| fcntl_getfl(fd))?.ok()?;
+        stream.with_fd(|fd| fcntl_setfl(fd, flags | OFlags::NONBLOCK))?.ok()?;
+        Some(stream)
+    }
+    /// The standard streams are borrowed from the library; any other number was inherited and is opened again by name.
+    fn with_fd<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        match self.number {
+            1 => Some(use_it(std::io::stdout().as_fd())),
+            2 => Some(use_it(std::io::stderr().as_fd())),
+            number => {
+                let fd = penstock_sys::adopt(number).ok()?;
+                let result = use_it(fd.as_fd());
+                // It belongs to whoever started us.
+                let _ = std::os::fd::IntoRawFd::into_raw_fd(fd);
+                Some(result)
+            }
+        }
+    }
+    /// Whether `lines` was taken; if only in part, the rest of the line that was cut follows first next time.
+    fn write(&self, lines: &[u8]) -> bool {
+        let mut rest = self.rest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let write = |bytes: &[u8]| self.with_fd(|fd| rustix::io::write(fd, bytes)).and_then(Result::ok).unwrap_or(0);
+        if !rest.is_empty() {
+            let written = write(&rest);
+            rest.drain(..written);
+            if !rest.is_empty() {
+                return false;
+            }
+        }
+        let written = write(lines);
+        if written == 0 {
+            return false;
+        }
+        if written < lines.len() && lines[written - 1] != b'\n' {
+            let end = memchr::memchr(b'\n', &lines[written..]).map_or(lines.len(), |at| written + at + 1);
+            rest.extend_from_slice(&lines[written..end]);
+        }
+        written == lines.len()
+    }
+}
+
+/// One worker's lines for one target.
+pub(crate) struct Outlet {
+    pub target: Arc<Target>,
+    lines: Vec<u8>,
+    /// Where each line ends.
+    ends: Vec<u32>,
+}
+
+/// Lines sent by one system call.
+const BATCH: usize = 32;
+
+/// A worker holds no more than this for a target within one turn.
+const HELD_MAX: usize = 256 * 1024;
+
+impl Outlet {
+    pub fn new(target: Arc<Target>) -> Self {
+        Outlet { target, lines: Vec::new(), ends: Vec::new() }
+    }
+    pub fn add(&mut self, line: Line<'_>) {
+        if self.target.sample.as_ref().is_some_and(|sample| !sample.take()) {
+            return;
+        }
+        let conf = &self.target.line;
+        line.write(conf.format, conf.facility, conf.len as usize, &mut self.lines);
+        self.ends.push(self.lines.len() as u32);
+        if self.lines.len() > HELD_MAX {
+            self.flush();
+        }
+    }
+    pub fn flush(&mut self) {
+        if self.ends.is_empty() {
+            return;
+        }
+        let lost = match &self.target.address {
+            Address::Datagram(address, Some(socket)) => self.send_datagrams(address, socket),
+            Address::Stream(Some(stream)) if stream.write(&self.lines) => 0,
+            _ => self.ends.len(),
+        };
+        if lost > 0 {
+            self.target.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+        }
+        self.lines.clear();
+        self.ends.clear();
+    }
+    /// Sends every line as a datagram; returns how many were lost.
+    fn send_datagrams(&self, address: &SocketAddrAny, socket: &OwnedFd) -> usize {
+        let mut lost = 0;
+        let mut start = 0;
+        for batch in self.ends.chunks(BATCH) {
+            let mut slices = [IoSlice::new(&[]); BATCH];
+            for (slice, &end) in slices.iter_mut().zip(batch) {
+                *slice = IoSlice::new(&self.lines[start..end as usize]);
+                start = end as usize;
+            }
+            let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
+            let mut messages: smallvec::SmallVec<[MMsgHdr<'_>; BATCH]> = slices[..batch.len()]
+                .iter()
+                .zip(&mut controls)
+                .map(|(slice, control)| MMsgHdr::new_with_addr(address, std::slice::from_ref(slice), control))
+                .collect();
+            let mut sent = 0;
+            while sent < messages.len() {
+                match sendmmsg(socket, &mut messages[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                    Ok(n) => sent += n,
+                    Err(Errno::INTR) => {}
+                    // The first of them cannot be sent (too long, no listener); the next may be another matter.
+                    Err(Errno::MSGSIZE | Errno::CONNREFUSED) => {
+                        sent += 1;
+                        lost += 1;
+                    }
+                    Err(_) => {
+                        lost += messages.len() - sent;
+                        break;
+                    }
+                }
+            }
+        }
+        lost
+    }
+}
+
+/// `sample RANGES:SIZE`: of every SIZE lines those whose place, from 1, is in the ranges.
+struct Sample {
+    ranges: Vec<(u32, u32)>,
+    size: u32,
+    next: AtomicU32,
+}
+
+impl Sample {
+    fn parse(text: &str) -> Option<Sample> {
+        let (ranges, size) = text.split_once(':')?;
+        let ranges = ranges
+            .split(',')
+            .map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                Some((first.parse().ok()?, last.parse().ok()?))
+            })
+            .collect::<Option<_>>()?;
+        let size = size.parse().ok().filter(|&size| size > 0)?;
+        Some(Sample { ranges, size, next: AtomicU32::new(0) })
+    }
+    fn take(&self) -> bool {
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.size + 1;
+        self.ranges.iter().any(|&(first, last)| (first..=last).contains(&place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_takes_the_places_it_names() {
+        let sample = Sample::parse("1,3-4:5").unwrap();
+        let taken: Vec<_> = (0..10).map(|_| sample.take()).collect();
+        assert_eq!(taken, [true, false, true, true, false, true, false, true, true, false]);
+        assert!(Sample::parse("1:0").is_none() && Sample::parse("x:2").is_none());
+    }
+}
