@@ -1,3 +1,35 @@
 //! HTTP/1 messages: bytes in, bytes out; framing, limits, smuggling rules. Pure.
+//!
+//! A connection reads bytes into its buffer and asks a [`RequestHead`] (or [`ResponseHead`]) to parse them. The head
+//! copies itself out in canonical form (names in lower case, one space after the colon, CRLF), so that what is
+//! forwarded was written by us and never is the peer's own bytes. [`request_framing`] and [`response_framing`] then say
+//! how long the body is, or why nobody can know, and a [`BodyReader`] walks it.
 
 #![forbid(unsafe_code)]
+
+mod authority;
+mod body;
+mod bytes;
+mod connection;
+mod error;
+mod fields;
+mod framing;
+mod head;
+mod limits;
+pub mod proxy_protocol;
+mod request;
+mod response;
+mod target;
+
+pub use authority::{Authority, split_authority};
+pub use body::{BodyReader, Step, chunk_head, write_last_chunk};
+pub use bytes::{is_token, list};
+pub use connection::{Connection, Persistence, expects_continue, remove_hop_by_hop};
+pub use error::Error;
+pub use fields::{Field, Fields, Known};
+pub use framing::{Framing, request_framing, response_framing};
+pub use head::{Parse, Version};
+pub use limits::Limits;
+pub use request::RequestHead;
+pub use response::ResponseHead;
+pub use target::TargetForm;

@@ -1,0 +1,74 @@
+//! Classes of bytes, and the few operations every part needs on them.
+
+/// For each byte: itself in lower case when RFC 9110 section 5.6.2 allows it in a token, otherwise 0.
+pub(crate) const TOKEN_LOWER: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        if byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+            )
+        {
+            table[at] = byte.to_ascii_lowercase();
+        }
+        at += 1;
+    }
+    table
+};
+
+/// Whether these bytes are an RFC 9110 token: a method, a field name, a transfer coding.
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN_LOWER[byte as usize] != 0)
+}
+
+/// Whether a field value may be sent on: no control character but the tab (RFC 9110 section 5.5).
+///
+/// Written without an early return so that the compiler makes vector code of it: it sees every byte of every request.
+pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
+    !bytes.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f))
+}
+
+/// Whether a request target may be sent on: visible ASCII only, and no fragment, which no client may send
+/// (RFC 9112 section 3.2).
+pub(crate) fn is_target(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte >= 0x7f) | (byte == b'#'))
+}
+
+/// The same for `option accept-invalid-http-request`: bytes from 0x80 up are let through, as is a fragment.
+pub(crate) fn is_lenient_target(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f))
+}
+
+/// Without the spaces and tabs at both ends.
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The elements of a comma-separated list, trimmed; empty ones are left out (RFC 9110 section 5.6.1.2).
+pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim).filter(|element| !element.is_empty())
+}
+
+/// Appends a number in decimal.
+pub(crate) fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}

@@ -1,0 +1,89 @@
+//! What `Connection` and its relatives say, and what is taken out before a message is sent on.
+
+use crate::bytes::list;
+use crate::fields::{Fields, Known};
+use crate::head::Version;
+use crate::request::RequestHead;
+
+/// What the `Connection` field lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// `close`
+    pub close: bool,
+    /// `keep-alive`
+    pub keep_alive: bool,
+    /// `upgrade`, which counts only beside an `Upgrade` field.
+    pub upgrade: bool,
+    /// Something else: names of fields that end with this connection.
+    pub others: bool,
+}
+
+/// Whether a connection may carry another message after this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// It may.
+    KeepAlive,
+    /// It ends.
+    Close,
+}
+
+impl Connection {
+    /// Reads the `Connection` fields of a message.
+    pub fn of(fields: &Fields) -> Connection {
+        let mut connection = Connection::default();
+        for option in fields.all_known(Known::Connection).flat_map(list) {
+            if option.eq_ignore_ascii_case(b"close") {
+                connection.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                connection.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                connection.upgrade = true;
+            } else {
+                connection.others = true;
+            }
+        }
+        connection.upgrade &= fields.has(Known::Upgrade);
+        connection
+    }
+
+    /// RFC 9112 section 9.3: 1.1 persists unless told otherwise, 1.0 only when asked to.
+    pub fn persistence(self, version: Version) -> Persistence {
+        match version {
+            _ if self.close => Persistence::Close,
+            Version::Http10 if !self.keep_alive => Persistence::Close,
+            _ => Persistence::KeepAlive,
+        }
+    }
+}
+
+/// Takes out what ends with this connection: `Connection`, `Keep-Alive`, `Proxy-Connection`, and the fields that
+/// `Connection` names (RFC 9110 section 7.6.1).
+///
+/// A field of [`Known`] that is not itself about the connection stays even when named: `Connection: X-Forwarded-For` is a
+/// known trick to have a proxy drop what the proxy before it said. `Upgrade` stays when `upgrade` is set, and the caller
+/// writes the `Connection: upgrade` of its own side.
+pub fn remove_hop_by_hop(fields: &mut Fields, connection: Connection, upgrade: bool) {
+    if connection.others {
+        let mut named: Vec<Vec<u8>> = Vec::new();
+        for option in fields.all_known(Known::Connection).flat_map(list) {
+            let option = option.to_ascii_lowercase();
+            if Known::of(&option) == Known::Other {
+                named.push(option);
+            }
+        }
+        fields.remove_if(|field| named.iter().any(|name| name == field.name));
+    }
+    fields.remove_known(Known::Connection);
+    fields.remove_known(Known::KeepAlive);
+    fields.remove_known(Known::ProxyConnection);
+    fields.remove_known(Known::Http2Settings);
+    if !upgrade {
+        fields.remove_known(Known::Upgrade);
+    }
+}
+
+/// Whether the client waits for `100 Continue` before it sends its body (RFC 9110 section 10.1.1).
+pub fn expects_continue(head: &RequestHead) -> bool {
+    head.version() != Version::Http10
+        && head.fields.all_known(Known::Expect).any(|value| value.eq_ignore_ascii_case(b"100-continue"))
+}

@@ -1,0 +1,103 @@
+//! What request and response heads have in common: reading lines from a buffer that may not hold them all yet.
+
+use memchr::memchr;
+
+use crate::error::Error;
+use crate::limits::Limits;
+
+/// How far a parse came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parse {
+    /// The head is not all there. Call again with the same bytes and more behind them.
+    Partial,
+    /// The head is whole; the body, if any, starts at `consumed`.
+    Complete {
+        /// Bytes of the input that the head took, empty lines before it included.
+        consumed: usize,
+    },
+}
+
+/// A version of HTTP, as the rules and the logs know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Version {
+    /// As it stands in a start line or a log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        }
+    }
+
+    /// From a start line. A higher minor version is answered as 1.1 (RFC 9110 section 2.5).
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Version, Error> {
+        match bytes {
+            b"HTTP/1.1" => Ok(Version::Http11),
+            b"HTTP/1.0" => Ok(Version::Http10),
+            _ => Err(Error::Version),
+        }
+    }
+}
+
+/// Where the next line starts, kept between calls so that no byte of a slow head is looked at twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lines {
+    /// Start of the line being read.
+    at: usize,
+    /// No LF before this.
+    scanned: usize,
+    /// Where the start line begins: just past the empty lines before it.
+    origin: usize,
+}
+
+impl Lines {
+    /// The next line without its end, or `None` while it is not all there.
+    pub(crate) fn next<'a>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+        bare_lf: bool,
+    ) -> Result<Option<&'a [u8]>, Error> {
+        let found = memchr(b'\n', &input[self.scanned..]);
+        let seen = found.map_or(input.len(), |offset| self.scanned + offset + 1);
+        if seen - self.origin > limits.head_bytes {
+            return Err(Error::TooLarge);
+        }
+        if found.is_none() {
+            self.scanned = seen;
+            return Ok(None);
+        }
+        let line = &input[self.at..seen - 1];
+        (self.at, self.scanned) = (seen, seen);
+        match line {
+            [line @ .., b'\r'] => Ok(Some(line)),
+            line if bare_lf => Ok(Some(line)),
+            _ => Err(Error::LineEnd),
+        }
+    }
+
+    /// Says that what was read so far comes before the message.
+    pub(crate) fn skip(&mut self) {
+        self.origin = self.at;
+    }
+
+    /// Bytes of whole lines read.
+    pub(crate) fn consumed(&self) -> usize {
+        self.at
+    }
+
+    /// The part of the current line that is there.
+    pub(crate) fn rest<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        &input[self.at..]
+    }
+}

@@ -1,0 +1,18 @@
+//! How much of a message is taken before it is refused.
+
+/// Bounds and leniencies for one parse. The defaults are HAProxy's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes from the first byte of the start line to the end of the head: `tune.bufsize` less `tune.maxrewrite`.
+    pub head_bytes: usize,
+    /// Field lines in a head or a trailer section: `tune.http.maxhdr`.
+    pub fields: usize,
+    /// `option accept-invalid-http-request` or `-response`: takes what is ugly but cannot change where a message ends.
+    pub lenient: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { head_bytes: 16384 - 1024, fields: 101, lenient: false }
+    }
+}

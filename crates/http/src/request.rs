@@ -1,0 +1,389 @@
+//! The head of a request.
+
+use crate::authority::{Authority, split_authority};
+use crate::bytes::{is_lenient_target, is_target, is_token};
+use crate::error::Error;
+use crate::fields::{Fields, Known};
+use crate::head::{Lines, Parse, Version};
+use crate::limits::Limits;
+use crate::target::{Parts, TargetForm};
+
+/// A request's method, target, version and fields, owned and reusable.
+///
+/// HTTP/2 requests have the same shape: `:method` is the method, `:scheme`, `:authority` and `:path` make an absolute
+/// target, and `:authority` is also the `Host`. Such a target is sent to an HTTP/1 server in origin form.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHead {
+    /// The fields.
+    pub fields: Fields,
+    method: Vec<u8>,
+    target: Vec<u8>,
+    parts: Parts,
+    version: Version,
+    /// The target was put together from HTTP/2's pseudo-header fields.
+    assembled: bool,
+    stage: Stage,
+    lines: Lines,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    StartLine,
+    Fields,
+    Done,
+}
+
+/// The longest method whose first bytes are waited for before a peer that sends something else is refused.
+const METHOD_BYTES_MAX: usize = 64;
+
+impl RequestHead {
+    /// An empty head.
+    pub fn new() -> RequestHead {
+        RequestHead::default()
+    }
+
+    /// A head put together by us.
+    ///
+    /// # Errors
+    /// When method or target are not what [`RequestHead::parse`] would take.
+    pub fn from_parts(method: &[u8], target: &[u8], version: Version) -> Result<RequestHead, Error> {
+        let mut head = RequestHead::new();
+        head.start(method, target, version)?;
+        Ok(head)
+    }
+
+    /// Forgets the message and keeps the memory.
+    pub fn clear(&mut self) {
+        self.fields.clear();
+        self.method.clear();
+        self.target.clear();
+        self.parts = Parts::default();
+        self.version = Version::Http11;
+        self.assembled = false;
+        self.stage = Stage::StartLine;
+        self.lines = Lines::default();
+    }
+
+    /// Starts a new message without fields in this memory.
+    ///
+    /// # Errors
+    /// As [`RequestHead::from_parts`].
+    pub fn start(&mut self, method: &[u8], target: &[u8], version: Version) -> Result<(), Error> {
+        self.clear();
+        self.take_start_line(method, target, is_target)?;
+        self.version = version;
+        self.stage = Stage::Done;
+        Ok(())
+    }
+
+    /// Starts a new message from HTTP/2's pseudo-header fields; the caller appends the regular ones.
+    ///
+    /// # Errors
+    /// When one of them is malformed or missing for its method (RFC 9113 section 8.3.1).
+    pub fn start_http2(
+        &mut self,
+        method: &[u8],
+        scheme: &[u8],
+        authority: Option<&[u8]>,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        self.clear();
+        if method == b"CONNECT" {
+            self.take_start_line(method, authority.ok_or(Error::NoHost)?, is_target)?;
+        } else if let Some(authority) = authority.filter(|_| path != b"*") {
+            if !matches!(path.first(), Some(b'/')) || !is_target(path) {
+                return Err(Error::Target);
+            }
+            let mut target = std::mem::take(&mut self.target);
+            for part in [scheme, b"://", authority, path] {
+                target.extend_from_slice(part);
+            }
+            let taken = self.take_start_line(method, &target, is_target);
+            self.assembled = true;
+            taken?;
+        } else {
+            self.take_start_line(method, path, is_target)?;
+        }
+        if let Some(authority) = authority {
+            split_authority(authority).ok_or(Error::Authority)?;
+            self.fields.append(b"host", authority)?;
+        }
+        self.version = Version::Http2;
+        self.stage = Stage::Done;
+        Ok(())
+    }
+
+    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same bytes and more behind
+    /// them; after anything else the next call starts a new message.
+    ///
+    /// # Errors
+    /// At the first byte that no valid head has at its place, even when the head is not all there.
+    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        if self.stage == Stage::Done || self.lines.consumed() == 0 {
+            self.clear();
+        }
+        let parsed = self.read_lines(input, limits);
+        if parsed != Ok(Parse::Partial) {
+            self.stage = Stage::Done;
+        }
+        parsed
+    }
+
+    fn read_lines(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        loop {
+            let Some(line) = self.lines.next(input, limits, limits.lenient)? else {
+                if self.stage == Stage::StartLine {
+                    check_method_prefix(self.lines.rest(input))?;
+                }
+                return Ok(Parse::Partial);
+            };
+            if self.stage == Stage::StartLine {
+                if line.is_empty() {
+                    // RFC 9112 section 2.2: at least one empty line before a request line is ignored.
+                    self.lines.skip();
+                    if self.lines.consumed() > EMPTY_LINE_BYTES_MAX {
+                        return Err(Error::EmptyLines);
+                    }
+                    continue;
+                }
+                self.parse_start_line(line, limits)?;
+                self.stage = Stage::Fields;
+            } else if line.is_empty() {
+                self.check_host(limits)?;
+                return Ok(Parse::Complete { consumed: self.lines.consumed() });
+            } else {
+                if self.fields.len() == limits.fields {
+                    return Err(Error::TooManyFields);
+                }
+                self.fields.push_line(line)?;
+            }
+        }
+    }
+
+    fn parse_start_line(&mut self, line: &[u8], limits: &Limits) -> Result<(), Error> {
+        if line.starts_with(b"PRI * HTTP/2.0") {
+            return Err(Error::Http2Preface);
+        }
+        let mut words = line.split(|&byte| byte == b' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(Error::StartLine);
+        };
+        self.version = Version::parse(version)?;
+        self.take_start_line(method, target, if limits.lenient { is_lenient_target } else { is_target })
+    }
+
+    /// Takes method and target. When `self.target` was lent out to build the target, its memory comes back here.
+    fn take_start_line(&mut self, method: &[u8], target: &[u8], is_valid: fn(&[u8]) -> bool) -> Result<(), Error> {
+        if !is_token(method) {
+            return Err(Error::Method);
+        }
+        if !is_valid(target) {
+            return Err(Error::Target);
+        }
+        let parts = Parts::of(method, target).ok_or(Error::Target)?;
+        let authority = split_authority(&target[parts.authority.0..parts.authority.1]).ok_or(Error::Authority)?;
+        match parts.form {
+            TargetForm::Authority if authority.host.is_empty() || authority.port.is_none() => {
+                return Err(Error::Authority);
+            }
+            TargetForm::Absolute if authority.host.is_empty() => return Err(Error::Authority),
+            _ => {}
+        }
+        self.parts = parts;
+        self.method.clear();
+        self.method.extend_from_slice(method);
+        self.target.clear();
+        self.target.extend_from_slice(target);
+        Ok(())
+    }
+
+    /// RFC 9112 section 3.2: one `Host`, well formed, the same as the authority of the target if that has one.
+    fn check_host(&self, limits: &Limits) -> Result<(), Error> {
+        let mut hosts = self.fields.all_known(Known::Host);
+        let Some(host) = hosts.next() else {
+            return if self.version == Version::Http11 && !limits.lenient { Err(Error::NoHost) } else { Ok(()) };
+        };
+        if hosts.next().is_some() {
+            return Err(Error::ManyHosts);
+        }
+        let host = split_authority(host).ok_or(Error::Authority)?;
+        match self.authority() {
+            Some(authority) if !host.same_as(&authority, self.default_port()) => Err(Error::HostMismatch),
+            _ => Ok(()),
+        }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &[u8] {
+        &self.method
+    }
+
+    /// The target as received or set.
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// The form of the target.
+    pub fn form(&self) -> TargetForm {
+        self.parts.form
+    }
+
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The path and the query, `*` for the asterisk form; empty for CONNECT and for an absolute target without a path.
+    pub fn path_and_query(&self) -> &[u8] {
+        &self.target[self.parts.path_at..]
+    }
+
+    /// The path, without the query.
+    pub fn path(&self) -> &[u8] {
+        let whole = self.path_and_query();
+        &whole[..memchr::memchr(b'?', whole).unwrap_or(whole.len())]
+    }
+
+    /// What follows the first `?`, if there is one.
+    pub fn query(&self) -> Option<&[u8]> {
+        let whole = self.path_and_query();
+        memchr::memchr(b'?', whole).map(|at| &whole[at + 1..])
+    }
+
+    /// The scheme of an absolute target.
+    pub fn scheme(&self) -> Option<&[u8]> {
+        (self.parts.form == TargetForm::Absolute).then(|| &self.target[..self.parts.scheme_len])
+    }
+
+    /// The authority of the target, when it has one.
+    pub fn authority(&self) -> Option<Authority<'_>> {
+        let (start, end) = self.parts.authority;
+        if end == 0 { None } else { split_authority(&self.target[start..end]) }
+    }
+
+    /// The value of `Host`, or else the authority in the target, port and all.
+    pub fn host(&self) -> Option<&[u8]> {
+        let (start, end) = self.parts.authority;
+        self.fields.known(Known::Host).or((end > 0).then(|| &self.target[start..end]))
+    }
+
+    /// Another version, for the side it is sent to.
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Another method. Between CONNECT and another the target must be set too, and first.
+    ///
+    /// # Errors
+    /// When it is not a token.
+    pub fn set_method(&mut self, method: &[u8]) -> Result<(), Error> {
+        if !is_token(method) {
+            return Err(Error::Method);
+        }
+        self.method.clear();
+        self.method.extend_from_slice(method);
+        Ok(())
+    }
+
+    /// Another target (`http-request set-uri`).
+    ///
+    /// # Errors
+    /// When it is not a target; nothing is changed then.
+    pub fn set_target(&mut self, target: &[u8]) -> Result<(), Error> {
+        let method = std::mem::take(&mut self.method);
+        let taken = self.take_start_line(&method, target, is_lenient_target);
+        self.method = method;
+        if taken.is_ok() {
+            self.assembled = false;
+        }
+        taken
+    }
+
+    /// Another path; scheme, authority and query stay.
+    ///
+    /// # Errors
+    /// As [`RequestHead::set_target`].
+    pub fn set_path(&mut self, path: &[u8]) -> Result<(), Error> {
+        let query_at = self.parts.path_at + self.path().len();
+        self.splice(self.parts.path_at, path, query_at)
+    }
+
+    /// Another path and query; scheme and authority stay.
+    ///
+    /// # Errors
+    /// As [`RequestHead::set_target`].
+    pub fn set_path_and_query(&mut self, path_and_query: &[u8]) -> Result<(), Error> {
+        self.splice(self.parts.path_at, path_and_query, self.target.len())
+    }
+
+    /// Another query, given without its `?`; none when it is empty.
+    ///
+    /// # Errors
+    /// As [`RequestHead::set_target`].
+    pub fn set_query(&mut self, query: &[u8]) -> Result<(), Error> {
+        let query_at = self.parts.path_at + self.path().len();
+        let mut part = Vec::with_capacity(query.len() + 1);
+        if !query.is_empty() {
+            part.push(b'?');
+            part.extend_from_slice(query);
+        }
+        self.splice(query_at, &part, self.target.len())
+    }
+
+    /// Replaces `target[start..end]`.
+    fn splice(&mut self, start: usize, part: &[u8], end: usize) -> Result<(), Error> {
+        let target = [&self.target[..start], part, &self.target[end..]].concat();
+        let assembled = self.assembled;
+        self.set_target(&target)?;
+        self.assembled = assembled && self.parts.form == TargetForm::Absolute;
+        Ok(())
+    }
+
+    /// Appends the head as it is sent over HTTP/1: start line, fields, empty line.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        self.write_start_line(out);
+        self.fields.write_to(out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the start line as it is sent over HTTP/1.
+    pub fn write_start_line(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.method);
+        out.push(b' ');
+        if self.assembled {
+            let path = self.path_and_query();
+            if !path.starts_with(b"/") {
+                out.push(b'/');
+            }
+            out.extend_from_slice(path);
+        } else {
+            out.extend_from_slice(&self.target);
+        }
+        out.extend_from_slice(if self.version == Version::Http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
+    }
+
+    fn default_port(&self) -> Option<u16> {
+        match self.scheme() {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => Some(80),
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Some(443),
+            _ => None,
+        }
+    }
+}
+
+/// Room for a few CRLF that some clients send after a body.
+const EMPTY_LINE_BYTES_MAX: usize = 16;
+
+/// Refuses what cannot become a request line, so that a peer which speaks another protocol is told at once.
+fn check_method_prefix(rest: &[u8]) -> Result<(), Error> {
+    let method = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
+    match method {
+        [] if rest.is_empty() => Ok(()),
+        b"\r" => Ok(()),
+        _ if is_token(method) && method.len() <= METHOD_BYTES_MAX => Ok(()),
+        _ => Err(Error::Method),
+    }
+}

@@ -1,0 +1,259 @@
+//! The head of a response.
+
+use crate::bytes::{is_field_value, push_decimal};
+use crate::error::Error;
+use crate::fields::Fields;
+use crate::head::{Lines, Parse, Version};
+use crate::limits::Limits;
+
+/// A response's version, status, reason and fields, owned and reusable.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseHead {
+    /// The fields.
+    pub fields: Fields,
+    reason: Vec<u8>,
+    status: u16,
+    version: Version,
+    stage: Stage,
+    lines: Lines,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    StartLine,
+    Fields,
+    Done,
+}
+
+impl ResponseHead {
+    /// An empty head.
+    pub fn new() -> ResponseHead {
+        ResponseHead::default()
+    }
+
+    /// A head put together by us, with the usual reason for its status.
+    pub fn from_status(status: u16) -> ResponseHead {
+        let mut head = ResponseHead::new();
+        head.start(status, Version::Http11);
+        head
+    }
+
+    /// Forgets the message and keeps the memory.
+    pub fn clear(&mut self) {
+        self.fields.clear();
+        self.reason.clear();
+        self.status = 0;
+        self.version = Version::Http11;
+        self.stage = Stage::StartLine;
+        self.lines = Lines::default();
+    }
+
+    /// Starts a new message without fields in this memory, with the usual reason for its status.
+    pub fn start(&mut self, status: u16, version: Version) {
+        self.clear();
+        self.set_status(status);
+        self.version = version;
+        self.stage = Stage::Done;
+    }
+
+    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same bytes and more behind
+    /// them; after anything else the next call starts a new message.
+    ///
+    /// A line may end in a bare LF here, as old CGI servers write: it is sent on as CRLF.
+    ///
+    /// # Errors
+    /// At the first line that no valid head has.
+    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        if self.stage == Stage::Done || self.lines.consumed() == 0 {
+            self.clear();
+        }
+        let parsed = self.read_lines(input, limits);
+        if parsed != Ok(Parse::Partial) {
+            self.stage = Stage::Done;
+        }
+        parsed
+    }
+
+    fn read_lines(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        loop {
+            let Some(line) = self.lines.next(input, limits, true)? else {
+                if self.stage == Stage::StartLine {
+                    check_version_prefix(self.lines.rest(input))?;
+                }
+                return Ok(Parse::Partial);
+            };
+            if self.stage == Stage::StartLine {
+                self.parse_start_line(line)?;
+                self.stage = Stage::Fields;
+            } else if line.is_empty() {
+                return Ok(Parse::Complete { consumed: self.lines.consumed() });
+            } else {
+                if self.fields.len() == limits.fields {
+                    return Err(Error::TooManyFields);
+                }
+                self.fields.push_line(line)?;
+            }
+        }
+    }
+
+    fn parse_start_line(&mut self, line: &[u8]) -> Result<(), Error> {
+        let (version, rest) = line.split_at_checked(8).ok_or(Error::StartLine)?;
+        self.version = Version::parse(version)?;
+        // The reason may be absent, and the space before it too (RFC 9112 section 4 asks to be lenient here).
+        let (status, reason) = match rest {
+            [b' ', a, b, c] => ([*a, *b, *c], &b""[..]),
+            [b' ', a, b, c, b' ', reason @ ..] => ([*a, *b, *c], reason),
+            _ => return Err(Error::StartLine),
+        };
+        if !status.iter().all(u8::is_ascii_digit) || status[0] == b'0' {
+            return Err(Error::Status);
+        }
+        if !is_field_value(reason) {
+            return Err(Error::StartLine);
+        }
+        self.status = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+        self.reason.extend_from_slice(reason);
+        Ok(())
+    }
+
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The reason phrase, perhaps empty.
+    pub fn reason(&self) -> &[u8] {
+        &self.reason
+    }
+
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether this is an interim response (1xx) which another follows; 101 is not.
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != 101
+    }
+
+    /// Another version, for the side it is sent to.
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Another status, with its usual reason.
+    pub fn set_status(&mut self, status: u16) {
+        self.status = status;
+        self.reason.clear();
+        self.reason.extend_from_slice(reason_of(status).as_bytes());
+    }
+
+    /// Another reason.
+    ///
+    /// # Errors
+    /// When it has a control character.
+    pub fn set_reason(&mut self, reason: &[u8]) -> Result<(), Error> {
+        if !is_field_value(reason) {
+            return Err(Error::StartLine);
+        }
+        self.reason.clear();
+        self.reason.extend_from_slice(reason);
+        Ok(())
+    }
+
+    /// Appends the head as it is sent over HTTP/1: start line, fields, empty line.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        self.write_start_line(out);
+        self.fields.write_to(out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the start line as it is sent over HTTP/1.
+    pub fn write_start_line(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.version == Version::Http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
+        push_decimal(out, u64::from(self.status));
+        out.push(b' ');
+        out.extend_from_slice(&self.reason);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Refuses what cannot become a status line, so that a server which speaks another protocol costs no timeout.
+fn check_version_prefix(rest: &[u8]) -> Result<(), Error> {
+    let len = rest.len().min(5);
+    if rest[..len] == b"HTTP/"[..len] { Ok(()) } else { Err(Error::StartLine) }
+}
+
+/// The registered reason for a status, as HAProxy writes it.
+pub(crate) fn reason_of(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        102 => "Processing",
+        103 => "Early Hints",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        207 => "Multi-Status",
+        208 => "Already Reported",
+        226 => "IM Used",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Payload Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        418 => "I'm a teapot",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        506 => "Variant Also Negotiates",
+        507 => "Insufficient Storage",
+        508 => "Loop Detected",
+        510 => "Not Extended",
+        511 => "Network Authentication Required",
+        100..=199 => "Informational",
+        200..=299 => "Success",
+        300..=399 => "Redirection",
+        400..=499 => "Client Error",
+        _ => "Server Error",
+    }
+}

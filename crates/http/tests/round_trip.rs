@@ -1,0 +1,96 @@
+//! Messages read whole, read in pieces, and written again.
+
+use penstock_http::{BodyReader, Framing, Known, Limits, Parse, RequestHead, ResponseHead, Step, Version};
+
+const REQUEST: &[u8] =
+    b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nX-CaSe:  v \r\nAccept:*/*\r\nCookie: a=b\r\nCookie: c=d\r\n\r\n";
+
+#[test]
+fn request_is_written_in_canonical_form() {
+    let mut head = RequestHead::new();
+    assert_eq!(head.parse(REQUEST, &Limits::default()), Ok(Parse::Complete { consumed: REQUEST.len() }));
+    assert_eq!((head.method(), head.path(), head.query()), (&b"GET"[..], &b"/a/b"[..], Some(&b"c=d"[..])));
+    assert_eq!(head.fields.known(Known::Host), Some(&b"example.com"[..]));
+    assert_eq!(head.fields.get_all(b"Cookie").count(), 2);
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    assert_eq!(
+        out,
+        b"GET /a/b?c=d HTTP/1.1\r\nhost: example.com\r\nx-case: v\r\naccept: */*\r\ncookie: a=b\r\ncookie: c=d\r\n\r\n"
+    );
+}
+
+#[test]
+fn request_split_anywhere_reads_the_same() {
+    for split in 0..REQUEST.len() {
+        let mut head = RequestHead::new();
+        assert_eq!(head.parse(&REQUEST[..split], &Limits::default()), Ok(Parse::Partial), "at {split}");
+        assert_eq!(head.parse(REQUEST, &Limits::default()), Ok(Parse::Complete { consumed: REQUEST.len() }));
+        assert_eq!(head.fields.len(), 5);
+    }
+}
+
+#[test]
+fn fields_change_without_moving_the_others() {
+    let mut head = RequestHead::new();
+    head.parse(REQUEST, &Limits::default()).unwrap();
+    head.fields.set(b"X-Case", b"w").unwrap();
+    assert_eq!(head.fields.remove(b"COOKIE"), 2);
+    assert!(!head.fields.has(Known::Cookie));
+    head.fields.set_value_at(0, b"b.example").unwrap();
+    assert!(head.fields.append(b"x", b"a\r\nb: c").is_err());
+    head.set_path(b"/x").unwrap();
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    assert_eq!(out, b"GET /x?c=d HTTP/1.1\r\nhost: b.example\r\naccept: */*\r\nx-case: w\r\n\r\n");
+}
+
+#[test]
+fn http2_request_is_absolute_to_the_rules_and_origin_form_on_the_wire() {
+    let mut head = RequestHead::new();
+    head.start_http2(b"GET", b"https", Some(b"example.com"), b"/a?b").unwrap();
+    assert_eq!((head.target(), head.path()), (&b"https://example.com/a?b"[..], &b"/a"[..]));
+    assert_eq!(head.version(), Version::Http2);
+    head.set_path(b"/c").unwrap();
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    assert_eq!(out, b"GET /c?b HTTP/1.1\r\nhost: example.com\r\n\r\n");
+}
+
+#[test]
+fn response_is_read_and_written() {
+    let mut head = ResponseHead::new();
+    let input = b"HTTP/1.1 404 Not Found\r\nServer: x\r\n\r\nrest";
+    assert_eq!(head.parse(input, &Limits::default()), Ok(Parse::Complete { consumed: input.len() - 4 }));
+    assert_eq!((head.status(), head.reason()), (404, &b"Not Found"[..]));
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    assert_eq!(out, b"HTTP/1.1 404 Not Found\r\nserver: x\r\n\r\n");
+}
+
+#[test]
+fn chunked_body_goes_on_without_its_extensions() {
+    let input = b"5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX-T: 1\r\nContent-Length: 3\r\n\r\nGET";
+    let mut body = BodyReader::new(Framing::Chunked, Limits::default());
+    let (mut at, mut payload, mut forwarded) = (0, Vec::new(), Vec::new());
+    loop {
+        match body.step(&input[at..]).unwrap() {
+            Step::Data(len) => {
+                payload.extend_from_slice(&input[at..at + len]);
+                forwarded.extend_from_slice(&input[at..at + len]);
+                at += len;
+            }
+            Step::Framing(len) => {
+                forwarded.extend_from_slice(&input[at..at + len]);
+                at += len;
+            }
+            Step::Skip(len) => at += len,
+            Step::NeedMore => panic!("the body is whole"),
+            Step::End => break,
+        }
+    }
+    penstock_http::write_last_chunk(body.trailers(), &mut forwarded);
+    assert_eq!(payload, b"hello world");
+    assert_eq!(forwarded, b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-t: 1\r\n\r\n");
+    assert_eq!(&input[at..], b"GET");
+}
