@@ -82,6 +82,18 @@ pub fn remove_hop_by_hop(fields: &mut Fields, connection: Connection, upgrade: b
     }
 }
 
+/// Writes the `Connection` field of our own side, in the words HAProxy uses: nothing where the version's default says it
+/// already. `version` is that of the message to be sent, `peer` that of who reads it.
+pub fn set_connection(fields: &mut Fields, version: Version, peer: Version, persistence: Persistence, upgrade: bool) {
+    let value: &[u8] = match persistence {
+        _ if upgrade => b"upgrade",
+        Persistence::Close if version == Version::Http11 => b"close",
+        Persistence::KeepAlive if version == Version::Http10 || peer == Version::Http10 => b"keep-alive",
+        _ => return,
+    };
+    fields.set(b"connection", value).expect("a token and a token");
+}
+
 /// Whether the client waits for `100 Continue` before it sends its body (RFC 9110 section 10.1.1).
 pub fn expects_continue(head: &RequestHead) -> bool {
     head.version() != Version::Http10

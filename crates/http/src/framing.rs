@@ -49,17 +49,26 @@ pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
     }
 }
 
-/// How the body of a final response ends, to a request with this method.
+/// How the body of a response ends, to a request with this method; `upgrade` when that request asked for another
+/// protocol.
 ///
 /// A server is less suspect than a client, and sites depend on old ones: equal lengths count once, and a coding beats a
-/// length, as with HAProxy. What is sent on is unambiguous either way, because [`ResponseHead`] is corrected here.
+/// length, as with HAProxy. What is sent on is unambiguous either way, because the fields are corrected here: one length
+/// or one coding, and neither where RFC 9110 section 8.6 forbids them (1xx, 204).
 ///
 /// # Errors
-/// When nobody can be sure.
-pub fn response_framing(head: &mut ResponseHead, request_method: &[u8]) -> Result<Framing, Error> {
+/// When nobody can be sure, or when a 101 answers a request that asked for no upgrade.
+pub fn response_framing(head: &mut ResponseHead, request_method: &[u8], upgrade: bool) -> Result<Framing, Error> {
     let status = head.status();
-    if status == 101 || (request_method == b"CONNECT" && (200..300).contains(&status)) {
-        return Ok(Framing::Tunnel);
+    let tunnel = status == 101 || (request_method == b"CONNECT" && (200..300).contains(&status));
+    if tunnel || matches!(status, 100..200 | 204) {
+        head.fields.remove_known(Known::TransferEncoding);
+        head.fields.remove_known(Known::ContentLength);
+        return match status {
+            101 if !upgrade => Err(Error::Unexpected),
+            _ if tunnel => Ok(Framing::Tunnel),
+            _ => Ok(Framing::None),
+        };
     }
     let framing = if head.fields.has(Known::TransferEncoding) {
         if head.version() == Version::Http10 {
@@ -74,10 +83,7 @@ pub fn response_framing(head: &mut ResponseHead, request_method: &[u8]) -> Resul
             None => Framing::UntilClose,
         }
     };
-    if request_method == b"HEAD" || matches!(status, 100..200 | 204 | 304) {
-        return Ok(Framing::None);
-    }
-    Ok(framing)
+    Ok(if request_method == b"HEAD" || status == 304 { Framing::None } else { framing })
 }
 
 /// The one coding we speak, once.

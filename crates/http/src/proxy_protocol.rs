@@ -67,7 +67,7 @@ pub enum Parse {
     /// So far so good; call again with the same bytes and more behind them.
     Partial,
     /// The header, and how many bytes it took.
-    Complete(Header, usize),
+    Complete(Box<Header>, usize),
 }
 
 /// Why a header is refused. The connection is closed without an answer.
@@ -161,7 +161,7 @@ fn parse_v1(input: &[u8]) -> Result<Parse, Error> {
             SocketAddr::new(address(destination)?, v1_port(to)?),
         ));
     }
-    Ok(Parse::Complete(header, end + 1))
+    Ok(Parse::Complete(Box::new(header), end + 1))
 }
 
 fn v1_port(word: &str) -> Result<u16, Error> {
@@ -214,7 +214,7 @@ fn parse_v2(input: &[u8]) -> Result<Parse, Error> {
         }
         header.tlvs = read_tlvs(whole, len - tlvs.len())?;
     }
-    Ok(Parse::Complete(header, len))
+    Ok(Parse::Complete(Box::new(header), len))
 }
 
 /// Two addresses, then two ports.
@@ -251,8 +251,10 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u8, &[u8]), Error>>
 
 fn read_tlvs(whole: &[u8], start: usize) -> Result<Tlvs, Error> {
     let mut tlvs = Tlvs::default();
+    let mut end = start;
     for record in records(&whole[start..]) {
         let (kind, value) = record?;
+        end += 3 + value.len();
         match kind {
             NOOP => {}
             ALPN => tlvs.alpn = Some(value.to_vec()),
@@ -263,8 +265,7 @@ fn read_tlvs(whole: &[u8], start: usize) -> Result<Tlvs, Error> {
             SSL => tlvs.ssl = Some(read_ssl(value)?),
             CRC32C => {
                 let stated: [u8; 4] = value.try_into().map_err(|_| Error::Tlv)?;
-                let at = value.as_ptr() as usize - whole.as_ptr() as usize;
-                if crc32c_with_zeroed(whole, at) != u32::from_be_bytes(stated) {
+                if crc32c_with_zeroed(whole, end - 4) != u32::from_be_bytes(stated) {
                     return Err(Error::Checksum);
                 }
             }
