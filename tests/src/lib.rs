@@ -1,1 +1,23 @@
-//! Harness of the scenario tests.
+//! Harness of the scenario tests: it runs one scenario through Debian's haproxy and through penstock, and compares
+//! what clients, origins, logs and exit codes show. `tests/README.md` describes the format of a scenario file.
+#![forbid(unsafe_code)]
+
+pub mod certificates;
+pub mod client;
+pub mod message;
+pub mod nginx;
+pub mod normalise;
+pub mod origin;
+pub mod port;
+pub mod process;
+pub mod run;
+pub mod runner;
+pub mod scenario;
+pub mod step;
+pub mod substitute;
+pub mod syslog;
+pub mod tables;
+pub mod wire;
+
+/// Why a scenario could not be carried out or did not show what it states, for a person to read.
+pub type Failure = String;

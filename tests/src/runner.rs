@@ -1,0 +1,278 @@
+//! Runs all scenarios, several at a time, and reports like cargo's own test harness.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::Failure;
+use crate::certificates::Certificates;
+use crate::nginx;
+use crate::process::Subject;
+use crate::run::{Transcript, carry_out};
+use crate::scenario::{self, Scenario};
+use crate::tables;
+
+/// A test written in Rust, of penstock alone.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    /// Its name, as `smuggling/length-and-chunked`.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn() -> Result<(), Failure>,
+}
+
+/// How one test came out.
+enum Verdict {
+    Passed,
+    Skipped(String),
+    Failed(Failure),
+}
+
+struct Suite {
+    folder: PathBuf,
+    differences: BTreeMap<String, String>,
+    known_failures: BTreeMap<String, String>,
+    /// Debian's haproxy of the branch that the scenarios describe is here.
+    reference: bool,
+    /// Why penstock is not run, if it is not.
+    without_penstock: Option<String>,
+}
+
+enum Test {
+    Scenario(Box<Scenario>),
+    Probe(Probe),
+}
+
+impl Test {
+    fn name(&self) -> &str {
+        match self {
+            Test::Scenario(s) => &s.name,
+            Test::Probe(p) => p.name,
+        }
+    }
+}
+
+/// Runs every scenario below `folder/scenarios` and every probe, filtered by the command line's words. The exit code.
+pub fn main(folder: &Path, probes: &[Probe]) -> i32 {
+    let started = Instant::now();
+    let (suite, tests) = match prepare(folder, probes) {
+        Ok(ready) => ready,
+        Err(failure) => {
+            eprintln!("{failure}");
+            return 2;
+        }
+    };
+    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let exact = std::env::args().any(|a| a == "--exact");
+    let wanted = |name: &str| {
+        filters.is_empty() || filters.iter().any(|f| if exact { name == f } else { name.contains(f.as_str()) })
+    };
+    let chosen: Vec<&Test> = tests.iter().filter(|t| wanted(t.name())).collect();
+    if std::env::args().any(|a| a == "--list") {
+        chosen.iter().for_each(|t| println!("{}: test", t.name()));
+        return 0;
+    }
+    println!("\nrunning {} tests", chosen.len());
+    let (passed, failures, skipped) = run_all(&suite, &chosen);
+    nginx::stop();
+    Certificates::clean_up();
+
+    if !failures.is_empty() {
+        println!("\nfailures:");
+        for (name, failure) in &failures {
+            println!("\n---- {name} ----\n{failure}");
+        }
+        println!("\nfailures:");
+        failures.iter().for_each(|(name, _)| println!("    {name}"));
+    }
+    let word = if failures.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
+        failures.len(),
+        tests.len() - chosen.len(),
+        started.elapsed().as_secs_f32()
+    );
+    report_skips(&skipped);
+    i32::from(!failures.is_empty())
+}
+
+fn prepare(folder: &Path, probes: &[Probe]) -> Result<(Suite, Vec<Test>), Failure> {
+    let scenarios = scenario::load_all(&folder.join("scenarios"))?;
+    let mut tests: Vec<Test> = scenarios.into_iter().map(|s| Test::Scenario(Box::new(s))).collect();
+    tests.extend(probes.iter().map(|p| Test::Probe(*p)));
+    let suite = Suite {
+        folder: folder.to_owned(),
+        differences: tables::read(&folder.join("DIFFERENCES.md"))?,
+        known_failures: tables::read(&folder.join("KNOWN_FAILURES.md"))?,
+        reference: reference_is_here(),
+        without_penstock: why_without_penstock(),
+    };
+    for name in suite.differences.keys().chain(suite.known_failures.keys()) {
+        if !tests.iter().any(|t| t.name() == name) {
+            return Err(format!("`{name}` is listed as a difference or a known failure, but there is no such test"));
+        }
+    }
+    Ok((suite, tests))
+}
+
+/// The scenarios state what HAProxy 2.6 does (Debian 12's). Beside another branch, what was recorded from 2.6 serves.
+fn reference_is_here() -> bool {
+    let Some(program) = Subject::Haproxy.program() else { return false };
+    let output = std::process::Command::new(program).arg("-v").output();
+    output.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).starts_with("HAProxy version 2.6."))
+}
+
+fn why_without_penstock() -> Option<String> {
+    if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "haproxy" || v == "record") {
+        return Some("PENSTOCK_TESTS asks for haproxy alone".to_owned());
+    }
+    match Subject::Penstock.program() {
+        None => Some("the penstock binary is not built".to_owned()),
+        Some(program) => {
+            let output = std::process::Command::new(program).arg("-v").output();
+            let answers = output.is_ok_and(|o| o.status.success() && !o.stdout.is_empty());
+            (!answers).then(|| "this penstock does not serve yet".to_owned())
+        }
+    }
+}
+
+type Outcomes = (usize, Vec<(String, Failure)>, Vec<String>);
+
+fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
+    // Scenarios mostly wait for processes to start and timers to run out, hence more of them than cores.
+    let jobs = std::env::var("PENSTOCK_JOBS").ok().and_then(|j| j.parse().ok()).unwrap_or(6);
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<Outcomes> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let verdict = suite.judge(test);
+                    let mut outcomes = outcomes.lock().expect("no holder of this lock panics");
+                    let word = match verdict {
+                        Verdict::Passed => {
+                            outcomes.0 += 1;
+                            "ok".to_owned()
+                        }
+                        Verdict::Skipped(reason) => {
+                            let word = format!("ignored, {reason}");
+                            outcomes.2.push(reason);
+                            word
+                        }
+                        Verdict::Failed(failure) => {
+                            outcomes.1.push((test.name().to_owned(), failure));
+                            "FAILED".to_owned()
+                        }
+                    };
+                    println!("test {} ... {word}", test.name());
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no holder of this lock panics")
+}
+
+impl Suite {
+    fn judge(&self, test: &Test) -> Verdict {
+        let name = test.name();
+        let known = self.known_failures.get(name);
+        let mut outcome = self.attempt(test);
+        if matches!(outcome, Ok(None) | Err(_)) && known.is_none() && outcome.is_err() {
+            // A machine under load delays a datagram or a timer; what is wrong twice is wrong.
+            outcome = self.attempt(test);
+        }
+        match (outcome, known) {
+            (Ok(Some(reason)), _) => Verdict::Skipped(reason),
+            (Ok(None), None) => Verdict::Passed,
+            (Ok(None), Some(_)) => Verdict::Failed("it passes: take it off KNOWN_FAILURES.md".to_owned()),
+            (Err(Wrong::Reference(failure)), _) => Verdict::Failed(format!("haproxy: {failure}")),
+            (Err(Wrong::Ours(failure)), None) => Verdict::Failed(failure),
+            (Err(Wrong::Ours(_)), Some(reason)) => Verdict::Skipped(format!("{name} is known to fail: {reason}")),
+        }
+    }
+
+    /// `Ok(Some(reason))` when there was nothing to compare.
+    fn attempt(&self, test: &Test) -> Result<Option<String>, Wrong> {
+        match test {
+            Test::Probe(probe) => match &self.without_penstock {
+                Some(reason) => Ok(Some(reason.clone())),
+                None => (probe.run)().map(|()| None).map_err(Wrong::Ours),
+            },
+            Test::Scenario(scenario) => self.compare(scenario),
+        }
+    }
+
+    fn compare(&self, scenario: &Scenario) -> Result<Option<String>, Wrong> {
+        let recorded = self.folder.join("recorded").join(format!("{}.txt", scenario.name));
+        let reference = if self.reference {
+            let transcript = carry_out(scenario, Subject::Haproxy, None).map_err(Wrong::Reference)?;
+            if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "record") {
+                record(&recorded, &transcript).map_err(Wrong::Reference)?;
+            }
+            transcript
+        } else {
+            replay(&recorded).map_err(Wrong::Reference)?
+        };
+        if std::env::var_os("PENSTOCK_SHOW").is_some() {
+            println!("==== {}\n{}", scenario.name, reference.lines.join("\n"));
+        }
+        if self.without_penstock.is_some() {
+            return Ok(None);
+        }
+        let differs = self.differences.get(&scenario.name);
+        let logs = differs.is_none().then_some(reference.log_count);
+        let ours = carry_out(scenario, Subject::Penstock, logs).map_err(Wrong::Ours)?;
+        match (reference.lines == ours.lines, differs) {
+            (true, None) | (false, Some(_)) => Ok(None),
+            (true, Some(_)) => Err(Wrong::Ours("it does as haproxy does: take it off DIFFERENCES.md".to_owned())),
+            (false, None) => Err(Wrong::Ours(difference(&reference.lines, &ours.lines))),
+        }
+    }
+}
+
+/// Whose failure it is.
+enum Wrong {
+    /// HAProxy does not do what the scenario states: the scenario is wrong.
+    Reference(Failure),
+    /// Penstock differs.
+    Ours(Failure),
+}
+
+/// The two transcripts' differing lines, `-` for haproxy and `+` for penstock, with what stands around them.
+fn difference(reference: &[String], ours: &[String]) -> String {
+    let common = |a: &[String], b: &[String]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let head = common(reference, ours);
+    let (left, right) = (&reference[head..], &ours[head..]);
+    let tail = left.iter().rev().zip(right.iter().rev()).take_while(|(x, y)| x == y).count();
+    let mut lines: Vec<String> = reference[head.saturating_sub(4)..head].iter().map(|l| format!("  {l}")).collect();
+    lines.extend(left[..left.len() - tail].iter().map(|l| format!("- {l}")));
+    lines.extend(right[..right.len() - tail].iter().map(|l| format!("+ {l}")));
+    lines.extend(left[left.len() - tail..].iter().take(2).map(|l| format!("  {l}")));
+    format!("haproxy (-) and penstock (+) differ:\n{}", lines.join("\n"))
+}
+
+fn record(path: &Path, transcript: &Transcript) -> Result<(), Failure> {
+    let parent = path.parent().expect("a recording lies in a folder");
+    std::fs::create_dir_all(parent)
+        .and_then(|()| std::fs::write(path, transcript.lines.join("\n") + "\n"))
+        .map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn replay(path: &Path) -> Result<Transcript, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let log_count = lines.iter().skip_while(|l| *l != "[log]").skip(1).take_while(|l| !l.starts_with('[')).count();
+    Ok(Transcript { lines, log_count })
+}
+
+/// `make test` collects these lines and shows them at its end.
+fn report_skips(skipped: &[String]) {
+    let Ok(path) = std::env::var("PENSTOCK_SKIPS") else { return };
+    let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path) else { return };
+    for reason in skipped {
+        let _ = writeln!(file, "SKIP: {reason}");
+    }
+}

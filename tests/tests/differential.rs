@@ -1,0 +1,8 @@
+//! The scenarios of `tests/scenarios`, through Debian's haproxy and through penstock. Words on the command line choose
+//! among them: `cargo test -p penstock-tests --test differential -- cookies`.
+
+use std::path::Path;
+
+fn main() {
+    std::process::exit(penstock_tests::runner::main(Path::new(env!("CARGO_MANIFEST_DIR")), &[]));
+}
