@@ -6,11 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balance;
 mod buffer;
 mod handle;
+pub mod hash;
 mod listener;
 mod log;
+pub mod queue;
 mod runtime;
+pub mod server;
 mod service;
 mod shared;
 mod socket;

@@ -1,0 +1,102 @@
+//! What `balance` looks at in a request.
+
+use memchr::memchr;
+use penstock_config::model::Balance;
+use std::net::IpAddr;
+
+/// The parts of a request that a key may come from; fill what the backend's `balance` asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'a> {
+    /// The client, for `source`.
+    pub source: Option<IpAddr>,
+    /// The request target as it stands in the request, for `uri` and `url_param`.
+    pub target: &'a [u8],
+    /// The first value of the header that `hdr` names: of the first field of that name, up to its first comma.
+    pub header: Option<&'a [u8]>,
+    /// What is buffered of a POST's body, for `url_param ... check_post`.
+    pub body: &'a [u8],
+    /// The value of `hash`'s expression or of the RDP cookie.
+    pub sample: Option<&'a [u8]>,
+}
+
+/// An IPv4 address is its own number; the words of an IPv6 address are folded by XOR.
+pub(super) fn fold_address(ip: IpAddr) -> u32 {
+    match ip {
+        IpAddr::V4(ip) => u32::from(ip),
+        IpAddr::V6(ip) => {
+            let bits = u128::from(ip);
+            [96, 64, 32, 0].iter().fold(0, |h, shift| h ^ (bits >> shift) as u32)
+        }
+    }
+}
+
+/// The bytes to hash, `None` to fall back to a rotation.
+pub(super) fn extract<'a>(balance: &Balance, subject: &Subject<'a>) -> Option<&'a [u8]> {
+    match balance {
+        Balance::Uri { whole, path_only, len, depth } => {
+            let target = if *path_only { path_of(subject.target) } else { subject.target };
+            Some(uri(target, *whole, *len, *depth))
+        }
+        Balance::UrlParam { name, check_post } => {
+            let in_query = memchr(b'?', subject.target).map(|at| &subject.target[at + 1..]);
+            in_query
+                .and_then(|query| param(query, name.as_bytes()))
+                .or_else(|| check_post.and_then(|_| post_param(subject.body, name.as_bytes())))
+        }
+        Balance::Hdr { use_domain_only, .. } => {
+            let value = subject.header.filter(|v| !v.is_empty())?;
+            Some(if *use_domain_only { domain(value) } else { value })
+        }
+        Balance::RdpCookie(_) | Balance::Hash(_) => subject.sample.filter(|s| !s.is_empty()),
+        _ => None,
+    }
+}
+
+/// The path of a target in absolute form starts after its authority.
+fn path_of(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
+        return target;
+    }
+    let Some(scheme) = memchr::memmem::find(target, b"://") else { return target };
+    let rest = &target[scheme + 3..];
+    memchr(b'/', rest).map_or(&[][..], |at| &rest[at..])
+}
+
+/// Up to the query unless `whole`, at most `len` bytes and `depth` directories.
+fn uri(target: &[u8], whole: bool, len: Option<u32>, depth: Option<u32>) -> &[u8] {
+    let limit = len.filter(|&n| n > 0).map_or(target.len(), |n| target.len().min(n as usize));
+    // The path's first slash does not count as a directory.
+    let mut slashes = depth.filter(|&n| n > 0).map(|n| n + 1);
+    let end = target[..limit].iter().position(|&c| match (c, &mut slashes) {
+        (b'/', Some(left)) => {
+            *left -= 1;
+            *left == 0
+        }
+        (b'?', _) => !whole,
+        _ => false,
+    });
+    &target[..end.unwrap_or(limit)]
+}
+
+/// The value of `name` in a query string. Empty values count.
+fn param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    query.split(|&c| c == b'&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+}
+
+/// The same in a body. Bytes that cannot begin a parameter's value mean that the body holds none.
+fn post_param<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let value = param(body, name)?;
+    match value.first() {
+        None => Some(value),
+        Some(b' ' | b'\t' | b'\r' | b'\n') => Some(&[]),
+        Some(c) if c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(c) => Some(value),
+        Some(_) => None,
+    }
+}
+
+/// The label before the top-level one: `example` of `www.example.com`. Without a dot there is nothing to hash.
+fn domain(host: &[u8]) -> &[u8] {
+    let Some(end) = memchr::memrchr(b'.', host) else { return &[] };
+    let start = memchr::memrchr(b'.', &host[..end]).map_or(0, |dot| dot + 1);
+    &host[start..end]
+}

@@ -1,0 +1,94 @@
+//! A table with one entry a unit of weight: `static-rr` walks it, map-based hashes index it.
+
+use super::{Demand, Member, Totals};
+
+/// The table, and where the walk stands.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    table: Vec<usize>,
+    next: usize,
+}
+
+/// Weights are divided by their greatest common divisor, which keeps the table short.
+pub(super) fn common_divisor(members: &[Member]) -> u32 {
+    let gcd = members.iter().fold(0, |mut a, member| {
+        let mut b = member.weight;
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    });
+    gcd.max(1)
+}
+
+impl Map {
+    pub(super) fn new(members: &[Member], totals: &Totals) -> Map {
+        let mut map = Map::default();
+        map.recompute(members, totals);
+        map
+    }
+
+    /// Each entry goes to the server that is furthest behind its share, the first declared among equals. The score
+    /// is compared after division, as coarsely as users' tables were made.
+    pub(super) fn recompute(&mut self, members: &[Member], totals: &Totals) {
+        self.table.clear();
+        let backups = totals.active == 0;
+        let total = i64::from(totals.weight);
+        let mut group: Vec<(usize, i64, i64)> = members
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| m.backup == backups && m.usable())
+            .map(|(index, m)| (index, i64::from(m.eweight), 0))
+            .collect();
+        for _ in 0..total {
+            if total == 1 {
+                self.table.extend(group.first().map(|g| g.0));
+                break;
+            }
+            let (mut best, mut most) = (None, 0);
+            for (place, (_, weight, score)) in group.iter_mut().enumerate() {
+                *score += *weight;
+                let rank = (*score + total) / total;
+                if best.is_none() || rank > most {
+                    (best, most) = (Some(place), rank);
+                }
+            }
+            if let Some(place) = best {
+                group[place].2 -= total;
+                self.table.push(group[place].0);
+            }
+        }
+    }
+
+    pub(super) fn by_hash(&self, hash: u32) -> Option<usize> {
+        let length = u32::try_from(self.table.len()).ok().filter(|&n| n > 0)?;
+        Some(self.table[(hash % length) as usize])
+    }
+
+    pub(super) fn rotate(&mut self, members: &[Member], demand: &Demand) -> Option<usize> {
+        let length = self.table.len();
+        if length == 0 {
+            return None;
+        }
+        if self.next >= length {
+            self.next = 0;
+        }
+        let start = self.next;
+        let mut avoided = None;
+        for step in 0..length {
+            let server = self.table[(start + step) % length];
+            let after = (start + step + 1) % length;
+            if members[server].has_room(&demand.load) {
+                if demand.avoid != Some(server) {
+                    self.next = after;
+                    return Some(server);
+                }
+                avoided = Some((server, after));
+            }
+        }
+        if let Some((_, after)) = avoided {
+            self.next = after;
+        }
+        avoided.map(|(server, _)| server)
+    }
+}

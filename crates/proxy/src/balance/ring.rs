@@ -1,0 +1,119 @@
+//! `hash-type consistent` and `random`: every server stands on a ring of 2^32 at sixteen points a unit of weight, at
+//! places that depend only on its id.
+
+use super::{Demand, EFFECTIVE_MAX, Member};
+use crate::hash::avalanche;
+
+/// The points of the usable servers, sorted, active ones and backups apart.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    groups: [Vec<(u32, usize)>; 2],
+    /// The point given out last to a request without a key.
+    last: Option<u32>,
+}
+
+/// What bounds a server's share under `hash-balance-factor`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    pub(super) factor: u32,
+    pub(super) served: u32,
+    pub(super) weight: u32,
+}
+
+impl Slots {
+    /// The server has fewer requests than `factor` percent of its share of all of them, this one included.
+    fn allow(&self, member: &Member) -> bool {
+        if self.factor == 0 {
+            return true;
+        }
+        let (weight, mine, before) = (u64::from(self.weight), u64::from(member.eweight), u64::from(member.cumulative));
+        let total = (u64::from(self.served + 1) * u64::from(self.factor)).div_ceil(100);
+        let rest = total % weight;
+        let slots = mine * (total / weight) + (before + mine) * rest / weight - before * rest / weight;
+        u64::from(member.served) < slots.max(1)
+    }
+}
+
+impl Ring {
+    pub(super) fn new(members: &[Member]) -> Ring {
+        let mut ring = Ring::default();
+        ring.recompute(members);
+        ring
+    }
+
+    pub(super) fn recompute(&mut self, members: &[Member]) {
+        self.groups.iter_mut().for_each(Vec::clear);
+        for (server, member) in members.iter().enumerate().filter(|(_, m)| m.usable()) {
+            let origin = member.id.wrapping_mul(EFFECTIVE_MAX);
+            // A server never has more points than its configured weight gives it.
+            let points = member.eweight.min(EFFECTIVE_MAX);
+            let group = &mut self.groups[usize::from(member.backup)];
+            group.extend((0..points).map(|n| (avalanche(origin.wrapping_add(n)), server)));
+        }
+        self.groups.iter_mut().for_each(|group| group.sort_unstable());
+    }
+
+    /// The server whose point is nearest to `hash`, on either side; from there, upwards to the first that is allowed.
+    pub(super) fn by_hash(
+        &self,
+        backups: bool,
+        hash: u32,
+        members: &[Member],
+        avoid: Option<usize>,
+        slots: Slots,
+    ) -> Option<usize> {
+        let points = &self.groups[usize::from(backups)];
+        let last = points.len().checked_sub(1)?;
+        let after = points.partition_point(|&(point, _)| point < hash);
+        let after = if after > last { 0 } else { after };
+        let before = if after == 0 { last } else { after - 1 };
+        let down = hash.wrapping_sub(points[before].0);
+        let up = points[after].0.wrapping_sub(hash);
+        let nearest = if down <= up { before } else { after };
+        // Once around and back to the end of the ring at most: then any server is better than none.
+        let walk = (nearest..points.len()).chain(0..points.len());
+        let mut server = points[nearest].1;
+        for place in walk {
+            server = points[place].1;
+            if avoid != Some(server) && slots.allow(&members[server]) {
+                break;
+            }
+        }
+        Some(server)
+    }
+
+    /// Without a key the points are given out in turn.
+    pub(super) fn rotate(&mut self, backups: bool, members: &[Member], demand: &Demand) -> Option<usize> {
+        let points = &self.groups[usize::from(backups)];
+        let start = self.last.map_or(0, |last| points.partition_point(|&(point, _)| point <= last));
+        let mut avoided = None;
+        for step in 0..points.len() {
+            let (point, server) = points[(start + step) % points.len()];
+            self.last = Some(point);
+            if members[server].has_room(&demand.load) {
+                if demand.avoid != Some(server) {
+                    return Some(server);
+                }
+                avoided = Some(server);
+            }
+        }
+        avoided
+    }
+}
+
+/// `random(draws)`: the least loaded for its weight of as many servers as are drawn, none if that one is full.
+pub(super) fn draw(
+    draws: u32,
+    members: &[Member],
+    demand: &Demand,
+    mut one: impl FnMut() -> Option<usize>,
+) -> Option<usize> {
+    let mut best = one()?;
+    for _ in 1..draws {
+        let (drawn, kept) = (one()?, best);
+        let (a, b) = (&members[drawn], &members[kept]);
+        let worse = u64::from(a.served) * u64::from(b.eweight) > u64::from(b.served) * u64::from(a.eweight);
+        best = if worse { kept } else { drawn };
+    }
+    Some(best).filter(|&server| members[server].has_room(&demand.load))
+}
