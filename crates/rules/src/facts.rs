@@ -1,0 +1,227 @@
+//! What the layers above tell the rules about a connection, its two sides and the world around it.
+
+use crate::{table::Millis, tls_facts::TlsFacts};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+/// The place of a `frontend`, `backend` or `listen` in [`penstock_config::Config::proxies`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProxyId(pub u32);
+
+/// A server: its proxy, and its place in [`penstock_config::model::Proxy::servers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerId {
+    /// The backend it belongs to.
+    pub proxy: ProxyId,
+    /// Its place there.
+    pub index: u32,
+}
+
+/// What does not change about a proxy once the configuration is read.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyFacts {
+    /// Its name.
+    pub name: String,
+    /// `id`, given or counted.
+    pub id: u32,
+    /// `mode http`.
+    pub http: bool,
+    /// `default_backend`, as written.
+    pub default_backend: Option<String>,
+    /// `timeout client`, in ms; 0 where there is none.
+    pub timeout_client_ms: u64,
+    /// `timeout server`.
+    pub timeout_server_ms: u64,
+    /// `timeout tunnel`.
+    pub timeout_tunnel_ms: u64,
+}
+
+/// What does not change about a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFacts {
+    /// Its name.
+    pub name: String,
+    /// `id`, given or counted.
+    pub id: u32,
+}
+
+/// The moment of an evaluation, read once by the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// A clock that never steps back, in ms: stick tables and rates count by it.
+    pub mono: Millis,
+    /// Microseconds since 1970.
+    pub unix_us: u64,
+}
+
+/// A connection from a client. Made at accept, completed by the PROXY protocol and the TLS handshake.
+#[derive(Clone, Debug, Default)]
+pub struct ConnFacts {
+    /// The client's address after the PROXY protocol; `None` on a unix socket.
+    pub src: Option<SocketAddr>,
+    /// The address the client meant; `None` on a unix socket.
+    pub dst: Option<SocketAddr>,
+    /// The client's address as the socket has it, before the PROXY protocol.
+    pub peer: Option<SocketAddr>,
+    /// The local address as the socket has it.
+    pub local: Option<SocketAddr>,
+    /// Number of the listener (`bind ... id`, or counted from 1).
+    pub listener_id: u32,
+    /// `bind ... name`.
+    pub listener_name: Option<Arc<str>>,
+    /// When it was accepted, in µs since 1970.
+    pub accepted_unix_us: u64,
+    /// What a PROXY header carried; `None` when there was no such header.
+    pub proxy_header: Option<ProxyHeaderFacts>,
+    /// 1 or 2 for HTTP, 0 for a raw connection.
+    pub http_major: u8,
+    /// HAProxy's number and text of the connection's error, 0 for none.
+    pub error: (u32, &'static str),
+    /// What the TLS handshake agreed on.
+    pub tls: Option<Arc<TlsFacts>>,
+}
+
+/// Optional fields of a PROXY protocol header, version 2.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyHeaderFacts {
+    /// PP2_TYPE_AUTHORITY.
+    pub authority: Option<Vec<u8>>,
+    /// PP2_TYPE_UNIQUE_ID.
+    pub unique_id: Option<Vec<u8>>,
+}
+
+/// A connection to a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConnFacts {
+    /// Our address.
+    pub src: Option<SocketAddr>,
+    /// The server's address.
+    pub dst: Option<SocketAddr>,
+    /// 1 or 2 for HTTP, 0 for a raw connection.
+    pub http_major: u8,
+    /// HAProxy's number and text of the connection's error, 0 for none.
+    pub error: (u32, &'static str),
+    /// What the TLS handshake agreed on.
+    pub tls: Option<Arc<TlsFacts>>,
+}
+
+/// Load and health of a backend at this moment.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BackendLoad {
+    /// Servers that may take traffic (`nbsrv`).
+    pub usable_servers: u32,
+    /// Current connections.
+    pub conn: u32,
+    /// Requests in its queue, the servers' queues not counted.
+    pub queue: u32,
+    /// Requests in its queue and in those of its servers.
+    pub queue_total: u32,
+    /// New sessions in the last second.
+    pub sess_rate: u32,
+    /// Sum of `maxconn` minus connections over usable servers; -1 when one has no `maxconn`.
+    pub conn_free: i64,
+    /// Connection and queue slots still free; -1 when a server has no limit.
+    pub conn_slots: i64,
+}
+
+/// Load of a frontend at this moment.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct FrontendLoad {
+    pub conn: u32,
+    /// Connections on the listener of this connection (`dst_conn`).
+    pub listener_conn: u32,
+    pub sess_rate: u32,
+    pub req_rate: u32,
+}
+
+/// Load and health of a server at this moment.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct ServerLoad {
+    /// It may take traffic.
+    pub up: bool,
+    pub conn: u32,
+    /// -1 when it has no `maxconn`.
+    pub conn_free: i64,
+    pub queue: u32,
+    pub sess_rate: u32,
+    /// Weight in effect now (slow start included), in the user's scale.
+    pub weight: u32,
+    /// `weight` as configured.
+    pub initial_weight: u32,
+    /// `weight` as set now.
+    pub user_weight: u32,
+}
+
+/// What the kernel knows about a TCP connection.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct TcpInfo {
+    pub rtt_us: u32,
+    pub rttvar_us: u32,
+    pub unacked: u32,
+    pub sacked: u32,
+    pub lost: u32,
+    pub retrans: u32,
+    pub fackets: u32,
+    pub reordering: u32,
+}
+
+/// What lives above the rules. Every question has an answer for "I do not know", so that a test, or a tool, can pass
+/// [`NoWorld`] and a real worker answers what it can.
+pub trait World {
+    /// Load and health of a backend.
+    fn backend(&self, _: ProxyId) -> BackendLoad {
+        BackendLoad::default()
+    }
+    /// Load of a frontend.
+    fn frontend(&self, _: ProxyId) -> FrontendLoad {
+        FrontendLoad::default()
+    }
+    /// Load and health of a server.
+    fn server(&self, _: ServerId) -> ServerLoad {
+        ServerLoad::default()
+    }
+    /// 64 random bits, good enough for load spreading and request identifiers.
+    fn random(&self) -> u64 {
+        0
+    }
+    /// Seconds that local time is ahead of UTC at this moment of UTC.
+    fn utc_offset_s(&self, _unix_s: i64) -> i32 {
+        0
+    }
+    /// The machine's name.
+    fn hostname(&self) -> &str {
+        "localhost"
+    }
+    /// The process number.
+    fn pid(&self) -> u32 {
+        0
+    }
+    /// This worker's number, from 0.
+    fn thread(&self) -> u32 {
+        0
+    }
+    /// The process drains.
+    fn stopping(&self) -> bool {
+        false
+    }
+    /// Whether an address is one of this machine's.
+    fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback()
+    }
+    /// What the kernel knows about the client's connection.
+    fn client_tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+}
+
+/// Nothing is known of what is above.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWorld;
+
+impl World for NoWorld {}

@@ -1,0 +1,113 @@
+//! What only a log line needs to know of a request.
+
+use std::net::SocketAddr;
+
+/// Timers, counters and states of one request or TCP session, kept by the proxy as it goes; -1 is "did not happen", as
+/// in HAProxy's logs. The names are those of the manual's section 8.4 and 8.2.6.
+#[derive(Clone, Debug)]
+#[allow(non_snake_case)]
+pub struct LogFacts {
+    /// Handshakes (TLS, PROXY), ms.
+    pub Th: i64,
+    /// Idle before the request, ms.
+    pub Ti: i64,
+    /// Receiving the request head, ms.
+    pub TR: i64,
+    /// Waiting in queues, ms.
+    pub Tw: i64,
+    /// Connecting to the server, ms.
+    pub Tc: i64,
+    /// Waiting for the response head, ms.
+    pub Tr: i64,
+    /// From the request's first byte to the end, ms.
+    pub Ta: i64,
+    /// Transferring data, ms.
+    pub Td: i64,
+    /// From accept to the end, ms.
+    pub Tt: i64,
+    /// From the end of the idle time before the request to the end, ms.
+    pub Tu: i64,
+    /// The line is written before the end (`option logasap`): totals get a `+`.
+    pub as_soon_as: bool,
+    /// When the request started, in µs since 1970 (`%tr`); `%t` is the connection's accept date or, on a kept-alive
+    /// connection, the moment it became ready for this request.
+    pub request_unix_us: u64,
+    /// The accept date to show, in µs since 1970.
+    pub accept_unix_us: u64,
+    /// Bytes sent to the client.
+    pub bytes_read: u64,
+    /// Bytes received from the client.
+    pub bytes_uploaded: u64,
+    /// Who ended it, and in which state: two characters, `--` when all went well.
+    pub termination: [u8; 2],
+    /// The persistence cookie: what the client sent and what was done with it, `--` when none is configured.
+    pub cookie: [u8; 2],
+    /// Connections of the process.
+    pub actconn: u32,
+    /// Connections of the frontend.
+    pub feconn: u32,
+    /// Connections of the backend.
+    pub beconn: u32,
+    /// Connections of the server.
+    pub srv_conn: u32,
+    /// Connection attempts repeated.
+    pub retries: u32,
+    /// The last attempt went to another server: retries get a `+`.
+    pub redispatched: bool,
+    /// Requests before this one in the server's queue.
+    pub srv_queue: u32,
+    /// Requests before this one in the backend's queue.
+    pub backend_queue: u32,
+    /// Number of the request in the process (`%rt`).
+    pub request_counter: u32,
+    /// Log lines of the frontend so far (`%lc`).
+    pub log_counter: u32,
+    /// What stands in place of a server's name when none was used: `<NOSRV>`, `<STATS>`, a service's name.
+    pub no_server: &'static str,
+    /// Address and port of the server, known even when the connection failed.
+    pub server_address: Option<SocketAddr>,
+}
+
+impl Default for LogFacts {
+    fn default() -> Self {
+        LogFacts {
+            Th: -1,
+            Ti: -1,
+            TR: -1,
+            Tw: -1,
+            Tc: -1,
+            Tr: -1,
+            Ta: -1,
+            Td: -1,
+            Tt: 0,
+            Tu: 0,
+            as_soon_as: false,
+            request_unix_us: 0,
+            accept_unix_us: 0,
+            bytes_read: 0,
+            bytes_uploaded: 0,
+            termination: *b"--",
+            cookie: *b"--",
+            actconn: 0,
+            feconn: 0,
+            beconn: 0,
+            srv_conn: 0,
+            retries: 0,
+            redispatched: false,
+            srv_queue: 0,
+            backend_queue: 0,
+            request_counter: 0,
+            log_counter: 0,
+            no_server: "<NOSRV>",
+            server_address: None,
+        }
+    }
+}
+
+impl LogFacts {
+    /// `%Tq`: Th + Ti + TR, -1 while the request is not complete.
+    #[allow(non_snake_case)]
+    pub fn Tq(&self) -> i64 {
+        if self.TR < 0 { -1 } else { self.Th.max(0) + self.Ti.max(0) + self.TR }
+    }
+}

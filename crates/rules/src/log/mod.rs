@@ -1,0 +1,5 @@
+//! Log lines and everything else made from a `log-format` string.
+
+mod facts;
+
+pub use facts::LogFacts;

@@ -1,0 +1,16 @@
+//! Stick tables: what is remembered about an address, a cookie, any key; shared by all workers, bounded, without a clock
+//! of its own.
+
+mod rate;
+mod schema;
+mod spec;
+mod store;
+mod tracking;
+
+pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
+pub use spec::{TableError, TableSpec};
+pub use store::{Entry, KeyType, StickTable};
+pub use tracking::{Tracked, Tracking};
+
+/// Milliseconds of a clock that never steps back; where it starts does not matter.
+pub type Millis = u64;

@@ -1,0 +1,151 @@
+//! What a table stores: the types of data of the manual's `stick-table`, and where each lies in an entry.
+
+use super::{Millis, rate};
+
+macro_rules! data {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal $kind:ident,)*) => {
+        /// A type of data that entries of a table may store.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Data {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Data {
+            /// All of them.
+            pub const ALL: &'static [Data] = &[$(Data::$variant),*];
+            /// The manual's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Data::$variant => $name,)* }
+            }
+            /// How it is counted.
+            pub fn kind(self) -> DataKind {
+                match self { $(Data::$variant => DataKind::$kind,)* }
+            }
+        }
+    };
+}
+
+/// How a type of data is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataKind {
+    /// A number that only grows, or that is set.
+    Count,
+    /// A rate over a period, written in parentheses.
+    Rate,
+    /// As many numbers as written in parentheses.
+    Counts,
+    /// As many rates as written in parentheses, over a period.
+    Rates,
+}
+
+data! {
+    /// The server a client was sent to.
+    ServerId = "server_id" Count,
+    /// General purpose tags.
+    Gpt = "gpt" Counts,
+    /// The first general purpose tag.
+    Gpt0 = "gpt0" Count,
+    /// General purpose counters.
+    Gpc = "gpc" Counts,
+    /// Rates of the general purpose counters.
+    GpcRate = "gpc_rate" Rates,
+    /// The first general purpose counter.
+    Gpc0 = "gpc0" Count,
+    /// Its rate.
+    Gpc0Rate = "gpc0_rate" Rate,
+    /// The second general purpose counter.
+    Gpc1 = "gpc1" Count,
+    /// Its rate.
+    Gpc1Rate = "gpc1_rate" Rate,
+    /// Connections since the entry was made.
+    ConnCnt = "conn_cnt" Count,
+    /// Connections now.
+    ConnCur = "conn_cur" Count,
+    /// Connection rate.
+    ConnRate = "conn_rate" Rate,
+    /// Sessions since the entry was made.
+    SessCnt = "sess_cnt" Count,
+    /// Session rate.
+    SessRate = "sess_rate" Rate,
+    /// HTTP requests since the entry was made.
+    HttpReqCnt = "http_req_cnt" Count,
+    /// HTTP request rate.
+    HttpReqRate = "http_req_rate" Rate,
+    /// Requests that were refused or were answered with 4xx.
+    HttpErrCnt = "http_err_cnt" Count,
+    /// Their rate.
+    HttpErrRate = "http_err_rate" Rate,
+    /// Requests answered with 5xx.
+    HttpFailCnt = "http_fail_cnt" Count,
+    /// Their rate.
+    HttpFailRate = "http_fail_rate" Rate,
+    /// Bytes from clients.
+    BytesInCnt = "bytes_in_cnt" Count,
+    /// Their rate.
+    BytesInRate = "bytes_in_rate" Rate,
+    /// Bytes to clients.
+    BytesOutCnt = "bytes_out_cnt" Count,
+    /// Their rate.
+    BytesOutRate = "bytes_out_rate" Rate,
+}
+
+/// The most general purpose counters or tags one table may have.
+pub const MAX_ARRAY: u32 = 100;
+
+/// One stored type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) at: usize,
+    pub(super) period: Millis,
+    pub(super) len: usize,
+}
+
+/// What the entries of a table store.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    columns: [Option<Column>; Data::ALL.len()],
+    order: Vec<Data>,
+    slots: usize,
+}
+
+impl Schema {
+    /// Adds a type. `period` matters to rates, `len` to arrays.
+    ///
+    /// # Errors
+    /// When it is stored already.
+    pub fn store(&mut self, data: Data, period: Millis, len: u32) -> Result<(), ()> {
+        let slot = &mut self.columns[data as usize];
+        if slot.is_some() {
+            return Err(());
+        }
+        let len = len.clamp(1, MAX_ARRAY) as usize;
+        let each = if matches!(data.kind(), DataKind::Rate | DataKind::Rates) { rate::SLOTS } else { 1 };
+        *slot = Some(Column { at: self.slots, period: period.max(1), len });
+        self.slots += each * len;
+        self.order.push(data);
+        Ok(())
+    }
+
+    /// Stored types in the order written, each with its period (0 for counts) and number of elements.
+    pub fn stored(&self) -> impl Iterator<Item = (Data, Millis, usize)> + '_ {
+        self.order.iter().filter_map(|&data| {
+            let column = self.columns[data as usize]?;
+            let timed = matches!(data.kind(), DataKind::Rate | DataKind::Rates);
+            Some((data, if timed { column.period } else { 0 }, column.len))
+        })
+    }
+
+    /// Whether a type is stored.
+    pub fn has(&self, data: Data) -> bool {
+        self.columns[data as usize].is_some()
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    pub(super) fn column(&self, data: Data) -> Option<Column> {
+        self.columns[data as usize]
+    }
+}

@@ -1,0 +1,239 @@
+//! `stick-table`: its line, read.
+
+use super::{Data, DataKind, KeyType, MAX_ARRAY, Millis, Schema};
+use crate::{
+    hint,
+    words::{Words, parse_size, parse_time_ms},
+};
+use penstock_config::Span;
+
+/// A table as configured.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    /// Type of its keys.
+    pub key: KeyType,
+    /// The most entries.
+    pub size: usize,
+    /// How long an entry lives after its last use.
+    pub expire: Option<Millis>,
+    /// A full table refuses new entries rather than dropping the oldest.
+    pub nopurge: bool,
+    /// `peers`.
+    pub peers: Option<String>,
+    /// `srvkey addr` rather than `name`.
+    pub server_key_is_address: bool,
+    /// What entries store.
+    pub schema: Schema,
+}
+
+impl Default for TableSpec {
+    fn default() -> Self {
+        TableSpec {
+            key: KeyType::Ip,
+            size: 0,
+            expire: None,
+            nopurge: false,
+            peers: None,
+            server_key_is_address: false,
+            schema: Schema::default(),
+        }
+    }
+}
+
+/// What is wrong with a line, where, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError {
+    /// Where.
+    pub span: Span,
+    /// What.
+    pub message: String,
+    /// What instead.
+    pub hint: Option<String>,
+}
+
+const KEYWORDS: &[&str] = &["type", "size", "expire", "nopurge", "peers", "srvkey", "store"];
+const TYPES: &[&str] = &["ip", "ipv6", "integer", "string", "binary"];
+
+impl TableSpec {
+    /// Reads the words after `stick-table`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(words: &mut Words<'_>) -> Result<TableSpec, TableError> {
+        let mut spec = TableSpec::default();
+        let mut typed = false;
+        let whole = words.line_span();
+        let fail = |span, message: String, hint: Option<String>| Err(TableError { span, message, hint });
+        while let Some(word) = words.next() {
+            let mut value = |what: &str| match words.next() {
+                Some(value) => Ok(value),
+                None => Err(TableError {
+                    span: word.span,
+                    message: format!("`{}` of a stick table wants {what}", word.text),
+                    hint: None,
+                }),
+            };
+            match word.text.as_str() {
+                "type" => {
+                    let kind = value("a type")?;
+                    typed = true;
+                    spec.key = match kind.text.as_str() {
+                        "ip" => KeyType::Ip,
+                        "ipv6" => KeyType::Ipv6,
+                        "integer" => KeyType::Integer,
+                        "string" => KeyType::String(32),
+                        "binary" => KeyType::Binary(32),
+                        other => {
+                            return fail(
+                                kind.span,
+                                format!("unknown type `{other}` of a stick table"),
+                                hint::nearest(other, TYPES.iter().copied())
+                                    .or_else(|| Some(format!("one of {}", TYPES.join(", ")))),
+                            );
+                        }
+                    };
+                }
+                "len" if matches!(spec.key, KeyType::String(_) | KeyType::Binary(_)) => {
+                    let len = value("a length")?;
+                    let Some(n) = len.text.parse::<usize>().ok().filter(|n| (1..=16384).contains(n)) else {
+                        return fail(len.span, format!("`{}` is no length of a key", len.text), None);
+                    };
+                    // HAProxy keeps room for the final NUL of strings, and so shortens nothing.
+                    spec.key =
+                        if matches!(spec.key, KeyType::String(_)) { KeyType::String(n) } else { KeyType::Binary(n) };
+                }
+                "size" => {
+                    let size = value("a number of entries")?;
+                    match parse_size(&size.text) {
+                        Some(n) if n > 0 => spec.size = usize::try_from(n).unwrap_or(usize::MAX),
+                        _ => return fail(size.span, format!("`{}` is no size of a table", size.text), None),
+                    }
+                }
+                "expire" => {
+                    let time = value("a time")?;
+                    match parse_time_ms(&time.text) {
+                        Some(ms) if ms <= i32::MAX as u64 => spec.expire = (ms > 0).then_some(ms),
+                        _ => return fail(time.span, format!("`{}` is no time an entry can live", time.text), None),
+                    }
+                }
+                "nopurge" => spec.nopurge = true,
+                "peers" => spec.peers = Some(value("a section's name")?.text.clone()),
+                "srvkey" => {
+                    let key = value("`name` or `addr`")?;
+                    match key.text.as_str() {
+                        "name" => {}
+                        "addr" => spec.server_key_is_address = true,
+                        other => return fail(key.span, format!("`srvkey` is `name` or `addr`, not `{other}`"), None),
+                    }
+                }
+                "store" => {
+                    let list = value("types of data")?;
+                    store(&mut spec.schema, &list.text).map_err(|(message, hint)| TableError {
+                        span: list.span,
+                        message,
+                        hint,
+                    })?;
+                }
+                other => {
+                    return fail(
+                        word.span,
+                        format!("unknown argument `{other}` of a stick table"),
+                        hint::nearest(other, KEYWORDS.iter().copied()),
+                    );
+                }
+            }
+        }
+        if !typed {
+            return fail(whole, "a stick table wants a `type`".into(), None);
+        }
+        if spec.size == 0 {
+            return fail(whole, "a stick table wants a `size`".into(), None);
+        }
+        Ok(spec)
+    }
+}
+
+/// Reads `gpc0,conn_rate(10s),gpc_rate(2,1m)`.
+fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)> {
+    for item in split_items(list) {
+        let (name, args) = match item.split_once('(') {
+            Some((name, args)) => (name, args.strip_suffix(')').unwrap_or(args)),
+            None => (item, ""),
+        };
+        if name == "server_key" {
+            // Servers are kept by number here; a name or an address is found through it.
+            let _ = schema.store(Data::ServerId, 0, 1);
+            continue;
+        }
+        let Some(data) = Data::ALL.iter().copied().find(|data| data.name() == name) else {
+            return Err((
+                format!("a stick table cannot store `{name}`"),
+                hint::nearest(name, Data::ALL.iter().map(|data| data.name())),
+            ));
+        };
+        let (len, period) = match data.kind() {
+            DataKind::Count => ("1", None),
+            DataKind::Rate => ("1", Some(args)),
+            DataKind::Counts => (args, None),
+            DataKind::Rates => {
+                let (len, period) = args.split_once(',').unwrap_or((args, ""));
+                (len, Some(period))
+            }
+        };
+        let Some(len) = len.trim().parse::<u32>().ok().filter(|n| (1..=MAX_ARRAY).contains(n)) else {
+            return Err((format!("`{name}` wants a number of elements, 1 to {MAX_ARRAY}, in parentheses"), None));
+        };
+        let period = match period.map(|text| (text, parse_time_ms(text.trim()))) {
+            None => 0,
+            Some((_, Some(ms))) if ms > 0 => ms,
+            Some(_) => return Err((format!("`{name}` wants a period in parentheses, such as {name}(10s)"), None)),
+        };
+        if schema.store(data, period, len).is_err() {
+            return Err((format!("`{name}` is stored already"), None));
+        }
+    }
+    Ok(())
+}
+
+/// Splits at commas outside parentheses.
+fn split_items(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0i32;
+    list.split(move |c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth == 0
+    })
+    .filter(|item| !item.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TableSpec, TableError> {
+        let line = crate::words::line_of(text);
+        TableSpec::parse(&mut Words::new(&line))
+    }
+
+    #[test]
+    fn reads_what_deployments_write() {
+        let spec =
+            parse("type string len 64 size 1m expire 30m nopurge store gpc0,conn_rate(10s) store gpc_rate(2,1m)");
+        let spec = spec.unwrap();
+        assert_eq!((spec.key, spec.size, spec.expire), (KeyType::String(64), 1 << 20, Some(1_800_000)));
+        assert!(spec.nopurge);
+        assert_eq!(
+            spec.schema.stored().collect::<Vec<_>>(),
+            [(Data::Gpc0, 0, 1), (Data::ConnRate, 10_000, 1), (Data::GpcRate, 60_000, 2)]
+        );
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_to_write() {
+        let hint = |text: &str| parse(text).unwrap_err().hint;
+        assert_eq!(hint("type sting size 1k"), Some("did you mean `string`?".into()));
+        assert_eq!(hint("type ip size 1k store conn_rat(1s)"), Some("did you mean `conn_rate`?".into()));
+        assert!(parse("type ip").unwrap_err().message.contains("`size`"));
+        assert!(parse("type ip size 9 store conn_rate").unwrap_err().message.contains("period"));
+        assert!(parse("type ip size 9 store gpc0,gpc0").unwrap_err().message.contains("already"));
+    }
+}

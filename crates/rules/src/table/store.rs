@@ -1,0 +1,478 @@
+//! The table itself: keys to entries, in shards that workers lock one at a time.
+
+use super::{Data, Millis, TableSpec, rate, schema::Column};
+use crate::value::{Type, Value, v6_to_v4};
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The type of a table's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// `ip`.
+    Ip,
+    /// `ipv6`.
+    Ipv6,
+    /// `integer`.
+    Integer,
+    /// `string len N`.
+    String(usize),
+    /// `binary len N`.
+    Binary(usize),
+}
+
+impl KeyType {
+    /// The sample type a key is made from.
+    pub fn sample(self) -> Type {
+        match self {
+            KeyType::Ip => Type::Ipv4,
+            KeyType::Ipv6 => Type::Ipv6,
+            KeyType::Integer => Type::Int,
+            KeyType::String(_) => Type::Str,
+            KeyType::Binary(_) => Type::Bin,
+        }
+    }
+    /// The manual's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyType::Ip => "ip",
+            KeyType::Ipv6 => "ipv6",
+            KeyType::Integer => "integer",
+            KeyType::String(_) => "string",
+            KeyType::Binary(_) => "binary",
+        }
+    }
+
+    /// Makes a key of a sample; `None` where the sample does not fit the table.
+    fn key(self, value: Value<'_>, key: &mut KeyBuffer) -> Option<()> {
+        key.len = 0;
+        match (self, value) {
+            (KeyType::Ip, Value::Ipv4(ip)) => key.push(&ip.octets()),
+            (KeyType::Ip, Value::Ipv6(ip)) => key.push(&v6_to_v4(ip)?.octets()),
+            (KeyType::Ipv6, Value::Ipv4(ip)) => key.push(&ip.to_ipv6_mapped().octets()),
+            (KeyType::Ipv6, Value::Ipv6(ip)) => key.push(&ip.octets()),
+            (KeyType::Ip, other) => match other.cast(Type::Ipv4)? {
+                Value::Ipv4(ip) => key.push(&ip.octets()),
+                _ => return None,
+            },
+            (KeyType::Ipv6, other) => match other.cast(Type::Ipv6)? {
+                Value::Ipv6(ip) => key.push(&ip.octets()),
+                _ => return None,
+            },
+            (KeyType::Integer, other) => key.push(&(other.to_int()? as u32).to_be_bytes()),
+            (KeyType::String(max), other) => match other.bytes() {
+                // A string ends at a NUL, as it does in HAProxy's tables.
+                Some(text) => {
+                    let text = memchr::memchr(0, text).map_or(text, |end| &text[..end]);
+                    key.push(&text[..text.len().min(max)]);
+                }
+                None => {
+                    let text = other.to_text();
+                    key.push(&text[..text.len().min(max)]);
+                }
+            },
+            (KeyType::Binary(len), other) => {
+                let Value::Bin(bytes) = other.cast(Type::Bin)? else { return None };
+                key.push(&bytes[..bytes.len().min(len)]);
+                key.pad(len);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Room for a key without allocating: only strings and blocks past 64 bytes go to the heap.
+struct KeyBuffer {
+    short: [u8; 64],
+    long: Vec<u8>,
+    len: usize,
+}
+
+impl KeyBuffer {
+    fn new() -> Self {
+        KeyBuffer { short: [0; 64], long: Vec::new(), len: 0 }
+    }
+    fn push(&mut self, bytes: &[u8]) {
+        self.len = bytes.len();
+        match self.short.get_mut(..bytes.len()) {
+            Some(room) => room.copy_from_slice(bytes),
+            None => self.long = bytes.to_vec(),
+        }
+    }
+    fn pad(&mut self, len: usize) {
+        if len <= self.len {
+            return;
+        }
+        if len > self.short.len() {
+            if self.long.is_empty() {
+                self.long = self.short[..self.len].to_vec();
+            }
+            self.long.resize(len, 0);
+        } else {
+            self.short[self.len..len].fill(0);
+        }
+        self.len = len;
+    }
+    fn bytes(&self) -> &[u8] {
+        if self.len <= self.short.len() && self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+    }
+}
+
+/// What is remembered about one key.
+#[derive(Debug)]
+pub struct Entry {
+    key: Box<[u8]>,
+    data: Mutex<Box<[u64]>>,
+    /// Requests and connections that track it: it is not purged under them.
+    pub(super) trackers: AtomicU32,
+    /// When it was last used.
+    touched: AtomicU64,
+}
+
+impl Entry {
+    fn data(&self) -> MutexGuard<'_, Box<[u64]>> {
+        // A panic while counting leaves numbers, not a broken structure.
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The key as the table stores it.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+    /// Requests and connections that track it.
+    pub fn trackers(&self) -> u32 {
+        self.trackers.load(Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Arc<[u8]>, Arc<Entry>>,
+    /// Keys in the order of the use last seen here. An entry used since goes back to the end when its turn comes, so a
+    /// use costs nothing but a store.
+    order: VecDeque<(Millis, Arc<[u8]>)>,
+}
+
+/// A table. Shared by all workers.
+#[derive(Debug)]
+pub struct StickTable {
+    /// The proxy or `peers` section that declares it, which is its name.
+    pub name: String,
+    /// As configured.
+    pub spec: TableSpec,
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    shard_size: usize,
+}
+
+/// Below this size a table is one shard, so that `size` is exact; above, it is spread and each part holds its share.
+const SPREAD_FROM: usize = 4096;
+const SHARDS: usize = 16;
+
+impl StickTable {
+    /// An empty table.
+    pub fn new(name: &str, spec: TableSpec) -> Self {
+        let shards = if spec.size < SPREAD_FROM { 1 } else { SHARDS };
+        StickTable {
+            name: name.to_owned(),
+            shard_size: spec.size.div_ceil(shards).max(1),
+            spec,
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        let at = if self.shards.len() == 1 { 0 } else { self.hasher.hash_one(key) as usize % self.shards.len() };
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expired(&self, entry: &Entry, now: Millis) -> bool {
+        self.spec.expire.is_some_and(|expire| now.saturating_sub(entry.touched.load(Relaxed)) >= expire)
+            && entry.trackers() == 0
+    }
+
+    /// The entry of a key, if there is one that has not expired. Does not count as a use.
+    pub fn lookup(&self, key: Value<'_>, now: Millis) -> Option<Arc<Entry>> {
+        let mut room = KeyBuffer::new();
+        self.spec.key.key(key, &mut room)?;
+        self.lookup_key(room.bytes(), now)
+    }
+
+    /// The same by a key as the table stores it.
+    pub fn lookup_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
+        let entry = self.shard(key).entries.get(key).cloned()?;
+        (!self.expired(&entry, now)).then_some(entry)
+    }
+
+    /// The entry of a key, made if there is none. `None` when the sample is no key for this table, or the table is full
+    /// and nothing may go.
+    pub fn get_or_insert(&self, key: Value<'_>, now: Millis) -> Option<Arc<Entry>> {
+        let mut room = KeyBuffer::new();
+        self.spec.key.key(key, &mut room)?;
+        self.get_or_insert_key(room.bytes(), now)
+    }
+
+    /// The same by a key as the table stores it.
+    pub fn get_or_insert_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
+        let mut shard = self.shard(key);
+        if let Some(entry) = shard.entries.get(key) {
+            if !self.expired(entry, now) {
+                entry.touched.store(now, Relaxed);
+                return Some(Arc::clone(entry));
+            }
+            shard.entries.remove(key);
+        }
+        if shard.entries.len() >= self.shard_size {
+            self.purge(&mut shard, now, !self.spec.nopurge);
+            if shard.entries.len() >= self.shard_size {
+                return None;
+            }
+        }
+        let entry = Arc::new(Entry {
+            key: key.into(),
+            data: Mutex::new(vec![0; self.spec.schema.slots()].into()),
+            trackers: AtomicU32::new(0),
+            touched: AtomicU64::new(now),
+        });
+        let key: Arc<[u8]> = key.into();
+        shard.order.push_back((now, Arc::clone(&key)));
+        shard.entries.insert(key, Arc::clone(&entry));
+        Some(entry)
+    }
+
+    /// Drops what has expired, and with `force` the least recently used entry as well. Bounded work a call.
+    fn purge(&self, shard: &mut Shard, now: Millis, mut force: bool) {
+        const TURNS: usize = 64;
+        for _ in 0..TURNS {
+            let Some((seen, key)) = shard.order.pop_front() else { return };
+            let Some(entry) = shard.entries.get(&key) else { continue };
+            let touched = entry.touched.load(Relaxed);
+            let tracked = entry.trackers() > 0;
+            if touched > seen || tracked {
+                shard.order.push_back((touched.max(seen), key));
+            } else if self.expired(entry, now) || force {
+                shard.entries.remove(&key);
+                force = false;
+            } else {
+                // The oldest one is still fresh, and so are all behind it.
+                shard.order.push_front((seen, key));
+                return;
+            }
+        }
+    }
+
+    /// Drops entries that have expired; called now and then, so that an idle table gives its memory back.
+    pub fn expire(&self, now: Millis) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            self.purge(&mut shard, now, false);
+            // Keys of entries that were replaced leave the queue here.
+            if shard.order.len() > 2 * shard.entries.len() + 64 {
+                let Shard { entries, order } = &mut *shard;
+                order.retain(|(_, key)| entries.contains_key(key));
+            }
+        }
+    }
+
+    /// Entries now.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).entries.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that still fit.
+    pub fn available(&self) -> usize {
+        self.spec.size.saturating_sub(self.len())
+    }
+
+    /// Every entry, for a dump.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().unwrap_or_else(PoisonError::into_inner).entries.values().cloned());
+        }
+        all
+    }
+
+    /// Drops the entry of a key, if there is one.
+    pub fn remove_key(&self, key: &[u8]) -> bool {
+        self.shard(key).entries.remove(key).is_some()
+    }
+
+    /// Says that an entry is in use.
+    pub fn touch(&self, entry: &Entry, now: Millis) {
+        entry.touched.fetch_max(now, Relaxed);
+    }
+
+    /// Milliseconds since it was last used.
+    pub fn idle(&self, entry: &Entry, now: Millis) -> Millis {
+        now.saturating_sub(entry.touched.load(Relaxed))
+    }
+
+    /// Milliseconds until it expires; 0 for a table without `expire`.
+    pub fn expires_in(&self, entry: &Entry, now: Millis) -> Millis {
+        self.spec.expire.map_or(0, |expire| expire.saturating_sub(self.idle(entry, now)))
+    }
+
+    /// Where element `index` of a type lies.
+    fn slots(&self, data: Data, index: usize) -> Option<(Column, std::ops::Range<usize>)> {
+        // A table that stores arrays serves the two older names from their first elements.
+        let schema = &self.spec.schema;
+        let (data, index) = match data {
+            Data::Gpc0 if !schema.has(data) => (Data::Gpc, 0),
+            Data::Gpc1 if !schema.has(data) => (Data::Gpc, 1),
+            Data::Gpc0Rate if !schema.has(data) => (Data::GpcRate, 0),
+            Data::Gpc1Rate if !schema.has(data) => (Data::GpcRate, 1),
+            Data::Gpt0 if !schema.has(data) => (Data::Gpt, 0),
+            _ => (data, index),
+        };
+        let column = schema.column(data)?;
+        let each = if data.is_rate() { rate::SLOTS } else { 1 };
+        (index < column.len).then(|| (column, column.at + index * each..column.at + (index + 1) * each))
+    }
+
+    /// A stored number, or the rate at this moment; `None` when the table does not store it.
+    pub fn value(&self, entry: &Entry, data: Data, index: usize, now: Millis) -> Option<u64> {
+        let (column, slots) = self.slots(data, index)?;
+        let state = &entry.data()[slots];
+        Some(if data.is_rate() { rate::read(state, now, column.period) } else { state[0] })
+    }
+
+    /// Counts events, or sets nothing when the table does not store the type. Returns the number after it.
+    pub fn add(&self, entry: &Entry, data: Data, index: usize, events: u64, now: Millis) -> Option<u64> {
+        let (column, slots) = self.slots(data, index)?;
+        let state = &mut entry.data()[slots];
+        if data.is_rate() {
+            return Some(rate::add(state, now, column.period, events));
+        }
+        state[0] = state[0].saturating_add(events);
+        Some(state[0])
+    }
+
+    /// Takes back what [`Self::add`] counted (`conn_cur`).
+    pub(super) fn subtract(&self, entry: &Entry, data: Data, events: u64) {
+        if let Some((_, slots)) = self.slots(data, 0) {
+            let state = &mut entry.data()[slots];
+            state[0] = state[0].saturating_sub(events);
+        }
+    }
+
+    /// Sets a number, and clears a rate; returns what it was.
+    pub fn set(&self, entry: &Entry, data: Data, index: usize, value: u64) -> Option<u64> {
+        let (_, slots) = self.slots(data, index)?;
+        let state = &mut entry.data()[slots];
+        let before = state[0];
+        state.fill(0);
+        state[0] = value;
+        Some(before)
+    }
+}
+
+impl Data {
+    fn is_rate(self) -> bool {
+        matches!(self.kind(), super::DataKind::Rate | super::DataKind::Rates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Schema;
+    use std::net::Ipv4Addr;
+
+    fn table(size: usize, expire: Option<Millis>, nopurge: bool) -> StickTable {
+        let mut schema = Schema::default();
+        schema.store(Data::ConnCnt, 0, 1).unwrap();
+        schema.store(Data::HttpReqRate, 10_000, 1).unwrap();
+        StickTable::new("t", TableSpec { key: KeyType::Ip, size, expire, nopurge, schema, ..TableSpec::default() })
+    }
+
+    fn ip(n: u32) -> Value<'static> {
+        Value::Ipv4(Ipv4Addr::from(n))
+    }
+
+    #[test]
+    fn counts_and_rates_belong_to_their_key() {
+        let table = table(10, None, false);
+        let one = table.get_or_insert(ip(1), 5).unwrap();
+        assert_eq!(table.add(&one, Data::ConnCnt, 0, 1, 5), Some(1));
+        assert_eq!(table.add(&one, Data::HttpReqRate, 0, 7, 5), Some(7));
+        assert_eq!(table.add(&one, Data::SessCnt, 0, 1, 5), None, "not stored");
+        let two = table.get_or_insert(ip(2), 5).unwrap();
+        assert_eq!(table.value(&two, Data::ConnCnt, 0, 5), Some(0));
+        assert_eq!(table.value(&table.lookup(ip(1), 6).unwrap(), Data::ConnCnt, 0, 6), Some(1));
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_least_recently_used() {
+        let table = table(3, None, false);
+        for n in 1..=3 {
+            table.get_or_insert(ip(n), u64::from(n)).unwrap();
+        }
+        table.get_or_insert(ip(1), 10).unwrap();
+        table.get_or_insert(ip(4), 11).unwrap();
+        assert!(table.lookup(ip(2), 11).is_none(), "2 was used least recently");
+        assert!(table.lookup(ip(1), 11).is_some() && table.lookup(ip(3), 11).is_some());
+        assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn nopurge_refuses_new_keys_until_old_ones_expire() {
+        let table = table(1, Some(1_000), true);
+        table.get_or_insert(ip(1), 0).unwrap();
+        assert!(table.get_or_insert(ip(2), 999).is_none());
+        assert!(table.get_or_insert(ip(2), 1_000).is_some());
+        assert!(table.lookup(ip(1), 1_000).is_none());
+    }
+
+    #[test]
+    fn an_entry_in_use_is_never_dropped() {
+        let table = table(1, Some(1_000), false);
+        let entry = table.get_or_insert(ip(1), 0).unwrap();
+        entry.trackers.store(1, Relaxed);
+        assert!(table.get_or_insert(ip(2), 9_000).is_none());
+        table.expire(9_000);
+        assert!(table.lookup(ip(1), 9_000).is_some());
+        entry.trackers.store(0, Relaxed);
+        table.expire(9_000);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn memory_stays_bounded_under_a_flood_of_keys() {
+        let table = table(SPREAD_FROM, Some(60_000), false);
+        for n in 0..200_000u32 {
+            table.get_or_insert(ip(n), u64::from(n / 100)).unwrap();
+        }
+        assert!(table.len() <= SPREAD_FROM);
+        let queued: usize = table.shards.iter().map(|s| s.lock().unwrap().order.len()).sum();
+        assert!(queued <= 2 * SPREAD_FROM, "{queued}");
+    }
+
+    #[test]
+    fn keys_are_made_as_haproxy_makes_them() {
+        let spec = |key| TableSpec { key, size: 9, ..TableSpec::default() };
+        let strings = StickTable::new("s", spec(KeyType::String(4)));
+        let entry = strings.get_or_insert(Value::str(b"abcdefgh"), 0).unwrap();
+        assert_eq!(entry.key(), b"abcd");
+        let blocks = StickTable::new("b", spec(KeyType::Binary(4)));
+        assert_eq!(blocks.get_or_insert(Value::bin(b"ab"), 0).unwrap().key(), b"ab\0\0");
+        let numbers = StickTable::new("i", spec(KeyType::Integer));
+        assert_eq!(numbers.get_or_insert(Value::str(b"258"), 0).unwrap().key(), [0, 0, 1, 2]);
+        let v6 = StickTable::new("6", spec(KeyType::Ipv6));
+        assert_eq!(v6.get_or_insert(ip(1), 0).unwrap().key()[10..], [255, 255, 0, 0, 0, 1]);
+        let v4 = StickTable::new("4", spec(KeyType::Ip));
+        assert!(v4.get_or_insert(Value::Ipv6("2001:db8::1".parse().unwrap()), 0).is_none());
+        let long = StickTable::new("l", spec(KeyType::Binary(100)));
+        assert_eq!(long.get_or_insert(Value::bin(b"ab"), 0).unwrap().key().len(), 100);
+    }
+}

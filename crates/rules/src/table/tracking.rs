@@ -1,0 +1,104 @@
+//! Which entries a connection or a request is counted on (`track-sc0` to `track-sc2`).
+
+use super::{Data, Entry, Millis, StickTable};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+/// Number of counters a connection or a request may track.
+pub const COUNTERS: usize = 3;
+
+/// One tracked entry. Tracking counts a connection; dropping ends it.
+#[derive(Debug)]
+pub struct Tracked {
+    table: Arc<StickTable>,
+    entry: Arc<Entry>,
+}
+
+impl Tracked {
+    /// Starts to track an entry.
+    pub fn new(table: Arc<StickTable>, entry: Arc<Entry>, now: Millis) -> Self {
+        entry.trackers.fetch_add(1, Relaxed);
+        table.touch(&entry, now);
+        table.add(&entry, Data::ConnCnt, 0, 1, now);
+        table.add(&entry, Data::ConnCur, 0, 1, now);
+        table.add(&entry, Data::ConnRate, 0, 1, now);
+        Tracked { table, entry }
+    }
+    /// The table.
+    pub fn table(&self) -> &StickTable {
+        &self.table
+    }
+    /// The entry.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+    pub(crate) fn count(&self, data: Data, events: u64, now: Millis) {
+        self.table.add(&self.entry, data, 0, events, now);
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.table.subtract(&self.entry, Data::ConnCur, 1);
+        self.entry.trackers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The counters of a connection or of a request. The layer above says what happens; each is counted where it is stored.
+#[derive(Debug, Default)]
+pub struct Tracking {
+    slots: [Option<Tracked>; COUNTERS],
+}
+
+impl Tracking {
+    /// The counter of that number.
+    pub fn slot(&self, counter: usize) -> Option<&Tracked> {
+        self.slots.get(counter)?.as_ref()
+    }
+    /// Whether nothing is tracked.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+    /// Starts to track in a slot that is free; a slot in use keeps what it has, as the first rule wins.
+    pub(crate) fn track(&mut self, counter: usize, tracked: Tracked) {
+        if let Some(slot @ None) = self.slots.get_mut(counter) {
+            *slot = Some(tracked);
+        }
+    }
+
+    fn count(&self, count: Data, rate: Data, events: u64, now: Millis) {
+        for tracked in self.slots.iter().flatten() {
+            tracked.table.touch(&tracked.entry, now);
+            tracked.count(count, events, now);
+            tracked.count(rate, events, now);
+        }
+    }
+    /// A connection passed its `connection` rules and became a session.
+    pub fn session_started(&self, now: Millis) {
+        self.count(Data::SessCnt, Data::SessRate, 1, now);
+    }
+    /// A request begins.
+    pub fn http_request(&self, now: Millis) {
+        self.count(Data::HttpReqCnt, Data::HttpReqRate, 1, now);
+    }
+    /// A request was refused, or answered with 4xx.
+    pub fn http_error(&self, now: Millis) {
+        self.count(Data::HttpErrCnt, Data::HttpErrRate, 1, now);
+    }
+    /// A request was answered with 5xx other than 501 and 505.
+    pub fn http_failure(&self, now: Millis) {
+        self.count(Data::HttpFailCnt, Data::HttpFailRate, 1, now);
+    }
+    /// Bytes came from the client and went to it.
+    pub fn bytes(&self, received: u64, sent: u64, now: Millis) {
+        if received > 0 {
+            self.count(Data::BytesInCnt, Data::BytesInRate, received, now);
+        }
+        if sent > 0 {
+            self.count(Data::BytesOutCnt, Data::BytesOutRate, sent, now);
+        }
+    }
+    /// The request or the connection is over.
+    pub fn clear(&mut self) {
+        *self = Tracking::default();
+    }
+}

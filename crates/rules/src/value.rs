@@ -1,0 +1,312 @@
+//! What a sample is: a typed value, and how one type becomes another.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+/// The types of the manual's section 7, as their keyword tables name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Whatever comes: decided when it runs.
+    Any,
+    /// True or false.
+    Bool,
+    /// Signed 64-bit integer.
+    Int,
+    /// An IPv4 or IPv6 address.
+    Addr,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// Text.
+    Str,
+    /// Bytes.
+    Bin,
+    /// An HTTP method.
+    Method,
+}
+
+impl Type {
+    /// The manual's short name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Any => "any",
+            Type::Bool => "bool",
+            Type::Int => "sint",
+            Type::Addr => "addr",
+            Type::Ipv4 => "ipv4",
+            Type::Ipv6 => "ipv6",
+            Type::Str => "str",
+            Type::Bin => "bin",
+            Type::Method => "meth",
+        }
+    }
+
+    /// Whether a value declared as `self` may be used where `to` is wanted. What this allows can still fail when it
+    /// runs: not every text is an address.
+    pub fn casts_to(self, to: Type) -> bool {
+        use Type::{Addr, Any, Bin, Bool, Int, Ipv4, Ipv6, Method, Str};
+        match (self, to) {
+            (Any, _) | (_, Any) => true,
+            (Bool, Bool | Int | Str) => true,
+            (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
+            // `addr` is only ever an expectation; a value is one of the two families, so it casts as they do.
+            (Addr | Ipv4, Int) => true,
+            (Addr | Ipv4 | Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin) => true,
+            (Str, _) => true,
+            (Bin, Str | Bin | Method) => true,
+            (Method, Str | Bin | Method) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A sample. Text and bytes are borrowed from the message as long as no converter has to change them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// See [`Type::Bool`].
+    Bool(bool),
+    /// See [`Type::Int`].
+    Int(i64),
+    /// See [`Type::Ipv4`].
+    Ipv4(Ipv4Addr),
+    /// See [`Type::Ipv6`].
+    Ipv6(Ipv6Addr),
+    /// See [`Type::Str`].
+    Str(Cow<'a, [u8]>),
+    /// See [`Type::Bin`].
+    Bin(Cow<'a, [u8]>),
+    /// See [`Type::Method`].
+    Method(Cow<'a, [u8]>),
+}
+
+impl<'a> Value<'a> {
+    /// Borrowed text.
+    pub fn str(bytes: &'a [u8]) -> Self {
+        Value::Str(Cow::Borrowed(bytes))
+    }
+    /// Borrowed bytes.
+    pub fn bin(bytes: &'a [u8]) -> Self {
+        Value::Bin(Cow::Borrowed(bytes))
+    }
+    /// Text made on the way.
+    pub fn string(bytes: impl Into<Vec<u8>>) -> Value<'static> {
+        Value::Str(Cow::Owned(bytes.into()))
+    }
+    /// An address of either family.
+    pub fn ip(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Value::Ipv4(ip),
+            IpAddr::V6(ip) => Value::Ipv6(ip),
+        }
+    }
+    /// Its type.
+    pub fn kind(&self) -> Type {
+        match self {
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Ipv4(_) => Type::Ipv4,
+            Value::Ipv6(_) => Type::Ipv6,
+            Value::Str(_) => Type::Str,
+            Value::Bin(_) => Type::Bin,
+            Value::Method(_) => Type::Method,
+        }
+    }
+    /// Text, bytes or a method as they are; `None` for the others.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+    /// Owns what it borrowed.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Bool(b) => Value::Bool(b),
+            Value::Int(n) => Value::Int(n),
+            Value::Ipv4(ip) => Value::Ipv4(ip),
+            Value::Ipv6(ip) => Value::Ipv6(ip),
+            Value::Str(bytes) => Value::Str(Cow::Owned(bytes.into_owned())),
+            Value::Bin(bytes) => Value::Bin(Cow::Owned(bytes.into_owned())),
+            Value::Method(bytes) => Value::Method(Cow::Owned(bytes.into_owned())),
+        }
+    }
+    /// Lends itself for as long as it lives.
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Value::Bool(b) => Value::Bool(*b),
+            Value::Int(n) => Value::Int(*n),
+            Value::Ipv4(ip) => Value::Ipv4(*ip),
+            Value::Ipv6(ip) => Value::Ipv6(*ip),
+            Value::Str(bytes) => Value::str(bytes),
+            Value::Bin(bytes) => Value::bin(bytes),
+            Value::Method(bytes) => Value::Method(Cow::Borrowed(bytes)),
+        }
+    }
+
+    /// As another type, where the value allows it.
+    pub fn cast(self, to: Type) -> Option<Value<'a>> {
+        if to == Type::Any || self.kind() == to {
+            return Some(self);
+        }
+        match to {
+            Type::Any => Some(self),
+            Type::Bool => match self {
+                Value::Bool(b) => Some(Value::Bool(b)),
+                Value::Int(n) => Some(Value::Bool(n != 0)),
+                Value::Str(text) => parse_int(&text).map(|n| Value::Bool(n != 0)),
+                _ => None,
+            },
+            Type::Int => match self {
+                Value::Bool(b) => Some(Value::Int(b.into())),
+                Value::Ipv4(ip) => Some(Value::Int(u32::from(ip).into())),
+                Value::Str(text) => parse_int(&text).map(Value::Int),
+                _ => None,
+            },
+            Type::Addr => match self {
+                Value::Ipv4(_) | Value::Ipv6(_) => Some(self),
+                Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
+                Value::Str(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Value::ip),
+                _ => None,
+            },
+            Type::Ipv4 => match self {
+                Value::Ipv6(ip) => v6_to_v4(ip).map(Value::Ipv4),
+                Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
+                Value::Str(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Value::Ipv4),
+                _ => None,
+            },
+            Type::Ipv6 => match self {
+                Value::Ipv4(ip) => Some(Value::Ipv6(ip.to_ipv6_mapped())),
+                Value::Int(n) => Some(Value::Ipv6(Ipv4Addr::from(n as u32).to_ipv6_mapped())),
+                Value::Str(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Value::Ipv6),
+                _ => None,
+            },
+            Type::Str => match self {
+                Value::Str(bytes) | Value::Method(bytes) => Some(Value::Str(bytes)),
+                Value::Bin(bytes) => Some(Value::Str(bytes)),
+                other => Some(Value::string(other.to_text())),
+            },
+            Type::Bin => match self {
+                Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(Value::Bin(bytes)),
+                Value::Int(n) => Some(Value::Bin(Cow::Owned(n.to_be_bytes().to_vec()))),
+                Value::Ipv4(ip) => Some(Value::Bin(Cow::Owned(ip.octets().to_vec()))),
+                Value::Ipv6(ip) => Some(Value::Bin(Cow::Owned(ip.octets().to_vec()))),
+                Value::Bool(_) => None,
+            },
+            Type::Method => match self {
+                Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(Value::Method(bytes)),
+                _ => None,
+            },
+        }
+    }
+
+    /// As an integer, where the type has a cast to it.
+    pub fn to_int(&self) -> Option<i64> {
+        match self {
+            Value::Bool(b) => Some((*b).into()),
+            Value::Int(n) => Some(*n),
+            Value::Ipv4(ip) => Some(u32::from(*ip).into()),
+            Value::Str(text) => parse_int(text),
+            _ => None,
+        }
+    }
+
+    /// Appends the text form: what a header or a log line gets.
+    pub fn write_text(&self, out: &mut Vec<u8>) {
+        use std::io::Write as _;
+        let written = match self {
+            Value::Bool(b) => {
+                out.push(if *b { b'1' } else { b'0' });
+                Ok(())
+            }
+            Value::Int(n) => {
+                write_int(out, *n);
+                Ok(())
+            }
+            Value::Ipv4(ip) => write!(out, "{ip}"),
+            Value::Ipv6(ip) => write!(out, "{}", Ip6Text(*ip)),
+            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(())
+            }
+        };
+        written.expect("writing into a vector does not fail");
+    }
+
+    /// The text form.
+    pub fn to_text(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_text(&mut out);
+        out
+    }
+}
+
+/// An IPv6 address as inet_ntop(3) writes it, which is what HAProxy logs.
+struct Ip6Text(Ipv6Addr);
+
+impl fmt::Display for Ip6Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The C library also writes the deprecated IPv4-compatible form with dots (::1.2.3.4).
+        let octets = self.0.octets();
+        if octets[..12] == [0; 12] && (octets[12] != 0 || octets[13] != 0) {
+            return write!(f, "::{}.{}.{}.{}", octets[12], octets[13], octets[14], octets[15]);
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Appends a decimal number without going through the formatter: counters and timers are most of a log line.
+pub fn write_int(out: &mut Vec<u8>, n: i64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = n.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if n < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The number a text starts with: an optional sign and digits, as HAProxy reads samples. Saturates.
+pub fn parse_int(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let mut n: i64 = 0;
+    for &byte in digits {
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        n = n.saturating_mul(10).saturating_add((byte - b'0').into());
+    }
+    Some(if negative { -n } else { n })
+}
+
+/// The IPv4 address inside a mapped, compatible, 6to4 or RFC 6052 address, as the manual's `ipv4` cast takes it.
+pub fn v6_to_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let o = ip.octets();
+    let mapped = o[..10] == [0; 10] && (o[10..12] == [0, 0] || o[10..12] == [0xff, 0xff]);
+    let nat64 = o[..12] == [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+    if mapped || nat64 {
+        return Some(Ipv4Addr::new(o[12], o[13], o[14], o[15]));
+    }
+    (o[..2] == [0x20, 0x02]).then(|| Ipv4Addr::new(o[2], o[3], o[4], o[5]))
+}

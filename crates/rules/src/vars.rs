@@ -1,0 +1,182 @@
+//! Variables: named values with the life time of a process, a session, a transaction, a request or a response.
+
+use crate::{context::Context, value::Value};
+use std::sync::{Arc, RwLock};
+
+/// How long a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `proc.`: shared by all workers until the process ends.
+    Proc,
+    /// `sess.`: the client's connection.
+    Sess,
+    /// `txn.`: a request and its response.
+    Txn,
+    /// `req.`: until the request has been forwarded.
+    Req,
+    /// `res.`: while the response is processed.
+    Res,
+}
+
+/// Names become numbers when the configuration is compiled.
+pub type VarId = u32;
+
+/// A variable of the process.
+#[derive(Debug, Default)]
+pub struct ProcVar(RwLock<Option<Value<'static>>>);
+
+/// A variable named in a rule.
+#[derive(Clone, Debug)]
+pub struct VarRef {
+    /// Its scope.
+    pub scope: Scope,
+    /// Its name, as a number.
+    pub id: VarId,
+    /// Where a variable of the process lives.
+    pub(crate) shared: Option<Arc<ProcVar>>,
+}
+
+impl PartialEq for VarRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.id == other.id
+    }
+}
+
+/// The variables of one scope. Few are ever set at once, so they are found by looking.
+#[derive(Clone, Debug, Default)]
+pub struct Store(Vec<(VarId, Value<'static>)>);
+
+impl Store {
+    /// The value, if it is set.
+    pub fn get(&self, id: VarId) -> Option<&Value<'static>> {
+        self.0.iter().find(|(known, _)| *known == id).map(|(_, value)| value)
+    }
+    /// Sets it.
+    pub fn set(&mut self, id: VarId, value: Value<'static>) {
+        match self.0.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, slot)) => *slot = value,
+            None => self.0.push((id, value)),
+        }
+    }
+    /// Forgets it.
+    pub fn unset(&mut self, id: VarId) {
+        self.0.retain(|(known, _)| *known != id);
+    }
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// An assignment to make once the evaluation that asked for it no longer borrows the variables.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    pub(crate) var: VarRef,
+    /// `None` forgets the variable.
+    pub(crate) value: Option<Value<'static>>,
+}
+
+/// When an assignment takes place (`set-var(name,ifnotset)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The variable exists already.
+    IfExists,
+    /// It does not.
+    IfNotExists,
+    /// The new value is empty.
+    IfEmpty,
+    /// It is not.
+    IfNotEmpty,
+    /// The variable has a value.
+    IfSet,
+    /// It has none.
+    IfNotSet,
+    /// The variable is greater than the new value.
+    IfGt,
+    /// It is less.
+    IfLt,
+}
+
+impl Condition {
+    /// By its name.
+    pub fn parse(name: &str) -> Option<Condition> {
+        Some(match name {
+            "ifexists" => Condition::IfExists,
+            "ifnotexists" => Condition::IfNotExists,
+            "ifempty" => Condition::IfEmpty,
+            "ifnotempty" => Condition::IfNotEmpty,
+            "ifset" => Condition::IfSet,
+            "ifnotset" => Condition::IfNotSet,
+            "ifgt" => Condition::IfGt,
+            "iflt" => Condition::IfLt,
+            _ => return None,
+        })
+    }
+
+    fn allows(self, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
+        let empty = new.bytes().is_some_and(<[u8]>::is_empty);
+        let older = |f: fn(&i64, &i64) -> bool| match (old, new) {
+            (Some(Value::Int(old)), Value::Int(new)) => f(old, new),
+            _ => true,
+        };
+        match self {
+            Condition::IfExists | Condition::IfSet => old.is_some(),
+            Condition::IfNotExists | Condition::IfNotSet => old.is_none(),
+            Condition::IfEmpty => empty,
+            Condition::IfNotEmpty => !empty,
+            Condition::IfGt => older(i64::gt),
+            Condition::IfLt => older(i64::lt),
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The value of a variable.
+    pub fn var(&self, var: &VarRef) -> Option<Value<'_>> {
+        if let Some(pending) = self.txn.pending.borrow().iter().rev().find(|a| a.var == *var) {
+            return pending.value.clone();
+        }
+        match var.scope {
+            Scope::Proc => var.shared.as_ref()?.0.read().ok()?.clone(),
+            Scope::Sess => self.session.vars.get(var.id).map(Value::borrowed),
+            Scope::Txn => self.txn.vars.get(var.id).map(Value::borrowed),
+            Scope::Req => self.txn.req_vars.get(var.id).map(Value::borrowed),
+            Scope::Res => self.txn.res_vars.get(var.id).map(Value::borrowed),
+        }
+    }
+
+    /// Sets or, with `None`, forgets a variable.
+    pub fn set_var(&mut self, var: &VarRef, value: Option<Value<'static>>) {
+        let store = match var.scope {
+            Scope::Proc => {
+                if let Some(Ok(mut slot)) = var.shared.as_ref().map(|shared| shared.0.write()) {
+                    *slot = value;
+                }
+                return;
+            }
+            Scope::Sess => &mut self.session.vars,
+            Scope::Txn => &mut self.txn.vars,
+            Scope::Req => &mut self.txn.req_vars,
+            Scope::Res => &mut self.txn.res_vars,
+        };
+        match value {
+            Some(value) => store.set(var.id, value),
+            None => store.unset(var.id),
+        }
+    }
+
+    /// Whether conditions on an assignment hold.
+    pub(crate) fn may_assign(&self, var: &VarRef, conditions: &[Condition], new: &Value<'_>) -> bool {
+        conditions.iter().all(|condition| condition.allows(self.var(var).as_ref(), new))
+    }
+
+    /// Makes the assignments that converters asked for.
+    pub(crate) fn settle(&mut self) {
+        if self.txn.pending.get_mut().is_empty() {
+            return;
+        }
+        for assignment in std::mem::take(self.txn.pending.get_mut()) {
+            self.set_var(&assignment.var, assignment.value);
+        }
+    }
+}
