@@ -9,11 +9,13 @@ pub(crate) struct Buffer {
     block: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes at the end of the block kept free for [`Buffer::append_tail`].
+    tail: usize,
 }
 
 impl Buffer {
     fn new(size: usize) -> Self {
-        Buffer { block: vec![0; size], start: 0, end: 0 }
+        Buffer { block: vec![0; size], start: 0, end: 0, tail: 0 }
     }
     pub fn capacity(&self) -> usize {
         self.block.len()
@@ -26,7 +28,11 @@ impl Buffer {
     }
     /// No room behind the data, though there may be some in front of it: see [`Buffer::compact`].
     pub fn is_full(&self) -> bool {
-        self.end == self.block.len()
+        self.end >= self.block.len() - self.tail
+    }
+    /// Bytes that can be put behind the data.
+    pub fn room(&self) -> usize {
+        (self.block.len() - self.tail).saturating_sub(self.end)
     }
     pub fn data(&self) -> &[u8] {
         &self.block[self.start..self.end]
@@ -34,14 +40,10 @@ impl Buffer {
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.block[self.start..self.end]
     }
-    /// The room behind the data.
-    pub fn room(&mut self) -> &mut [u8] {
-        &mut self.block[self.end..]
-    }
-    /// `n` bytes were written to [`Buffer::room`].
+    /// `n` bytes were written to what [`Buffer::read_buf`] lent.
     pub fn filled(&mut self, n: usize) {
         self.end += n;
-        debug_assert!(self.end <= self.block.len());
+        debug_assert!(self.end <= self.block.len() - self.tail);
     }
     /// The first `n` bytes are dealt with.
     pub fn consume(&mut self, n: usize) {
@@ -52,7 +54,7 @@ impl Buffer {
         }
     }
     pub fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
+        (self.start, self.end, self.tail) = (0, 0, 0);
     }
     /// Keeps the first `n` bytes.
     pub fn truncate(&mut self, n: usize) {
@@ -66,26 +68,32 @@ impl Buffer {
             self.start = 0;
         }
     }
-    /// Leaves `n` bytes free in front of data still to come, for what [`Buffer::prepend`] will put there.
-    pub fn reserve_front(&mut self, n: usize) {
+    /// Leaves room around data still to come, for what [`Buffer::prepend`] and [`Buffer::append_tail`] will put there.
+    pub fn reserve(&mut self, front: usize, tail: usize) {
         debug_assert!(self.is_empty());
-        (self.start, self.end) = (n, n);
+        (self.start, self.end, self.tail) = (front, front, tail);
     }
-    /// Puts `bytes` in front of the data, where [`Buffer::reserve_front`] left room.
+    /// Puts `bytes` behind the data, where [`Buffer::reserve`] left room.
+    pub fn append_tail(&mut self, bytes: &[u8]) {
+        self.tail = 0;
+        let taken = self.append(bytes);
+        debug_assert_eq!(taken, bytes.len());
+    }
+    /// Puts `bytes` in front of the data, where [`Buffer::reserve`] left room.
     pub fn prepend(&mut self, bytes: &[u8]) {
         self.start -= bytes.len();
         self.block[self.start..self.start + bytes.len()].copy_from_slice(bytes);
     }
     /// As many of `bytes` as fit; returns how many.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(self.block.len() - self.end);
+        let n = bytes.len().min(self.block.len() - self.tail - self.end);
         self.block[self.end..self.end + n].copy_from_slice(&bytes[..n]);
         self.end += n;
         n
     }
     /// The room behind the data as tokio wants it, at most `limit` bytes.
     pub fn read_buf(&mut self, limit: usize) -> ReadBuf<'_> {
-        let end = self.end + limit.min(self.block.len() - self.end);
+        let end = self.end + limit.min(self.block.len() - self.tail - self.end);
         ReadBuf::new(&mut self.block[self.end..end])
     }
 }
@@ -94,17 +102,21 @@ impl Buffer {
 pub(crate) struct Buffers {
     base: usize,
     free: RefCell<[Vec<Buffer>; CLASSES]>,
+    heads: RefCell<Vec<Vec<u8>>>,
 }
 
 /// 16, 32, 64, 128, 256 KiB with the usual `tune.bufsize`.
 const CLASSES: usize = 5;
+
+/// A head that was written, with a small body behind it.
+const HEAD: usize = 4096;
 
 /// Free buffers kept of each class; what a burst needed beyond that goes back to the allocator.
 const KEPT: [usize; CLASSES] = [256, 32, 16, 16, 16];
 
 impl Buffers {
     pub fn new(base: usize) -> Self {
-        Buffers { base, free: RefCell::default() }
+        Buffers { base, free: RefCell::default(), heads: RefCell::default() }
     }
     /// One of the smallest size, `tune.bufsize`.
     pub fn take(&self) -> Buffer {
@@ -130,6 +142,18 @@ impl Buffers {
         if class + 1 < CLASSES {
             let larger = self.take_class(class + 1);
             self.give(std::mem::replace(buffer, larger));
+        }
+    }
+    /// Growable memory for a message head.
+    pub fn take_head(&self) -> Vec<u8> {
+        self.heads.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(HEAD))
+    }
+    /// Takes `head` back.
+    pub fn give_head(&self, mut head: Vec<u8>) {
+        let mut heads = self.heads.borrow_mut();
+        if (1..=4 * HEAD).contains(&head.capacity()) && heads.len() < KEPT[0] {
+            head.clear();
+            heads.push(head);
         }
     }
     fn class_of(&self, buffer: &Buffer) -> usize {
@@ -164,12 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_prepended_stands_before_the_data() {
+    fn framing_is_put_around_the_data() {
         let buffers = Buffers::new(64);
         let mut buffer = buffers.take();
-        buffer.reserve_front(8);
-        buffer.append(b"data");
-        buffer.prepend(b"4\r\n");
-        assert_eq!(buffer.data(), b"4\r\ndata");
+        buffer.reserve(8, 2);
+        assert_eq!(buffer.append(&[b'x'; 100]), 64 - 8 - 2);
+        assert!(buffer.is_full());
+        buffer.prepend(b"36\r\n");
+        buffer.append_tail(b"\r\n");
+        assert_eq!(buffer.len(), 4 + 54 + 2);
+        assert!(buffer.data().starts_with(b"36\r\nx") && buffer.data().ends_with(b"x\r\n"));
     }
 }

@@ -8,17 +8,23 @@
 
 pub mod balance;
 mod buffer;
+mod forward;
 mod handle;
 pub mod hash;
+mod http1;
 mod listener;
 mod log;
+mod message;
+mod parse;
 pub mod queue;
 mod runtime;
 pub mod server;
 mod service;
 mod shared;
 mod socket;
+mod stream;
 mod timer;
+mod upstream;
 mod worker;
 
 pub use handle::Handle;

@@ -57,7 +57,7 @@ mod tests {
     use std::future::poll_fn;
 
     fn block_on<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
     }
 
     #[test]
@@ -65,24 +65,23 @@ mod tests {
         block_on(async {
             let start = Instant::now();
             let mut deadline = Deadline::default();
-            deadline.set(start, Some(Duration::from_secs(1)));
+            deadline.set(start, Some(Duration::from_millis(5)));
             assert!(poll_fn(|cx| Poll::Ready(deadline.poll_expired(cx).is_pending())).await);
-            deadline.set(start, Some(Duration::from_secs(3)));
+            deadline.set(start, Some(Duration::from_millis(40)));
             poll_fn(|cx| deadline.poll_expired(cx)).await;
-            assert_eq!(start.elapsed().as_secs(), 3);
+            assert!(start.elapsed() >= Duration::from_millis(40));
         });
     }
 
     #[test]
     fn a_deadline_moved_earlier_fires_earlier() {
         block_on(async {
-            let start = Instant::now();
             let mut deadline = Deadline::default();
-            deadline.set(start, Some(Duration::from_secs(60)));
+            deadline.set(Instant::now(), Some(Duration::from_secs(3600)));
             assert!(poll_fn(|cx| Poll::Ready(deadline.poll_expired(cx).is_pending())).await);
-            deadline.set(start, Some(Duration::from_secs(2)));
+            deadline.set(Instant::now(), Some(Duration::from_millis(5)));
+            // That this ends at all is the assertion.
             poll_fn(|cx| deadline.poll_expired(cx)).await;
-            assert_eq!(start.elapsed().as_secs(), 2);
         });
     }
 }

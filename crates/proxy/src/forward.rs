@@ -1,0 +1,170 @@
+//! Bodies: from one end of an exchange to the other, in a buffer that grows with the flow and is there only while bytes
+//! are in it.
+
+use crate::{
+    buffer::{Buffer, Buffers},
+    message::{Body, End, Fault, Sink, Source},
+};
+use std::{
+    io,
+    task::{Context, Poll},
+};
+
+/// One direction of an exchange.
+#[derive(Default)]
+pub(crate) struct Flow {
+    buffer: Option<Buffer>,
+    /// A head may wait in the sink.
+    head_due: bool,
+    /// The source has given everything.
+    read: bool,
+    /// The sink has taken everything.
+    pub done: bool,
+    /// Which end it waits for, while it is not done.
+    pub waits_for: Waits,
+    /// Something was moved since the last look.
+    pub moved: bool,
+}
+
+/// What a direction waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    Source,
+    Sink,
+}
+
+/// Which end of a direction failed.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Source(Fault),
+    Sink(io::Error),
+}
+
+impl Flow {
+    /// A direction whose sink has been given a head.
+    pub fn new() -> Self {
+        Flow { head_due: true, ..Flow::default() }
+    }
+    /// Whether the body has been read whole, though it may not have been sent.
+    pub fn is_read(&self) -> bool {
+        self.read
+    }
+    /// Moves what can be moved now; ready once the whole body has been sent.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut dyn Source,
+        sink: &mut dyn Sink,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), Broken>> {
+        while !self.done {
+            let buffer = self.buffer.get_or_insert_with(|| buffers.take());
+            if buffer.is_empty() && !self.read {
+                let (front, tail) = sink.room();
+                if front > 0 {
+                    buffer.reserve(front, tail);
+                }
+                match source.poll_body(cx, buffer) {
+                    Poll::Pending if self.head_due => buffer.clear(),
+                    Poll::Pending => {
+                        self.give_back(buffers);
+                        self.waits_for = Waits::Source;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(Body::More)) => {}
+                    Poll::Ready(Ok(Body::End)) => self.read = true,
+                    Poll::Ready(Err(fault)) => {
+                        self.give_back(buffers);
+                        return Poll::Ready(Err(Broken::Source(fault)));
+                    }
+                }
+            }
+            let full = buffer.is_full();
+            let end = self.read.then(|| End { trailers: source.trailers() });
+            match sink.poll_send(cx, buffer, end) {
+                Poll::Pending => {
+                    self.waits_for = Waits::Sink;
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(e)) => {
+                    self.give_back(buffers);
+                    return Poll::Ready(Err(Broken::Sink(e)));
+                }
+                Poll::Ready(Ok(())) => {
+                    self.moved = true;
+                    self.head_due = false;
+                    self.done = self.read;
+                    if full && !self.done {
+                        buffer.clear();
+                        buffers.grow(buffer);
+                    }
+                }
+            }
+        }
+        self.give_back(buffers);
+        Poll::Ready(Ok(()))
+    }
+    /// Puts payload in that was read ahead of its turn (`option http-buffer-request`).
+    pub fn preload(&mut self, buffer: Buffer, complete: bool) {
+        self.buffer = Some(buffer);
+        self.read = complete;
+    }
+    /// Gives the buffer back to the worker.
+    pub fn give_back(&mut self, buffers: &Buffers) {
+        if let Some(buffer) = self.buffer.take() {
+            buffers.give(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_http::Fields;
+    use std::task::Waker;
+
+    /// Gives its pieces one a poll, and between them says that there is nothing yet.
+    struct Pieces(Vec<&'static [u8]>, bool);
+    impl Source for Pieces {
+        fn poll_body(&mut self, _: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+            self.1 = !self.1;
+            if self.1 {
+                return Poll::Pending;
+            }
+            buffer.append(self.0.remove(0));
+            Poll::Ready(Ok(if self.0.is_empty() { Body::End } else { Body::More }))
+        }
+        fn trailers(&self) -> Option<&Fields> {
+            None
+        }
+    }
+    #[derive(Default)]
+    struct Collect(Vec<u8>, usize, bool);
+    impl Sink for Collect {
+        fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+            self.0.extend_from_slice(buffer.data());
+            buffer.clear();
+            self.1 += 1;
+            self.2 |= end.is_some();
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_head_leaves_before_a_body_that_is_not_there_yet_and_no_buffer_is_kept_while_waiting() {
+        let buffers = Buffers::new(1024);
+        let (mut source, mut sink) = (Pieces(vec![b"ab", b"", b"cd"], false), Collect::default());
+        let mut flow = Flow::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
+        assert_eq!((sink.0.as_slice(), sink.1, sink.2), (&b"ab"[..], 2, false));
+        assert_eq!(flow.waits_for, Waits::Source);
+        assert!(flow.buffer.is_none());
+        assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
+        assert!(matches!(flow.poll(cx, &mut source, &mut sink, &buffers), Poll::Ready(Ok(()))));
+        assert_eq!((sink.0.as_slice(), sink.2), (&b"abcd"[..], true));
+    }
+}

@@ -1,0 +1,113 @@
+//! The two ends of an exchange, whatever protocol each speaks: forwarding knows nothing else of them.
+//!
+//! A body travels as payload in a [`Buffer`]; each end takes its own framing off and puts its own on. HTTP/1 ends are in
+//! `parse.rs` (clients) and `upstream.rs` (servers).
+
+use crate::buffer::Buffer;
+use penstock_http::{Error, Fields, Framing, RequestHead, ResponseHead};
+use std::{
+    io,
+    task::{Context, Poll},
+};
+
+/// What a read of a body came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// There is payload in the buffer, and more may follow.
+    More,
+    /// The body is complete with what the buffer holds.
+    End,
+}
+
+/// Why an end of an exchange is of no further use.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// It closed before its message was complete.
+    Closed,
+    /// Its socket failed.
+    Io(io::Error),
+    /// What it sent is no valid message.
+    Invalid(Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Fault::Io(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Invalid(error)
+    }
+}
+
+/// An end that sends us a body.
+pub(crate) trait Source {
+    /// Appends payload to `buffer`, which has room. Not called again after [`Body::End`].
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>>;
+    /// The trailers of a body that has ended.
+    fn trailers(&self) -> Option<&Fields>;
+}
+
+/// An end that we send a body to.
+pub(crate) trait Sink {
+    /// Room that framing needs before and behind the payload in the buffer.
+    fn room(&self) -> (usize, usize) {
+        (0, 0)
+    }
+    /// Sends what `buffer` holds, with the head if that is still due; with `end` also what ends the body. Ready once
+    /// nothing is left to send. `buffer` is not touched by others until then.
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>>;
+}
+
+/// The end of a body that was received whole.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    /// Its trailers.
+    pub trailers: Option<&'a Fields>,
+}
+
+/// A client's end of one exchange: its request has been read, its body follows, the response goes to it.
+pub(crate) trait Client: Source + Sink {
+    /// Says how the request's body is framed, once rules have let it pass.
+    fn request_framing(&self) -> Framing;
+    /// Sends `100 Continue` if the client waits for it and nothing was sent yet.
+    fn allow_body(&mut self);
+    /// Takes an interim response (1xx) to send now.
+    fn interim(&mut self, head: &ResponseHead);
+    /// Takes the final response's head; framing fields of its own side are the client end's business. `last` is whether
+    /// the connection must not carry another exchange.
+    fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool);
+    /// Takes a whole response in HTTP/1 form (an errorfile), to be sent as it is; then the connection ends.
+    fn respond_raw(&mut self, response: &[u8]);
+    /// Ready when the client has gone away (`abort` too: it has reset), though it owes us nothing now.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// The response cannot be completed: the client must see that whatever its framing.
+    fn abort(&mut self);
+    /// Payload bytes of the request received, and bytes sent to the client, as the log counts them.
+    fn counts(&self) -> Counts;
+    /// The exchange goes on as two byte streams (101, CONNECT): from now on bodies are raw in both directions.
+    fn tunnel(&mut self);
+}
+
+/// Bytes on the wire of one exchange.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub received: u64,
+    pub sent: u64,
+}
+
+/// A server's end of one exchange, over a connection that is its alone for as long as it lasts.
+pub(crate) trait Upstream: Source + Sink {
+    /// Takes the request's head; framing fields of its own side are the server end's business.
+    fn request(&mut self, head: &mut RequestHead, framing: Framing);
+    /// Reads the next response head, interim or final, and says how its body is framed.
+    fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>>;
+    /// Whether any byte of a response has arrived: before that a request may be sent elsewhere.
+    fn answered(&self) -> bool;
+    /// See [`Client::tunnel`].
+    fn tunnel(&mut self);
+    /// Payload bytes sent to and received from the server.
+    fn counts(&self) -> Counts;
+}

@@ -1,0 +1,265 @@
+//! A client that speaks HTTP/1: its requests are read here, one after the other, and its responses written.
+
+use crate::{
+    buffer::Buffer,
+    http1::{Inbound, Outbound, give_if_empty},
+    message::{Body, Client, Counts, End, Fault, Sink, Source},
+    stream::Stream,
+    worker::Worker,
+};
+use penstock_http::{
+    Connection, Fields, Framing, Known, Limits, Parse, Persistence, RequestHead, ResponseHead, Version,
+    expects_continue, request_framing,
+};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// A client's connection, between and during its exchanges. Idle, it holds no buffer.
+pub(crate) struct Http1Client {
+    pub stream: Stream,
+    worker: Rc<Worker>,
+    /// Bytes read and not yet used: the rest of a head, a body's beginning, the next request.
+    input: Option<Buffer>,
+    framing: Framing,
+    inbound: Inbound,
+    outbound: Outbound,
+    limits: Limits,
+    request_version: Version,
+    head_request: bool,
+    /// The client lets the connection carry another request.
+    persistent: bool,
+    /// It waits for `100 Continue`.
+    expects_continue: bool,
+    /// The response is delimited by the end of the connection, or says that this is the last one.
+    closing: bool,
+    received: u64,
+}
+
+/// What waiting for a request came to.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// It is complete, and its body may follow.
+    Request,
+    /// The client closed; whether bytes of an incomplete request were there.
+    Closed { partial: bool },
+    /// Its socket failed.
+    Failed { partial: bool },
+    /// What it sent is no request.
+    Invalid(penstock_http::Error),
+}
+
+impl Http1Client {
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits) -> Self {
+        Http1Client {
+            stream,
+            worker,
+            input: None,
+            framing: Framing::None,
+            inbound: Inbound::Ended,
+            outbound: Outbound::default(),
+            limits,
+            request_version: Version::Http11,
+            head_request: false,
+            persistent: true,
+            expects_continue: false,
+            closing: false,
+            received: 0,
+        }
+    }
+    /// Ready once the next request's first byte (or the end) can be read, without a buffer until then.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.input.is_some() { Poll::Ready(()) } else { self.stream.poll_read_ready(cx).map(drop) }
+    }
+    /// Whether bytes of the next request are here already.
+    pub fn has_input(&self) -> bool {
+        self.input.is_some()
+    }
+    /// Reads a request's head into `head`.
+    pub fn poll_request(&mut self, cx: &mut Context<'_>, head: &mut RequestHead) -> Poll<Received> {
+        loop {
+            if let Some(input) = &mut self.input {
+                match head.parse(input.data(), &self.limits) {
+                    Ok(Parse::Complete { consumed }) => {
+                        input.consume(consumed);
+                        self.received = consumed as u64;
+                        give_if_empty(&mut self.input, &self.worker.buffers);
+                        return Poll::Ready(match self.begin(head) {
+                            Ok(()) => Received::Request,
+                            Err(e) => Received::Invalid(e),
+                        });
+                    }
+                    Ok(Parse::Partial) => input.compact(),
+                    Err(e) => return Poll::Ready(Received::Invalid(e)),
+                }
+                if input.is_full() {
+                    return Poll::Ready(Received::Invalid(penstock_http::Error::TooLarge));
+                }
+            }
+            let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+            let partial = !input.is_empty();
+            let read = self.stream.poll_fill(cx, input, usize::MAX);
+            if read.is_pending() {
+                give_if_empty(&mut self.input, &self.worker.buffers);
+            }
+            match ready!(read) {
+                Ok(0) => return Poll::Ready(Received::Closed { partial }),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Received::Closed { partial }),
+                Err(_) => return Poll::Ready(Received::Failed { partial }),
+            }
+        }
+    }
+    /// Takes what the head says about the exchange it opens.
+    fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
+        self.framing = request_framing(head)?;
+        self.inbound = Inbound::new(self.framing, self.limits);
+        self.request_version = head.version();
+        self.head_request = head.method() == b"HEAD";
+        self.persistent = Connection::of(&head.fields).persistence(head.version()) == Persistence::KeepAlive;
+        self.expects_continue = self.framing != Framing::None && expects_continue(head);
+        self.closing = false;
+        self.outbound.sent = 0;
+        Ok(())
+    }
+    /// The bytes of an incomplete or invalid request, for the error snapshot and the log.
+    pub fn partial(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[], Buffer::data)
+    }
+    /// Whether the next request can be read: the last exchange left both directions at a message's end.
+    pub fn is_reusable(&self) -> bool {
+        self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
+    }
+}
+
+impl Source for Http1Client {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let before = buffer.len();
+        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        self.received += (buffer.len() - before) as u64;
+        if matches!(result, Poll::Ready(Ok(_))) {
+            // What it waited for has become pointless.
+            self.expects_continue = false;
+        }
+        result
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.inbound.trailers()
+    }
+}
+
+impl Sink for Http1Client {
+    fn room(&self) -> (usize, usize) {
+        self.outbound.room()
+    }
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end)
+    }
+}
+
+impl Client for Http1Client {
+    fn request_framing(&self) -> Framing {
+        self.framing
+    }
+    fn allow_body(&mut self) {
+        if std::mem::take(&mut self.expects_continue) {
+            self.outbound.start(&self.worker.buffers, false, |out| {
+                out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            });
+        }
+    }
+    fn interim(&mut self, head: &ResponseHead) {
+        // RFC 9110 section 15.2: a 1.0 client does not know interim responses.
+        if self.request_version != Version::Http10 {
+            self.expects_continue = false;
+            self.outbound.start(&self.worker.buffers, false, |out| head.write_to(out));
+        }
+    }
+    fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool) {
+        self.expects_continue = false;
+        let old = self.request_version == Version::Http10;
+        let chunked = match framing {
+            Framing::Chunked | Framing::UntilClose if old => {
+                // Such a client knows no chunks: the end of the connection ends the body.
+                head.fields.remove_known(Known::TransferEncoding);
+                self.closing = true;
+                false
+            }
+            Framing::Chunked => true,
+            Framing::UntilClose => {
+                set(head, "transfer-encoding", b"chunked");
+                true
+            }
+            Framing::None | Framing::Length(_) | Framing::Tunnel => false,
+        };
+        // A body that nobody will read stands before the next request.
+        self.closing |= last || !self.persistent || !self.inbound.is_ended();
+        if framing == Framing::Tunnel {
+            self.closing = true;
+        } else if self.closing {
+            if !old {
+                set(head, "connection", b"close");
+            }
+        } else if old {
+            set(head, "connection", b"keep-alive");
+        }
+        head.set_version(Version::Http11);
+        self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
+    }
+    fn respond_raw(&mut self, response: &[u8]) {
+        self.closing = true;
+        let whole = if self.head_request { head_of(response) } else { response };
+        self.outbound.start(&self.worker.buffers, false, |out| out.extend_from_slice(whole));
+    }
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.input.is_some() {
+            return Poll::Pending;
+        }
+        ready!(self.stream.poll_read_ready(cx)).ok();
+        let input = self.input.insert(self.worker.buffers.take());
+        // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
+        match self.stream.poll_fill(cx, input, usize::MAX) {
+            Poll::Ready(Ok(n)) if n > 0 => Poll::Pending,
+            Poll::Ready(_) => {
+                self.persistent = false;
+                give_if_empty(&mut self.input, &self.worker.buffers);
+                Poll::Ready(())
+            }
+            Poll::Pending => {
+                give_if_empty(&mut self.input, &self.worker.buffers);
+                Poll::Pending
+            }
+        }
+    }
+    fn abort(&mut self) {
+        self.closing = true;
+        self.stream.socket().reset_on_close();
+    }
+    fn counts(&self) -> Counts {
+        Counts { received: self.received, sent: self.outbound.sent }
+    }
+    fn tunnel(&mut self) {
+        self.inbound = Inbound::UntilClose;
+        self.closing = true;
+    }
+}
+
+fn set(head: &mut ResponseHead, name: &str, value: &[u8]) {
+    head.fields.set(name.as_bytes(), value).expect("a name and a value of ours are well formed");
+}
+
+/// A response's head, its empty line included.
+fn head_of(response: &[u8]) -> &[u8] {
+    let end = memchr::memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4);
+    &response[..end]
+}
+
+impl Drop for Http1Client {
+    fn drop(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.worker.buffers.give(input);
+        }
+    }
+}

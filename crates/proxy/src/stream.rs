@@ -1,0 +1,118 @@
+//! A connection with or without TLS, as both sides of an exchange use it.
+
+use crate::{buffer::Buffer, socket::Socket};
+use penstock_rules::TlsFacts;
+use penstock_tls::TlsStream;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connected stream of plaintext.
+pub(crate) enum Stream {
+    Clear(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    /// The socket below.
+    pub fn socket(&self) -> &Socket {
+        match self {
+            Stream::Clear(socket) => socket,
+            Stream::Tls(tls) => tls.get_ref(),
+        }
+    }
+    /// What the TLS handshake came to.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        match self {
+            Stream::Clear(_) => None,
+            Stream::Tls(tls) => Some(tls.facts()),
+        }
+    }
+    /// Ready when reading may give something; needs no buffer meanwhile.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Stream::Tls(tls) = self {
+            if tls.has_buffered_plaintext() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.socket().poll_read_ready(cx)
+    }
+    /// Reads at most `limit` bytes behind what `buffer` holds; 0 is the end of the stream.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, limit: usize) -> Poll<io::Result<usize>> {
+        let mut room = buffer.read_buf(limit);
+        ready!(Pin::new(self).poll_read(cx, &mut room))?;
+        let read = room.filled().len();
+        buffer.filled(read);
+        Poll::Ready(Ok(read))
+    }
+    /// Writes from `data[*sent..]` until all of it is taken.
+    pub fn poll_write_all(&mut self, cx: &mut Context<'_>, data: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
+        while *sent < data.len() {
+            match ready!(Pin::new(&mut *self).poll_write(cx, &data[*sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => *sent += n,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    /// Writes `buffer` until it is empty.
+    pub fn poll_drain(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<()>> {
+        while !buffer.is_empty() {
+            match ready!(Pin::new(&mut *self).poll_write(cx, buffer.data()))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => buffer.consume(n),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    /// Hands everything to the kernel that a lower layer still holds.
+    pub fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Clear(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush_all(cx)
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A server that speaks HTTP/1: requests are written here, and responses read.
+
+use crate::{
+    buffer::Buffer,
+    http1::{Inbound, Outbound, give_if_empty},
+    message::{Body, Counts, End, Fault, Sink, Source, Upstream},
+    stream::Stream,
+    worker::Worker,
+};
+use penstock_http::{
+    Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, RequestHead, ResponseHead, Version,
+    response_framing,
+};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// A connection to a server with an exchange on it.
+pub(crate) struct Http1Server {
+    pub stream: Stream,
+    worker: Rc<Worker>,
+    input: Option<Buffer>,
+    inbound: Inbound,
+    outbound: Outbound,
+    limits: Limits,
+    method: Method,
+    answered: bool,
+    /// The server lets the connection carry another exchange.
+    persistent: bool,
+    /// The request has been sent whole.
+    requested: bool,
+    received: u64,
+}
+
+/// What a response's framing depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Head,
+    Connect,
+    Other,
+}
+
+impl Http1Server {
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits) -> Self {
+        Http1Server {
+            stream,
+            worker,
+            input: None,
+            inbound: Inbound::Ended,
+            outbound: Outbound::default(),
+            limits,
+            method: Method::Other,
+            answered: false,
+            persistent: true,
+            requested: false,
+            received: 0,
+        }
+    }
+    /// The connection, if another exchange may follow on it: both messages ended, and the server said nothing more.
+    pub fn into_idle(mut self) -> Option<Stream> {
+        let reusable = self.persistent
+            && self.requested
+            && self.answered
+            && self.inbound.is_ended()
+            && self.outbound.is_idle()
+            && self.input.is_none();
+        self.give_back();
+        reusable.then_some(self.stream)
+    }
+    /// The bytes of an invalid response.
+    pub fn partial(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[], Buffer::data)
+    }
+    /// Gives the buffer back; the connection is of no further use.
+    pub fn give_back(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.worker.buffers.give(input);
+        }
+    }
+}
+
+impl Source for Http1Server {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let before = buffer.len();
+        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        self.received += (buffer.len() - before) as u64;
+        result
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.inbound.trailers()
+    }
+}
+
+impl Sink for Http1Server {
+    fn room(&self) -> (usize, usize) {
+        self.outbound.room()
+    }
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        self.requested |= end.is_some();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Upstream for Http1Server {
+    fn request(&mut self, head: &mut RequestHead, framing: Framing) {
+        self.method = match head.method() {
+            b"HEAD" => Method::Head,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        };
+        let chunked = framing == Framing::Chunked;
+        if chunked && !head.fields.has(Known::TransferEncoding) {
+            // An HTTP/2 request of unknown length.
+            head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
+        }
+        self.persistent = !Connection::of(&head.fields).close;
+        self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
+    }
+    fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
+        loop {
+            if let Some(input) = &mut self.input {
+                match head.parse(input.data(), &self.limits)? {
+                    Parse::Complete { consumed } => {
+                        input.consume(consumed);
+                        self.received += consumed as u64;
+                        give_if_empty(&mut self.input, &self.worker.buffers);
+                        return Poll::Ready(self.begin(head).map_err(Fault::Invalid));
+                    }
+                    Parse::Partial => input.compact(),
+                }
+                if input.is_full() {
+                    return Poll::Ready(Err(Fault::Invalid(Error::TooLarge)));
+                }
+            } else {
+                // No buffer while the server thinks.
+                ready!(self.stream.poll_read_ready(cx))?;
+            }
+            let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+            let read = self.stream.poll_fill(cx, input, usize::MAX);
+            if !matches!(read, Poll::Ready(Ok(1..))) {
+                give_if_empty(&mut self.input, &self.worker.buffers);
+            }
+            match ready!(read)? {
+                0 => return Poll::Ready(Err(Fault::Closed)),
+                _ => self.answered = true,
+            }
+        }
+    }
+    fn answered(&self) -> bool {
+        self.answered
+    }
+    fn tunnel(&mut self) {
+        self.inbound = Inbound::UntilClose;
+        self.persistent = false;
+    }
+    fn counts(&self) -> Counts {
+        Counts { received: self.received, sent: self.outbound.sent }
+    }
+}
+
+impl Http1Server {
+    fn begin(&mut self, head: &mut ResponseHead) -> Result<Framing, Error> {
+        if head.is_interim() {
+            return Ok(Framing::None);
+        }
+        let method: &[u8] = match self.method {
+            Method::Head => b"HEAD",
+            Method::Connect => b"CONNECT",
+            Method::Other => b"",
+        };
+        let framing = response_framing(head, method)?;
+        let persistence = Connection::of(&head.fields).persistence(head.version());
+        self.persistent &= persistence == Persistence::KeepAlive && framing != Framing::UntilClose;
+        if head.version() == Version::Http10 && head.fields.has(Known::TransferEncoding) {
+            return Err(Error::CodingVersion);
+        }
+        self.inbound = Inbound::new(framing, self.limits);
+        Ok(framing)
+    }
+}
