@@ -26,6 +26,8 @@ pub(crate) struct Http1Server {
     outbound: Outbound,
     limits: Limits,
     method: Method,
+    /// The request asked for another protocol.
+    upgrade: bool,
     answered: bool,
     /// The server lets the connection carry another exchange.
     persistent: bool,
@@ -52,6 +54,7 @@ impl Http1Server {
             outbound: Outbound::default(),
             limits,
             method: Method::Other,
+            upgrade: false,
             answered: false,
             persistent: true,
             requested: false,
@@ -116,7 +119,8 @@ impl Upstream for Http1Server {
             // An HTTP/2 request of unknown length.
             head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
         }
-        self.persistent = !Connection::of(&head.fields).close;
+        let connection = Connection::of(&head.fields);
+        (self.persistent, self.upgrade) = (!connection.close, connection.upgrade);
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
@@ -171,7 +175,7 @@ impl Http1Server {
             Method::Connect => b"CONNECT",
             Method::Other => b"",
         };
-        let framing = response_framing(head, method)?;
+        let framing = response_framing(head, method, self.upgrade)?;
         let persistence = Connection::of(&head.fields).persistence(head.version());
         self.persistent &= persistence == Persistence::KeepAlive && framing != Framing::UntilClose;
         if head.version() == Version::Http10 && head.fields.has(Known::TransferEncoding) {
