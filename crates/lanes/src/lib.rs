@@ -1,1 +1,23 @@
 //! Public-key arithmetic on eight lanes at a time.
+//!
+//! One vector instruction does the same step of eight different signatures or key exchanges. Every operation here
+//! takes one to eight jobs, with different keys and different inputs, and answers for each by itself: a job that is
+//! wrong fails alone, in the same time, and harms no other.
+//!
+//! What runs is decided by a [`Lanes`] token: AVX-512 IFMA where the processor has it, else a portable twin of the
+//! same kernels, which is correct and slow. See `README.md` for measurements and `SOUNDNESS.md` for what is claimed
+//! about constant time and correctness, and by which tests.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod cpu;
+mod error;
+mod limbs;
+pub mod rsa;
+mod vector;
+
+pub use cpu::{Implementation, Lanes};
+pub use error::LaneError;
+
+/// Lanes of a vector: the most jobs one call takes.
+pub const LANES: usize = 8;

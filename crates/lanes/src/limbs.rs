@@ -1,0 +1,166 @@
+//! Big integers of one lane: little-endian arrays of 52-bit limbs, for preparing keys and packing jobs.
+//!
+//! Nothing here is on a hot path. Lengths are public; values may be secret, so there is no branch on them.
+
+use crate::vector::{MASK52, RADIX};
+
+/// Writes a big-endian integer as limbs. False if it does not fit.
+pub(crate) fn from_be(bytes: &[u8], limbs: &mut [u64]) -> bool {
+    limbs.fill(0);
+    let mut excess = 0;
+    for (i, byte) in bytes.iter().rev().enumerate() {
+        let (at, shift) = (i * 8 / RADIX as usize, (i * 8) as u32 % RADIX);
+        let wide = u128::from(*byte) << shift;
+        for (limb, part) in [(at, wide as u64 & MASK52), (at + 1, (wide >> RADIX) as u64)] {
+            match limbs.get_mut(limb) {
+                Some(limb) => *limb |= part,
+                None => excess |= part,
+            }
+        }
+    }
+    excess == 0
+}
+
+/// Writes limbs (each below 2^52) as a big-endian integer, cut to the length of `bytes`.
+pub(crate) fn to_be(limbs: &[u64], bytes: &mut [u8]) {
+    for (i, byte) in bytes.iter_mut().rev().enumerate() {
+        let (at, shift) = (i * 8 / RADIX as usize, (i * 8) as u32 % RADIX);
+        let low = limbs.get(at).copied().unwrap_or(0);
+        let high = limbs.get(at + 1).copied().unwrap_or(0);
+        *byte = ((u128::from(low) | u128::from(high) << RADIX) >> shift) as u8;
+    }
+}
+
+/// `out = a - b`; answers 1 if that went below zero (and wrapped), else 0.
+pub(crate) fn sub(a: &[u64], b: &[u64], out: &mut [u64]) -> u64 {
+    let mut borrow = 0;
+    for ((a, b), out) in a.iter().zip(b).zip(out) {
+        let d = a.wrapping_sub(*b).wrapping_sub(borrow);
+        *out = d & MASK52;
+        borrow = d >> 63;
+    }
+    borrow
+}
+
+/// 1 if `a < b`, else 0.
+pub(crate) fn less(a: &[u64], b: &[u64]) -> u64 {
+    let mut borrow = 0;
+    for (a, b) in a.iter().zip(b) {
+        borrow = a.wrapping_sub(*b).wrapping_sub(borrow) >> 63;
+    }
+    borrow
+}
+
+/// Whether all limbs are zero, found by looking at all of them.
+pub(crate) fn is_zero(a: &[u64]) -> bool {
+    a.iter().fold(0, |acc, limb| acc | limb) == 0
+}
+
+/// `x * 2^bits mod m` in place, for `x < m`.
+pub(crate) fn shift_mod(x: &mut [u64], m: &[u64], bits: usize) {
+    let mut reduced = zeroize::Zeroizing::new(vec![0; x.len()]);
+    for _ in 0..bits {
+        let mut carry = 0;
+        for limb in x.iter_mut() {
+            let d = *limb << 1 | carry;
+            *limb = d & MASK52;
+            carry = d >> RADIX;
+        }
+        // Below m only if the subtraction borrowed and nothing was shifted out.
+        let keep = (sub(x, m, &mut reduced) & (1 - carry)).wrapping_neg();
+        for (limb, reduced) in x.iter_mut().zip(reduced.iter()) {
+            *limb = (*limb & keep) | (reduced & !keep);
+        }
+    }
+}
+
+/// `out = a * b`, out as long as both together.
+pub(crate) fn mul(a: &[u64], b: &[u64], out: &mut [u64]) {
+    out.fill(0);
+    for (i, a) in a.iter().enumerate() {
+        let mut carry = 0;
+        for (j, b) in b.iter().enumerate() {
+            let t = u128::from(*a) * u128::from(*b) + u128::from(out[i + j]) + carry;
+            out[i + j] = t as u64 & MASK52;
+            carry = t >> RADIX;
+        }
+        out[i + b.len()] = carry as u64;
+    }
+}
+
+/// `-m^-1 mod 2^52` for odd m, by Newton's iteration (each doubles the number of right bits, from 5).
+pub(crate) const fn neg_inverse(m0: u64) -> u64 {
+    let mut x = m0.wrapping_mul(3) ^ 2;
+    let mut i = 0;
+    while i < 4 {
+        x = x.wrapping_mul(2u64.wrapping_sub(m0.wrapping_mul(x)));
+        i += 1;
+    }
+    x.wrapping_neg() & MASK52
+}
+
+/// `(k0 m + 1) / 2^52`, exact by the choice of `k0 = -m^-1 mod 2^52`: what a Montgomery row adds for the limb it drops.
+pub(crate) const fn fold_of<const N: usize>(m: &[u64; N], k0: u64) -> [u64; N] {
+    let mut out = [0; N];
+    fold_into(m, k0, &mut out);
+    out
+}
+
+pub(crate) const fn fold_into(m: &[u64], k0: u64, out: &mut [u64]) {
+    let mut carry: u128 = 1;
+    let mut i = 0;
+    while i < m.len() {
+        let t = m[i] as u128 * k0 as u128 + carry;
+        if i > 0 {
+            out[i - 1] = t as u64 & MASK52;
+        }
+        carry = t >> RADIX;
+        i += 1;
+    }
+    out[m.len() - 1] = carry as u64;
+}
+
+/// The number of bits of a public value.
+pub(crate) fn bits_vartime(a: &[u64]) -> usize {
+    (0..a.len()).rev().find(|i| a[*i] != 0).map_or(0, |i| (i + 1) * RADIX as usize - (a[i].leading_zeros() as usize - 12))
+}
+
+/// `width` bits from bit `at` on; positions are public.
+pub(crate) fn window(a: &[u64], at: usize, width: u32) -> u64 {
+    let (limb, shift) = (at / RADIX as usize, at as u32 % RADIX);
+    let low = a.get(limb).copied().unwrap_or(0);
+    let high = a.get(limb + 1).copied().unwrap_or(0);
+    (((u128::from(low) | u128::from(high) << RADIX) >> shift) as u64) & ((1 << width) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_limbs() {
+        let bytes: Vec<u8> = (0..64).map(|i| i as u8 ^ 0xa5).collect();
+        let mut limbs = [0; 10];
+        assert!(from_be(&bytes, &mut limbs));
+        let mut back = [0; 64];
+        to_be(&limbs, &mut back);
+        assert_eq!(&bytes[..], &back[..]);
+        assert!(!from_be(&bytes, &mut [0; 9]), "512 bits do not fit 468");
+        assert_eq!(bits_vartime(&limbs), 512);
+    }
+
+    #[test]
+    fn the_folded_modulus_is_exact() {
+        let m = [0xfffff00001fff & MASK52, 0x123456789abcd, 0x7];
+        let k0 = neg_inverse(m[0]);
+        assert_eq!(m[0].wrapping_mul(k0).wrapping_add(1) & MASK52, 0);
+        let fold = fold_of(&m, k0);
+        // fold * 2^52 - 1 = k0 * m
+        let mut product = [0; 4];
+        mul(&m, &[k0], &mut product);
+        assert_eq!(product[0], MASK52);
+        let mut plus_one = [0; 3];
+        assert_eq!(sub(&fold, &[1, 0, 0], &mut plus_one), 0);
+        assert_eq!(plus_one, product[1..]);
+    }
+}

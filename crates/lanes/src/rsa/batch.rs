@@ -1,0 +1,395 @@
+//! The private operation on one to eight jobs, in steps.
+
+use super::key::{RsaKey, RsaSize};
+use super::mont::{Modulus, mont_mul, mont_reduce, mont_sqr};
+use super::pack::{pack, pack_moduli, pack_window, subtract_once, unpack};
+use super::verify::Check;
+use crate::cpu::Task;
+use crate::vector::{Digit, Lane8, Vector, kernel};
+use crate::{LANES, LaneError, Lanes, limbs};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Bits of an exponent that one window multiplies at once: a table of sixteen powers fits the first-level cache
+/// beside the moduli for 2048 bits, and at every size the scan of 32 would cost what its fewer products save.
+const WINDOW: u32 = 4;
+const TABLE: usize = 1 << WINDOW;
+
+/// One private operation: `input^d mod n`.
+#[derive(Clone, Copy)]
+pub struct RsaJob<'a> {
+    /// The key; all keys of a batch have one size.
+    pub key: &'a RsaKey,
+    /// The input, big-endian, as long as the modulus and below it: an encoded message.
+    pub input: &'a [u8],
+}
+
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Steps remain.
+    Working {
+        /// How many.
+        steps_left: usize,
+    },
+    /// The results are there.
+    Done,
+}
+
+/// Private operations under way, on up to eight jobs.
+///
+/// Made of steps of a few microseconds each (a window of the exponents, or one squaring of the final check), so that
+/// a caller with other work decides how long it stays away: on AVX-512 a step of the largest size takes less than
+/// 20 µs, so ten never exceed 200.
+///
+/// Each result is checked before it leaves, by raising it to the public exponent: a wrong CRT result would reveal the
+/// primes (Boneh, DeMillo, Lipton 1997), so it is destroyed and [`LaneError::Fault`] stands in its place.
+pub struct RsaBatch {
+    lanes: Lanes,
+    work: Box<dyn Work>,
+    steps_left: usize,
+}
+
+impl RsaBatch {
+    /// Starts a batch. Panics unless there are 1 to 8 jobs with keys of one size.
+    ///
+    /// An input of the wrong length or not below its modulus fails that lane alone.
+    pub fn new(lanes: Lanes, jobs: &[RsaJob<'_>]) -> RsaBatch {
+        assert!((1..=LANES).contains(&jobs.len()), "a batch takes 1 to 8 jobs");
+        let size = jobs[0].key.size();
+        assert!(jobs.iter().all(|job| job.key.size() == size), "the keys of a batch have one size");
+        let work = lanes.run(Start { jobs, size });
+        RsaBatch { lanes, steps_left: work.steps(), work }
+    }
+
+    /// Does up to `steps` steps.
+    pub fn advance(&mut self, steps: usize) -> Progress {
+        for _ in 0..steps.min(self.steps_left) {
+            self.work.step();
+            self.steps_left -= 1;
+        }
+        self.lanes.clear_registers();
+        if self.steps_left == 0 { Progress::Done } else { Progress::Working { steps_left: self.steps_left } }
+    }
+
+    /// How many steps remain.
+    pub fn steps_left(&self) -> usize {
+        self.steps_left
+    }
+
+    /// The results, one for each job in order, as long as the modulus, big-endian. Does the steps that remain.
+    pub fn finish(mut self) -> Vec<Result<Vec<u8>, LaneError>> {
+        self.advance(usize::MAX);
+        self.work.results()
+    }
+}
+
+/// A batch of some size on some vector.
+trait Work: Send {
+    fn steps(&self) -> usize;
+    fn step(&mut self);
+    fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>>;
+}
+
+struct Start<'a> {
+    jobs: &'a [RsaJob<'a>],
+    size: RsaSize,
+}
+
+impl Task for Start<'_> {
+    type Out = Box<dyn Work>;
+
+    fn run<V: Lane8>(self) -> Box<dyn Work> {
+        match self.size {
+            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40>::new(self.jobs)),
+            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60>::new(self.jobs)),
+            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80>::new(self.jobs)),
+        }
+    }
+}
+
+/// `H` limbs in a prime, `N` in a modulus.
+struct Batch<V: Vector, const H: usize, const N: usize> {
+    jobs: usize,
+    size: RsaSize,
+    bad_input: u8,
+    done: usize,
+    /// Four jobs each.
+    passes: Vec<Pass<V, H>>,
+    columns: Vec<V>,
+    check: Check<V, N>,
+}
+
+/// Four jobs: lanes 0 to 3 work modulo p, lanes 4 to 7 modulo q of the same jobs.
+struct Pass<V: Vector, const H: usize> {
+    modulus: Modulus<V, H>,
+    one: [Digit<V>; H],
+    r3: [Digit<V>; H],
+    /// `q^-1 R mod p`, in lanes 0 to 3.
+    qinv: [Digit<V>; H],
+    /// `q`, in lanes 0 to 3.
+    q: [Digit<V>; H],
+    /// The inputs, cut in two: `low + high R`.
+    input: [[Digit<V>; H]; 2],
+    /// The exponents' windows, the highest first.
+    windows: Vec<V>,
+    table: Vec<[Digit<V>; H]>,
+    power: [Digit<V>; H],
+    scratch: [Digit<V>; H],
+}
+
+impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
+    fn new(jobs: &[RsaJob<'_>]) -> Self {
+        let size = jobs[0].key.size();
+        let mut bad_input = 0;
+        let inputs: Vec<Zeroizing<Vec<u64>>> = (0..LANES)
+            .map(|lane| {
+                let job = &jobs[if lane < jobs.len() { lane } else { 0 }];
+                let mut limbs = Zeroizing::new(vec![0; N]);
+                let fits = job.input.len() == size.bytes() && limbs::from_be(job.input, &mut limbs);
+                // Whether an input is in range is public: the caller is told.
+                if !fits || limbs::less(&limbs, &job.key.public.n.m) == 0 {
+                    limbs.zeroize();
+                    limbs.resize(N, 0);
+                    bad_input |= 1 << lane;
+                }
+                limbs
+            })
+            .collect();
+        let key = |lane: usize| jobs[if lane < jobs.len() { lane } else { 0 }].key;
+        let inputs: [&[u64]; 8] = core::array::from_fn(|lane| &inputs[lane][..]);
+        let passes = (0..jobs.len().div_ceil(4))
+            .map(|pass| {
+                let keys: [&RsaKey; 4] = core::array::from_fn(|i| key(4 * pass + i));
+                let inputs: [&[u64]; 4] = core::array::from_fn(|i| inputs[4 * pass + i]);
+                Pass::new(&keys, &inputs, size)
+            })
+            .collect();
+        let publics = core::array::from_fn(|lane| key(lane).public());
+        let check = Check::new(publics, pack(inputs));
+        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: vec![V::splat(0); 2 * N], check }
+    }
+
+    /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
+    fn power_steps(&self) -> usize {
+        1 + (TABLE - 2) + self.passes[0].windows.len() + 1
+    }
+}
+
+impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
+    fn steps(&self) -> usize {
+        self.power_steps() + Check::<V, N>::STEPS
+    }
+
+    fn step(&mut self) {
+        let at = self.done;
+        self.done += 1;
+        let power_steps = self.power_steps();
+        if at >= power_steps {
+            self.check.step(&mut self.columns, at - power_steps);
+        } else {
+            for (i, pass) in self.passes.iter_mut().enumerate() {
+                pass.step(&mut self.columns, at);
+                if at + 1 == power_steps {
+                    pass.recombine(&mut self.columns, i, &mut self.check.value);
+                }
+            }
+        }
+    }
+
+    fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>> {
+        let right = self.check.right();
+        (0..self.jobs)
+            .map(|lane| {
+                if self.bad_input >> lane & 1 == 1 {
+                    return Err(LaneError::InputRange);
+                }
+                if right >> lane & 1 == 0 {
+                    return Err(LaneError::Fault);
+                }
+                let mut limbs = vec![0; N];
+                unpack(&self.check.value, lane, &mut limbs);
+                let mut bytes = vec![0; self.size.bytes()];
+                limbs::to_be(&limbs, &mut bytes);
+                Ok(bytes)
+            })
+            .collect()
+    }
+}
+
+impl<V: Lane8, const H: usize> Pass<V, H> {
+    fn new(keys: &[&RsaKey; 4], inputs: &[&[u64]; 4], size: RsaSize) -> Self {
+        let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
+        let exponents: [&[u64]; 8] = core::array::from_fn(|lane| &half(lane).exponent[..]);
+        let windows = (0..(size.bits() / 2).div_ceil(WINDOW as usize))
+            .rev()
+            .map(|window| pack_window(exponents, window * WINDOW as usize, WINDOW))
+            .collect();
+        let zero = [Digit::whole(V::splat(0)); H];
+        Pass {
+            modulus: pack_moduli(core::array::from_fn(|lane| &half(lane).prime)),
+            one: pack(core::array::from_fn(|lane| &half(lane).one[..])),
+            r3: pack(core::array::from_fn(|lane| &half(lane).r3[..])),
+            qinv: pack(core::array::from_fn(|lane| &keys[lane % 4].qinv[..])),
+            q: pack(core::array::from_fn(|lane| &keys[lane % 4].halves[1].prime.m[..])),
+            input: [0, H].map(|at| pack(core::array::from_fn(|lane| &inputs[lane % 4][at..]))),
+            windows,
+            table: vec![zero; TABLE],
+            power: zero,
+            scratch: zero,
+        }
+    }
+
+    fn step(&mut self, columns: &mut [V], at: usize) {
+        match at {
+            0 => self.enter(columns),
+            at if at <= TABLE - 2 => self.extend_table(columns, at + 1),
+            at if at - (TABLE - 1) < self.windows.len() => self.window(columns, at - (TABLE - 1)),
+            _ => {}
+        }
+    }
+
+    /// Into Montgomery's form: input / R, times R^3, / R.
+    fn enter(&mut self, columns: &mut [V]) {
+        for (column, digit) in columns.iter_mut().zip(self.input.as_flattened()) {
+            *column = digit.raw();
+        }
+        mont_reduce(columns, &self.modulus, &mut self.scratch);
+        self.table[0] = self.one;
+        mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut self.table[1]);
+    }
+
+    fn extend_table(&mut self, columns: &mut [V], entry: usize) {
+        let (known, new) = self.table.split_at_mut(entry);
+        if entry % 2 == 0 {
+            mont_sqr(columns, &known[entry / 2], &self.modulus, &mut new[0]);
+        } else {
+            mont_mul(columns, &known[entry - 1], &known[1], &self.modulus, &mut new[0]);
+        }
+    }
+
+    fn window(&mut self, columns: &mut [V], at: usize) {
+        if at == 0 {
+            select(&self.table, self.windows[0], &mut self.power);
+            return;
+        }
+        for _ in 0..WINDOW / 2 {
+            mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch);
+            mont_sqr(columns, &self.scratch, &self.modulus, &mut self.power);
+        }
+        select(&self.table, self.windows[at], &mut self.scratch);
+        // The product reads its operands before the result is written.
+        let power = self.power;
+        mont_mul(columns, &power, &self.scratch, &self.modulus, &mut self.power);
+    }
+
+    /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
+    fn recombine<const N: usize>(&mut self, columns: &mut [V], pass: usize, results: &mut [Digit<V>; N]) {
+        // Out of Montgomery's form, fully reduced.
+        let mut one = [Digit::whole(V::splat(0)); H];
+        one[0] = Digit::whole(V::splat(1));
+        mont_mul(columns, &self.power, &one, &self.modulus, &mut self.scratch);
+        subtract_once(&mut self.scratch, &self.modulus.m);
+        subtract_once(&mut self.scratch, &self.modulus.m);
+        let x = self.scratch;
+        let y = x.map(Digit::swap_halves);
+        // (x - y) qinv = x qinv + (3 p - y qinv), where each product is at most 2 p + 1: below 5 p + 1.
+        let mut a = [Digit::whole(V::splat(0)); H];
+        let mut b = a;
+        mont_mul(columns, &x, &self.qinv, &self.modulus, &mut a);
+        mont_mul(columns, &y, &self.qinv, &self.modulus, &mut b);
+        difference(&a, &b, &self.modulus.m, &mut self.scratch);
+        for _ in 0..5 {
+            subtract_once(&mut self.scratch, &self.modulus.m);
+        }
+        // h q + y is an integer below n.
+        let mut whole = [Digit::whole(V::splat(0)); N];
+        garner(columns, &self.scratch, &self.q, &y, &mut whole);
+        // Lanes 0 to 3 hold the results of this pass; the second pass's go to lanes 4 to 7.
+        for (result, whole) in results.iter_mut().zip(&whole) {
+            *result =
+                if pass == 0 { *whole } else { whole.swap_halves().or_if(V::mask_from_bits(0x0f), *result) };
+        }
+        a.zeroize();
+        b.zeroize();
+        whole.zeroize();
+    }
+}
+
+impl<V: Vector, const H: usize> Drop for Pass<V, H> {
+    fn drop(&mut self) {
+        self.modulus.zeroize();
+        self.one.zeroize();
+        self.r3.zeroize();
+        self.qinv.zeroize();
+        self.q.zeroize();
+        self.input.zeroize();
+        self.windows.zeroize();
+        self.table.as_flattened_mut().zeroize();
+        self.power.zeroize();
+        self.scratch.zeroize();
+    }
+}
+
+impl<V: Vector, const H: usize, const N: usize> Drop for Batch<V, H, N> {
+    fn drop(&mut self) {
+        self.columns.zeroize();
+    }
+}
+
+kernel! {
+    /// `out = a - b + 3 m`, for `b` at most `3 m`.
+    fn difference as Difference<'a, V, const H: usize>(
+        a: &'a [Digit<V>; H],
+        b: &'a [Digit<V>; H],
+        m: &'a [Digit<V>; H],
+        out: &'a mut [Digit<V>; H],
+    ) {
+        let mut carry = V::splat(0);
+        for i in 0..H {
+            let m = m[i].raw();
+            let d = a[i].value().add(m.add(m).add(m)).sub(b[i].value()).add(carry);
+            out[i] = Digit::low(d);
+            carry = d.sar::<52>();
+        }
+    }
+}
+
+kernel! {
+    /// `out = h q + y`, as integers.
+    fn garner as Garner<'a, V, const H: usize, const N: usize>(
+        columns: &'a mut [V],
+        h: &'a [Digit<V>; H],
+        q: &'a [Digit<V>; H],
+        y: &'a [Digit<V>; H],
+        out: &'a mut [Digit<V>; N],
+    ) {
+        super::mont::integer_product(columns, h, q);
+        let mut carry = V::splat(0);
+        for i in 0..N {
+            let mut t = columns[i].add(carry);
+            if i < H {
+                t = t.add(y[i].value());
+            }
+            out[i] = Digit::low(t);
+            carry = t.shr::<52>();
+        }
+    }
+}
+
+kernel! {
+    /// The entry of `table` that each lane's index names. Every entry is read, whatever the indices.
+    fn select as Select<'a, V, const N: usize>(
+        table: &'a [[Digit<V>; N]],
+        index: V,
+        out: &'a mut [Digit<V>; N],
+    ) {
+        for block in (0..N).step_by(10) {
+            let mut digits = [Digit::whole(V::splat(0)); 10];
+            for (entry, powers) in table.iter().enumerate() {
+                let here = index.eq(V::splat(entry as u64));
+                crate::vector::repeat!(10, J => digits[J] = digits[J].or_if(here, powers[block + J]));
+            }
+            crate::vector::repeat!(10, J => out[block + J] = digits[J]);
+        }
+    }
+}

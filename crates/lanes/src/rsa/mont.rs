@@ -1,0 +1,278 @@
+//! Montgomery multiplication modulo the primes and moduli of RSA: eight moduli at once, N limbs of 52 bits each.
+//!
+//! Computes `a b / R mod m` with `R = 2^(52 N)`, for m odd and below `2^(52 N - 16)`. Not fully reduced: operands and
+//! results lie below `2^(52 N - 14)` and the top limb says so.
+//!
+//! **Reduction.** The textbook row (Montgomery 1985) multiplies the lowest column c by `k0 = -m^-1 mod 2^52`, adds
+//! `(c k0 mod 2^52) m`, and so waits for one multiplication to know what to multiply by next. Here the row adds
+//! `c (k0 m)` instead: as `k0 m = f 2^52 - 1`, that is to *drop* the digit c and to add `c f` one column up. No k0 in
+//! the loop, one carry less, and the chain from row to row is one multiplication, not two. The price is growth: `k0 m`
+//! may be 2^52 times m. So row i < N - 1 adds less than `2^52 2^(52 i) 2^52 m`, all of them less than `R m 2^0`, and
+//! the last row is the textbook's, adding less than `R m`. Hence
+//!
+//! ```text
+//! result < a b / R + 2 m,        with a, b < 4 m and m < 2^-16 R:  result < 2 m + 2^-12 m.
+//! ```
+//!
+//! **Columns.** A column gathers at most 2 N low or high halves from the product (a doubled one counts twice), 2 N
+//! from the reduction, and a carry: below `4 N 2^52 + 2^12`, which for N = 80 is `2^60.4`. No carry is needed before
+//! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows`.
+//!
+//! **Time** depends on N alone. Tests: `no_column_overflows`, `products_agree_with_big_integers`, and all of `rsa`.
+
+use crate::vector::{Digit, MASK52, Vector, kernel, repeat};
+use zeroize::Zeroize;
+
+/// Eight moduli.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Modulus<V, const N: usize> {
+    /// The moduli themselves.
+    pub(crate) m: [Digit<V>; N],
+    /// `(k0 m + 1) / 2^52`.
+    pub(crate) fold: [Digit<V>; N],
+    /// `-m^-1 mod 2^52`.
+    pub(crate) k0: Digit<V>,
+}
+
+impl<V: Vector, const N: usize> Zeroize for Modulus<V, N> {
+    fn zeroize(&mut self) {
+        self.m.zeroize();
+        self.fold.zeroize();
+        self.k0.zeroize();
+    }
+}
+
+/// Columns between a product and its reduction: `2 N` of them, reused from call to call.
+pub(crate) type Columns<V> = [V];
+
+/// `L` neighbours of a slice, without a check in the hot loops.
+#[inline(always)]
+fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
+    debug_assert!(at + L <= all.len());
+    // SAFETY: every caller's `at` runs over multiples of ten below N (or 2 N) with the lengths asserted by `sized`.
+    unsafe { &*all.as_ptr().add(at).cast::<[T; L]>() }
+}
+
+#[inline(always)]
+fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
+    debug_assert!(at + L <= all.len());
+    // SAFETY: as for `part`.
+    unsafe { &mut *all.as_mut_ptr().add(at).cast::<[T; L]>() }
+}
+
+/// The lengths on which `part` relies.
+fn sized<V, const N: usize>(columns: &Columns<V>) {
+    const { assert!(N.is_multiple_of(10)) };
+    assert!(columns.len() >= 2 * N);
+}
+
+/// Ten by ten digits, `y` in registers: adds `x y` to `columns`. `window` holds the ten columns shared with the rows
+/// before; on return, those shared with the rows to come.
+#[inline(always)]
+fn ten_rows<V: Vector>(columns: &mut [V; 20], window: [V; 10], x: &[Digit<V>; 10], y: &[Digit<V>; 10]) -> [V; 10] {
+    let mut w = [V::splat(0); 20];
+    repeat!(10, J => w[J] = window[J]);
+    repeat!(10, I => {
+        w[I + 10] = columns[I + 10];
+        let x = x[I];
+        repeat!(10, J => {
+            w[I + J] = w[I + J].madd_lo(x, y[J]);
+            w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]);
+        });
+        columns[I] = w[I];
+        V::fence();
+    });
+    let mut out = [V::splat(0); 10];
+    repeat!(10, J => out[J] = w[10 + J]);
+    out
+}
+
+/// `columns = x y`.
+#[inline(always)]
+fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N], y: &[Digit<V>; N]) {
+    columns[..2 * N].fill(V::splat(0));
+    for yb in (0..N).step_by(10) {
+        let ys: [Digit<V>; 10] = *part(y, yb);
+        let mut window = *part(columns, yb);
+        for xb in (0..N).step_by(10) {
+            window = ten_rows(part_mut(columns, xb + yb), window, part(x, xb), &ys);
+        }
+        *part_mut(columns, N + yb) = window;
+    }
+}
+
+/// `columns = x^2`: products of unlike digits once, then doubled as the squares are added.
+#[inline(always)]
+fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]) {
+    columns[..2 * N].fill(V::splat(0));
+    for yb in (0..N).step_by(10) {
+        let ys: [Digit<V>; 10] = *part(x, yb);
+        let mut window = *part(columns, yb);
+        for xb in (0..yb).step_by(10) {
+            window = ten_rows(part_mut(columns, xb + yb), window, part(x, xb), &ys);
+        }
+        triangle(part_mut(columns, 2 * yb), window, &ys);
+    }
+    for b in (0..N).step_by(10) {
+        let xs: [Digit<V>; 10] = *part(x, b);
+        let columns: &mut [V; 20] = part_mut(columns, 2 * b);
+        repeat!(10, I => {
+            columns[2 * I] = columns[2 * I].add(columns[2 * I]).madd_lo(xs[I], xs[I]);
+            columns[2 * I + 1] = columns[2 * I + 1].add(columns[2 * I + 1]).madd_hi(xs[I], xs[I]);
+            V::fence();
+        });
+    }
+}
+
+/// The products `x_i x_j`, i < j, of ten digits.
+#[inline(always)]
+fn triangle<V: Vector>(columns: &mut [V; 20], window: [V; 10], x: &[Digit<V>; 10]) {
+    let mut w = [V::splat(0); 20];
+    repeat!(10, J => w[J] = window[J]);
+    repeat!(10, I => {
+        repeat!(10, J => if J > I {
+            w[I + J] = w[I + J].madd_lo(x[I], x[J]);
+            w[I + J + 1] = w[I + J + 1].madd_hi(x[I], x[J]);
+        });
+    });
+    repeat!(20, J => columns[J] = w[J]);
+}
+
+/// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`.
+#[inline(always)]
+fn fold_rows<V: Vector, const ROWS: usize>(columns: &mut [V; 21], fold: &[Digit<V>; 10]) -> [Digit<V>; 10] {
+    let mut u = [Digit::whole(V::splat(0)); 10];
+    let mut w = [V::splat(0); 21];
+    repeat!(10, J => w[J] = columns[J]);
+    w[10] = columns[10];
+    repeat!(10, I => if I < ROWS {
+        u[I] = Digit::low(w[I]);
+        w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].shr::<52>());
+        w[I + 11] = if I < 9 { columns[I + 11] } else { w[I + 11] };
+        repeat!(10, J => {
+            if J > 0 {
+                w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]);
+            }
+            w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]);
+        });
+        V::fence();
+    });
+    repeat!(20, J => if J >= ROWS { columns[J] = w[J] });
+    if ROWS == 10 {
+        columns[20] = columns[20].add(w[20]);
+    }
+    u
+}
+
+/// `result = columns / R mod m`.
+#[inline(always)]
+fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus<V, N>, result: &mut [Digit<V>; N]) {
+    for b in (0..N - 10).step_by(10) {
+        let u = fold_rows::<V, 10>(part_mut(columns, b), part(&modulus.fold, 0));
+        for fb in (10..N).step_by(10) {
+            add_rows::<V, 10>(part_mut(columns, b + 1 + fb), &u, part(&modulus.fold, fb));
+        }
+    }
+    let u = fold_rows::<V, 9>(part_mut(columns, N - 10), part(&modulus.fold, 0));
+    for fb in (10..N).step_by(10) {
+        add_rows::<V, 9>(part_mut(columns, N - 10 + fb), &u, part(&modulus.fold, fb));
+    }
+    last_row(columns, modulus, result);
+}
+
+/// [`ten_rows`] where the window begins and ends in memory. With nine rows, `columns` starts one lower, so that it
+/// does not reach past the last column.
+#[inline(always)]
+fn add_rows<V: Vector, const ROWS: usize>(columns: &mut [V; 20], x: &[Digit<V>; 10], y: &[Digit<V>; 10]) {
+    let off = 10 - ROWS;
+    let y = *y;
+    let mut w = [V::splat(0); 20];
+    repeat!(10, J => w[J + off] = columns[J + off]);
+    repeat!(10, I => if I < ROWS {
+        if I + 10 + off < 20 {
+            w[I + 10 + off] = columns[I + 10 + off];
+        }
+        let x = x[I];
+        repeat!(10, J => {
+            w[I + J + off] = w[I + J + off].madd_lo(x, y[J]);
+            w[I + J + 1 + off] = w[I + J + 1 + off].madd_hi(x, y[J]);
+        });
+        columns[I + off] = w[I + off];
+        V::fence();
+    });
+    repeat!(10, J => columns[10 + J] = w[10 + J]);
+}
+
+/// The textbook's row, and the carries into digits.
+#[inline(always)]
+fn last_row<V: Vector, const N: usize>(columns: &Columns<V>, modulus: &Modulus<V, N>, result: &mut [Digit<V>; N]) {
+    let c = columns[N - 1];
+    let u = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
+    // The column's low digit becomes zero: its carry is c / 2^52, rounded up.
+    let mut carry = c.add(V::splat(MASK52)).shr::<52>();
+    for b in (0..N).step_by(10) {
+        let high: &[V; 10] = part(columns, N + b);
+        let m: &[Digit<V>; 10] = part(&modulus.m, b);
+        let above: Digit<V> = if b + 10 < N { modulus.m[b + 10] } else { Digit::whole(V::splat(0)) };
+        let out: &mut [Digit<V>; 10] = part_mut(result, b);
+        repeat!(10, J => {
+            let next = if J < 9 { m[(J + 1) % 10] } else { above };
+            let t = high[J].madd_hi(u, m[J]).madd_lo(u, next).add(carry);
+            out[J] = Digit::low(t);
+            carry = t.shr::<52>();
+        });
+    }
+}
+
+kernel! {
+    /// `result = x y / R mod m`.
+    fn mont_mul as MontMul<'a, V, const N: usize>(
+        columns: &'a mut Columns<V>,
+        x: &'a [Digit<V>; N],
+        y: &'a [Digit<V>; N],
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+    ) {
+        sized::<V, N>(columns);
+        product(columns, x, y);
+        reduce(columns, modulus, result);
+    }
+}
+
+kernel! {
+    /// `result = x^2 / R mod m`.
+    fn mont_sqr as MontSqr<'a, V, const N: usize>(
+        columns: &'a mut Columns<V>,
+        x: &'a [Digit<V>; N],
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+    ) {
+        sized::<V, N>(columns);
+        square(columns, x);
+        reduce(columns, modulus, result);
+    }
+}
+
+kernel! {
+    /// `result = columns / R mod m`: of a number twice as long.
+    fn mont_reduce as MontReduce<'a, V, const N: usize>(
+        columns: &'a mut Columns<V>,
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+    ) {
+        sized::<V, N>(columns);
+        reduce(columns, modulus, result);
+    }
+}
+
+/// `columns = x y` as integers: for the last step of the Chinese remainder theorem.
+#[inline(always)]
+pub(crate) fn integer_product<V: Vector, const N: usize>(
+    columns: &mut Columns<V>,
+    x: &[Digit<V>; N],
+    y: &[Digit<V>; N],
+) {
+    sized::<V, N>(columns);
+    product(columns, x, y);
+}

@@ -1,0 +1,191 @@
+//! Eight 64-bit lanes, three ways: [`Avx512`] runs, [`Portable`] runs anywhere, and [`Bound`] proves the carries.
+//!
+//! Every kernel is written once, over [`Vector`]. Because no kernel's control flow depends on data, a run on `Bound`,
+//! which carries for each word only the interval it may lie in, covers every possible input: it panics where an
+//! accumulator could overflow 64 bits or where a multiplicand could exceed the 52 bits that VPMADD52 reads.
+//!
+//! Two types keep the ranges apart. A bare `V` is a *column*: a sum of products, any 64-bit value. A [`Digit`] is a
+//! *multiplicand*: its low 52 bits are the value, whatever is above them is junk that the multiplier ignores (on
+//! `Avx512` carries are left standing there because masking them would cost a micro-operation each).
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(test)]
+pub(crate) mod bound;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::Portable as Avx512;
+#[cfg(test)]
+pub(crate) use bound::Bound;
+pub(crate) use portable::Portable;
+
+use zeroize::DefaultIsZeroes;
+
+/// Bits of a digit.
+pub(crate) const RADIX: u32 = 52;
+/// The largest digit.
+pub(crate) const MASK52: u64 = (1 << RADIX) - 1;
+
+/// Eight lanes of 64 bits.
+pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'static {
+    /// One truth value a lane.
+    type Mask: Copy;
+
+    /// The same public constant in every lane.
+    fn splat(x: u64) -> Self;
+    fn add(self, other: Self) -> Self;
+    /// May go below zero: such a value may only be added to, shifted by [`Vector::sar`] or read as a digit.
+    fn sub(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    /// Logical shift right.
+    fn shr<const K: u32>(self) -> Self;
+    fn shl<const K: u32>(self) -> Self;
+    /// Arithmetic shift right.
+    fn sar<const K: u32>(self) -> Self;
+    /// `self + (a * b mod 2^52)`.
+    fn madd_lo(self, a: Digit<Self>, b: Digit<Self>) -> Self;
+    /// `self + floor(a * b / 2^52)`.
+    fn madd_hi(self, a: Digit<Self>, b: Digit<Self>) -> Self;
+    fn eq(self, other: Self) -> Self::Mask;
+    /// Lanes whose top bit is set.
+    fn negative(self) -> Self::Mask;
+    /// `yes` where the mask holds, else `self`.
+    fn or_if(self, mask: Self::Mask, yes: Self) -> Self;
+    fn mask_and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Lanes 4..8 and 0..4 exchanged.
+    fn swap_halves(self) -> Self;
+    /// Runs one hot function: the only place where the instruction set changes.
+    fn enter<K: Kernel<Self>>(kernel: K) -> K::Out;
+    /// Forbids moving loads and stores across this point, so that loads are not merged and then spilled.
+    fn fence();
+
+    /// What a [`Digit::low`] keeps: everything where the multiplier truncates by itself.
+    fn truncate(self) -> Self;
+    /// Panics if a value may exceed a digit (where values are known).
+    fn assert_digit(self);
+}
+
+/// A vector whose lanes can be filled from memory and read back: everything but [`Bound`].
+pub(crate) trait Lane8: Vector {
+    fn from_lanes(lanes: &[u64; 8]) -> Self;
+    fn to_lanes(self) -> [u64; 8];
+    fn mask_to_bits(mask: Self::Mask) -> u8;
+    fn mask_from_bits(bits: u8) -> Self::Mask;
+    /// The table's word `index[lane]` is never addressed: this loads one public position for all lanes.
+    fn broadcast(word: &u64) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    /// `a & b | !a & c`.
+    fn choose(a: Self, b: Self, c: Self) -> Self;
+    /// `a ^ b ^ c`.
+    fn xor3(a: Self, b: Self, c: Self) -> Self;
+    /// `a ^ (!b & c)`, the step chi of Keccak.
+    fn chi(a: Self, b: Self, c: Self) -> Self;
+    /// Of each bit, what at least two of the three say.
+    fn majority(a: Self, b: Self, c: Self) -> Self;
+    fn rotl64<const K: i32>(self) -> Self;
+    /// Rotates each 32-bit half.
+    fn rotr32<const K: i32>(self) -> Self;
+    /// Shifts each 32-bit half.
+    fn shr32<const K: u32>(self) -> Self;
+    /// Adds each 32-bit half by itself.
+    fn add32(self, other: Self) -> Self;
+}
+
+/// A multiplicand: the low 52 bits count.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub(crate) struct Digit<V>(V);
+
+impl<V: Vector> DefaultIsZeroes for Digit<V> {}
+
+impl<V: Vector> Digit<V> {
+    /// The low 52 bits of a column whose carry has been taken elsewhere.
+    #[inline(always)]
+    pub(crate) fn low(v: V) -> Self {
+        Digit(v.truncate())
+    }
+
+    /// A value that fits a digit as it stands.
+    #[inline(always)]
+    pub(crate) fn whole(v: V) -> Self {
+        v.assert_digit();
+        Digit(v)
+    }
+
+    /// The digit by itself, without what may stand above it.
+    #[inline(always)]
+    pub(crate) fn value(self) -> V {
+        self.0.and(V::splat(MASK52))
+    }
+
+    /// The register as it stands: only for a digit made by [`Digit::whole`].
+    #[inline(always)]
+    pub(crate) fn raw(self) -> V {
+        self.0
+    }
+
+    /// `yes` where the mask holds, else `self`.
+    #[inline(always)]
+    pub(crate) fn or_if(self, mask: V::Mask, yes: Self) -> Self {
+        Digit(self.0.or_if(mask, yes.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn swap_halves(self) -> Self {
+        Digit(self.0.swap_halves())
+    }
+}
+
+/// A hot function: everything it calls is inlined into it, and it is compiled for the vector's instruction set.
+pub(crate) trait Kernel<V> {
+    type Out;
+    /// Must be `#[inline(always)]`.
+    fn run(self) -> Self::Out;
+}
+
+/// Declares a hot function over any [`Vector`], entered through [`Vector::enter`]. The struct of the given name holds
+/// the arguments and gives the machine code its symbol.
+macro_rules! kernel {
+    ($(#[$meta:meta])* fn $name:ident as $symbol:ident <$($life:lifetime,)* $v:ident $(, const $c:ident : usize)*>
+        ($($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        #[allow(non_camel_case_types)]
+        struct $symbol<$($life,)* $v: Vector $(, const $c: usize)*> { $($arg: $ty),* }
+
+        impl<$($life,)* $v: Vector $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
+            type Out = kernel!(@out $($out)?);
+            #[inline(always)]
+            fn run(self) -> Self::Out {
+                let Self { $($arg),* } = self;
+                $body
+            }
+        }
+
+        $(#[$meta])*
+        #[inline(always)]
+        pub(crate) fn $name<$($life,)* $v: Vector $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
+            $v::enter($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
+        }
+    };
+    (@out) => { () };
+    (@out $out:ty) => { $out };
+}
+pub(crate) use kernel;
+
+/// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only when every index
+/// is a constant early; a loop it may or may not unroll in time.
+macro_rules! repeat {
+    (5, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4) };
+    (8, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7) };
+    (9, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8) };
+    (10, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9) };
+    (16, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
+    (19, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18) };
+    (20, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19) };
+    (@ $i:ident $e:expr; $($k:literal)*) => { $({ const $i: usize = $k; $e })* };
+}
+pub(crate) use repeat;

@@ -1,0 +1,139 @@
+//! The lanes in plain Rust. Each operation is a call of its own: the unrolled kernels would otherwise grow eightfold.
+
+use super::{Digit, Kernel, Lane8, MASK52, RADIX, Vector};
+use zeroize::DefaultIsZeroes;
+
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub(crate) struct Portable([u64; 8]);
+
+impl DefaultIsZeroes for Portable {}
+
+#[inline(never)]
+fn map2(a: Portable, b: Portable, f: impl Fn(u64, u64) -> u64) -> Portable {
+    Portable(core::array::from_fn(|i| f(a.0[i], b.0[i])))
+}
+
+#[inline(never)]
+fn map3(a: Portable, b: Portable, c: Portable, f: impl Fn(u64, u64, u64) -> u64) -> Portable {
+    Portable(core::array::from_fn(|i| f(a.0[i], b.0[i], c.0[i])))
+}
+
+impl Vector for Portable {
+    /// All ones or all zeros a lane.
+    type Mask = Portable;
+
+    fn splat(x: u64) -> Self {
+        Portable([x; 8])
+    }
+    fn add(self, other: Self) -> Self {
+        map2(self, other, u64::wrapping_add)
+    }
+    fn sub(self, other: Self) -> Self {
+        map2(self, other, u64::wrapping_sub)
+    }
+    fn and(self, other: Self) -> Self {
+        map2(self, other, |a, b| a & b)
+    }
+    fn shr<const K: u32>(self) -> Self {
+        map2(self, self, |a, _| a >> K)
+    }
+    fn shl<const K: u32>(self) -> Self {
+        map2(self, self, |a, _| a << K)
+    }
+    fn sar<const K: u32>(self) -> Self {
+        map2(self, self, |a, _| ((a as i64) >> K) as u64)
+    }
+    fn madd_lo(self, a: Digit<Self>, b: Digit<Self>) -> Self {
+        map3(self, a.0, b.0, |c, a, b| c.wrapping_add(a.wrapping_mul(b) & MASK52))
+    }
+    fn madd_hi(self, a: Digit<Self>, b: Digit<Self>) -> Self {
+        map3(self, a.0, b.0, |c, a, b| c.wrapping_add(((u128::from(a) * u128::from(b)) >> RADIX) as u64))
+    }
+    fn eq(self, other: Self) -> Self {
+        // Nonzero d has its own top bit or its negative's set.
+        map2(self, other, |a, b| {
+            let d = a ^ b;
+            ((d | d.wrapping_neg()) >> 63).wrapping_sub(1)
+        })
+    }
+    fn negative(self) -> Self {
+        self.sar::<63>()
+    }
+    fn or_if(self, mask: Self, yes: Self) -> Self {
+        map3(self, mask, yes, |no, m, yes| no ^ (m & (no ^ yes)))
+    }
+    fn mask_and(a: Self, b: Self) -> Self {
+        a.and(b)
+    }
+    fn mask_xor(a: Self, b: Self) -> Self {
+        a.xor(b)
+    }
+    fn swap_halves(self) -> Self {
+        Portable(core::array::from_fn(|i| self.0[i ^ 4]))
+    }
+    #[inline(never)]
+    fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
+        kernel.run()
+    }
+    fn fence() {}
+    fn truncate(self) -> Self {
+        self.and(Portable([MASK52; 8]))
+    }
+    fn assert_digit(self) {}
+}
+
+impl Lane8 for Portable {
+    fn from_lanes(lanes: &[u64; 8]) -> Self {
+        Portable(*lanes)
+    }
+    fn to_lanes(self) -> [u64; 8] {
+        self.0
+    }
+    fn mask_to_bits(mask: Self) -> u8 {
+        mask.0.iter().enumerate().fold(0, |bits, (i, m)| bits | ((*m as u8) & 1) << i)
+    }
+    fn mask_from_bits(bits: u8) -> Self {
+        Portable(core::array::from_fn(|i| u64::from(bits >> i & 1).wrapping_neg()))
+    }
+    fn broadcast(word: &u64) -> Self {
+        Portable([*word; 8])
+    }
+    fn xor(self, other: Self) -> Self {
+        map2(self, other, |a, b| a ^ b)
+    }
+    fn or(self, other: Self) -> Self {
+        map2(self, other, |a, b| a | b)
+    }
+    fn choose(a: Self, b: Self, c: Self) -> Self {
+        map3(a, b, c, |a, b, c| (a & b) | (!a & c))
+    }
+    fn xor3(a: Self, b: Self, c: Self) -> Self {
+        map3(a, b, c, |a, b, c| a ^ b ^ c)
+    }
+    fn chi(a: Self, b: Self, c: Self) -> Self {
+        map3(a, b, c, |a, b, c| a ^ (!b & c))
+    }
+    fn majority(a: Self, b: Self, c: Self) -> Self {
+        map3(a, b, c, |a, b, c| (a & b) | (a & c) | (b & c))
+    }
+    fn rotl64<const K: i32>(self) -> Self {
+        map2(self, self, |a, _| a.rotate_left(K as u32))
+    }
+    fn rotr32<const K: i32>(self) -> Self {
+        map2(self, self, |a, _| halves(a, |h| h.rotate_right(K as u32)))
+    }
+    fn shr32<const K: u32>(self) -> Self {
+        map2(self, self, |a, _| halves(a, |h| h >> K))
+    }
+    fn add32(self, other: Self) -> Self {
+        map2(self, other, |a, b| {
+            let high = (a >> 32).wrapping_add(b >> 32) << 32;
+            high | u64::from((a as u32).wrapping_add(b as u32))
+        })
+    }
+}
+
+fn halves(word: u64, f: impl Fn(u32) -> u32) -> u64 {
+    u64::from(f((word >> 32) as u32)) << 32 | u64::from(f(word as u32))
+}

@@ -1,0 +1,85 @@
+//! RSA: eight different jobs at a time, against aws-lc and published vectors.
+
+mod common;
+
+use aws_lc_rs::{rand::SystemRandom, rsa, signature};
+use common::TestKey;
+use penstock_lanes::rsa::{KeyError, Progress, RsaBatch, RsaJob, RsaKey, RsaParts, VerifyJob, verify_raw};
+use penstock_lanes::{LaneError, Lanes};
+
+fn tokens() -> Vec<Lanes> {
+    let mut all = vec![Lanes::portable()];
+    if Lanes::detect().is_accelerated() {
+        all.push(Lanes::detect());
+    }
+    all
+}
+
+/// A PKCS#1 v1.5 encoding of a SHA-256 digest, written here a second time.
+fn pkcs1(length: usize, digest: &[u8]) -> Vec<u8> {
+    let mut em = vec![0, 1];
+    em.resize(length - 52, 0xff);
+    em.extend([0, 0x30, 0x31, 0x30, 0x0d, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1, 5, 0, 4, 0x20]);
+    em.extend(digest);
+    em
+}
+
+fn native_signature(key: &TestKey, message: &[u8]) -> Vec<u8> {
+    let pair = rsa::KeyPair::from_der(&key.der).unwrap();
+    let mut out = vec![0; pair.public_modulus_len()];
+    pair.sign(&signature::RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut out).unwrap();
+    out
+}
+
+fn signatures_are_native_ones(names: &[&str]) {
+    let keys: Vec<TestKey> = names.iter().map(|name| TestKey::load(name)).collect();
+    let prepared: Vec<RsaKey> = keys.iter().map(TestKey::prepare).collect();
+    let length = prepared[0].size().bytes();
+    let messages: Vec<Vec<u8>> = (0..8).map(|i| format!("message {i} of {length}").into_bytes()).collect();
+    let encoded: Vec<Vec<u8>> = messages
+        .iter()
+        .map(|m| pkcs1(length, aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, m).as_ref()))
+        .collect();
+    let wanted: Vec<Vec<u8>> = (0..8).map(|i| native_signature(&keys[i % keys.len()], &messages[i])).collect();
+    for lanes in tokens() {
+        for (fill, rotate) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 5), (7, 7), (8, 0), (8, 3)] {
+            if !lanes.is_accelerated() && fill != 3 && fill != 8 {
+                continue;
+            }
+            let order: Vec<usize> = (0..fill).map(|i| (i + rotate) % 8).collect();
+            let jobs: Vec<RsaJob> =
+                order.iter().map(|i| RsaJob { key: &prepared[i % keys.len()], input: &encoded[*i] }).collect();
+            let results = RsaBatch::new(lanes, &jobs).finish();
+            for (i, result) in order.iter().zip(results) {
+                assert_eq!(result.as_ref(), Ok(&wanted[*i]), "fill {fill} rotated {rotate} job {i}");
+            }
+        }
+        let mut jobs: Vec<VerifyJob> = (0..8)
+            .map(|i| VerifyJob {
+                key: prepared[i % keys.len()].public(),
+                signature: &wanted[i],
+                encoded: &encoded[i],
+            })
+            .collect();
+        assert_eq!(verify_raw(lanes, &jobs), vec![Ok(()); 8]);
+        jobs[5].signature = &wanted[4];
+        let mut answers = vec![Ok(()); 8];
+        answers[5] = Err(LaneError::Signature);
+        assert_eq!(verify_raw(lanes, &jobs), answers, "one bad lane among seven good");
+    }
+}
+
+#[test]
+fn rsa2048_signatures_are_native_ones() {
+    signatures_are_native_ones(&["rsa2048-1", "rsa2048-2", "rsa2048-3", "rsa2048-4"]);
+}
+
+#[test]
+fn rsa3072_signatures_are_native_ones() {
+    signatures_are_native_ones(&["rsa3072-1", "rsa3072-2"]);
+}
+
+#[test]
+fn rsa4096_signatures_are_native_ones() {
+    signatures_are_native_ones(&["rsa4096-1", "rsa4096-2"]);
+}
