@@ -144,7 +144,12 @@ mod tests {
     #[derive(Default)]
     struct Collect(Vec<u8>, usize, bool);
     impl Sink for Collect {
-        fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        fn poll_send(
+            &mut self,
+            _: &mut Context<'_>,
+            buffer: &mut Buffer,
+            end: Option<End<'_>>,
+        ) -> Poll<io::Result<()>> {
             self.0.extend_from_slice(buffer.data());
             buffer.clear();
             self.1 += 1;

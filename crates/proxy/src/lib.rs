@@ -8,6 +8,7 @@
 
 pub mod balance;
 mod buffer;
+pub mod counters;
 mod forward;
 mod handle;
 pub mod hash;

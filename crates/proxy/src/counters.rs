@@ -1,0 +1,510 @@
+//! What happened, counted: each worker writes cells of its own, and they are summed when somebody looks.
+//!
+//! A cell has one writer, so that counting is a load and a store, and no cache line is shared. What must be exact
+//! across workers at any moment (connections against a limit, requests on a server) is not counted here but where the
+//! limit is kept.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A count with one writer.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// `n` more.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+    /// One more.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+    /// One less, for counts of what there is.
+    pub fn dec(&self) {
+        self.0.store(self.0.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+    /// At least `n`.
+    pub fn raise(&self, n: u64) {
+        if n > self.0.load(Relaxed) {
+            self.0.store(n, Relaxed);
+        }
+    }
+    /// What it is.
+    pub fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Events a second: those of this second, and of the last one by how much of it the past second still covers.
+#[derive(Debug, Default)]
+pub struct Rate {
+    second: AtomicU64,
+    current: AtomicU32,
+    previous: AtomicU32,
+    max: AtomicU32,
+}
+
+impl Rate {
+    /// One more at `now_ms`.
+    pub fn hit(&self, now_ms: u64) {
+        let second = now_ms / 1000;
+        let was = self.second.load(Relaxed);
+        if second == was {
+            self.current.store(self.current.load(Relaxed) + 1, Relaxed);
+        } else {
+            let last = if second == was + 1 { self.current.load(Relaxed) } else { 0 };
+            self.previous.store(last, Relaxed);
+            self.current.store(1, Relaxed);
+            self.second.store(second, Relaxed);
+        }
+        let rate = self.read(now_ms);
+        if rate > self.max.load(Relaxed) {
+            self.max.store(rate, Relaxed);
+        }
+    }
+
+    /// The rate at `now_ms`.
+    pub fn read(&self, now_ms: u64) -> u32 {
+        let (second, left) = (now_ms / 1000, 1000 - now_ms % 1000);
+        let was = self.second.load(Relaxed);
+        let (current, previous) = match second.checked_sub(was) {
+            Some(0) => (self.current.load(Relaxed), self.previous.load(Relaxed)),
+            Some(1) => (0, self.current.load(Relaxed)),
+            _ => (0, 0),
+        };
+        if current == 0 && previous <= 1 {
+            // So that one event a second does not flicker.
+            return previous;
+        }
+        current + (u64::from(previous) * left / 1000) as u32
+    }
+}
+
+/// The mean of the last 512 values, of fewer while there are fewer; in milliseconds.
+#[derive(Debug, Default)]
+pub struct Mean {
+    sum: Count,
+    values: Count,
+    max: Count,
+}
+
+const WINDOW: u64 = 512;
+
+impl Mean {
+    /// One more value.
+    pub fn push(&self, ms: u64) {
+        self.max.raise(ms);
+        let values = self.values.read();
+        let sum = self.sum.read();
+        if values < WINDOW {
+            self.values.inc();
+            self.sum.add(ms);
+        } else {
+            self.sum.0.store(sum - sum.div_ceil(WINDOW) + ms, Relaxed);
+        }
+    }
+}
+
+/// The sum of the means of several workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeanTotal {
+    sum: u64,
+    values: u64,
+    /// The largest value ever.
+    pub max: u64,
+}
+
+impl MeanTotal {
+    /// The mean, rounded up.
+    pub fn mean(&self) -> u64 {
+        if self.values == 0 { 0 } else { self.sum.div_ceil(self.values) }
+    }
+}
+
+/// A rate over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateTotal {
+    /// Now.
+    pub rate: u32,
+    /// The most it has been.
+    pub max: u32,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// The cells of one worker for one frontend, listener, backend or server. Each kind leaves alone what it has
+        /// no use for.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Cells {
+            $($(#[doc = $doc])+ pub $name: Count,)+
+            /// Responses by class: 1xx to 5xx, then any other.
+            pub responses: [Count; 6],
+            /// When a session was last given to this server or backend, in seconds since start plus one; 0 for never.
+            pub last_session: Count,
+            /// Sessions a second.
+            pub session_rate: Rate,
+            /// Connections a second.
+            pub connection_rate: Rate,
+            /// Requests a second.
+            pub request_rate: Rate,
+            /// Time in queue.
+            pub queue_time: Mean,
+            /// Time to connect.
+            pub connect_time: Mean,
+            /// Time to the first byte of the response.
+            pub response_time: Mean,
+            /// Time of the whole session or request.
+            pub total_time: Mean,
+        }
+
+        /// [`Cells`] of all workers, summed.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[allow(missing_docs)] // Each is documented in `Cells`.
+        pub struct Totals {
+            $(pub $name: u64,)+
+            pub responses: [u64; 6],
+            pub last_session: Option<u64>,
+            pub session_rate: RateTotal,
+            pub connection_rate: RateTotal,
+            pub request_rate: RateTotal,
+            pub queue_time: MeanTotal,
+            pub connect_time: MeanTotal,
+            pub response_time: MeanTotal,
+            pub total_time: MeanTotal,
+        }
+
+        impl Totals {
+            /// Adds what one worker counted.
+            fn add(&mut self, cells: &Cells, now_ms: u64) {
+                $(self.$name += cells.$name.read();)+
+                for (total, cell) in self.responses.iter_mut().zip(&cells.responses) {
+                    *total += cell.read();
+                }
+                self.last_session = self.last_session.max(cells.last_session.read().checked_sub(1));
+                for (total, cell) in [
+                    (&mut self.session_rate, &cells.session_rate),
+                    (&mut self.connection_rate, &cells.connection_rate),
+                    (&mut self.request_rate, &cells.request_rate),
+                ] {
+                    total.rate += cell.read(now_ms);
+                    total.max = total.max.max(cell.max.load(Relaxed));
+                }
+                for (total, cell) in [
+                    (&mut self.queue_time, &cells.queue_time),
+                    (&mut self.connect_time, &cells.connect_time),
+                    (&mut self.response_time, &cells.response_time),
+                    (&mut self.total_time, &cells.total_time),
+                ] {
+                    total.sum += cell.sum.read();
+                    total.values += cell.values.read();
+                    total.max = total.max.max(cell.max.read());
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Sessions: `stot`.
+    sessions,
+    /// Connections: `conn_tot`.
+    connections,
+    /// Requests: `req_tot`.
+    requests,
+    /// Bytes from clients.
+    bytes_in,
+    /// Bytes to clients.
+    bytes_out,
+    /// Requests denied by rules.
+    denied_requests,
+    /// Responses denied by rules.
+    denied_responses,
+    /// Connections denied by `tcp-request connection`.
+    denied_connections,
+    /// Sessions denied by `tcp-request session`.
+    denied_sessions,
+    /// Requests that could not be read: `ereq`.
+    request_errors,
+    /// Connections to servers that failed: `econ`.
+    connect_errors,
+    /// Responses that failed: `eresp`.
+    response_errors,
+    /// Connections tried again: `wretr`.
+    retries,
+    /// Requests sent to another server: `wredis`.
+    redispatches,
+    /// Clients that left.
+    client_aborts,
+    /// Servers that left.
+    server_aborts,
+    /// Requests answered by ourselves: statistics, redirects, `http-request return`.
+    intercepted,
+    /// Headers that did not fit.
+    failed_rewrites,
+    /// Errors of our own.
+    internal_errors,
+    /// Connections made to servers.
+    connects,
+    /// Requests sent on a connection that was there.
+    reuses,
+    /// Connections to this server that are idle in pools.
+    idle_connections,
+    /// Connections to this server in use.
+    used_connections,
+    /// TLS handshakes done.
+    ssl_sessions,
+    /// TLS handshakes that resumed a session.
+    ssl_reused_sessions,
+    /// TLS handshakes that failed.
+    ssl_failed_handshakes,
+    /// HTTP/2: HEADERS frames received.
+    h2_headers_received,
+    /// HTTP/2: DATA frames received.
+    h2_data_received,
+    /// HTTP/2: SETTINGS frames received.
+    h2_settings_received,
+    /// HTTP/2: RST_STREAM frames received.
+    h2_resets_received,
+    /// HTTP/2: GOAWAY frames received.
+    h2_goaways_received,
+    /// HTTP/2: connections ended for breaking the protocol.
+    h2_connection_errors,
+    /// HTTP/2: streams ended for breaking the protocol.
+    h2_stream_errors,
+    /// HTTP/2: RST_STREAM frames sent.
+    h2_resets_sent,
+    /// HTTP/2: GOAWAY frames sent.
+    h2_goaways_sent,
+    /// HTTP/2 connections open now.
+    h2_open_connections,
+    /// HTTP/2 streams open now.
+    h2_open_streams,
+    /// HTTP/2 connections ever.
+    h2_total_connections,
+    /// HTTP/2 streams ever.
+    h2_total_streams,
+    /// HTTP/1 connections open now.
+    h1_open_connections,
+    /// HTTP/1 exchanges under way.
+    h1_open_streams,
+    /// HTTP/1 connections ever.
+    h1_total_connections,
+    /// HTTP/1 exchanges ever.
+    h1_total_streams,
+    /// HTTP/1 bytes received.
+    h1_bytes_in,
+    /// HTTP/1 bytes sent.
+    h1_bytes_out,
+}
+
+impl Cells {
+    /// A connection was accepted.
+    pub fn connection(&self, now_ms: u64) {
+        self.connections.inc();
+        self.connection_rate.hit(now_ms);
+    }
+    /// A session began: on a frontend after its first rules, on a backend or server when it was assigned.
+    pub fn session(&self, now_ms: u64) {
+        self.sessions.inc();
+        self.session_rate.hit(now_ms);
+        self.last_session.raise(now_ms / 1000 + 1);
+    }
+    /// A request was read.
+    pub fn request(&self, now_ms: u64) {
+        self.requests.inc();
+        self.request_rate.hit(now_ms);
+    }
+    /// A response with this status was sent.
+    pub fn response(&self, status: u16) {
+        let class = match status / 100 {
+            class @ 1..=5 => usize::from(class) - 1,
+            _ => 5,
+        };
+        self.responses[class].inc();
+    }
+    /// A session ended that took these milliseconds in queue, to connect, to the response, and in all; `None` where it
+    /// never got there.
+    pub fn times(&self, queue: Option<u64>, connect: Option<u64>, response: Option<u64>, total: u64) {
+        for (mean, ms) in [
+            (&self.queue_time, queue),
+            (&self.connect_time, connect),
+            (&self.response_time, response),
+            (&self.total_time, Some(total)),
+        ] {
+            mean.push(ms.unwrap_or(0));
+        }
+    }
+}
+
+/// How many frontends' listeners and backends' servers there are, by proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Shape(pub Vec<(usize, usize)>);
+
+/// All cells of one worker, by place in the configuration.
+#[derive(Debug)]
+pub struct WorkerCounters {
+    proxies: Box<[ProxyCells]>,
+}
+
+#[derive(Debug)]
+struct ProxyCells {
+    frontend: Cells,
+    backend: Cells,
+    listeners: Box<[Cells]>,
+    servers: Box<[Cells]>,
+}
+
+impl WorkerCounters {
+    /// Zeroes.
+    pub fn new(shape: &Shape) -> WorkerCounters {
+        let cells = |n: usize| (0..n).map(|_| Cells::default()).collect();
+        let proxy = |&(listeners, servers): &(usize, usize)| ProxyCells {
+            frontend: Cells::default(),
+            backend: Cells::default(),
+            listeners: cells(listeners),
+            servers: cells(servers),
+        };
+        WorkerCounters { proxies: shape.0.iter().map(proxy).collect() }
+    }
+
+    /// The frontend side of a proxy.
+    pub fn frontend(&self, proxy: usize) -> &Cells {
+        &self.proxies[proxy].frontend
+    }
+    /// The backend side of a proxy.
+    pub fn backend(&self, proxy: usize) -> &Cells {
+        &self.proxies[proxy].backend
+    }
+    /// One `bind` line of a proxy.
+    pub fn listener(&self, proxy: usize, bind: usize) -> &Cells {
+        &self.proxies[proxy].listeners[bind]
+    }
+    /// One server of a proxy.
+    pub fn server(&self, proxy: usize, server: usize) -> &Cells {
+        &self.proxies[proxy].servers[server]
+    }
+}
+
+/// Which cells to sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Part {
+    Frontend,
+    Backend,
+    Listener(usize),
+    Server(usize),
+}
+
+/// The counters of all workers.
+#[derive(Debug)]
+pub struct Counters {
+    workers: Box<[WorkerCounters]>,
+    /// By proxy: the largest session, connection and request rates of frontend and backend that were seen while
+    /// several workers shared the load; a worker's own maximum knows only its share.
+    peaks: Box<[[[AtomicU32; 3]; 2]]>,
+}
+
+impl Counters {
+    /// Zeroes for that many workers.
+    pub fn new(workers: usize, shape: &Shape) -> Counters {
+        Counters {
+            workers: (0..workers).map(|_| WorkerCounters::new(shape)).collect(),
+            peaks: shape.0.iter().map(|_| Default::default()).collect(),
+        }
+    }
+
+    /// What a worker writes.
+    pub fn worker(&self, id: usize) -> &WorkerCounters {
+        &self.workers[id]
+    }
+
+    /// Sums the cells of one part of a proxy.
+    pub fn sum(&self, proxy: usize, part: Part, now_ms: u64) -> Totals {
+        let mut totals = Totals::default();
+        for worker in &self.workers {
+            let cells = &worker.proxies[proxy];
+            let cells = match part {
+                Part::Frontend => &cells.frontend,
+                Part::Backend => &cells.backend,
+                Part::Listener(bind) => &cells.listeners[bind],
+                Part::Server(server) => &cells.servers[server],
+            };
+            totals.add(cells, now_ms);
+        }
+        let rates = [&mut totals.session_rate, &mut totals.connection_rate, &mut totals.request_rate];
+        let side = match part {
+            Part::Frontend => Some(0),
+            Part::Backend => Some(1),
+            Part::Listener(_) | Part::Server(_) => None,
+        };
+        for (index, total) in rates.into_iter().enumerate() {
+            total.max = total.max.max(total.rate);
+            if let Some(side) = side {
+                let peak = &self.peaks[proxy][side][index];
+                total.max = total.max.max(peak.fetch_max(total.max, Relaxed));
+            }
+        }
+        totals
+    }
+
+    /// Several times a second while more than one worker runs: notes the largest rates.
+    pub fn sample(&self, now_ms: u64) {
+        for proxy in 0..self.peaks.len() {
+            self.sum(proxy, Part::Frontend, now_ms);
+            self.sum(proxy, Part::Backend, now_ms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_covers_the_past_second() {
+        let rate = Rate::default();
+        (0..10).for_each(|n| rate.hit(5000 + n * 50));
+        assert_eq!(rate.read(5500), 10);
+        assert_eq!(rate.read(6000), 10);
+        assert_eq!(rate.read(6500), 5);
+        assert_eq!(rate.read(7000), 0);
+        rate.hit(9000);
+        assert_eq!((rate.read(9001), rate.read(10_500), rate.read(11_000)), (1, 1, 0));
+        assert_eq!(rate.max.load(Relaxed), 10);
+    }
+
+    #[test]
+    fn a_mean_forgets() {
+        let cells = Cells::default();
+        cells.times(Some(10), Some(1), None, 30);
+        cells.times(Some(20), Some(2), None, 50);
+        let mut totals = Totals::default();
+        totals.add(&cells, 0);
+        assert_eq!((totals.queue_time.mean(), totals.queue_time.max), (15, 20));
+        assert_eq!((totals.response_time.mean(), totals.total_time.mean()), (0, 40));
+        for _ in 0..WINDOW * 20 {
+            cells.queue_time.push(100);
+        }
+        let mut totals = Totals::default();
+        totals.add(&cells, 0);
+        assert!((99..=100).contains(&totals.queue_time.mean()));
+    }
+
+    #[test]
+    fn workers_are_summed_and_the_rate_of_both_is_remembered() {
+        let counters = Counters::new(2, &Shape(vec![(1, 1)]));
+        for worker in 0..2 {
+            let cells = counters.worker(worker).frontend(0);
+            (0..5).for_each(|_| cells.session(1500));
+            cells.response(204);
+            cells.response(999);
+        }
+        counters.sample(1500);
+        let totals = counters.sum(0, Part::Frontend, 9000);
+        assert_eq!((totals.sessions, totals.responses), (10, [0, 2, 0, 0, 0, 2]));
+        assert_eq!(totals.session_rate, RateTotal { rate: 0, max: 10 });
+        assert_eq!(totals.last_session, Some(1));
+        assert_eq!(counters.sum(0, Part::Server(0), 9000), Totals::default());
+    }
+}
