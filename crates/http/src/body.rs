@@ -177,7 +177,7 @@ impl BodyReader {
                 self.trailers.remove_if(|field| is_forbidden_trailer(field.name));
                 return Ok(Step::Skip(consumed));
             }
-            if self.trailers.len() == self.limits.fields {
+            if self.trailers.len() + 1 >= self.limits.fields {
                 return Err(Error::TooManyFields);
             }
             self.trailers.push_line(line)?;

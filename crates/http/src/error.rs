@@ -51,6 +51,8 @@ pub enum Error {
     UnsupportedCoding,
     /// `Transfer-Encoding` in a message that is not HTTP/1.1.
     CodingVersion,
+    /// A body behind an HTTP/1.0 GET, HEAD or DELETE.
+    BodyInHttp10,
     /// A chunk size that is not hexadecimal, is too long, or is followed by something else than an extension and CRLF.
     ChunkSize,
     /// Chunk data that CRLF does not follow.
@@ -68,7 +70,11 @@ impl Error {
     ///
     /// HAProxy answers 400 to nearly all of these, a head that is too large included.
     pub fn status(self) -> u16 {
-        if self == Error::UnsupportedCoding { 422 } else { 400 }
+        match self {
+            Error::BodyInHttp10 => 413,
+            Error::UnsupportedCoding => 422,
+            _ => 400,
+        }
     }
 
     /// What is wrong, in a few words.
@@ -97,6 +103,7 @@ impl Error {
             Error::TransferCoding => "malformed Transfer-Encoding",
             Error::UnsupportedCoding => "unsupported transfer coding",
             Error::CodingVersion => "Transfer-Encoding outside HTTP/1.1",
+            Error::BodyInHttp10 => "a body where HTTP/1.0 has none",
             Error::ChunkSize => "malformed chunk size",
             Error::ChunkEnd => "chunk not ended by CRLF",
             Error::ChunkExtension => "chunk extension too long",

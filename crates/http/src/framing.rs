@@ -30,6 +30,16 @@ pub enum Framing {
 /// # Errors
 /// When nobody can be sure.
 pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
+    let framing = stated_framing(head)?;
+    // RFC 1945 gave these no body, so a server of its age reads what follows the head as the next request.
+    let bodiless = matches!(head.method(), b"GET" | b"HEAD" | b"DELETE") && head.version() == Version::Http10;
+    if bodiless && !matches!(framing, Framing::None | Framing::Length(0)) {
+        return Err(Error::BodyInHttp10);
+    }
+    Ok(framing)
+}
+
+fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
     let fields = &head.fields;
     if fields.has(Known::TransferEncoding) {
         if head.version() == Version::Http10 {

@@ -44,6 +44,7 @@ impl Version {
         match bytes {
             b"HTTP/1.1" => Ok(Version::Http11),
             b"HTTP/1.0" => Ok(Version::Http10),
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Version::Http11),
             _ => Err(Error::Version),
         }
     }

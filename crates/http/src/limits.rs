@@ -5,7 +5,8 @@
 pub struct Limits {
     /// Bytes from the first byte of the start line to the end of the head: `tune.bufsize` less `tune.maxrewrite`.
     pub head_bytes: usize,
-    /// Field lines in a head or a trailer section: `tune.http.maxhdr`.
+    /// `tune.http.maxhdr`: one more than the field lines in a head or a trailer section, because HAProxy, whose setting it
+    /// is, counts the end as one.
     pub fields: usize,
     /// `option accept-invalid-http-request` or `-response`: takes what is ugly but cannot change where a message ends.
     pub lenient: bool,

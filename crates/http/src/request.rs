@@ -153,7 +153,7 @@ impl RequestHead {
                 self.check_host(limits)?;
                 return Ok(Parse::Complete { consumed: self.lines.consumed() });
             } else {
-                if self.fields.len() == limits.fields {
+                if self.fields.len() + 1 >= limits.fields {
                     return Err(Error::TooManyFields);
                 }
                 self.fields.push_line(line)?;

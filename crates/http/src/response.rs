@@ -89,7 +89,7 @@ impl ResponseHead {
             } else if line.is_empty() {
                 return Ok(Parse::Complete { consumed: self.lines.consumed() });
             } else {
-                if self.fields.len() == limits.fields {
+                if self.fields.len() + 1 >= limits.fields {
                     return Err(Error::TooManyFields);
                 }
                 self.fields.push_line(line)?;
