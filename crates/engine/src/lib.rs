@@ -1,3 +1,32 @@
 //! Op, queue, batching policy, admission; the engines and their metrics. Never sees TLS.
+//!
+//! An [`Op`] owns everything its computation needs. A worker submits it to its own [`worker`] queue and gets a
+//! [`Ticket`]; the queue closes batches by the [`policy`], hands them to the [`Engine`], checks what comes back, redoes
+//! natively what was wrong or late, and wakes whoever holds the ticket. With no engine installed, or the `native` one,
+//! [`perform`] computes on the spot and nothing waits.
+//!
+//! Invariants, each with a test:
+//! - an operation whose ticket is dropped is finished or forgotten by the queue alone: nothing points back at the caller;
+//! - every ticket is answered, whatever the engine does: by its deadline at the latest, natively;
+//! - no signature leaves that does not verify.
 
 #![forbid(unsafe_code)]
+
+mod counters;
+#[cfg(any(test, feature = "doubles"))]
+pub mod doubles;
+mod key;
+mod native;
+mod op;
+pub mod policy;
+mod queue;
+mod secret;
+pub mod worker;
+
+pub use counters::{ClassCounters, Counters};
+pub use key::{KeyError, KeyKind, Scheme, SigningKey};
+pub use native::compute;
+pub use op::{Answer, Class, Curve, Failure, KemPrivate, Op, Private};
+pub use queue::{Answers, Engine, Next, OpId, Queue, Settings, Ticket, Watch};
+pub use secret::Secret;
+pub use worker::perform;

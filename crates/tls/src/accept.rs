@@ -3,6 +3,7 @@
 use crate::{
     HandshakeError, Loader, TlsStream,
     handshake::{self, Flight, read_some},
+    provider::default_provider,
     session::Session,
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
@@ -44,7 +45,12 @@ impl Acceptor {
             diagnostics.error(crt.span, format!("'{shown}' holds no certificate with its key"));
             return None;
         };
-        let mut built = match ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key) {
+        let mut built = match ServerConfig::builder_with_provider(default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites of both versions")
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+        {
             Ok(built) => built,
             Err(e) => {
                 diagnostics.error(crt.span, format!("certificate '{shown}' is not usable: {e}"));

@@ -3,6 +3,7 @@
 use crate::{
     HandshakeError, Loader, TlsStream,
     handshake::{self, Flight},
+    provider::default_provider,
     session::Session,
 };
 use penstock_config::{Config, Diagnostics, model::ServerTls};
@@ -31,7 +32,11 @@ impl Connector {
             });
             roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem.ok()?).flatten());
         }
-        let mut built = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let mut built = ClientConfig::builder_with_provider(default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites of both versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         built.alpn_protocols = tls.conf.alpn.clone().unwrap_or_default().into_iter().map(String::into_bytes).collect();
         Some(Connector { config: Arc::new(built) })
     }
@@ -48,7 +53,11 @@ impl Connector {
         let name = sni
             .and_then(|name| ServerName::try_from(name.to_owned()).ok())
             .unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()));
-        let session = UnbufferedClientConnection::new(self.config.clone(), name).map_err(HandshakeError::Tls)?;
+        // Making the connection makes its key pairs already.
+        let config = self.config.clone();
+        let session = handshake::suspended(move || UnbufferedClientConnection::new(config, name))
+            .await?
+            .map_err(HandshakeError::Tls)?;
         let mut open = handshake::run(stream, Flight::new(Session::Client(Box::new(session)), Vec::new())).await?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)

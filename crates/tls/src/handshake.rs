@@ -4,10 +4,13 @@ use crate::{
     HandshakeError,
     session::{Pass, Session},
     stream::TlsStream,
+    suspend,
 };
+use penstock_engine::worker;
 use std::{
     future::poll_fn,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -51,7 +54,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
-        let pass = flight.pass();
+        let pass;
+        (flight, pass) = suspended(move || {
+            let pass = flight.pass();
+            (flight, pass)
+        })
+        .await?;
         match pass {
             Ok(Pass::Handshaking) => {
                 write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
@@ -75,6 +83,17 @@ where
                 return Err(HandshakeError::Tls(error));
             }
         }
+    }
+}
+
+/// Runs a piece of a handshake: on a stack that its operations can park where an engine may make them wait, as a plain call
+/// else. While it waits, nothing is read: the bytes stay in the socket.
+pub(crate) async fn suspended<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, HandshakeError> {
+    const PANICKED: HandshakeError = HandshakeError::Internal("panic in the handshake");
+    if worker::may_wait() {
+        suspend::on_stack(body).await.map_err(|_| PANICKED)
+    } else {
+        catch_unwind(AssertUnwindSafe(body)).map_err(|_| PANICKED)
     }
 }
 

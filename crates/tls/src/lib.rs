@@ -8,15 +8,20 @@
 mod accept;
 mod buffers;
 mod connect;
+mod drive;
 mod error;
 mod facts;
 mod handshake;
 mod loader;
+mod provider;
 mod session;
 mod stream;
+#[allow(unsafe_code)]
+mod suspend;
 
 pub use accept::Acceptor;
 pub use connect::Connector;
+pub use drive::drive_engine;
 pub use error::HandshakeError;
 pub use loader::{Disk, Loader, Memory};
 pub use stream::{TlsStream, Truncated};

@@ -1,54 +1,15 @@
 //! Acceptor and connector against each other over an in-memory socket.
 
-use penstock_config::{
-    Config, Diagnostics, Span, Spanned,
-    model::{Bind, BindTls, ServerTls, TlsConf},
-};
-use penstock_tls::{Acceptor, Connector, HandshakeError, Memory, Truncated};
-use std::path::PathBuf;
+mod common;
+
+use common::*;
+use penstock_config::model::TlsConf;
+use penstock_tls::{Acceptor, Connector, HandshakeError, Truncated};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-fn bind(crt: &str) -> Bind {
-    Bind {
-        addresses: Vec::new(),
-        name: None,
-        tls: Some(BindTls { crt: vec![path(crt)], ..BindTls::default() }),
-        accept_proxy: false,
-        interface: None,
-        backlog: None,
-        maxconn: None,
-        v6only: false,
-        v4v6: false,
-        transparent: false,
-        defer_accept: false,
-        tfo: false,
-        tcp_ut: None,
-        mss: None,
-        proto: None,
-        mode: None,
-        user: None,
-        group: None,
-        id: None,
-        span: Span::default(),
-    }
-}
-
-fn path(text: &str) -> Spanned<PathBuf> {
-    Spanned { value: text.into(), span: Span::default() }
-}
-
 fn pair() -> (Acceptor, Connector) {
-    let made = rcgen::generate_simple_self_signed(["site.test".to_owned()]).unwrap();
-    let mut files = Memory::default();
-    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
-    files.0.insert("/site.pem".into(), pem.into_bytes());
-    let mut diagnostics = Diagnostics::default();
-    let acceptor = Acceptor::build(&Config::default(), &bind("/site.pem"), &files, &mut diagnostics);
-    let server =
-        ServerTls { conf: TlsConf { ca_file: Some(path("/site.pem")), ..TlsConf::default() }, ..ServerTls::default() };
-    let connector = Connector::build(&Config::default(), &server, &files, &mut diagnostics);
-    assert!(diagnostics.list.is_empty(), "{diagnostics:?}");
-    (acceptor.unwrap(), connector.unwrap())
+    let files = files(&[("/site.pem", &self_signed(Kind::P256, &["site.test"]))]);
+    (acceptor(crt(&["/site.pem"]), &files), connector(trusting("/site.pem", TlsConf::default()), &files))
 }
 
 #[tokio::test]

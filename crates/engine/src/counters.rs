@@ -1,0 +1,121 @@
+//! What an engine did, as plain data: read by whoever shows it, summed over workers when read.
+
+use crate::{Class, policy::Reason};
+use std::time::Duration;
+
+/// Buckets of the wait histogram: bucket n counts waits below 2^n µs; the last counts all the longer ones.
+pub const WAIT_BUCKETS: usize = 21;
+/// Buckets of the fill histogram: batches of 1 to 8, and larger.
+pub const FILL_BUCKETS: usize = 9;
+
+/// Of one class of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Operations asked for.
+    pub ops: u64,
+    /// Of those, computed natively without waiting.
+    pub inline: u64,
+    /// Batches an engine was given.
+    pub batches: u64,
+    /// Batches by the number of operations of this class in them.
+    pub fill: [u64; FILL_BUCKETS],
+    /// Operations by the time from submission to answer.
+    pub wait: [u64; WAIT_BUCKETS],
+    /// Sum of those times, µs.
+    pub wait_us: u64,
+    /// Answers that failed their check.
+    pub wrong: u64,
+    /// Operations the engine did not answer in time.
+    pub late: u64,
+    /// Operations redone natively, for either reason or because the engine reported an error.
+    pub redone: u64,
+    /// Operations whose asker had gone before the answer came.
+    pub abandoned: u64,
+}
+
+/// Of one worker's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// By [`Class`], in the order of [`Class::ALL`].
+    pub classes: [ClassCounters; Class::COUNT],
+    /// Batches closed because a class was full.
+    pub closed_full: u64,
+    /// Batches closed because the oldest had waited its time.
+    pub closed_age: u64,
+    /// Batches closed because nothing else was runnable.
+    pub closed_idle: u64,
+    /// Times the engine was benched.
+    pub benched: u64,
+    /// It is benched now.
+    pub is_benched: bool,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            classes: [ClassCounters::default(); Class::COUNT],
+            closed_full: 0,
+            closed_age: 0,
+            closed_idle: 0,
+            benched: 0,
+            is_benched: false,
+        }
+    }
+}
+
+impl Counters {
+    /// Those of one class.
+    pub fn class(&self, class: Class) -> &ClassCounters {
+        &self.classes[class as usize]
+    }
+
+    pub(crate) fn class_mut(&mut self, class: Class) -> &mut ClassCounters {
+        &mut self.classes[class as usize]
+    }
+
+    pub(crate) fn closed(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Full => &mut self.closed_full,
+            Reason::Age => &mut self.closed_age,
+            Reason::Idle => &mut self.closed_idle,
+        } += 1;
+    }
+
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Counters) {
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.add(theirs);
+        }
+        self.closed_full += other.closed_full;
+        self.closed_age += other.closed_age;
+        self.closed_idle += other.closed_idle;
+        self.benched += other.benched;
+        self.is_benched |= other.is_benched;
+    }
+}
+
+impl ClassCounters {
+    pub(crate) fn batch(&mut self, fill: usize) {
+        self.batches += 1;
+        self.fill[fill.clamp(1, FILL_BUCKETS) - 1] += 1;
+    }
+
+    pub(crate) fn waited(&mut self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.wait[(u64::BITS - us.leading_zeros()).min(WAIT_BUCKETS as u32 - 1) as usize] += 1;
+        self.wait_us = self.wait_us.saturating_add(us);
+    }
+
+    fn add(&mut self, other: &ClassCounters) {
+        self.ops += other.ops;
+        self.inline += other.inline;
+        self.batches += other.batches;
+        self.fill.iter_mut().zip(other.fill).for_each(|(mine, theirs)| *mine += theirs);
+        self.wait.iter_mut().zip(other.wait).for_each(|(mine, theirs)| *mine += theirs);
+        self.wait_us += other.wait_us;
+        self.wrong += other.wrong;
+        self.late += other.late;
+        self.redone += other.redone;
+        self.abandoned += other.abandoned;
+    }
+}

@@ -1,0 +1,210 @@
+//! Keys that sign.
+
+use crate::{Class, Secret};
+use aws_lc_rs::{
+    encoding::{AsDer, PublicKeyX509Der},
+    rand::SystemRandom,
+    signature::{self as sig, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey},
+};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// What is signed with, and how. The numbers are those of TLS' SignatureScheme registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Scheme {
+    RsaPkcs1Sha256 = 0x0401,
+    RsaPkcs1Sha384 = 0x0501,
+    RsaPkcs1Sha512 = 0x0601,
+    RsaPssSha256 = 0x0804,
+    RsaPssSha384 = 0x0805,
+    RsaPssSha512 = 0x0806,
+    EcdsaP256Sha256 = 0x0403,
+    EcdsaP384Sha384 = 0x0503,
+    EcdsaP521Sha512 = 0x0603,
+    Ed25519 = 0x0807,
+}
+
+/// The algorithm of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum KeyKind {
+    Rsa { bits: u32 },
+    EcdsaP256,
+    EcdsaP384,
+    EcdsaP521,
+    Ed25519,
+}
+
+enum Pair {
+    Rsa(RsaKeyPair),
+    Ecdsa(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// A private key. Shared by all workers; batched engines keep what they precompute of it by [`SigningKey::id`].
+pub struct SigningKey {
+    id: u64,
+    kind: KeyKind,
+    pair: Pair,
+    der: Secret,
+}
+
+/// A private key that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError(&'static str);
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl SigningKey {
+    /// Reads a key in DER: PKCS#8 of any algorithm, PKCS#1 for RSA, SEC1 for elliptic curves.
+    ///
+    /// # Errors
+    /// It is none of these, is not consistent, or is of an algorithm that is not served.
+    pub fn from_der(der: Vec<u8>) -> Result<SigningKey, KeyError> {
+        let der = Secret::from(der);
+        let (kind, pair) = Self::parse(der.expose()).ok_or(KeyError(
+            "not a usable private key (RSA of 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519)",
+        ))?;
+        Ok(SigningKey { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), kind, pair, der })
+    }
+
+    fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {
+        if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
+            let bits = pair.public_modulus_len() as u32 * 8;
+            return Some((KeyKind::Rsa { bits }, Pair::Rsa(pair)));
+        }
+        let curves = [
+            (KeyKind::EcdsaP256, &sig::ECDSA_P256_SHA256_ASN1_SIGNING),
+            (KeyKind::EcdsaP384, &sig::ECDSA_P384_SHA384_ASN1_SIGNING),
+            (KeyKind::EcdsaP521, &sig::ECDSA_P521_SHA512_ASN1_SIGNING),
+        ];
+        for (kind, algorithm) in curves {
+            if let Ok(pair) =
+                EcdsaKeyPair::from_pkcs8(algorithm, der).or_else(|_| EcdsaKeyPair::from_private_key_der(algorithm, der))
+            {
+                return Some((kind, Pair::Ecdsa(pair)));
+            }
+        }
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
+        Some((KeyKind::Ed25519, Pair::Ed25519(pair)))
+    }
+
+    /// A number no other key of this process has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its algorithm.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// The private key as it was read, for an engine that computes with its numbers.
+    pub fn der(&self) -> &Secret {
+        &self.der
+    }
+
+    /// The public key as a SubjectPublicKeyInfo in DER.
+    pub fn spki(&self) -> Vec<u8> {
+        let der: Result<PublicKeyX509Der<'static>, _> = match &self.pair {
+            Pair::Rsa(pair) => pair.public_key().as_der(),
+            Pair::Ecdsa(pair) => pair.public_key().as_der(),
+            Pair::Ed25519(pair) => pair.public_key().as_der(),
+        };
+        der.map(|der| der.as_ref().to_vec()).unwrap_or_default()
+    }
+
+    /// The schemes this key can sign with, best first.
+    pub fn schemes(&self) -> &'static [Scheme] {
+        match self.kind {
+            // SHA-256 first: on these sizes the others add cost and no strength.
+            KeyKind::Rsa { .. } => &[
+                Scheme::RsaPssSha256,
+                Scheme::RsaPssSha384,
+                Scheme::RsaPssSha512,
+                Scheme::RsaPkcs1Sha256,
+                Scheme::RsaPkcs1Sha384,
+                Scheme::RsaPkcs1Sha512,
+            ],
+            KeyKind::EcdsaP256 => &[Scheme::EcdsaP256Sha256],
+            KeyKind::EcdsaP384 => &[Scheme::EcdsaP384Sha384],
+            KeyKind::EcdsaP521 => &[Scheme::EcdsaP521Sha512],
+            KeyKind::Ed25519 => &[Scheme::Ed25519],
+        }
+    }
+
+    /// The class of operations signing with it belongs to.
+    pub fn class(&self) -> Class {
+        match self.kind {
+            KeyKind::Rsa { bits: 2048 } => Class::Rsa2048,
+            KeyKind::Rsa { bits: 3072 } => Class::Rsa3072,
+            KeyKind::Rsa { bits: 4096 } => Class::Rsa4096,
+            KeyKind::Rsa { .. } => Class::RsaOther,
+            KeyKind::EcdsaP256 => Class::EcdsaP256,
+            KeyKind::EcdsaP384 => Class::EcdsaP384,
+            KeyKind::EcdsaP521 | KeyKind::Ed25519 => Class::SignOther,
+        }
+    }
+
+    /// Signs here and now.
+    pub(crate) fn sign(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
+        let random = SystemRandom::new();
+        match &self.pair {
+            Pair::Rsa(pair) => {
+                let encoding: &'static dyn sig::RsaEncoding = match scheme {
+                    Scheme::RsaPkcs1Sha256 => &sig::RSA_PKCS1_SHA256,
+                    Scheme::RsaPkcs1Sha384 => &sig::RSA_PKCS1_SHA384,
+                    Scheme::RsaPkcs1Sha512 => &sig::RSA_PKCS1_SHA512,
+                    Scheme::RsaPssSha256 => &sig::RSA_PSS_SHA256,
+                    Scheme::RsaPssSha384 => &sig::RSA_PSS_SHA384,
+                    Scheme::RsaPssSha512 => &sig::RSA_PSS_SHA512,
+                    _ => return None,
+                };
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(encoding, &random, message, &mut signature).ok()?;
+                Some(signature)
+            }
+            Pair::Ecdsa(pair) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
+            Pair::Ed25519(pair) => Some(pair.sign(message).as_ref().to_vec()),
+        }
+    }
+
+    /// Whether `signature` is one of `message` by this key.
+    pub fn verify(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> bool {
+        let algorithm: &'static dyn sig::VerificationAlgorithm = match scheme {
+            Scheme::RsaPkcs1Sha256 => &sig::RSA_PKCS1_2048_8192_SHA256,
+            Scheme::RsaPkcs1Sha384 => &sig::RSA_PKCS1_2048_8192_SHA384,
+            Scheme::RsaPkcs1Sha512 => &sig::RSA_PKCS1_2048_8192_SHA512,
+            Scheme::RsaPssSha256 => &sig::RSA_PSS_2048_8192_SHA256,
+            Scheme::RsaPssSha384 => &sig::RSA_PSS_2048_8192_SHA384,
+            Scheme::RsaPssSha512 => &sig::RSA_PSS_2048_8192_SHA512,
+            Scheme::EcdsaP256Sha256 => &sig::ECDSA_P256_SHA256_ASN1,
+            Scheme::EcdsaP384Sha384 => &sig::ECDSA_P384_SHA384_ASN1,
+            Scheme::EcdsaP521Sha512 => &sig::ECDSA_P521_SHA512_ASN1,
+            Scheme::Ed25519 => &sig::ED25519,
+        };
+        let public = match &self.pair {
+            Pair::Rsa(pair) => pair.public_key().as_ref(),
+            Pair::Ecdsa(pair) => pair.public_key().as_ref(),
+            Pair::Ed25519(pair) => pair.public_key().as_ref(),
+        };
+        UnparsedPublicKey::new(algorithm, public).verify(message, signature).is_ok()
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({:?})", self.kind)
+    }
+}

@@ -1,0 +1,256 @@
+//! Code that can be left in the middle and resumed: the one place with `unsafe` in this crate.
+//!
+//! rustls calls signatures and key exchanges inline. A pass over a handshake therefore runs on a stack of its own, and our
+//! implementations of rustls' hooks [`park`] it there until their operation is answered. When rustls can be interrupted,
+//! this file goes and `on_stack` becomes a plain call.
+//!
+//! What holds here:
+//! - A coroutine is never dropped in the middle. [`Suspended`] owns it, and when a future that holds one is dropped, the
+//!   coroutine is resumed with [`Cancelled`] until it returns: the hooks turn that into an error, rustls hands it up.
+//! - A panic on such a stack ends there and is reported as [`Broken`]: it costs one connection.
+//! - Nothing on a stack is borrowed from outside it (`'static` bodies), and nothing outside borrows from it but the
+//!   yielder's address, which is in [`CURRENT`] exactly while the coroutine runs.
+//! - A stack is wiped before another handshake can have it: it has held key material.
+//! - At most [`STACKS_MAX`] exist per worker. Past that, handshakes wait as bytes.
+
+use corosensei::{
+    Coroutine, CoroutineResult, Yielder,
+    stack::{DefaultStack, Stack, StackPointer},
+};
+use penstock_engine::Watch;
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr::NonNull,
+    task::{Context, Poll, Waker},
+};
+
+/// Stacks of one worker, in use and idle together.
+pub(crate) const STACKS_MAX: usize = 1024;
+/// Idle stacks kept: a burst's worth, not the worst burst's.
+const STACKS_IDLE: usize = 64;
+/// Twice the deepest use found by the test `stacks_are_twice_what_the_worst_handshake_needs`.
+const STACK_SIZE: usize = if cfg!(debug_assertions) { 256 * 1024 } else { 64 * 1024 };
+
+/// The one who waited for this has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cancelled;
+
+/// The code on the stack panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// What a parked coroutine waits for: all of these answered.
+pub(crate) struct Wait(pub [Option<Watch>; 2]);
+
+impl Wait {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Both are asked, so that both wake.
+        let pending = self.0.iter().flatten().filter(|watch| watch.poll_ready(cx).is_pending()).count();
+        if pending == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+type Resume = Result<(), Cancelled>;
+
+thread_local! {
+    /// The yielder of the coroutine that runs now on this thread, if any does.
+    static CURRENT: Cell<Option<NonNull<Yielder<Resume, Wait>>>> = const { Cell::new(None) };
+    static POOL: RefCell<Pool> = RefCell::default();
+}
+
+/// Whether the calling code runs on a stack that can be parked.
+pub(crate) fn can_park() -> bool {
+    CURRENT.get().is_some()
+}
+
+/// Leaves the coroutine until `wait` is over. Only where [`can_park`].
+pub(crate) fn park(wait: Wait) -> Result<(), Cancelled> {
+    let Some(yielder) = CURRENT.take() else { return Err(Cancelled) };
+    // SAFETY: CURRENT holds a yielder only while its own coroutine runs on this thread: `start` sets it as the coroutine's
+    // first act and clears it as its last, and every suspension takes it out (the line above) until it is resumed. The
+    // yielder lives in the coroutine's root frame, below the frame of this call, so it outlives the reference.
+    let resumed = unsafe { yielder.as_ref() }.suspend(wait);
+    CURRENT.set(Some(yielder));
+    resumed
+}
+
+/// Runs `body` where its hooks can park, and waits with it.
+pub(crate) async fn on_stack<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, Broken> {
+    let stack = acquire().await.map_err(|_| Broken)?;
+    let mut step = start(stack, body);
+    loop {
+        match step {
+            Step::Done(result) => return result,
+            Step::Parked(suspended, wait) => {
+                poll_fn(|cx| wait.poll(cx)).await;
+                step = suspended.resume(Ok(()));
+            }
+        }
+    }
+}
+
+enum Step<R> {
+    Done(Result<R, Broken>),
+    Parked(Suspended<R>, Wait),
+}
+
+/// A coroutine that is parked. Never empty outside its own methods.
+struct Suspended<R>(Option<Coroutine<Resume, Wait, Result<R, Broken>, PooledStack>>);
+
+fn start<R: 'static>(stack: PooledStack, body: impl FnOnce() -> R + 'static) -> Step<R> {
+    let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Resume, Wait>, _first: Resume| {
+        CURRENT.set(Some(NonNull::from(yielder)));
+        let result = catch_unwind(AssertUnwindSafe(body)).map_err(|_| Broken);
+        CURRENT.set(None);
+        result
+    });
+    Suspended(Some(coroutine)).resume(Ok(()))
+}
+
+impl<R> Suspended<R> {
+    fn resume(mut self, with: Resume) -> Step<R> {
+        let Some(mut coroutine) = self.0.take() else { return Step::Done(Err(Broken)) };
+        debug_assert!(CURRENT.get().is_none(), "one coroutine never runs inside another");
+        match coroutine.resume(with) {
+            CoroutineResult::Return(result) => Step::Done(result),
+            CoroutineResult::Yield(wait) => {
+                self.0 = Some(coroutine);
+                Step::Parked(self, wait)
+            }
+        }
+    }
+}
+
+impl<R> Drop for Suspended<R> {
+    fn drop(&mut self) {
+        let Some(mut coroutine) = self.0.take() else { return };
+        // Each park returns `Cancelled`, so the handshake ends with an error after at most as many steps as it has hooks.
+        while !coroutine.done() {
+            coroutine.resume(Err(Cancelled));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Pool {
+    idle: Vec<DefaultStack>,
+    in_use: usize,
+    waiting: VecDeque<(u64, Waker)>,
+    numbers: u64,
+}
+
+impl Pool {
+    fn call_next(&mut self) {
+        if let Some((_, waker)) = self.waiting.pop_front() {
+            waker.wake();
+        }
+    }
+}
+
+/// A stack on loan. Its drop wipes it and gives it to the next.
+struct PooledStack(Option<DefaultStack>);
+
+impl PooledStack {
+    fn inner(&self) -> &DefaultStack {
+        self.0.as_ref().expect("only drop takes it")
+    }
+}
+
+// SAFETY: every answer is DefaultStack's own, which has the guard page and alignment asked for, and which stays where it is
+// mapped when its handle moves.
+unsafe impl Stack for PooledStack {
+    fn base(&self) -> StackPointer {
+        self.inner().base()
+    }
+    fn limit(&self) -> StackPointer {
+        self.inner().limit()
+    }
+}
+
+impl Drop for PooledStack {
+    fn drop(&mut self) {
+        let Some(stack) = self.0.take() else { return };
+        wipe(&stack);
+        // The pool is gone when the thread is ending; so is the need for it.
+        let _ = POOL.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            pool.in_use -= 1;
+            if pool.idle.len() < STACKS_IDLE {
+                pool.idle.push(stack);
+            }
+            pool.call_next();
+        });
+    }
+}
+
+/// A place in the line for a stack.
+#[derive(Default)]
+struct Turn {
+    /// Its number in the line, while it is there or has been called.
+    waiting: Option<u64>,
+}
+
+async fn acquire() -> std::io::Result<PooledStack> {
+    let mut turn = Turn::default();
+    poll_fn(|cx| POOL.with(|pool| turn.poll(cx, &mut pool.borrow_mut()))).await
+}
+
+impl Turn {
+    fn poll(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<std::io::Result<PooledStack>> {
+        if let Some(number) = self.waiting {
+            pool.waiting.retain(|(other, _)| *other != number);
+        }
+        if pool.in_use >= STACKS_MAX {
+            let number = self.waiting.unwrap_or(pool.numbers);
+            pool.numbers = pool.numbers.max(number + 1);
+            self.waiting = Some(number);
+            // Numbers only grow: who was called in vain goes back to where it stood.
+            let at = pool.waiting.partition_point(|(other, _)| *other < number);
+            pool.waiting.insert(at, (number, cx.waker().clone()));
+            return Poll::Pending;
+        }
+        self.waiting = None;
+        let stack = match pool.idle.pop() {
+            Some(stack) => stack,
+            None => DefaultStack::new(STACK_SIZE)?,
+        };
+        pool.in_use += 1;
+        Poll::Ready(Ok(PooledStack(Some(stack))))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(number) = self.waiting else { return };
+        let _ = POOL.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            let before = pool.waiting.len();
+            pool.waiting.retain(|(other, _)| *other != number);
+            // Called, but gone before it came: the call passes on, or the line would stand still.
+            if pool.waiting.len() == before {
+                pool.call_next();
+            }
+        });
+    }
+}
+
+/// The part of a stack that code may have written: all above the guard.
+fn usable(stack: &DefaultStack) -> *mut [u8] {
+    let low = stack.base().get() - STACK_SIZE;
+    std::ptr::slice_from_raw_parts_mut(low as *mut u8, STACK_SIZE)
+}
+
+fn wipe(stack: &DefaultStack) {
+    let range = usable(stack);
+    // SAFETY: `DefaultStack::new(STACK_SIZE)` maps at least that much writable memory below its base, beside the guard
+    // page. We hold the stack's only handle, and the coroutine that ran on it has returned, so nothing refers into it.
+    unsafe { range.cast::<u8>().write_bytes(0, STACK_SIZE) };
+    // The memory will be read again only through a later coroutine, which the optimiser cannot see.
+    std::hint::black_box(range);
+}
+
+#[cfg(test)]
+mod tests;
