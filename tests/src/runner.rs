@@ -139,6 +139,9 @@ fn why_without_penstock() -> Option<String> {
     }
 }
 
+/// A test that takes longer is named with its time: the whole suite must stay short.
+const SLOW_S: u64 = 5;
+
 type Outcomes = (usize, Vec<(String, Failure)>, Vec<String>);
 
 fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
@@ -150,6 +153,7 @@ fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
         for _ in 0..jobs {
             scope.spawn(|| {
                 while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let began = Instant::now();
                     let verdict = suite.judge(test);
                     let mut outcomes = outcomes.lock().expect("no holder of this lock panics");
                     let word = match verdict {
@@ -168,6 +172,9 @@ fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
                         }
                     };
                     println!("test {} ... {word}", test.name());
+                    if began.elapsed().as_secs() >= SLOW_S {
+                        println!("    that took {:.1} s", began.elapsed().as_secs_f32());
+                    }
                 }
             });
         }
