@@ -51,6 +51,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// An idle server without limits.
+    pub fn new(id: u32, weight: u32, backup: bool) -> Member {
+        Member { id, weight, backup, ..Member::default() }
+    }
+
     /// It may be chosen.
     pub fn usable(&self) -> bool {
         self.ready && self.eweight > 0
@@ -145,6 +150,9 @@ pub struct Balancer {
     allbackups: bool,
     /// `balance` is by a key.
     hashed: bool,
+    /// With one server in use every key counts as 0, found or not: by any key but that of `url_param`. It matters for a
+    /// lone backup, whose table has the other backups in it.
+    lone_is_zero: bool,
     /// Draws of `random`.
     draws: Option<u32>,
     /// `hash-balance-factor`.
@@ -192,6 +200,7 @@ impl Balancer {
             totals: Totals::default(),
             allbackups: settings.allbackups,
             hashed,
+            lone_is_zero: hashed && !matches!(settings.balance, Balance::UrlParam { .. }),
             draws,
             factor: settings.factor,
             served: 0,
@@ -255,8 +264,9 @@ impl Balancer {
         }
         let lone_backup = (self.totals.active == 0).then_some(self.totals.first_backup).flatten();
         match &mut self.algorithm {
+            Algorithm::Map(map) if self.totals.used == 1 && self.lone_is_zero => map.by_hash(0),
             Algorithm::Map(map) => match demand.hash.filter(|_| self.hashed) {
-                Some(hash) => map.by_hash(if self.totals.used == 1 { 0 } else { hash }),
+                Some(hash) => map.by_hash(hash),
                 None => map.rotate(&self.members, demand),
             },
             _ if lone_backup.is_some() && self.draws.is_none() => lone_backup,

@@ -502,10 +502,7 @@ fn member(server: &Server) -> Member {
     // Either limit alone stands for both; a minimum over the maximum is the maximum.
     let maxconn = settings.maxconn.max(settings.minconn);
     let minconn = if settings.minconn == 0 { maxconn } else { settings.minconn };
-    let mut member = Member::default();
-    member.id = server.id;
-    member.backup = settings.backup;
-    member.weight = settings.weight;
+    let mut member = Member::new(server.id, settings.weight, settings.backup);
     (member.maxconn, member.minconn, member.maxqueue) = (maxconn, minconn, settings.maxqueue);
     member
 }

@@ -13,7 +13,7 @@ pub struct Subject<'a> {
     pub target: &'a [u8],
     /// The first value of the header that `hdr` names: of the first field of that name, up to its first comma.
     pub header: Option<&'a [u8]>,
-    /// What is buffered of a POST's body, for `url_param ... check_post`.
+    /// What is buffered of a POST's body, for `url_param`.
     pub body: &'a [u8],
     /// The value of `hash`'s expression or of the RDP cookie.
     pub sample: Option<&'a [u8]>,
@@ -37,11 +37,11 @@ pub(super) fn extract<'a>(balance: &Balance, subject: &Subject<'a>) -> Option<&'
             let target = if *path_only { path_of(subject.target) } else { subject.target };
             Some(uri(target, *whole, *len, *depth))
         }
-        Balance::UrlParam { name, check_post } => {
+        // A body that happens to be buffered is looked at even without `check_post`.
+        Balance::UrlParam { name, .. } => {
             let in_query = memchr(b'?', subject.target).map(|at| &subject.target[at + 1..]);
-            in_query
-                .and_then(|query| param(query, name.as_bytes()))
-                .or_else(|| check_post.and_then(|_| post_param(subject.body, name.as_bytes())))
+            let in_query = in_query.and_then(|query| param(query, name.as_bytes()));
+            in_query.or_else(|| post_param(subject.body, name.as_bytes()))
         }
         Balance::Hdr { use_domain_only, .. } => {
             let value = subject.header.filter(|v| !v.is_empty())?;
@@ -94,9 +94,18 @@ fn post_param<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The label before the top-level one: `example` of `www.example.com`. Without a dot there is nothing to hash.
+/// The label before the top-level one: `example` of `www.example.com`. Backwards from the end, the last dot ends it
+/// and the next one begins it, but a dot that touches the last one or stands first goes unseen: `x..c` gives `x.`, and
+/// names without a dot are taken whole.
 fn domain(host: &[u8]) -> &[u8] {
-    let Some(end) = memchr::memrchr(b'.', host) else { return &[] };
-    let start = memchr::memrchr(b'.', &host[..end]).map_or(0, |dot| dot + 1);
-    &host[start..end]
+    let (mut start, mut end) = (host.len(), None);
+    while start > 0 {
+        match end {
+            Some(_) if host[start - 1] == b'.' => break,
+            None if host.get(start) == Some(&b'.') => end = Some(start),
+            _ => {}
+        }
+        start -= 1;
+    }
+    &host[start..end.unwrap_or(host.len())]
 }

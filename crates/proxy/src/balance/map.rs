@@ -76,8 +76,9 @@ impl Map {
         let start = self.next;
         let mut avoided = None;
         for step in 0..length {
-            let server = self.table[(start + step) % length];
-            let after = (start + step + 1) % length;
+            let place = (start + step) % length;
+            // One past the end stays so: if servers come back before the next request, the walk goes on from there.
+            let (server, after) = (self.table[place], place + 1);
             if members[server].has_room(&demand.load) {
                 if demand.avoid != Some(server) {
                     self.next = after;

@@ -8,8 +8,8 @@ use crate::hash::avalanche;
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     groups: [Vec<(u32, usize)>; 2],
-    /// The point given out last to a request without a key.
-    last: Option<u32>,
+    /// The point given out last to a request without a key, and its group.
+    last: Option<(usize, u32)>,
 }
 
 /// What bounds a server's share under `hash-balance-factor`.
@@ -51,6 +51,11 @@ impl Ring {
             group.extend((0..points).map(|n| (avalanche(origin.wrapping_add(n)), server)));
         }
         self.groups.iter_mut().for_each(|group| group.sort_unstable());
+        // Where the last point is gone, the one after it counts as given out.
+        self.last = self.last.and_then(|(group, last)| {
+            let place = self.groups[group].partition_point(|&(point, _)| point < last);
+            Some((group, self.groups[group].get(place)?.0))
+        });
     }
 
     /// The server whose point is nearest to `hash`, on either side; from there, upwards to the first that is allowed.
@@ -84,12 +89,14 @@ impl Ring {
 
     /// Without a key the points are given out in turn.
     pub(super) fn rotate(&mut self, backups: bool, members: &[Member], demand: &Demand) -> Option<usize> {
-        let points = &self.groups[usize::from(backups)];
-        let start = self.last.map_or(0, |last| points.partition_point(|&(point, _)| point <= last));
+        let group = usize::from(backups);
+        let points = &self.groups[group];
+        let last = self.last.filter(|last| last.0 == group);
+        let start = last.map_or(0, |(_, last)| points.partition_point(|&(point, _)| point <= last));
         let mut avoided = None;
         for step in 0..points.len() {
             let (point, server) = points[(start + step) % points.len()];
-            self.last = Some(point);
+            self.last = Some((group, point));
             if members[server].has_room(&demand.load) {
                 if demand.avoid != Some(server) {
                     return Some(server);

@@ -215,7 +215,6 @@ impl Group {
     fn bring_up(&mut self, server: usize, eweight: u32, members: &[Member]) {
         let left = (self.next_weight + self.curr_weight).wrapping_sub(self.curr_pos);
         self.places[server].next = self.curr_pos.wrapping_add(left / eweight);
-        self.places[server].rest = 0;
         self.queue(server, members);
     }
 
@@ -227,9 +226,12 @@ impl Group {
                 self.insert(server, Tree::Fresh(which), EFFECTIVE_MAX - eweight)
             }
             None => self.bring_up(server, eweight, members),
-            Some(_) => {
+            Some(tree) => {
                 let step = self.next_weight / eweight;
                 let place = &mut self.places[server];
+                if tree != Tree::Current {
+                    place.next = place.next.wrapping_add(self.curr_weight);
+                }
                 place.next = (place.last + step).min(place.next);
                 place.rest = 0;
                 if place.next < self.curr_pos + 2 {
