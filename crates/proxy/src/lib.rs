@@ -6,24 +6,36 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod balance;
 mod buffer;
+mod conn;
+mod connect;
 pub mod counters;
+mod exchange;
+mod finish;
 mod forward;
 mod handle;
+mod handshake;
 pub mod hash;
+mod headers;
 mod http1;
 mod listener;
 mod log;
 mod message;
 mod parse;
+mod pool;
 pub mod queue;
+mod respond;
+mod route;
 mod runtime;
+mod serve;
 pub mod server;
 mod service;
 mod shared;
 mod socket;
 mod stream;
+mod tcp;
 mod timer;
 mod upstream;
 mod worker;

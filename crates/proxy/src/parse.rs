@@ -9,7 +9,7 @@ use crate::{
 };
 use penstock_http::{
     Connection, Fields, Framing, Known, Limits, Parse, Persistence, RequestHead, ResponseHead, Version,
-    expects_continue, request_framing,
+    expects_continue, request_framing, set_connection,
 };
 use std::{
     io,
@@ -33,8 +33,12 @@ pub(crate) struct Http1Client {
     persistent: bool,
     /// It waits for `100 Continue`.
     expects_continue: bool,
-    /// The response is delimited by the end of the connection, or says that this is the last one.
+    /// The client must see that its response is cut short.
+    aborted: bool,
+    /// The response says that it is the last one, or ends with the connection.
     closing: bool,
+    /// The end of the response is the end of the connection.
+    ends_with_close: bool,
     received: u64,
 }
 
@@ -65,7 +69,9 @@ impl Http1Client {
             head_request: false,
             persistent: true,
             expects_continue: false,
+            aborted: false,
             closing: false,
+            ends_with_close: false,
             received: 0,
         }
     }
@@ -120,7 +126,7 @@ impl Http1Client {
         self.head_request = head.method() == b"HEAD";
         self.persistent = Connection::of(&head.fields).persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
-        self.closing = false;
+        (self.closing, self.ends_with_close) = (false, false);
         self.outbound.sent = 0;
         Ok(())
     }
@@ -131,6 +137,17 @@ impl Http1Client {
     /// Whether the next request can be read: the last exchange left both directions at a message's end.
     pub fn is_reusable(&self) -> bool {
         self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
+    }
+}
+
+impl Http1Client {
+    /// Whether the connection has been given up.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+    /// Whether the client may still be sending a body that nobody reads.
+    pub fn owes_body(&self) -> bool {
+        !self.inbound.is_ended()
     }
 }
 
@@ -179,37 +196,34 @@ impl Client for Http1Client {
     }
     fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool) {
         self.expects_continue = false;
+        // Neither such a client nor a reader of such a response knows chunks: the end of the connection ends the body.
         let old = self.request_version == Version::Http10;
         let chunked = match framing {
-            Framing::Chunked | Framing::UntilClose if old => {
-                // Such a client knows no chunks: the end of the connection ends the body.
-                head.fields.remove_known(Known::TransferEncoding);
-                self.closing = true;
-                false
-            }
-            Framing::Chunked => true,
-            Framing::UntilClose => {
-                set(head, "transfer-encoding", b"chunked");
-                true
-            }
+            Framing::Chunked => !old,
+            Framing::UntilClose => !old && head.version() != Version::Http10,
             Framing::None | Framing::Length(_) | Framing::Tunnel => false,
         };
-        // A body that nobody will read stands before the next request.
-        self.closing |= last || !self.persistent || !self.inbound.is_ended();
-        if framing == Framing::Tunnel {
-            self.closing = true;
-        } else if self.closing {
-            if !old {
-                set(head, "connection", b"close");
-            }
-        } else if old {
-            set(head, "connection", b"keep-alive");
+        self.ends_with_close = match framing {
+            Framing::Chunked | Framing::UntilClose => !chunked,
+            Framing::Tunnel => true,
+            Framing::None | Framing::Length(_) => false,
+        };
+        if chunked {
+            set(head, "transfer-encoding", b"chunked");
+        } else if framing != Framing::None {
+            head.fields.remove_known(Known::TransferEncoding);
         }
-        head.set_version(Version::Http11);
+        // A body that nobody will read stands before the next request.
+        self.closing |= last || self.ends_with_close || !self.persistent || !self.inbound.is_ended();
+        if framing != Framing::Tunnel {
+            let persistence = if self.closing { Persistence::Close } else { Persistence::KeepAlive };
+            let version = head.version();
+            set_connection(&mut head.fields, version, self.request_version, persistence, false);
+        }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }
     fn respond_raw(&mut self, response: &[u8]) {
-        self.closing = true;
+        (self.closing, self.ends_with_close) = (true, true);
         let whole = if self.head_request { head_of(response) } else { response };
         self.outbound.start(&self.worker.buffers, false, |out| out.extend_from_slice(whole));
     }
@@ -234,15 +248,18 @@ impl Client for Http1Client {
         }
     }
     fn abort(&mut self) {
-        self.closing = true;
-        self.stream.socket().reset_on_close();
+        (self.closing, self.aborted) = (true, true);
+        if self.ends_with_close {
+            // No length and no last chunk would be missed: only a reset tells.
+            self.stream.socket().reset_on_close();
+        }
     }
     fn counts(&self) -> Counts {
         Counts { received: self.received, sent: self.outbound.sent }
     }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
-        self.closing = true;
+        (self.closing, self.ends_with_close) = (true, true);
     }
 }
 

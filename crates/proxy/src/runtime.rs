@@ -28,10 +28,8 @@ impl Runtime {
             Some(n) => n as usize,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        if diagnostics.has_errors() {
-            return None;
-        }
-        Some(Runtime { shared: Shared::new(config, services), workers })
+        let shared = Shared::build(config, services, workers, diagnostics)?;
+        Some(Runtime { shared, workers })
     }
 
     /// Configuration and shared state.

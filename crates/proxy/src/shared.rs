@@ -1,7 +1,14 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
-use crate::Services;
-use penstock_config::Config;
+use crate::{
+    Services,
+    counters::{Counters, Shape},
+    log::LogTargets,
+    server::{Backends, Notice},
+};
+use penstock_config::{Config, Diagnostics, model::Proxy};
+use penstock_rules::{ProxyFacts, ServerFacts};
+use penstock_tls::{Acceptor, Connector, Disk};
 use std::sync::{
     Arc,
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -16,13 +23,97 @@ pub struct Shared {
     pub services: Services,
     /// Limits and counts of connections.
     pub limits: Limits,
+    /// Backends and their servers.
+    pub backends: Backends,
+    /// What rules see of each proxy, by its place in the configuration.
+    pub(crate) proxies: Vec<ProxyFacts>,
+    /// What rules see of each server.
+    pub(crate) servers: Vec<Vec<ServerFacts>>,
+    /// TLS of each proxy's `bind` lines; `None` for clear text.
+    pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
+    /// TLS towards each proxy's servers; `None` for clear text.
+    pub(crate) connectors: Vec<Vec<Option<Connector>>>,
+    pub(crate) logs: Arc<LogTargets>,
+    /// What happened, by worker.
+    pub counters: Counters,
+    /// Connections each worker has, which tell who is least busy.
+    pub(crate) loads: Vec<AtomicU32>,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, services: Services) -> Arc<Self> {
+    /// `None` if something is wrong, which is said in `diagnostics`.
+    pub(crate) fn build(
+        config: Config,
+        services: Services,
+        workers: usize,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Arc<Self>> {
+        let mut complete = true;
+        let acceptors = config.proxies.iter().map(|proxy| {
+            let acceptors = proxy.binds.iter().map(|bind| {
+                bind.tls.as_ref()?;
+                let built = Acceptor::build(&config, bind, &Disk, diagnostics);
+                complete &= built.is_some();
+                built
+            });
+            acceptors.collect::<Vec<_>>()
+        });
+        let acceptors = acceptors.collect();
+        let connectors = config.proxies.iter().map(|proxy| {
+            let connectors = proxy.servers.iter().map(|server| {
+                let built = Connector::build(&config, server.settings.tls.as_ref()?, &Disk, diagnostics);
+                complete &= built.is_some();
+                built
+            });
+            connectors.collect::<Vec<_>>()
+        });
+        let connectors = connectors.collect();
+        if !complete || diagnostics.has_errors() {
+            return None;
+        }
         let limits = Limits::new(&config);
-        Arc::new(Shared { config, services, limits })
+        let backends = Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(|_: &Notice| {}));
+        Some(Arc::new(Shared {
+            counters: Counters::new(
+                workers,
+                &Shape(config.proxies.iter().map(|p| (p.binds.len(), p.servers.len())).collect()),
+            ),
+            limits,
+            backends,
+            proxies: config.proxies.iter().enumerate().map(|(index, proxy)| proxy_facts(index, proxy)).collect(),
+            servers: config.proxies.iter().map(server_facts).collect(),
+            acceptors,
+            connectors,
+            logs: Arc::new(LogTargets::new(&config)),
+            loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+            config,
+            services,
+        }))
     }
+}
+
+/// What the process lets in where `maxconn` is not given and no limit of descriptors was asked for.
+const MAXCONN: u32 = 8192;
+
+fn proxy_facts(index: usize, proxy: &Proxy) -> ProxyFacts {
+    let ms = |timeout: Option<std::time::Duration>| timeout.map_or(0, |t| t.as_millis() as u64);
+    ProxyFacts {
+        name: proxy.name.clone(),
+        id: proxy.id.unwrap_or(index as u32 + 2),
+        http: proxy.mode == penstock_config::model::Mode::Http,
+        default_backend: proxy.default_backend.as_ref().map(|word| word.text.clone()),
+        timeout_client_ms: ms(proxy.timeouts.client),
+        timeout_server_ms: ms(proxy.timeouts.server),
+        timeout_tunnel_ms: ms(proxy.timeouts.tunnel),
+    }
+}
+
+fn server_facts(proxy: &Proxy) -> Vec<ServerFacts> {
+    let facts = |(index, server): (usize, &penstock_config::model::Server)| ServerFacts {
+        name: server.name.clone(),
+        id: server.settings.id.unwrap_or(index as u32 + 1),
+    };
+    proxy.servers.iter().enumerate().map(facts).collect()
 }
 
 /// Counts of client connections against the limits of the process, of each frontend and of each `bind` line.
@@ -69,6 +160,13 @@ impl Limit {
             total: AtomicU64::new(0),
         }
     }
+    /// Connections there are.
+    pub fn current(&self) -> u32 {
+        self.current.load(Ordering::Relaxed)
+    }
+    fn has_room(&self) -> bool {
+        self.current() < self.max.load(Ordering::Relaxed)
+    }
     /// Counts one more, unless that would be too many.
     fn enter(&self) -> bool {
         let now = self.current.fetch_add(1, Ordering::Relaxed) + 1;
@@ -104,6 +202,11 @@ impl Limits {
             freed: Notify::new(),
             waiting: AtomicU32::new(0),
         }
+    }
+    /// Whether one more connection would be let in.
+    pub(crate) fn has_place(&self, proxy: usize, bind: usize) -> bool {
+        let frontend = &self.frontends[proxy];
+        self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
     }
     /// A place for one more connection, kept until it is dropped.
     pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize) -> Option<Place> {

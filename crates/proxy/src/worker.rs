@@ -1,9 +1,25 @@
 //! A worker: one thread with its own reactor, listening sockets, buffers and connections; it shares nothing it has to
 //! wait for.
 
-use crate::{Handle, Listener, Shared, buffer::Buffers};
+use crate::{
+    Handle, Listener, Shared, accept,
+    accept::Accepted,
+    buffer::Buffers,
+    counters::WorkerCounters,
+    exchange::Kept,
+    log::{Logger, severity},
+    pool::{self, Pool},
+};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::{io, rc::Rc, sync::Arc};
+use slab::Slab;
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    task::Waker,
+};
 use tokio::{sync::mpsc::UnboundedReceiver, task::LocalSet};
 
 /// What a worker is told from outside.
@@ -29,16 +45,30 @@ pub(crate) struct Worker {
     pub handle: Handle,
     pub shared: Arc<Shared>,
     pub buffers: Buffers,
+    pub exchanges: Kept,
+    pub pool: Pool,
+    pub logger: Logger,
+    /// A waker for the task of each connection.
+    pub connections: RefCell<Slab<Waker>>,
+    /// The worker finishes what it has.
+    pub draining: Cell<bool>,
+    drained: tokio::sync::Notify,
+    /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
+    reserve: RefCell<Vec<File>>,
+    exhaustion_told: Cell<u64>,
 }
 
 /// Polls between two looks at the reactor: many enough to make that look cheap, few enough that a connection's bytes
 /// wait microseconds, not milliseconds (measured: 66 ms of CPU in a pass without a bound).
 const EVENTS_PER_PASS: u32 = 64;
 
+/// Descriptors each worker keeps for an operator's connections.
+const RESERVE: usize = 4;
+
 impl Worker {
     /// The life of a worker's thread.
     pub fn run(seed: Seed) {
-        let Seed { id, handle, mut control, listeners, ready } = seed;
+        let Seed { id, handle, control, listeners, ready } = seed;
         let shared = handle.inner.shared.clone();
         pin(id, &shared);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -51,19 +81,120 @@ impl Worker {
             Ok(runtime) => runtime,
             Err(e) => return drop(ready.send(Err(e))),
         };
-        let buffers = Buffers::new(shared.config.global.tune.bufsize);
-        let worker = Rc::new(Worker { id, handle, shared, buffers });
-        let local = LocalSet::new();
-        local.block_on(&runtime, async {
-            let _listeners = listeners;
-            let _ = ready.send(Ok(()));
-            while let Some(message) = control.recv().await {
-                match message {
-                    Control::Drain | Control::Stop => break,
-                }
-            }
-            let _ = (&worker.id, &worker.handle, &worker.shared, &worker.buffers);
+        let worker = Rc::new(Worker {
+            id,
+            buffers: Buffers::new(shared.config.global.tune.bufsize),
+            exchanges: Kept::default(),
+            pool: Pool::default(),
+            logger: Logger::new(shared.logs.clone()),
+            connections: RefCell::default(),
+            draining: Cell::new(false),
+            drained: tokio::sync::Notify::new(),
+            reserve: RefCell::default(),
+            exhaustion_told: Cell::new(0),
+            handle,
+            shared,
         });
+        worker.refill_reserve();
+        let local = LocalSet::new();
+        local.block_on(&runtime, worker.clone().serve(control, listeners, ready));
+        // Connections that are left end here; what they log goes out.
+        drop(local);
+        worker.pool.clear();
+        worker.logger.flush();
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        mut control: UnboundedReceiver<Control>,
+        listeners: Vec<Listener>,
+        ready: std::sync::mpsc::Sender<io::Result<()>>,
+    ) {
+        let spawn = |listener| tokio::task::spawn_local(accept::run(self.clone(), listener));
+        let acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
+        let logger = self.clone();
+        tokio::task::spawn_local(async move { logger.logger.run().await });
+        tokio::task::spawn_local(pool::run(self.clone()));
+        // Whoever started us does not wait any more if this fails.
+        let _ = ready.send(Ok(()));
+        drop(ready);
+        loop {
+            tokio::select! {
+                message = control.recv() => match message {
+                    Some(Control::Drain) => {
+                        acceptors.iter().for_each(tokio::task::JoinHandle::abort);
+                        self.drain();
+                    }
+                    Some(Control::Stop) | None => return,
+                },
+                () = self.drained.notified() => return,
+            }
+        }
+    }
+
+    /// Closes what is idle and lets the rest finish.
+    fn drain(&self) {
+        self.draining.set(true);
+        self.pool.clear();
+        self.connections.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
+        self.check_drained();
+    }
+
+    /// Ends the worker once it drains and has no connection left.
+    pub fn check_drained(&self) {
+        if self.draining.get() && self.connections.borrow().is_empty() {
+            self.drained.notify_one();
+        }
+    }
+
+    /// Starts a connection, here or on a worker with much less to do.
+    pub fn take(self: &Rc<Self>, accepted: Accepted) {
+        accepted.start(self.clone());
+    }
+
+    /// Tells the others how busy this worker is.
+    pub fn publish_load(&self) {
+        self.shared.loads[self.id].store(self.connections.borrow().len() as u32, Ordering::Relaxed);
+    }
+
+    /// The cells this worker counts in.
+    pub fn counters(&self) -> &WorkerCounters {
+        self.shared.counters.worker(self.id)
+    }
+
+    /// Milliseconds since the process started, by which rates are counted.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.backends.started().elapsed().as_millis() as u64
+    }
+
+    /// Writes a line of the process itself to its log.
+    pub fn log_process(&self, severity: u8, text: &str) {
+        self.logger.send_process(severity, text.as_bytes());
+    }
+
+    /// Gives up a descriptor so that one connection can be accepted; whether there was one.
+    pub fn spend_reserve(&self) -> bool {
+        self.reserve.borrow_mut().pop().is_some()
+    }
+
+    /// Takes descriptors for the reserve, as far as there are any.
+    pub fn refill_reserve(&self) {
+        let mut reserve = self.reserve.borrow_mut();
+        while reserve.len() < RESERVE {
+            match File::open("/dev/null") {
+                Ok(file) => reserve.push(file),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Tells once a second that connections cannot be accepted.
+    pub fn accept_failed(&self, e: &io::Error) {
+        let now = self.now_ms() / 1000 + 1;
+        if self.exhaustion_told.replace(now) != now {
+            self.log_process(severity::ALERT, &format!("accept(): {e}; trying again in 100 ms"));
+        }
+        self.refill_reserve();
     }
 }
 

@@ -14,4 +14,4 @@ pub use memory::{Poisonable, poison};
 pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill, reap};
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
-pub use sockopt::{set_defer_accept, set_fast_open};
+pub use sockopt::{set_bind_address_no_port, set_defer_accept, set_fast_open};

@@ -1,0 +1,151 @@
+//! The first stage of a connection: taken from a listening socket, as far as the limits allow.
+
+use crate::{
+    handshake,
+    listener::{Listener, is_unix},
+    shared::{Limits, Place},
+    socket::Socket,
+    worker::Worker,
+};
+use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    time::Instant,
+};
+
+enum Listening {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listening {
+    fn new(listener: Listener) -> io::Result<Self> {
+        if is_unix(&listener.socket) {
+            let listener = std::os::unix::net::UnixListener::from(listener.socket);
+            listener.set_nonblocking(true)?;
+            Ok(Listening::Unix(UnixListener::from_std(listener)?))
+        } else {
+            let listener = std::net::TcpListener::from(listener.socket);
+            listener.set_nonblocking(true)?;
+            Ok(Listening::Tcp(TcpListener::from_std(listener)?))
+        }
+    }
+    async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Listening::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::Tcp(stream)),
+            Listening::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
+        }
+    }
+}
+
+/// How long an acceptor rests after the system had no descriptor or memory for a connection.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts on one listening socket until the task is dropped.
+pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
+    let (proxy, bind) = (listener.proxy, listener.bind);
+    let listening = match Listening::new(listener) {
+        Ok(listening) => listening,
+        Err(e) => return worker.log_process(crate::log::severity::ALERT, &format!("cannot accept connections: {e}")),
+    };
+    let answers_stats = worker.shared.config.proxies[proxy].stats.is_some();
+    let mut rate = RateLimit::new(worker.shared.config.proxies[proxy].rate_limit_sessions);
+    loop {
+        rate.wait().await;
+        wait_for_place(&worker, proxy, bind).await;
+        match listening.accept().await {
+            Ok(socket) => {
+                let Some(place) = enter(&worker, proxy, bind).await else { continue };
+                rate.count();
+                worker.take(Accepted { socket, place, proxy, bind, accepted: Instant::now() });
+            }
+            Err(e) if is_exhausted(&e) => {
+                // An operator who wants to see why gets one of the descriptors kept for that.
+                if !(answers_stats && worker.spend_reserve()) {
+                    worker.accept_failed(&e);
+                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+            // The client left before it was accepted, or a firewall refused it: that is its own business.
+            Err(_) => {}
+        }
+    }
+}
+
+/// A connection of which nothing has been read.
+pub(crate) struct Accepted {
+    pub socket: Socket,
+    pub place: Place,
+    pub proxy: usize,
+    pub bind: usize,
+    pub accepted: Instant,
+}
+
+impl Accepted {
+    /// Starts the connection's task on this worker.
+    pub fn start(self, worker: Rc<Worker>) {
+        tokio::task::spawn_local(handshake::run(worker, self));
+    }
+}
+
+fn is_exhausted(e: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(e);
+    use rustix::io::Errno as E;
+    matches!(errno, Some(E::MFILE | E::NFILE | E::NOBUFS | E::NOMEM))
+}
+
+/// Returns once the limits would let another connection in; what waits stays in the system's queue.
+async fn wait_for_place(worker: &Worker, proxy: usize, bind: usize) {
+    let limits = &worker.shared.limits;
+    while !limits.has_place(proxy, bind) {
+        limits.waiting.fetch_add(1, Ordering::SeqCst);
+        let freed = limits.freed.notified();
+        // Between the look and the registration a place may have come free without a word.
+        if !limits.has_place(proxy, bind) {
+            // A limit can also be raised by an operator.
+            let _ = tokio::time::timeout(Duration::from_secs(1), freed).await;
+        }
+        limits.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A place for a connection that has been accepted; another worker may just have taken the last one.
+async fn enter(worker: &Worker, proxy: usize, bind: usize) -> Option<Place> {
+    loop {
+        if let Some(place) = Limits::enter(&worker.shared, proxy, bind) {
+            return Some(place);
+        }
+        wait_for_place(worker, proxy, bind).await;
+    }
+}
+
+/// `rate-limit sessions`, this worker's share taken by time: tokens come back evenly over each second.
+struct RateLimit {
+    per_second: Option<f64>,
+    tokens: f64,
+    refilled: Instant,
+}
+
+impl RateLimit {
+    fn new(limit: Option<u32>) -> Self {
+        let per_second = limit.filter(|&limit| limit > 0).map(f64::from);
+        RateLimit { per_second, tokens: per_second.unwrap_or(0.0), refilled: Instant::now() }
+    }
+    async fn wait(&mut self) {
+        let Some(per_second) = self.per_second else { return };
+        loop {
+            let now = Instant::now();
+            self.tokens = (self.tokens + (now - self.refilled).as_secs_f64() * per_second).min(per_second);
+            self.refilled = now;
+            if self.tokens >= 1.0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs_f64((1.0 - self.tokens) / per_second)).await;
+        }
+    }
+    fn count(&mut self) {
+        if self.per_second.is_some() {
+            self.tokens -= 1.0;
+        }
+    }
+}

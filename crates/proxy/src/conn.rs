@@ -1,0 +1,73 @@
+//! A client's connection as every stage of its life sees it.
+
+use crate::{shared::Place, timer::Deadline, worker::Worker};
+use penstock_config::model::{Bind, Proxy};
+use penstock_rules::{ConnFacts, Session};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+};
+use tokio::time::Instant;
+
+/// What outlives the requests of a connection.
+pub(crate) struct Conn {
+    pub worker: Rc<Worker>,
+    /// The frontend's place in the configuration.
+    pub frontend: usize,
+    /// The `bind` line's place in the frontend.
+    pub bind: usize,
+    pub facts: ConnFacts,
+    pub session: Session,
+    pub deadline: Deadline,
+    pub accepted: Instant,
+    /// What PROXY header and TLS handshake took; later requests have 0.
+    pub handshake_ms: i64,
+    /// Requests so far.
+    pub requests: u64,
+    pub _place: Place,
+    pub _alive: Alive,
+}
+
+impl Conn {
+    pub fn proxy(&self) -> &Proxy {
+        &self.worker.shared.config.proxies[self.frontend]
+    }
+    pub fn bind(&self) -> &Bind {
+        &self.proxy().binds[self.bind]
+    }
+}
+
+/// Waits for `future`, but not past the deadline.
+pub(crate) async fn in_time<F: Future>(deadline: &mut Deadline, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// A connection that a draining worker waits for, and can wake.
+pub(crate) struct Alive {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Alive {
+    /// Registers the task that calls.
+    pub async fn register(worker: Rc<Worker>) -> Alive {
+        let key = poll_fn(|cx| Poll::Ready(worker.connections.borrow_mut().insert(cx.waker().clone()))).await;
+        worker.publish_load();
+        Alive { worker, key }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.worker.connections.borrow_mut().remove(self.key);
+        self.worker.publish_load();
+        self.worker.check_drained();
+    }
+}

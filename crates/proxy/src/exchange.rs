@@ -1,0 +1,787 @@
+//! One request and its response, whatever protocols carry them: route, connect, forward, log. HTTP/1 connections and
+//! HTTP/2 streams run the same code.
+
+use crate::{
+    buffer::Buffer,
+    conn::{Conn, in_time},
+    connect::{self, Failure},
+    finish,
+    forward::{Broken, Flow, Waits},
+    headers,
+    message::{Client, Fault, Sink, Source, Upstream},
+    respond,
+    route::{self, Route},
+    server::{Assignment, Backend, Presence, ServerRef, Slot, Want},
+    stream::Stream,
+    upstream::Http1Server,
+    worker::Worker,
+};
+use penstock_config::model::Proxy;
+use penstock_http::{Framing, Known, Limits, RequestHead, ResponseHead};
+use penstock_rules::{LogFacts, ServerConnFacts, Txn};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Everything a request needs while there is one. Kept by the worker between requests, with its memory.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    pub request: RequestHead,
+    pub response: ResponseHead,
+    pub txn: Txn,
+    pub log: LogFacts,
+    pub times: Times,
+    /// The backend's place in the configuration, once chosen.
+    pub backend: Option<usize>,
+    /// The server, once chosen.
+    pub server: Option<usize>,
+    pub server_conn: ServerConnFacts,
+    /// What was read of the body ahead of forwarding, and whether that is all.
+    pub body: Option<Buffer>,
+    pub body_complete: bool,
+    /// The server that persistence names.
+    pub persistent: Option<usize>,
+    /// The response head has gone to the client.
+    pub responded: bool,
+    presence: Option<Presence>,
+}
+
+/// Moments of an exchange; what did not happen is `None`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
+    /// The connection was ready for this request.
+    pub ready: Option<Instant>,
+    pub first_byte: Option<Instant>,
+    pub complete: Option<Instant>,
+    pub assigned: Option<Instant>,
+    pub connected: Option<Instant>,
+    pub answered: Option<Instant>,
+}
+
+impl Exchange {
+    /// One of the worker's.
+    pub fn take(worker: &Worker) -> Box<Exchange> {
+        worker.exchanges.borrow_mut().pop().unwrap_or_default()
+    }
+    /// Gives it back.
+    pub fn give(mut self: Box<Self>, worker: &Worker) {
+        self.request.clear();
+        self.response.clear();
+        self.txn.clear();
+        self.log = LogFacts::default();
+        self.times = Times::default();
+        (self.backend, self.server, self.persistent, self.presence) = (None, None, None, None);
+        self.server_conn = ServerConnFacts::default();
+        if let Some(body) = self.body.take() {
+            worker.buffers.give(body);
+        }
+        (self.body_complete, self.responded) = (false, false);
+        let mut kept = worker.exchanges.borrow_mut();
+        if kept.len() < KEPT {
+            kept.push(self);
+        }
+    }
+    /// Its first byte is there.
+    pub fn begin(&mut self, conn: &Conn, ready: Instant, first_byte: Instant) {
+        self.times.ready = Some(ready);
+        self.times.first_byte = Some(first_byte);
+        self.log.Th = if conn.requests == 0 { conn.handshake_ms } else { 0 };
+        self.log.Ti = ms_between(ready, first_byte);
+    }
+    /// Its head has been read.
+    pub fn request_complete(&mut self, conn: &mut Conn) {
+        let now = Instant::now();
+        self.times.complete = Some(now);
+        self.log.TR = self.times.first_byte.map_or(-1, |first| ms_between(first, now));
+        self.log.request_unix_us = crate::handshake::unix_us();
+        conn.session.requests += 1;
+        let tune = &conn.worker.shared.config.global.tune;
+        self.txn.received.keep(&self.request, tune.http_logurilen);
+    }
+    /// It ended before there was a response; the log shows this status.
+    pub fn aborted(&mut self, status: u16) {
+        self.txn.status = Some(status);
+    }
+    /// The proxy whose settings hold now: the backend's, once there is one.
+    pub fn proxy<'a>(&self, conn: &'a Conn) -> &'a Proxy {
+        &conn.worker.shared.config.proxies[self.backend.unwrap_or(conn.frontend)]
+    }
+}
+
+/// Exchanges kept for reuse by each worker.
+const KEPT: usize = 256;
+
+/// Milliseconds from one moment to a later one.
+pub(crate) fn ms_between(from: Instant, to: Instant) -> i64 {
+    to.saturating_duration_since(from).as_millis() as i64
+}
+
+/// How forwarding ended, when it did not end well.
+enum Ended {
+    /// Nothing was answered, nothing but the head was sent: it may be sent again.
+    Retry(Reason),
+    /// It is over: log it so.
+    Over,
+}
+
+/// Why an attempt failed before a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// An idle connection turned out to be closed.
+    Stale,
+    /// `conn-failure`
+    Connect,
+    /// `empty-response`
+    Empty,
+    /// `junk-response`
+    Junk,
+    /// `response-timeout`
+    Timeout,
+}
+
+/// Runs an exchange whose request head has been read.
+pub(crate) async fn run(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+    match route::request(conn, client, x).await {
+        Route::Backend(backend) => to_backend(conn, client, x, backend).await,
+        Route::Answered => {}
+    }
+    finish::run(conn, client, x);
+}
+
+/// Finds a server and forwards, as often as `retries` allows.
+async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, backend: usize) {
+    let worker = conn.worker.clone();
+    let shared = worker.shared.clone();
+    let Some(pool) = shared.backends.get(backend) else {
+        return answer(conn, client, x, b"SC", 503).await;
+    };
+    let proxy = &shared.config.proxies[backend];
+    x.presence = Some(pool.enter());
+    worker.counters().backend(backend).session(worker.now_ms());
+    let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
+    let mut failures = 0;
+    loop {
+        let Some(slot) = assign(conn, client, x, pool, proxy, &want).await else { return };
+        let server = slot.server().index;
+        x.server = Some(server);
+        let at = ServerRef { proxy: backend, server };
+        let attempt = attempt(conn, client, x, &slot, at, proxy, failures > 0).await;
+        let reason = match attempt {
+            Ok(()) | Err(Ended::Over) => return,
+            Err(Ended::Retry(Reason::Stale)) => {
+                // Not the server's failure, and not counted as one: it closed a connection that nobody used.
+                drop(slot);
+                want.persistent = Some(server);
+                continue;
+            }
+            Err(Ended::Retry(reason)) => reason,
+        };
+        drop(slot);
+        if failures >= proxy.retries {
+            return fail_server(conn, client, x, reason).await;
+        }
+        failures += 1;
+        x.log.retries = failures;
+        worker.counters().server(backend, server).retries.inc();
+        worker.counters().backend(backend).retries.inc();
+        if may_redispatch(proxy, failures) {
+            if pool.servers.len() > 1 {
+                (want.persistent, want.avoid) = (None, Some(server));
+                x.log.redispatched = true;
+                worker.counters().server(backend, server).redispatches.inc();
+                worker.counters().backend(backend).redispatches.inc();
+            }
+        } else {
+            want.persistent = Some(server);
+            if reason == Reason::Connect {
+                // The same server again: give it a moment.
+                tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
+            }
+        }
+    }
+}
+
+/// Between two attempts at one server.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the next attempt may go to another server (`option redispatch`).
+fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
+    match proxy.options.redispatch {
+        None => false,
+        Some(0) => failures == proxy.retries,
+        Some(every @ 1..) => failures % every as u32 == 0,
+        Some(last) => failures + last.unsigned_abs() == proxy.retries + 1,
+    }
+}
+
+/// A place on a server, perhaps after a wait in a queue.
+async fn assign(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    pool: &Arc<Backend>,
+    proxy: &Proxy,
+    want: &Want,
+) -> Option<Slot> {
+    let mut want = *want;
+    // The time in queues is one, however many queues there were.
+    let since = *x.times.assigned.get_or_insert_with(Instant::now);
+    loop {
+        match pool.assign(&want) {
+            Assignment::Slot(slot) => {
+                let now = Instant::now();
+                let complete = x.times.complete.unwrap_or(now);
+                x.log.Tw = ms_between(complete, now);
+                x.times.assigned = Some(now);
+                return Some(slot);
+            }
+            Assignment::Queued(ticket) => {
+                match ticket.server() {
+                    Some(_) => x.log.srv_queue = ticket.ahead() + 1,
+                    None => x.log.backend_queue = ticket.ahead() + 1,
+                }
+                conn.deadline.set(since, proxy.timeouts.queue.or(proxy.timeouts.connect));
+                match wait_in_queue(conn, client, ticket, proxy.options.abortonclose).await {
+                    Waited::Granted(crate::queue::Granted::Slot(slot)) => {
+                        x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, Instant::now()));
+                        return Some(slot);
+                    }
+                    Waited::Granted(crate::queue::Granted::Again) => {}
+                    Waited::Timeout => {
+                        answer(conn, client, x, b"sQ", 503).await;
+                        return None;
+                    }
+                    Waited::Gone => {
+                        x.log.termination = *b"CQ";
+                        x.aborted(503);
+                        return None;
+                    }
+                }
+            }
+            Assignment::Full(_) if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
+                want.persistent = None;
+            }
+            Assignment::Full(_) => {
+                answer(conn, client, x, b"SQ", 503).await;
+                return None;
+            }
+            Assignment::NoServer => {
+                answer(conn, client, x, b"SC", 503).await;
+                return None;
+            }
+        }
+    }
+}
+
+enum Waited {
+    Granted(crate::queue::Granted),
+    Timeout,
+    Gone,
+}
+
+async fn wait_in_queue(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    mut ticket: crate::queue::Ticket,
+    watch_client: bool,
+) -> Waited {
+    let deadline = &mut conn.deadline;
+    poll_fn(|cx| {
+        if let Poll::Ready(granted) = std::pin::Pin::new(&mut ticket).poll(cx) {
+            return Poll::Ready(Waited::Granted(granted));
+        }
+        if watch_client && client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Waited::Gone);
+        }
+        deadline.poll_expired(cx).map(|()| Waited::Timeout)
+    })
+    .await
+}
+
+/// One attempt at one server: a connection, the request, the response.
+async fn attempt(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    slot: &Slot,
+    at: ServerRef,
+    proxy: &Proxy,
+    repeated: bool,
+) -> Result<(), Ended> {
+    let worker = conn.worker.clone();
+    let cells = worker.counters().server(at.proxy, at.server);
+    let server = slot.server();
+    let first = conn.requests == 0 && !repeated;
+    let sni = route::sni(conn, x, server);
+    let private = server.config.settings.send_proxy.is_some();
+    let reused = if private { None } else { worker.pool.take(at, proxy.http_reuse, first, sni.as_deref()) };
+    let (stream, uses) = match reused {
+        Some(taken) => {
+            cells.reuses.inc();
+            (taken.stream, taken.uses)
+        }
+        None => {
+            conn.deadline.set(Instant::now(), proxy.timeouts.connect);
+            let opened = {
+                let mut deadline = std::mem::take(&mut conn.deadline);
+                let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni.as_deref()))).await;
+                conn.deadline = deadline;
+                opened
+            };
+            match opened {
+                Some(Ok(stream)) => {
+                    cells.connects.inc();
+                    (stream, 0)
+                }
+                Some(Err(failure)) => {
+                    cells.connect_errors.inc();
+                    worker.counters().backend(at.proxy).connect_errors.inc();
+                    x.log.termination = if matches!(failure, Failure::Exhausted(_)) { *b"RC" } else { *b"SC" };
+                    return Err(Ended::Retry(Reason::Connect));
+                }
+                None => {
+                    cells.connect_errors.inc();
+                    worker.counters().backend(at.proxy).connect_errors.inc();
+                    x.log.termination = *b"sC";
+                    return Err(Ended::Retry(Reason::Connect));
+                }
+            }
+        }
+    };
+    let now = Instant::now();
+    x.log.termination = *b"--";
+    x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
+    x.times.connected = Some(now);
+    note_server_conn(x, &stream);
+    cells.session(worker.now_ms());
+
+    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
+    let mut upstream = Http1Server::new(stream, worker.clone(), limits);
+    let may_keep = headers::to_server(conn, x, proxy, server);
+    upstream.request(&mut x.request, client.request_framing());
+    let stale = uses > 0;
+    let result = forward(conn, client, x, &mut upstream, at, proxy, stale).await;
+    match result {
+        Ok(()) if may_keep && !private => {
+            if let Some(stream) = upstream.into_idle() {
+                worker.pool.give(&worker, at, stream, uses + 1, sni);
+            }
+        }
+        _ => upstream.give_back(),
+    }
+    result
+}
+
+fn note_server_conn(x: &mut Exchange, stream: &Stream) {
+    let socket = stream.socket();
+    x.server_conn = ServerConnFacts {
+        src: socket.local_addr().ok(),
+        dst: socket.peer_addr().ok(),
+        http_major: 1,
+        tls: stream.tls().map(|tls| Arc::new(tls.clone())),
+        ..ServerConnFacts::default()
+    };
+    x.log.server_address = x.server_conn.dst;
+}
+
+/// When each side's silence becomes a timeout. A side that nothing is expected of has no limit.
+struct Patience {
+    client: Option<Duration>,
+    server: Option<Duration>,
+    client_due: Option<Instant>,
+    server_due: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Patience {
+    fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
+        let server = x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server);
+        Patience { client: conn.proxy().timeouts.client, server, client_due: None, server_due: None }
+    }
+    /// Ready with the side that kept us waiting too long. `moved` restarts both.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: &mut crate::timer::Deadline,
+        waits: (bool, bool),
+        moved: bool,
+    ) -> Poll<Side> {
+        let (client, server) = waits;
+        let stands = |waits: bool, due: Option<Instant>| waits == due.is_some();
+        if moved || !stands(client, self.client_due) || !stands(server, self.server_due) {
+            let now = Instant::now();
+            let due = |waits: bool, due: Option<Instant>, limit: Option<Duration>| match (waits, limit) {
+                (true, Some(limit)) => {
+                    if moved {
+                        Some(now + limit)
+                    } else {
+                        due.or(Some(now + limit))
+                    }
+                }
+                _ => None,
+            };
+            self.client_due = due(client, self.client_due, self.client);
+            self.server_due = due(server, self.server_due, self.server);
+            deadline.set_at(match (self.client_due, self.server_due) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            });
+        }
+        match deadline.poll_expired(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) if self.client_due.is_some() && self.client_due <= deadline.due() => {
+                Poll::Ready(Side::Client)
+            }
+            Poll::Ready(()) => Poll::Ready(Side::Server),
+        }
+    }
+}
+
+/// What waiting for a response head came to.
+enum Head {
+    Got(Framing),
+    ServerFault(Fault),
+    ClientFault(Fault),
+    Timeout(Side),
+    Gone,
+}
+
+/// Sends the request, and the response back.
+async fn forward(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &mut dyn Upstream,
+    at: ServerRef,
+    proxy: &Proxy,
+    stale: bool,
+) -> Result<(), Ended> {
+    let worker = conn.worker.clone();
+    let buffers = &worker.buffers;
+    let mut patience = Patience::new(conn, x, proxy);
+    let mut request = Flow::new();
+    if let Some(body) = x.body.take() {
+        request.preload(body, x.body_complete);
+    }
+    let framing = loop {
+        let head = poll_fn(|cx| {
+            poll_head(cx, conn, client, x, upstream, &mut request, &mut patience, proxy.options.abortonclose)
+        })
+        .await;
+        match head {
+            Head::Got(Framing::None) if x.response.is_interim() => client.interim(&x.response),
+            Head::Got(framing) => break framing,
+            failed => {
+                request.give_back(buffers);
+                return Err(head_failed(conn, client, x, upstream, at, failed, stale, &request).await);
+            }
+        }
+    };
+    let now = Instant::now();
+    x.times.answered = Some(now);
+    x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
+    worker.counters().server(at.proxy, at.server).response(x.response.status());
+    if !route::response(conn, client, x).await {
+        request.give_back(buffers);
+        return Err(Ended::Over);
+    }
+    headers::to_client(x, proxy);
+    let last = headers::closes(conn, x) || !request.done;
+    client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
+    x.responded = true;
+    x.txn.status = Some(x.response.status());
+    if framing == Framing::Tunnel {
+        client.tunnel();
+        upstream.tunnel();
+        return tunnel(conn, client, x, upstream, proxy, request).await;
+    }
+    finish::as_soon_as(conn, client, x);
+    let mut response = Flow::new();
+    let result = poll_fn(|cx| poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience)).await;
+    request.give_back(buffers);
+    response.give_back(buffers);
+    finish_body(conn, client, x, at, result)
+}
+
+#[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
+fn poll_head(
+    cx: &mut Context<'_>,
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &mut dyn Upstream,
+    request: &mut Flow,
+    patience: &mut Patience,
+    watch_client: bool,
+) -> Poll<Head> {
+    let mut moved = false;
+    if !request.done {
+        match request.poll(cx, client, upstream, &conn.worker.buffers) {
+            Poll::Ready(Err(Broken::Source(fault))) => return Poll::Ready(Head::ClientFault(fault)),
+            // It may have answered before it stopped reading.
+            Poll::Ready(Err(Broken::Sink(e))) => {
+                return match upstream.poll_head(cx, &mut x.response) {
+                    Poll::Ready(Ok(framing)) => {
+                        request.done = true;
+                        Poll::Ready(Head::Got(framing))
+                    }
+                    _ => Poll::Ready(Head::ServerFault(Fault::Io(e))),
+                };
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        moved = std::mem::take(&mut request.moved);
+    }
+    match upstream.poll_head(cx, &mut x.response) {
+        Poll::Ready(Ok(framing)) => return Poll::Ready(Head::Got(framing)),
+        Poll::Ready(Err(fault)) => return Poll::Ready(Head::ServerFault(fault)),
+        Poll::Pending => {}
+    }
+    if request.done && watch_client && client.poll_gone(cx).is_ready() {
+        return Poll::Ready(Head::Gone);
+    }
+    // The server is waited for once it has the request; until then whoever holds the request up.
+    let on_client = !request.done && request.waits_for == Waits::Source;
+    patience.poll(cx, &mut conn.deadline, (on_client, !on_client), moved).map(Head::Timeout)
+}
+
+/// No response head came: says so to the client, unless another attempt may help.
+#[allow(clippy::too_many_arguments, reason = "one failure of one exchange, which these are the parts of")]
+async fn head_failed(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &dyn Upstream,
+    at: ServerRef,
+    failed: Head,
+    stale: bool,
+    request: &Flow,
+) -> Ended {
+    let worker = conn.worker.clone();
+    let cells = worker.counters().server(at.proxy, at.server);
+    let backend = worker.counters().backend(at.proxy);
+    // What was read from the client is gone once sent; a request without a body can be sent as often as needed.
+    let repeatable = client.request_framing() == Framing::None && !x.txn.no_retry;
+    let proxy = x.proxy(conn);
+    let _ = request;
+    match failed {
+        Head::ServerFault(fault) => {
+            let idempotent =
+                matches!(x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
+            if stale && repeatable && idempotent && !upstream.answered() && !matches!(fault, Fault::Invalid(_)) {
+                return Ended::Retry(Reason::Stale);
+            }
+            let (reason, termination) = match fault {
+                Fault::Invalid(_) => (Reason::Junk, *b"PH"),
+                Fault::Closed | Fault::Io(_) => (Reason::Empty, *b"SH"),
+            };
+            cells.response_errors.inc();
+            backend.response_errors.inc();
+            x.log.termination = termination;
+            if repeatable && retries_on(proxy, reason) && (reason != Reason::Empty || !upstream.answered()) {
+                return Ended::Retry(reason);
+            }
+            if reason == Reason::Empty {
+                cells.server_aborts.inc();
+                backend.server_aborts.inc();
+            }
+            respond::error(conn, client, x, 502).await;
+        }
+        Head::Timeout(Side::Server) => {
+            cells.response_errors.inc();
+            backend.response_errors.inc();
+            x.log.termination = *b"sH";
+            if repeatable && retries_on(proxy, Reason::Timeout) {
+                return Ended::Retry(Reason::Timeout);
+            }
+            respond::error(conn, client, x, 504).await;
+        }
+        Head::Timeout(Side::Client) => {
+            x.log.termination = *b"cD";
+            respond::error(conn, client, x, 408).await;
+        }
+        Head::ClientFault(Fault::Invalid(_)) => {
+            x.log.termination = *b"PR";
+            respond::error(conn, client, x, 400).await;
+        }
+        Head::ClientFault(_) => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            x.log.termination = *b"CD";
+            x.aborted(400);
+            client.abort();
+        }
+        Head::Gone => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            x.log.termination = *b"CH";
+            x.aborted(400);
+        }
+        Head::Got(_) => {}
+    }
+    Ended::Over
+}
+
+/// `retry-on`.
+fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
+    let Some(words) = &proxy.retry_on else { return reason == Reason::Connect };
+    let word = match reason {
+        Reason::Stale | Reason::Connect => "conn-failure",
+        Reason::Empty => "empty-response",
+        Reason::Junk => "junk-response",
+        Reason::Timeout => "response-timeout",
+    };
+    words.iter().any(|w| w.text == word || w.text == "all-retryable-errors")
+}
+
+/// How the transfer of bodies ended.
+enum Transfer {
+    Done,
+    ServerFault,
+    ClientFault,
+    ClientGone,
+    Timeout(Side),
+}
+
+fn poll_body(
+    cx: &mut Context<'_>,
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    upstream: &mut dyn Upstream,
+    request: &mut Flow,
+    response: &mut Flow,
+    patience: &mut Patience,
+) -> Poll<Transfer> {
+    let buffers = &conn.worker.buffers;
+    match response.poll(cx, upstream, client, buffers) {
+        // A request that the server did not want to the end is of no more use to anybody.
+        Poll::Ready(Ok(())) => return Poll::Ready(Transfer::Done),
+        Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ServerFault),
+        Poll::Ready(Err(Broken::Sink(_))) => return Poll::Ready(Transfer::ClientGone),
+        Poll::Pending => {}
+    }
+    let mut moved = std::mem::take(&mut response.moved);
+    if !request.done {
+        match request.poll(cx, client, upstream, buffers) {
+            Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ClientFault),
+            // The response may say why it stopped reading: that goes on.
+            Poll::Ready(Err(Broken::Sink(_))) => request.done = true,
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        moved |= std::mem::take(&mut request.moved);
+    }
+    let waits_client = response.waits_for == Waits::Sink || (!request.done && request.waits_for == Waits::Source);
+    let waits_server = response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink);
+    patience.poll(cx, &mut conn.deadline, (waits_client, waits_server), moved).map(Transfer::Timeout)
+}
+
+fn finish_body(
+    conn: &Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    at: ServerRef,
+    result: Transfer,
+) -> Result<(), Ended> {
+    let counters = conn.worker.counters();
+    let (cells, backend) = (counters.server(at.proxy, at.server), counters.backend(at.proxy));
+    let termination = match result {
+        Transfer::Done => return Ok(()),
+        Transfer::ServerFault => {
+            cells.server_aborts.inc();
+            backend.server_aborts.inc();
+            b"SD"
+        }
+        Transfer::ClientFault | Transfer::ClientGone => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            b"CD"
+        }
+        Transfer::Timeout(Side::Client) => b"cD",
+        Transfer::Timeout(Side::Server) => b"sD",
+    };
+    x.log.termination = *termination;
+    client.abort();
+    Err(Ended::Over)
+}
+
+/// Two byte streams, each ended by itself, until both are or one has been silent for `timeout tunnel`.
+async fn tunnel(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &mut dyn Upstream,
+    proxy: &Proxy,
+    mut up: Flow,
+) -> Result<(), Ended> {
+    finish::as_soon_as(conn, client, x);
+    up.give_back(&conn.worker.buffers);
+    let (mut up, mut down) = (Flow::new(), Flow::new());
+    let limit = x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
+    let mut patience = Patience::new(conn, x, proxy);
+    if limit.is_some() {
+        (patience.client, patience.server) = (limit, limit);
+    }
+    let ended = poll_fn(|cx| {
+        let buffers = &conn.worker.buffers;
+        for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
+            if flow.done {
+                continue;
+            }
+            let (source, sink): (&mut dyn Source, &mut dyn Sink) =
+                if from_client { (&mut *client, &mut *upstream) } else { (&mut *upstream, &mut *client) };
+            if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
+                let by_client = from_client == matches!(broken, Broken::Source(_));
+                return Poll::Ready(Some(if by_client { *b"CD" } else { *b"SD" }));
+            }
+        }
+        if down.done || up.done {
+            return Poll::Ready(None);
+        }
+        let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
+        match patience.poll(cx, &mut conn.deadline, (true, true), moved) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
+            Poll::Ready(Side::Server) => Poll::Ready(Some(*b"sD")),
+        }
+    })
+    .await;
+    up.give_back(&conn.worker.buffers);
+    down.give_back(&conn.worker.buffers);
+    if let Some(termination) = ended {
+        x.log.termination = termination;
+    }
+    Err(Ended::Over)
+}
+
+/// All attempts failed: the answer that says why the last one did.
+async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reason: Reason) {
+    let status = match reason {
+        Reason::Stale | Reason::Connect => 503,
+        Reason::Empty | Reason::Junk => 502,
+        Reason::Timeout => 504,
+    };
+    respond::error(conn, client, x, status).await;
+}
+
+/// Answers with an error page and logs why.
+async fn answer(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, termination: &[u8; 2], status: u16) {
+    x.log.termination = *termination;
+    respond::error(conn, client, x, status).await;
+}
+
+/// Whether the request asks for another protocol.
+pub(crate) fn wants_upgrade(head: &RequestHead) -> bool {
+    head.fields.has(Known::Upgrade) && penstock_http::Connection::of(&head.fields).upgrade
+}
+
+/// A worker's exchanges, kept between requests.
+pub(crate) type Kept = std::cell::RefCell<Vec<Box<Exchange>>>;

@@ -1,0 +1,180 @@
+//! From an accepted socket to a stream that requests can be read from: PROXY header, TLS, and which protocol follows.
+
+use crate::{
+    accept::Accepted,
+    conn::{Alive, Conn, in_time},
+    serve,
+    socket::Socket,
+    stream::Stream,
+    tcp,
+    timer::Deadline,
+    worker::Worker,
+};
+use penstock_config::model::Mode;
+use penstock_http::proxy_protocol;
+use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
+use penstock_tls::HandshakeError;
+use std::{future::poll_fn, io, pin::Pin, rc::Rc, time::SystemTime};
+use tokio::{io::AsyncWrite, time::Instant};
+
+/// A connection's task, from its first byte to its last.
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    let Accepted { socket, place, proxy, bind, accepted } = accepted;
+    let alive = Alive::register(worker.clone()).await;
+    let mut conn = Conn {
+        facts: facts(&worker, &socket, proxy, bind),
+        worker,
+        frontend: proxy,
+        bind,
+        session: Session::default(),
+        deadline: Deadline::default(),
+        accepted,
+        handshake_ms: 0,
+        requests: 0,
+        _place: place,
+        _alive: alive,
+    };
+    // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.
+    let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
+    match conn.proxy().mode {
+        Mode::Tcp => Box::pin(tcp::run(conn, stream)).await,
+        Mode::Http => serve::run(conn, stream).await,
+    }
+}
+
+/// What is known as soon as it is accepted.
+fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFacts {
+    let (peer, local) = match socket {
+        Socket::Tcp(_) => (socket.peer_addr().ok().map(canonical), socket.local_addr().ok().map(canonical)),
+        Socket::Unix(_) => (None, None),
+    };
+    let conf = &worker.shared.config.proxies[proxy].binds[bind];
+    ConnFacts {
+        src: peer,
+        dst: local,
+        peer,
+        local,
+        listener_id: conf.id.unwrap_or(bind as u32 + 1),
+        listener_name: conf.name.as_deref().map(Into::into),
+        accepted_unix_us: unix_us(),
+        ..ConnFacts::default()
+    }
+}
+
+/// An IPv4 address that a dual-stack socket shows as IPv6 counts as what it is.
+fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
+    std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Microseconds since 1970.
+pub(crate) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Runs what comes before the first request, within `timeout client`.
+async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
+    let timeout = conn.proxy().timeouts.client;
+    conn.deadline.set(conn.accepted, timeout);
+    if conn.bind().accept_proxy {
+        match in_time(&mut conn.deadline, read_proxy_header(&socket)).await {
+            Some(Ok(header)) => apply_proxy_header(conn, &header),
+            Some(Err(reason)) => return fail(conn, &reason),
+            None => return fail(conn, &Failure::Timeout("Timeout during PROXY header")),
+        }
+    }
+    let worker = conn.worker.clone();
+    let stream = match &worker.shared.acceptors[conn.frontend][conn.bind] {
+        None => Stream::Clear(socket),
+        Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, Vec::new())).await {
+            Some(Ok(tls)) => {
+                conn.facts.tls = Some(std::sync::Arc::new(tls.facts().clone()));
+                Stream::Tls(Box::new(tls))
+            }
+            Some(Err(e)) => return fail(conn, &Failure::Tls(e)),
+            None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
+        },
+    };
+    conn.handshake_ms = (Instant::now() - conn.accepted).as_millis() as i64;
+    Some(stream)
+}
+
+/// Why there is no stream.
+enum Failure {
+    Timeout(&'static str),
+    Header(&'static str),
+    Tls(HandshakeError),
+}
+
+fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
+    let (text, silent) = match reason {
+        Failure::Timeout(text) => (*text, false),
+        Failure::Header(text) => (*text, false),
+        Failure::Tls(e) => (e.message(), matches!(e, HandshakeError::Empty)),
+    };
+    if let Failure::Tls(e) = reason {
+        conn.facts.error = (e.code(), e.message());
+    }
+    if !(silent && conn.proxy().options.dontlognull) {
+        crate::finish::log_handshake_failure(conn, text);
+    }
+    None
+}
+
+/// Reads a PROXY header and not one byte more: what follows it stays in the socket.
+async fn read_proxy_header(socket: &Socket) -> Result<Box<proxy_protocol::Header>, Failure> {
+    let mut seen = vec![0; proxy_protocol::V2_BYTES_MAX];
+    let mut before = 0;
+    let (header, length) = loop {
+        poll_fn(|cx| socket.poll_read_ready(cx)).await.map_err(|_| ABORTED)?;
+        let n = match socket.try_peek(&mut seen) {
+            Ok(0) => return Err(ABORTED),
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => return Err(ABORTED),
+        };
+        match proxy_protocol::parse(&seen[..n]) {
+            Ok(proxy_protocol::Parse::Complete(header, length)) => break (header, length),
+            Ok(proxy_protocol::Parse::Partial) if n == before => {
+                // Peeking does not use the readiness up: wait for more bytes than are there.
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            Ok(proxy_protocol::Parse::Partial) => before = n,
+            Err(_) => {
+                return Err(Failure::Header("Received something which does not look like a PROXY protocol header"));
+            }
+        }
+    };
+    let mut left = length;
+    while left > 0 {
+        // They were seen there a moment ago.
+        match socket.try_read(&mut seen[..left]) {
+            Ok(0) => return Err(ABORTED),
+            Ok(n) => left -= n,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|cx| socket.poll_read_ready(cx)).await.map_err(|_| ABORTED)?;
+            }
+            Err(_) => return Err(ABORTED),
+        }
+    }
+    Ok(header)
+}
+
+const ABORTED: Failure = Failure::Header("Connection closed while waiting for PROXY protocol header");
+
+fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
+    if let Some((src, dst)) = header.addresses {
+        (conn.facts.src, conn.facts.dst) = (Some(canonical(src)), Some(canonical(dst)));
+    }
+    conn.facts.proxy_header =
+        Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
+}
+
+/// Closes a stream whose last bytes have been handed over: TLS says so to the peer.
+pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline) {
+    let closing = poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx));
+    deadline.set(Instant::now(), Some(CLOSE_TIME));
+    let _ = in_time(deadline, closing).await;
+}
+
+/// A peer that does not take our last bytes for so long is not waited for.
+const CLOSE_TIME: std::time::Duration = std::time::Duration::from_secs(5);

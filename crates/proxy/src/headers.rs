@@ -1,0 +1,89 @@
+//! What a proxy itself changes in messages on their way: connection handling, and who the client is.
+
+use crate::{conn::Conn, exchange::Exchange, server::Server};
+use penstock_config::model::{ConnectionMode, ForwardFor, Proxy};
+use penstock_http::{Connection, Persistence, Version, remove_hop_by_hop, set_connection};
+use std::{fmt::Write, net::IpAddr};
+
+/// Prepares the request's head for a server; whether the connection may be kept afterwards.
+pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
+    let frontend = conn.proxy();
+    let version = match x.request.version() {
+        Version::Http2 => Version::Http11,
+        version => version,
+    };
+    let close = frontend.options.connection != ConnectionMode::KeepAlive
+        || backend.options.connection != ConnectionMode::KeepAlive;
+    let connection = Connection::of(&x.request.fields);
+    let upgrade = connection.upgrade;
+    let fields = &mut x.request.fields;
+    remove_hop_by_hop(fields, connection, upgrade);
+    let persistence =
+        if close && !backend.options.http_pretend_keepalive { Persistence::Close } else { Persistence::KeepAlive };
+    set_connection(fields, version, version, persistence, upgrade);
+    if let Some(name) = &backend.http_send_name_header {
+        set(x, name, server.name.as_bytes());
+    }
+    !close
+}
+
+/// Adds what `option forwardfor` and its relatives say, once a request.
+pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
+    let options = &conn.proxy().options;
+    let source = x.txn.src_ip.or(conn.facts.src.map(|a| a.ip()));
+    let destination = x.txn.dst_ip.or(conn.facts.dst.map(|a| a.ip()));
+    for (both, address, name) in [
+        ([&options.forwardfor, &backend.options.forwardfor], source, "x-forwarded-for"),
+        ([&options.originalto, &backend.options.originalto], destination, "x-original-to"),
+    ] {
+        let Some(address) = address else { continue };
+        // The backend's header name wins, either side's exception counts.
+        let Some(conf) = both[1].as_ref().or(both[0].as_ref()) else { continue };
+        if both.iter().filter_map(|c| c.as_ref()).any(|c| is_excepted(c, address)) {
+            continue;
+        }
+        let name = conf.header.as_deref().or(both[0].as_ref().and_then(|c| c.header.as_deref())).unwrap_or(name);
+        let if_none = both.iter().filter_map(|c| c.as_ref()).any(|c| c.if_none);
+        let lower = name.to_ascii_lowercase();
+        if if_none && x.request.fields.get(lower.as_bytes()).is_some() {
+            continue;
+        }
+        let mut text = String::with_capacity(40);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{address}");
+        let _ = x.request.fields.append(lower.as_bytes(), text.as_bytes());
+    }
+}
+
+fn is_excepted(conf: &ForwardFor, address: IpAddr) -> bool {
+    let Some((net, prefix)) = conf.except else { return false };
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => (u128::from(u32::from(ip)) << 96, 32),
+        IpAddr::V6(ip) => (u128::from(ip), 128),
+    };
+    let ((net, net_size), (address, size)) = (bits(net), bits(address));
+    let prefix = u32::from(prefix);
+    net_size == size && (prefix == 0 || (net ^ address) >> (128 - prefix.min(128)) == 0)
+}
+
+/// Prepares the response's head for the client.
+pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
+    let connection = Connection::of(&x.response.fields);
+    let upgrade = x.response.status() == 101;
+    remove_hop_by_hop(&mut x.response.fields, connection, upgrade);
+    if upgrade {
+        let version = x.response.version();
+        set_connection(&mut x.response.fields, version, version, Persistence::KeepAlive, true);
+    }
+}
+
+/// Whether the configuration wants the client's connection closed after this exchange (`option httpclose`).
+pub(crate) fn closes(conn: &Conn, x: &Exchange) -> bool {
+    let close = |proxy: &Proxy| proxy.options.connection == ConnectionMode::Close;
+    close(conn.proxy()) || close(x.proxy(conn)) || conn.worker.draining.get()
+}
+
+fn set(x: &mut Exchange, name: &str, value: &[u8]) {
+    // A name that the configuration's reader let through, or a server's name: both are well formed.
+    let _ = x.request.fields.set(name.to_ascii_lowercase().as_bytes(), value);
+}

@@ -1,0 +1,143 @@
+//! Answers made here: error pages, replies of rules, the stats page.
+
+use crate::{
+    conn::{Conn, in_time},
+    exchange::Exchange,
+    message::{Client, End},
+};
+use penstock_config::model::Proxy;
+use penstock_http::{Framing, Limits, Parse, ResponseHead, Version};
+use std::{fmt::Write, future::poll_fn, task::Poll};
+use tokio::time::Instant;
+
+/// Answers a request that could not be read; the connection ends.
+pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    let body = page(conn, x, status);
+    send(conn, client, x, &body, true).await;
+}
+
+/// Answers with the page for a status, unless a response is on its way already.
+pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    if x.responded {
+        return client.abort();
+    }
+    let body = page(conn, x, status);
+    send(conn, client, x, &body, false).await;
+}
+
+/// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
+/// frontend's, or the built-in one.
+pub(crate) fn page(conn: &Conn, x: &mut Exchange, status: u16) -> Vec<u8> {
+    let frontend = conn.proxy();
+    let backend = x.backend.map(|index| &conn.worker.shared.config.proxies[index]);
+    for proxy in backend.into_iter().chain([frontend]) {
+        if let Some(body) = own_page(proxy, &mut x.response, status) {
+            return body;
+        }
+    }
+    builtin(&mut x.response, status)
+}
+
+fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Vec<u8>> {
+    if let Some((code, url)) = proxy.errorlocs.get(&status) {
+        head.start(*code, Version::Http11);
+        fields(head, &[("cache-control", "no-cache"), ("content-length", "0"), ("location", url)]);
+        return Some(Vec::new());
+    }
+    let file = proxy.errorfiles.get(&status)?;
+    parse_page(&file.content, head)
+}
+
+/// Reads a response as an errorfile holds it.
+pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<u8>> {
+    head.clear();
+    let Ok(Parse::Complete { consumed }) = head.parse(content, &Limits { lenient: true, ..Limits::default() }) else {
+        return None;
+    };
+    let body = content[consumed..].to_vec();
+    head.fields.remove(b"connection");
+    let _ = head.fields.set(b"content-length", body.len().to_string().as_bytes());
+    head.set_version(Version::Http11);
+    Some(body)
+}
+
+fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
+    head.start(status, Version::Http11);
+    let reason = std::str::from_utf8(head.reason()).unwrap_or_default();
+    let mut body = String::with_capacity(128);
+    // Writing to a string cannot fail.
+    let _ = write!(body, "<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n", explanation(status));
+    let length = body.len().to_string();
+    fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
+    body.into_bytes()
+}
+
+/// One sentence for a person who sees the page.
+fn explanation(status: u16) -> &'static str {
+    match status {
+        200 => "Service ready.",
+        400 => "Your browser sent an invalid request.",
+        401 => "You need a valid user and password to access this content.",
+        403 => "Request forbidden by administrative rules.",
+        404 => "The resource could not be found.",
+        405 => "A request was made of a resource using a request method not supported by that resource",
+        407 => "You need a valid user and password to access this content.",
+        408 => "Your browser didn't send a complete request in time.",
+        410 => "The resource is no longer available and will not be available again.",
+        413 => "The request entity exceeds the maximum allowed.",
+        421 => "Request sent to a non-authoritative server.",
+        422 => "The server cannot process the contained instructions.",
+        425 => "Your browser sent early data.",
+        429 => "You have sent too many requests in a given amount of time.",
+        500 => "An internal server error occurred.",
+        501 => "The server does not support the functionality required to fulfill the request.",
+        502 => "The server returned an invalid or incomplete response.",
+        503 => "No server is available to handle this request.",
+        504 => "The server didn't respond in time.",
+        _ => "",
+    }
+}
+
+pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
+    for (name, value) in list {
+        // What a configuration gave was checked when it was read.
+        let _ = head.fields.append(name.as_bytes(), value.as_bytes());
+    }
+}
+
+/// Sends the response's head, completed with its length, and `body`.
+pub(crate) async fn send(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, body: &[u8], last: bool) {
+    crate::route::after_response(conn, x);
+    let last = last || crate::headers::closes(conn, x);
+    x.txn.status = Some(x.response.status());
+    let head_only = x.request.method() == b"HEAD" || matches!(x.response.status(), 204 | 304);
+    let (framing, body) = match head_only {
+        true => (Framing::None, &b""[..]),
+        false => (Framing::Length(body.len() as u64), body),
+    };
+    client.respond(&mut x.response, framing, last);
+    x.responded = true;
+    let mut buffer = conn.worker.buffers.take();
+    let mut rest = body;
+    let sending = poll_fn(|cx| {
+        loop {
+            if buffer.is_empty() {
+                let taken = buffer.append(rest);
+                rest = &rest[taken..];
+            }
+            let end = rest.is_empty().then_some(End { trailers: None });
+            match client.poll_send(cx, &mut buffer, end) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(())) if end.is_some() => return Poll::Ready(true),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+    });
+    conn.deadline.set(Instant::now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
+    let sent = in_time(&mut conn.deadline, sending).await;
+    conn.worker.buffers.give(buffer);
+    if sent != Some(true) {
+        client.abort();
+    }
+}

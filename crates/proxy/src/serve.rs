@@ -1,0 +1,148 @@
+//! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
+
+use crate::{
+    conn::Conn,
+    exchange::{self, Exchange},
+    finish, handshake,
+    message::Client,
+    parse::{Http1Client, Received},
+    respond,
+    stream::Stream,
+};
+use penstock_http::Limits;
+use std::{future::poll_fn, task::Poll, time::Duration};
+use tokio::time::Instant;
+
+/// Serves requests until the connection ends.
+pub(crate) async fn run(mut conn: Conn, stream: Stream) {
+    conn.facts.http_major = 1;
+    let limits = limits(&conn);
+    let mut client = Http1Client::new(stream, conn.worker.clone(), limits);
+    let mut ready = Instant::now();
+    while wait(&mut conn, &mut client, ready).await {
+        // What a request needs is on the heap only while there is one.
+        if !Box::pin(request(&mut conn, &mut client, ready)).await {
+            break;
+        }
+        ready = Instant::now();
+    }
+    Box::pin(end(&mut conn, &mut client)).await;
+}
+
+pub(crate) fn limits(conn: &Conn) -> Limits {
+    let tune = &conn.worker.shared.config.global.tune;
+    Limits {
+        head_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+        fields: tune.http_maxhdr,
+        lenient: conn.proxy().options.accept_invalid_http_request,
+    }
+}
+
+/// Waits for a request's first byte; whether there is one to read, or something else to say about it.
+async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool {
+    if client.has_input() {
+        return true;
+    }
+    let first = conn.requests == 0;
+    let timeouts = &conn.proxy().timeouts;
+    let patience = match first {
+        true => timeouts.http_request.or(timeouts.client),
+        false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+    };
+    conn.deadline.set(ready, patience);
+    let Conn { deadline, worker, .. } = conn;
+    poll_fn(|cx| {
+        if client.poll_ready(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        if !first && worker.draining.get() {
+            return Poll::Ready(false);
+        }
+        // A client that never said anything is told why it loses its connection; one between requests is not.
+        deadline.poll_expired(cx).map(|()| first)
+    })
+    .await
+}
+
+/// One request and its response; whether another may follow.
+async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool {
+    let mut x = Exchange::take(&conn.worker);
+    let first_byte = Instant::now();
+    let timeouts = &conn.proxy().timeouts;
+    // The first request has had its time running since the connection was ready for it.
+    let since = if conn.requests == 0 { ready } else { first_byte };
+    conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
+    x.begin(conn, ready, first_byte);
+    let received = {
+        let (deadline, head) = (&mut conn.deadline, &mut x.request);
+        poll_fn(|cx| match client.poll_request(cx, head) {
+            Poll::Ready(received) => Poll::Ready(Some(received)),
+            Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+        })
+        .await
+    };
+    let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
+    let again = match received {
+        Some(Received::Request) => {
+            x.request_complete(conn);
+            exchange::run(conn, client, &mut x).await;
+            client.is_reusable()
+        }
+        Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
+        Some(Received::Closed { partial } | Received::Failed { partial }) => {
+            x.log.termination = *b"CR";
+            x.aborted(400);
+            finish::log_unless_null(conn, client, &mut x, partial);
+            false
+        }
+        Some(Received::Invalid(error)) => {
+            x.log.termination = *b"PR";
+            respond::refuse(conn, client, &mut x, error.status()).await;
+            finish::run(conn, client, &mut x);
+            false
+        }
+        None => {
+            let partial = !client.partial().is_empty();
+            if partial || !silent {
+                x.log.termination = *b"cR";
+                respond::refuse(conn, client, &mut x, 408).await;
+                finish::log_unless_null(conn, client, &mut x, partial);
+            }
+            false
+        }
+    };
+    conn.requests += 1;
+    x.give(&conn.worker);
+    again && !(conn.worker.draining.get() && !client.has_input())
+}
+
+/// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
+/// would make the system send a reset, and the client might lose the answer.
+const LINGER_BYTES: usize = 1 << 20;
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
+async fn end(conn: &mut Conn, client: &mut Http1Client) {
+    if client.is_aborted() {
+        return;
+    }
+    handshake::close(&mut client.stream, &mut conn.deadline).await;
+    if client.owes_body() {
+        conn.deadline.set(Instant::now(), Some(LINGER_TIME));
+        let mut buffer = conn.worker.buffers.take();
+        let mut left = LINGER_BYTES;
+        let deadline = &mut conn.deadline;
+        poll_fn(|cx| {
+            while left > 0 {
+                buffer.clear();
+                match client.stream.poll_fill(cx, &mut buffer, usize::MAX) {
+                    Poll::Ready(Ok(n @ 1..)) => left = left.saturating_sub(n),
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return deadline.poll_expired(cx),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        conn.worker.buffers.give(buffer);
+    }
+}
