@@ -2,10 +2,32 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod args;
+mod bind;
+mod check;
+mod condition;
+mod cpu_map;
 mod diagnostic;
+mod env;
+mod global;
+mod keyword;
+pub mod manual;
 pub mod model;
+mod others;
+mod proxy;
+mod reading;
+mod sections;
+mod server;
 mod span;
+mod tls;
+pub mod units;
+mod words;
 
+pub use condition::BadCondition;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use model::Config;
+pub use env::{Env, FEATURES, Files, NoFiles, SPEAKS_HAPROXY, SPEAKS_OPENSSL};
+pub use keyword::{Arity, Places, Support};
+pub use model::{Config, Source};
+pub use reading::{evaluate_condition, load};
 pub use span::{FileId, Line, Span, Spanned, Word};

@@ -24,6 +24,8 @@ pub struct Config {
     pub peers: Vec<Peers>,
     /// `crt-store` sections.
     pub crt_stores: Vec<CrtStore>,
+    /// The environment as `setenv` and its relatives left it: what the `env` fetch reads.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A file of the configuration as it was read.
@@ -33,6 +35,13 @@ pub struct Source {
     pub name: String,
     /// Its text, which diagnostics quote.
     pub text: String,
+}
+
+impl Source {
+    /// A file whose bytes need not be UTF-8: what is not becomes U+FFFD, which only comments may contain.
+    pub fn new(name: impl Into<String>, bytes: &[u8]) -> Self {
+        Source { name: name.into(), text: String::from_utf8_lossy(bytes).into_owned() }
+    }
 }
 
 impl Config {
@@ -370,6 +379,34 @@ pub struct Bind {
     pub span: Span,
 }
 
+impl Bind {
+    /// A socket with every setting at its default.
+    pub fn new(addresses: Vec<Spanned<ListenAddress>>, span: Span) -> Self {
+        Bind {
+            addresses,
+            name: None,
+            tls: None,
+            accept_proxy: false,
+            interface: None,
+            backlog: None,
+            maxconn: None,
+            v6only: false,
+            v4v6: false,
+            transparent: false,
+            defer_accept: false,
+            tfo: false,
+            tcp_ut: None,
+            mss: None,
+            proto: None,
+            mode: None,
+            user: None,
+            group: None,
+            id: None,
+            span,
+        }
+    }
+}
+
 /// The TLS half of `bind`, before crt-list lines refine it.
 #[derive(Clone, Debug, Default)]
 pub struct BindTls {
@@ -474,6 +511,8 @@ pub struct Timeouts {
     pub http_keep_alive: Option<Duration>,
     pub tunnel: Option<Duration>,
     pub tarpit: Option<Duration>,
+    /// `timeout client-hs`; `None` leaves the handshake to `client`.
+    pub client_handshake: Option<Duration>,
 }
 
 /// `frontend`, `backend` or `listen` with its defaults applied.
@@ -611,6 +650,79 @@ pub struct Proxy {
     pub compression: Vec<Line>,
 }
 
+impl Proxy {
+    /// A proxy of which nothing is said yet.
+    pub fn new(name: String, kind: ProxyKind, span: Span) -> Self {
+        Proxy {
+            name,
+            kind,
+            span,
+            id: None,
+            description: None,
+            mode: Mode::Tcp,
+            disabled: false,
+            binds: Vec::new(),
+            servers: Vec::new(),
+            maxconn: None,
+            backlog: None,
+            fullconn: None,
+            rate_limit_sessions: None,
+            timeouts: Timeouts::default(),
+            retries: 3,
+            retry_on: None,
+            balance: None,
+            hash_type: HashType::default(),
+            hash_balance_factor: 0,
+            cookie: None,
+            dynamic_cookie_key: None,
+            options: Options::default(),
+            check: CheckKind::Connect,
+            http_check: Vec::new(),
+            tcp_check: Vec::new(),
+            http_reuse: HttpReuse::Safe,
+            acls: Vec::new(),
+            http_request: Vec::new(),
+            http_response: Vec::new(),
+            http_after_response: Vec::new(),
+            tcp_request_connection: Vec::new(),
+            tcp_request_session: Vec::new(),
+            tcp_request_content: Vec::new(),
+            tcp_request_inspect_delay: None,
+            tcp_response_content: Vec::new(),
+            tcp_response_inspect_delay: None,
+            redirects: Vec::new(),
+            use_backend: Vec::new(),
+            default_backend: None,
+            use_server: Vec::new(),
+            persist_rules: Vec::new(),
+            stick: Vec::new(),
+            stick_table: None,
+            monitor_uri: None,
+            monitor_fail: Vec::new(),
+            errorfiles: BTreeMap::new(),
+            errorlocs: BTreeMap::new(),
+            http_errors: Vec::new(),
+            logs: Vec::new(),
+            log_global: false,
+            log_format: None,
+            log_format_sd: None,
+            error_log_format: None,
+            log_tag: None,
+            unique_id_format: None,
+            unique_id_header: None,
+            capture_request_headers: Vec::new(),
+            capture_response_headers: Vec::new(),
+            capture_cookie: None,
+            declare_captures: Vec::new(),
+            stats: None,
+            source: None,
+            http_send_name_header: None,
+            load_server_state: None,
+            compression: Vec::new(),
+        }
+    }
+}
+
 /// `option *` of one proxy; absent ones are `false`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
@@ -652,6 +764,13 @@ pub struct Options {
     pub log: LogFormat,
     pub accept_invalid_http_request: bool,
     pub accept_invalid_http_response: bool,
+    pub disable_h2_upgrade: bool,
+    /// `h1-case-adjust-bogus-client`.
+    pub h1_case_adjust_client: bool,
+    /// `h1-case-adjust-bogus-server`.
+    pub h1_case_adjust_server: bool,
+    /// `http-restrict-req-hdr-names preserve|delete|reject`.
+    pub restrict_header_names: Option<String>,
 }
 
 /// The predefined log format of a proxy.
@@ -939,7 +1058,9 @@ pub struct ServerSettings {
     pub source: Option<SourceAddress>,
     /// `check` and what tunes it.
     pub check: ServerCheck,
-    /// `agent-check` and what tunes it.
+    /// `agent-check`.
+    pub agent_check: bool,
+    /// What tunes it; `None` without `agent-check`.
     pub agent: Option<AgentCheck>,
     /// `track [BACKEND/]SERVER`.
     pub track: Option<Word>,
@@ -1000,6 +1121,7 @@ impl Default for ServerSettings {
             redir: None,
             source: None,
             check: ServerCheck::default(),
+            agent_check: false,
             agent: None,
             track: None,
             observe: None,
@@ -1199,6 +1321,26 @@ pub struct Resolvers {
     pub hold: BTreeMap<String, Duration>,
     pub accepted_payload_size: u16,
     pub span: Span,
+}
+
+impl Resolvers {
+    /// HAProxy's defaults (manual section 5.3.2).
+    pub fn new(name: String, span: Span) -> Self {
+        Resolvers {
+            name,
+            nameservers: Vec::new(),
+            parse_resolv_conf: false,
+            resolve_retries: 3,
+            timeout_resolve: Duration::from_secs(1),
+            timeout_retry: Duration::from_secs(1),
+            hold: [("valid", 10), ("nx", 30), ("refused", 30), ("timeout", 30), ("other", 30), ("obsolete", 0)]
+                .into_iter()
+                .map(|(state, seconds)| (state.to_owned(), Duration::from_secs(seconds)))
+                .collect(),
+            accepted_payload_size: 512,
+            span,
+        }
+    }
 }
 
 /// `peers`: parsed so that references to it resolve; the protocol comes with a later release.

@@ -1,0 +1,162 @@
+//! Addresses (manual section 11): families, ports, ranges and offsets.
+
+use crate::{
+    args::{Args, Parsed},
+    model::{ListenAddress, ServerHost, ServerPort},
+    span::Word,
+};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
+};
+
+/// Families that HAProxy knows and that are refused wherever an address is read.
+const REFUSED: &[(&str, &str)] = &[
+    ("quic4@", "QUIC is not served: give a TCP address"),
+    ("quic6@", "QUIC is not served: give a TCP address"),
+    ("sockpair@", "a sockpair only exists inside HAProxy's own process tree"),
+    ("udp@", "this address is used for connections, not datagrams"),
+    ("udp4@", "this address is used for connections, not datagrams"),
+    ("udp6@", "this address is used for connections, not datagrams"),
+    ("uxdg@", "this address is used for connections, not datagrams"),
+    ("rhttp@", "reverse HTTP is not served"),
+    ("rev@", "reverse HTTP is not served"),
+];
+
+/// An address before its use says what its parts must be.
+pub(crate) enum Address<'t> {
+    Unix(&'t str),
+    Abstract(&'t str),
+    Fd(i32),
+    /// Host text without brackets, and what stands behind the last colon.
+    Net {
+        host: &'t str,
+        port: Option<&'t str>,
+        family: Option<Family>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// Takes prefixes off and tells host from port.
+pub(crate) fn parse<'t>(args: &mut Args<'_>, word: &Word, text: &'t str) -> Parsed<Address<'t>> {
+    if let Some((prefix, why)) = REFUSED.iter().find(|(prefix, _)| text.starts_with(prefix)) {
+        return args.wrong(word, format!("addresses that begin with '{prefix}' are not supported"), *why);
+    }
+    let text = text.strip_prefix("stream+").unwrap_or(text);
+    let (family, rest) = match text.split_once('@') {
+        Some(("unix" | "uxst", path)) => return Ok(Address::Unix(path)),
+        Some(("abns" | "abnsz", name)) => return Ok(Address::Abstract(name)),
+        Some(("fd", number)) => {
+            return match number.parse() {
+                Ok(fd) if fd >= 0 => Ok(Address::Fd(fd)),
+                _ => args.wrong(word, format!("'{number}' is not a file descriptor"), "expected a number, as in fd@3"),
+            };
+        }
+        Some(("ip" | "tcp" | "mptcp", rest)) => (None, rest),
+        Some(("ipv4" | "tcp4" | "mptcp4", rest)) => (Some(Family::V4), rest),
+        Some(("ipv6" | "tcp6" | "mptcp6", rest)) => (Some(Family::V6), rest),
+        Some((other, _)) if !other.is_empty() && other.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'+') => {
+            let known = ["unix", "abns", "fd", "ip", "ipv4", "ipv6", "tcp", "tcp4", "tcp6"];
+            let hint = crate::args::expected(other, known.into_iter());
+            return args.wrong(word, format!("'{other}@' is not an address family"), hint);
+        }
+        _ if text.starts_with('/') => return Ok(Address::Unix(text)),
+        _ => (None, text),
+    };
+    // HAProxy takes the last colon as the port's, so that `:::443` is port 443 of `::`.
+    let (host, port) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, tail)) if tail.starts_with(':') => (host, Some(&tail[1..])),
+        Some(_) => return args.wrong(word, format!("'{rest}' is not an address"), "expected ':' and a port after ']'"),
+        None => rest.rsplit_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+    };
+    Ok(Address::Net { host, port, family })
+}
+
+/// An address of `bind` (one of those that commas separate) or of `stats socket`.
+pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<ListenAddress> {
+    let (host, port, family) = match parse(args, word, text)? {
+        Address::Unix("") => return args.wrong(word, "the path of the socket is missing", "expected unix@/path"),
+        Address::Unix(path) => return Ok(ListenAddress::Unix(PathBuf::from(path))),
+        Address::Abstract(name) => return Ok(ListenAddress::Abstract(name.to_owned())),
+        Address::Fd(fd) => return Ok(ListenAddress::Fd(fd)),
+        Address::Net { host, port, family } => (host, port, family),
+    };
+    let Some(port) = port.filter(|p| !p.is_empty()) else {
+        return args.wrong(
+            word,
+            format!("'{text}' has no port"),
+            "expected ADDRESS:PORT, for instance :443, 192.0.2.1:80 or [::]:443",
+        );
+    };
+    let (first, last) = port.split_once('-').unwrap_or((port, port));
+    let first = args.number_in(word, first, "a port", 1..=65535)?;
+    let last = args.number_in(word, last, "a port", 1..=65535)?;
+    if last < first {
+        return args.wrong(word, format!("the port range '{port}' runs backwards"), format!("write {last}-{first}"));
+    }
+    Ok(match ip(host, family) {
+        Some(ip) => ListenAddress::Ip { ip, first, last },
+        None => ListenAddress::Host { host: host_name(args, word, host)?, first, last },
+    })
+}
+
+/// The address of a server, with the port that its own says or `None`.
+pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, ServerPort)> {
+    let none = ServerPort::Offset(0);
+    let (host, port, family) = match parse(args, word, &word.text)? {
+        Address::Unix(path) => return Ok((ServerHost::Unix(PathBuf::from(path)), none)),
+        Address::Abstract(name) => return Ok((ServerHost::Abstract(name.to_owned()), none)),
+        Address::Fd(_) => {
+            return args.wrong(word, "a server cannot be a file descriptor", "expected an address and a port");
+        }
+        Address::Net { host, port, family } => (host, port, family),
+    };
+    let port = match port {
+        None | Some("") => none,
+        Some(offset) if offset.starts_with(['+', '-']) => {
+            let number: i32 = args.number_in(word, offset.trim_start_matches('+'), "a port offset", -65535..=65535)?;
+            ServerPort::Offset(number)
+        }
+        // HAProxy reads `:0` like no port at all.
+        Some(port) => match args.number_in(word, port, "a port", 0..=65535)? {
+            0 => none,
+            port => ServerPort::Fixed(port),
+        },
+    };
+    let host = match ip(host, family) {
+        Some(ip) => ServerHost::Ip(ip),
+        None => ServerHost::Name(host_name(args, word, host)?),
+    };
+    Ok((host, port))
+}
+
+/// `*` and nothing mean every address.
+fn ip(host: &str, family: Option<Family>) -> Option<IpAddr> {
+    match (host, family) {
+        ("" | "*", Some(Family::V6)) => Some(Ipv6Addr::UNSPECIFIED.into()),
+        ("" | "*", _) => Some(Ipv4Addr::UNSPECIFIED.into()),
+        (host, None) => host.parse().ok(),
+        (host, Some(Family::V4)) => host.parse::<Ipv4Addr>().ok().map(Into::into),
+        (host, Some(Family::V6)) => host.parse::<Ipv6Addr>().ok().map(Into::into),
+    }
+}
+
+fn host_name(args: &mut Args<'_>, word: &Word, host: &str) -> Parsed<String> {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    // All digits and dots, but not an address: 10.0.0.256 or 10.0.0 would only fail later, in a resolver.
+    let number = host.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    if host.is_empty() || number || !host.bytes().all(plain) || host.len() > 253 {
+        return args.wrong(
+            word,
+            format!("'{host}' is neither an address nor a host name"),
+            "expected for instance 192.0.2.1:80, [2001:db8::1]:80, www.example.com:80 or unix@/path",
+        );
+    }
+    Ok(host.to_owned())
+}

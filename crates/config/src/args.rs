@@ -1,0 +1,221 @@
+//! The words after a keyword, taken one at a time; what is wrong with one is reported where it stands.
+
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    reading::Surroundings,
+    span::{Line, Span, Spanned, Word},
+    units::{self, BadTime},
+};
+use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
+
+/// The mistake is already among the diagnostics.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+/// What a keyword's parser says.
+pub(crate) type Parsed<T = ()> = Result<T, Reported>;
+
+/// The words after one keyword.
+pub(crate) struct Args<'a> {
+    /// The keyword as written, for messages: `timeout client`.
+    pub(crate) keyword: &'a str,
+    pub(crate) keyword_span: Span,
+    /// The whole line, the keyword included.
+    pub(crate) span: Span,
+    /// `no KEYWORD`.
+    pub(crate) negated: bool,
+    pub(crate) words: &'a [Word],
+    pub(crate) around: &'a mut Surroundings,
+    pub(crate) next: usize,
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn diagnostics(&mut self) -> &mut Diagnostics {
+        &mut self.around.diagnostics
+    }
+
+    /// True unless `no` stands before the keyword.
+    pub(crate) fn on(&self) -> bool {
+        !self.negated
+    }
+
+    pub(crate) fn peek(&self) -> Option<&'a Word> {
+        self.words.get(self.next)
+    }
+
+    pub(crate) fn take(&mut self) -> Option<&'a Word> {
+        let word = self.peek()?;
+        self.next += 1;
+        Some(word)
+    }
+
+    /// Takes the next word if it is this one.
+    pub(crate) fn take_if(&mut self, text: &str) -> bool {
+        let found = self.peek().is_some_and(|w| w.text == text);
+        self.next += usize::from(found);
+        found
+    }
+
+    /// The next word, which must be there: `what` names it.
+    pub(crate) fn word(&mut self, what: &str) -> Parsed<&'a Word> {
+        match self.take() {
+            Some(word) if !word.text.is_empty() => Ok(word),
+            other => {
+                let span = other.map_or(self.end(), |w| w.span);
+                let keyword = self.keyword;
+                self.diagnostics().error(span, format!("'{keyword}' expects {what} here"));
+                Err(Reported)
+            }
+        }
+    }
+
+    pub(crate) fn text(&mut self, what: &str) -> Parsed<String> {
+        Ok(self.word(what)?.text.clone())
+    }
+
+    pub(crate) fn spanned(&mut self, what: &str) -> Parsed<Spanned<String>> {
+        let word = self.word(what)?;
+        Ok(Spanned { value: word.text.clone(), span: word.span })
+    }
+
+    /// A path as it will be opened: `default-path` applied.
+    pub(crate) fn path(&mut self, what: &str) -> Parsed<Spanned<PathBuf>> {
+        let word = self.word(what)?;
+        Ok(Spanned { value: self.around.default_path(&word.text), span: word.span })
+    }
+
+    pub(crate) fn number<N>(&mut self, what: &str, range: RangeInclusive<N>) -> Parsed<N>
+    where
+        N: FromStr + PartialOrd + Display + Copy,
+    {
+        let word = self.word(what)?;
+        self.number_in(word, &word.text, what, range)
+    }
+
+    /// The same for a part of a word.
+    pub(crate) fn number_in<N>(&mut self, word: &Word, text: &str, what: &str, range: RangeInclusive<N>) -> Parsed<N>
+    where
+        N: FromStr + PartialOrd + Display + Copy,
+    {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let value = text.parse::<N>().ok().filter(|_| !text.starts_with('+'));
+        match value {
+            Some(value) if range.contains(&value) => Ok(value),
+            _ if !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit()) => self.wrong(
+                word,
+                format!("'{text}' is out of range for {what}"),
+                format!("expected {} to {}", range.start(), range.end()),
+            ),
+            _ => self.wrong(word, format!("'{text}' is not {what}"), "expected a whole number"),
+        }
+    }
+
+    pub(crate) fn time(&mut self, what: &str) -> Parsed<Duration> {
+        self.time_in_unit(what, Duration::from_millis(1))
+    }
+
+    pub(crate) fn time_in_unit(&mut self, what: &str, unit: Duration) -> Parsed<Duration> {
+        let word = self.word(what)?;
+        units::time(&word.text, unit).or_else(|bad| match bad {
+            BadTime::Syntax => self.wrong(
+                word,
+                format!("'{}' is not {what}", word.text),
+                "expected a number and a unit: us, ms, s, m, h or d",
+            ),
+            BadTime::Overflow => self.wrong(
+                word,
+                format!("'{}' is too long for {what}", word.text),
+                "the longest is 2147483647ms, a little over 24 days",
+            ),
+            BadTime::Underflow => self.wrong(
+                word,
+                format!("'{}' is too short for {what}", word.text),
+                "the shortest that is not zero is 1ms",
+            ),
+        })
+    }
+
+    pub(crate) fn size(&mut self, what: &str, range: RangeInclusive<u64>) -> Parsed<u64> {
+        let word = self.word(what)?;
+        match units::size(&word.text) {
+            Some(size) if range.contains(&size) => Ok(size),
+            Some(_) => self.wrong(
+                word,
+                format!("'{}' is out of range for {what}", word.text),
+                format!("expected {} to {} bytes", range.start(), range.end()),
+            ),
+            None => self.wrong(
+                word,
+                format!("'{}' is not {what}", word.text),
+                "expected a number of bytes, or one followed by k, m or g",
+            ),
+        }
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<C: Copy>(&mut self, what: &str, choices: &[(&str, C)]) -> Parsed<C> {
+        let word = self.word(what)?;
+        self.choose(word, &word.text, what, choices)
+    }
+
+    /// The same for a part of a word.
+    pub(crate) fn choose<C: Copy>(&mut self, word: &Word, text: &str, what: &str, choices: &[(&str, C)]) -> Parsed<C> {
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == text) {
+            return Ok(*choice);
+        }
+        let names = choices.iter().map(|(name, _)| *name);
+        let hint = expected(text, names);
+        self.wrong(word, format!("'{text}' is not {what}"), hint)
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> Line {
+        let words = self.words[self.next.min(self.words.len())..].to_vec();
+        self.next = self.words.len();
+        Line { words, span: self.span }
+    }
+
+    /// An error at a word.
+    pub(crate) fn wrong<T>(&mut self, word: &Word, message: impl Into<String>, hint: impl Into<String>) -> Parsed<T> {
+        self.diagnostics().error(word.span, message).hint(hint);
+        Err(Reported)
+    }
+
+    /// An error at the keyword itself.
+    pub(crate) fn error(&mut self, message: impl Into<String>) -> &mut Diagnostic {
+        let span = self.keyword_span;
+        self.diagnostics().error(span, message)
+    }
+
+    /// An error for the first word that no part of the keyword's parser took.
+    pub(crate) fn unexpected(&mut self, known: &[&str]) -> Parsed {
+        let Some(word) = self.peek() else { return Ok(()) };
+        let message = format!("'{}' does not take '{}'", self.keyword, word.text);
+        let hint = if known.is_empty() {
+            "expected the end of the line".to_owned()
+        } else {
+            expected(&word.text, known.iter().copied())
+        };
+        self.wrong(word, message, hint)
+    }
+
+    /// Just behind the last word.
+    pub(crate) fn end(&self) -> Span {
+        let last = self.words.last().map_or(self.keyword_span, |w| w.span);
+        Span { start: last.end, end: last.end + 1, ..last }
+    }
+}
+
+/// "did you mean" where a name is near, else the list of them.
+pub(crate) fn expected<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    match units::nearest(text, known.clone()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => {
+            let all: Vec<_> = known.collect();
+            match all.as_slice() {
+                [only] => format!("expected '{only}'"),
+                many => format!("expected one of {}", many.join(", ")),
+            }
+        }
+    }
+}

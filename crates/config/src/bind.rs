@@ -1,0 +1,308 @@
+//! `bind` lines (manual section 5.1).
+
+use crate::{
+    address,
+    args::{Args, Parsed, Reported},
+    keyword::{Keyword, NONE, ONE, Support, Table},
+    model::{Account, Bind, BindTls, TlsVersion},
+    proxy::based,
+    span::Spanned,
+    tls,
+};
+
+type Entry = Keyword<BindDraft>;
+
+/// A line while it is being read: `ssl` decides at its end whether the TLS settings count.
+pub(crate) struct BindDraft {
+    bind: Bind,
+    tls: BindTls,
+    ssl: bool,
+}
+
+/// Every setting of a `bind` line.
+pub(crate) static TABLE: Table<BindDraft> = Table::new("bind", &[SOCKET, TLS]);
+
+const SOCKET: &[Entry] = &[
+    Entry::new("accept-proxy", NONE, "Connections begin with a PROXY header", |d, _| {
+        d.bind.accept_proxy = true;
+        Ok(())
+    }),
+    Entry::refused(
+        "accept-netscaler-cip",
+        "Connections begin with a NetScaler header",
+        "that protocol is not read",
+        "use 'accept-proxy' and have the balancer before send PROXY headers",
+    ),
+    Entry::new("backlog", ONE, "Connections the system may queue", |d, a| {
+        d.bind.backlog = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::new("defer-accept", NONE, "The system waits for data before it accepts", |d, _| {
+        d.bind.defer_accept = true;
+        Ok(())
+    }),
+    Entry::accepted("expose-fd", ONE, "Hands listening sockets to the next process", "this is not a stats socket"),
+    Entry::new("gid", ONE, "Group of the unix socket, by number", |d, a| {
+        d.bind.group = Some(Account::Id(a.number("a group's number", 0..=u32::MAX)?));
+        Ok(())
+    }),
+    Entry::new("group", ONE, "Group of the unix socket", |d, a| {
+        d.bind.group = Some(Account::Name(a.text("a group")?));
+        Ok(())
+    }),
+    Entry::accepted("guid-prefix", ONE, "Begins the names of the sockets for ever", "nothing refers to it yet"),
+    Entry::new("id", ONE, "Number of the socket in statistics", |d, a| {
+        d.bind.id = Some(a.number("a socket's number", 1..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 clients", "idle clients are closed by their timeout"),
+    Entry::new("interface", ONE, "Only what arrives on this network interface", |d, a| {
+        d.bind.interface = Some(a.text("an interface")?);
+        Ok(())
+    }),
+    Entry::accepted("label", ONE, "Names the line for others to refer to", "nothing refers to it yet"),
+    Entry::accepted("level", ONE, "What a stats socket may do", "this is not a stats socket"),
+    Entry::accepted("severity-output", ONE, "Severities in answers of a stats socket", "this is not a stats socket"),
+    Entry::new("maxconn", ONE, "Most connections at a time", |d, a| {
+        d.bind.maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::new("mode", ONE, "Permissions of the unix socket, octal", |d, a| {
+        d.bind.mode = Some(octal(a)?);
+        Ok(())
+    }),
+    Entry::new("mss", ONE, "Largest TCP segment to announce", |d, a| {
+        let word = a.word("a segment size")?;
+        // A negative value means the system's own less this much.
+        let mss: i32 = a.number_in(word, &word.text, "a segment size", -65535..=65535)?;
+        d.bind.mss = u32::try_from(mss).ok().filter(|m| *m > 0);
+        Ok(())
+    }),
+    Entry::new("name", ONE, "Name of the socket in statistics", |d, a| {
+        d.bind.name = Some(a.text("a name")?);
+        Ok(())
+    }),
+    Entry::refused(
+        "namespace",
+        "Listens in another network namespace",
+        "namespaces are not entered",
+        "start a process in that namespace",
+    ),
+    Entry::accepted("nbconn", ONE, "Connections of a reverse HTTP listener", "reverse HTTP is not served"),
+    Entry::accepted("nice", ONE, "Priority of its connections", "connections of a worker take turns"),
+    Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
+    Entry::accepted("thread", ONE, "Which threads serve it", "all threads serve every address"),
+    Entry::accepted("shards", ONE, "How many sockets there are", "each thread has a socket of its own"),
+    Entry::new("proto", ONE, "The protocol, without asking", |d, a| {
+        d.bind.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2")])?.to_owned());
+        Ok(())
+    }),
+    Entry::accepted("quic-cc-algo", ONE, "Congestion control of QUIC", "QUIC is not served"),
+    Entry::accepted("quic-force-retry", NONE, "Tokens for QUIC clients", "QUIC is not served"),
+    Entry::accepted("quic-socket", ONE, "Sockets of QUIC clients", "QUIC is not served"),
+    Entry::new("tcp-ut", ONE, "How long data may stay unacknowledged", |d, a| {
+        d.bind.tcp_ut = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::accepted("tcp-ss", ONE, "Saves SYN headers", "no fetch reads them"),
+    Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
+    Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
+    Entry::new("tfo", NONE, "TCP Fast Open", |d, _| {
+        d.bind.tfo = true;
+        Ok(())
+    }),
+    Entry::new("transparent", NONE, "Foreign addresses may be listened on", |d, _| {
+        d.bind.transparent = true;
+        Ok(())
+    }),
+    Entry::new("uid", ONE, "Owner of the unix socket, by number", |d, a| {
+        d.bind.user = Some(Account::Id(a.number("a user's number", 0..=u32::MAX)?));
+        Ok(())
+    }),
+    Entry::new("user", ONE, "Owner of the unix socket", |d, a| {
+        d.bind.user = Some(Account::Name(a.text("a user")?));
+        Ok(())
+    }),
+    Entry::new("v4v6", NONE, "An IPv6 socket serves IPv4 as well", |d, _| {
+        d.bind.v4v6 = true;
+        Ok(())
+    }),
+    Entry::new("v6only", NONE, "An IPv6 socket serves IPv6 only", |d, _| {
+        d.bind.v6only = true;
+        Ok(())
+    }),
+];
+
+const TLS: &[Entry] = &[
+    Entry::new("ssl", NONE, "Clients speak TLS", |d, _| {
+        d.ssl = true;
+        Ok(())
+    }),
+    Entry::new("crt", ONE, "A certificate with its key, or a directory of them", |d, a| {
+        let path = a.path("a certificate")?;
+        let stored = path.value.to_string_lossy().starts_with('@');
+        d.tls.crt.push(if stored { path } else { based(a.around.crt_base.as_ref(), path) });
+        Ok(())
+    }),
+    Entry::new("crt-list", ONE, "A file of certificates, each with settings and names", |d, a| {
+        let path = a.path("a crt-list")?;
+        d.tls.crt_list.push(path);
+        Ok(())
+    }),
+    Entry::accepted("default-crt", ONE, "The certificate for unknown names", "the first 'crt' is")
+        .notice("write it as the first 'crt'"),
+    Entry::new("allow-0rtt", NONE, "TLS 1.3 early data", |d, _| {
+        d.tls.conf.allow_0rtt = true;
+        Ok(())
+    }),
+    Entry::new("alpn", ONE, "Protocols offered to the client, best first", |d, a| tls::alpn(&mut d.tls.conf, a)),
+    Entry::new("no-alpn", NONE, "No protocol is offered", |d, _| {
+        d.tls.conf.alpn = Some(Vec::new());
+        Ok(())
+    }),
+    Entry::new("npn", ONE, "What ALPN replaced; taken as such", |d, a| tls::alpn(&mut d.tls.conf, a)),
+    Entry::new("ca-file", ONE, "Certificate authorities of clients", |d, a| tls::ca_file(&mut d.tls.conf, a)),
+    Entry::new("ca-verify-file", ONE, "More of them, whose names are not sent", |d, a| {
+        tls::ca_verify_file(&mut d.tls.conf, a)
+    }),
+    Entry::new("crl-file", ONE, "Revoked certificates of clients", |d, a| tls::crl_file(&mut d.tls.conf, a)),
+    Entry::new("ca-ignore-err", ONE, "Errors in a client's chain that are passed over", |d, a| {
+        d.tls.ca_ignore_err = Some(a.text("'all' or numbers of errors")?);
+        Ok(())
+    }),
+    Entry::new("crt-ignore-err", ONE, "Errors in a client's certificate that are passed over", |d, a| {
+        d.tls.crt_ignore_err = Some(a.text("'all' or numbers of errors")?);
+        Ok(())
+    }),
+    Entry::refused("ca-sign-file", "Authority for generated certificates", NO_SIGNING, INSTEAD_OF_SIGNING),
+    Entry::refused("ca-sign-pass", "Its passphrase", NO_SIGNING, INSTEAD_OF_SIGNING),
+    Entry::refused("ca-sign-use-chain", "Sends its chain", NO_SIGNING, INSTEAD_OF_SIGNING),
+    Entry::refused("generate-certificates", "Makes a certificate for each name", NO_SIGNING, INSTEAD_OF_SIGNING),
+    Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |d, a| tls::ciphers(&mut d.tls.conf, a)),
+    Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
+    Entry::new("curves", ONE, "Groups for the key exchange", |d, a| tls::curves(&mut d.tls.conf, a)),
+    Entry::new("ecdhe", ONE, "Old form of 'curves'", |d, a| tls::curves(&mut d.tls.conf, a)),
+    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
+    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of clients", "the TLS library's own set is used"),
+    Entry::new("force-sslv3", NONE, "SSL 3.0 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Ssl3)),
+    Entry::new("force-tlsv10", NONE, "TLS 1.0 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls10)),
+    Entry::new("force-tlsv11", NONE, "TLS 1.1 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls11)),
+    Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls12)),
+    Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls13)),
+    Entry::new("no-sslv3", NONE, "Not SSL 3.0", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Ssl3)),
+    Entry::new("no-tlsv10", NONE, "Not TLS 1.0", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Tls10)),
+    Entry::new("no-tlsv11", NONE, "Not TLS 1.1", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Tls11)),
+    Entry::new("no-tlsv12", NONE, "Not TLS 1.2", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Tls12)),
+    Entry::new("no-tlsv13", NONE, "Not TLS 1.3", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Tls13)),
+    Entry::new("ssl-min-ver", ONE, "Oldest version of TLS", |d, a| tls::min_version(&mut d.tls.conf, a)),
+    Entry::new("ssl-max-ver", ONE, "Newest version of TLS", |d, a| tls::max_version(&mut d.tls.conf, a)),
+    Entry::accepted("no-ca-names", NONE, "The client is not told which authorities", "the names are always sent"),
+    Entry::new("no-tls-tickets", NONE, "Sessions are kept here, not in tickets", |d, _| {
+        d.tls.conf.no_tls_tickets = true;
+        Ok(())
+    }),
+    Entry::new("tls-tickets", NONE, "Sessions are kept in tickets", |d, _| {
+        d.tls.conf.no_tls_tickets = false;
+        Ok(())
+    }),
+    Entry::new("prefer-client-ciphers", NONE, "The client's order counts", |d, _| {
+        d.tls.prefer_client_ciphers = true;
+        Ok(())
+    }),
+    Entry::new("strict-sni", NONE, "Unknown names get no certificate", |d, _| {
+        d.tls.strict_sni = true;
+        Ok(())
+    }),
+    Entry::new("no-strict-sni", NONE, "Unknown names get the first certificate", |d, _| {
+        d.tls.strict_sni = false;
+        Ok(())
+    }),
+    Entry::new("tls-ticket-keys", ONE, "A file of ticket keys, shared with other machines", |d, a| {
+        d.tls.tls_ticket_keys = Some(a.path("a file of keys")?);
+        Ok(())
+    }),
+    Entry::new("verify", ONE, "Whether clients show a certificate", |d, a| tls::verify(&mut d.tls.conf, a)),
+    Entry::accepted("ocsp-update", ONE, "Fetches OCSP answers", "staples are read from files"),
+    Entry::accepted("ktls", ONE, "The kernel encrypts", "records are encrypted in the process"),
+    Entry::accepted("ech", ONE, "Encrypted ClientHello", "names are sent in clear"),
+    Entry::accepted("renegotiate", NONE, "Clients may renegotiate", "TLS renegotiation does not exist here"),
+    Entry::accepted("no-renegotiate", NONE, "Clients may not renegotiate", "TLS renegotiation does not exist here"),
+];
+
+const NO_SIGNING: &str = "certificates are not generated for clients";
+const INSTEAD_OF_SIGNING: &str = "give the certificates with 'crt' or 'crt-list'";
+
+/// `ADDRESS[,ADDRESS...] SETTINGS...`.
+pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {
+    let word = args.word("an address")?;
+    let mut addresses = Vec::new();
+    for part in word.text.split(',') {
+        let value = address::listen(args, word, part)?;
+        addresses.push(Spanned { value, span: word.span });
+    }
+    let mut draft = BindDraft { bind: Bind::new(addresses, args.span), tls: BindTls::default(), ssl: false };
+    args.around.on_bind = true;
+    let settings = settings(&TABLE, &mut draft, args);
+    args.around.on_bind = false;
+    settings?;
+    let BindDraft { mut bind, tls, ssl } = draft;
+    if ssl {
+        if tls.crt.is_empty() && tls.crt_list.is_empty() {
+            args.error("'bind' with 'ssl' has no certificate").hint("add 'crt FILE' or 'crt-list FILE'");
+            return Err(Reported);
+        }
+        bind.tls = Some(tls);
+    } else if !tls.crt.is_empty() || !tls.crt_list.is_empty() {
+        let span = args.span;
+        args.diagnostics()
+            .warning(span, "this 'bind' line has certificates but not 'ssl': it is served in clear text")
+            .hint("add 'ssl' to serve TLS");
+    }
+    Ok(bind)
+}
+
+/// Reads `NAME [VALUE...]` pairs until the line ends, reporting every one that is wrong.
+pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut Args<'_>) -> Parsed {
+    let (keyword, keyword_span) = (args.keyword, args.keyword_span);
+    let mut result = Ok(());
+    while let Some(word) = args.take() {
+        let Some((setting, _)) = table.find(std::slice::from_ref(word)) else {
+            let known = table.keywords().map(|k| k.name);
+            let hint = crate::units::nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
+            let finding = args.diagnostics().error(word.span, format!("'{keyword}' has no setting '{}'", word.text));
+            finding.hint = hint;
+            result = Err(Reported);
+            continue;
+        };
+        (args.keyword, args.keyword_span) = (setting.name, word.span);
+        let done = match setting.support {
+            Support::Refused { why, instead } => {
+                args.error(format!("'{}' is refused: {why}", setting.name)).hint(instead);
+                Err(Reported)
+            }
+            support => {
+                let from = args.next;
+                let parsed = (setting.parse)(target, args);
+                // A setting that is only accepted takes its words all the same.
+                let missing = usize::from(setting.arity.min).saturating_sub(args.next - from);
+                let filled = (0..missing).try_for_each(|_| args.word("a value").map(drop));
+                if let (Support::Accepted(why), Ok(())) = (support, &filled) {
+                    args.diagnostics().notice(word.span, format!("'{}' has no effect: {why}", setting.name));
+                }
+                parsed.and(filled)
+            }
+        };
+        result = result.and(done);
+        (args.keyword, args.keyword_span) = (keyword, keyword_span);
+    }
+    result
+}
+
+/// Permissions as chmod(1) writes them.
+pub(crate) fn octal(args: &mut Args<'_>) -> Parsed<u32> {
+    let word = args.word("permissions")?;
+    match u32::from_str_radix(&word.text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => args.wrong(word, format!("'{}' is not a set of permissions", word.text), "expected octal, as in 660"),
+    }
+}

@@ -1,0 +1,68 @@
+//! What the parser may know of the world outside the configuration's text: variables and files, handed in by the caller.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+/// The version of HAProxy whose language this is: what `version_atleast()` and `version_before()` compare with.
+pub const SPEAKS_HAPROXY: &str = "2.6.12";
+
+/// The OpenSSL whose features the TLS settings correspond to, for `openssl_version_atleast()`.
+pub const SPEAKS_OPENSSL: &str = "3.0.0";
+
+/// What `feature()` answers true to, under the names HAProxy gives them in `haproxy -vv`.
+pub const FEATURES: &[&str] = &[
+    "ACCEPT4",
+    "BACKTRACE",
+    "CPU_AFFINITY",
+    "CRYPT_H",
+    "ENGINE",
+    "EPOLL",
+    "GETADDRINFO",
+    "LIBCRYPT",
+    "OPENSSL",
+    "PRCTL",
+    "PROMEX",
+    "SYSTEMD",
+    "TFO",
+    "THREAD",
+];
+
+/// Reads files that a configuration names and whose contents belong to it, such as error files.
+pub trait Files {
+    /// The contents of a file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self(path)
+    }
+}
+
+/// No file exists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The surroundings of one reading.
+#[derive(Clone)]
+pub struct Env<'a> {
+    /// The environment; `setenv` and its relatives change a copy, which ends up in [`crate::Config::environment`].
+    pub variables: BTreeMap<String, String>,
+    /// The files.
+    pub files: &'a dyn Files,
+    /// `-L`, or the host's name.
+    pub local_peer: String,
+    /// `-dD`: `.diag` lines are reported.
+    pub diagnostic_mode: bool,
+}
+
+impl Default for Env<'_> {
+    fn default() -> Self {
+        Env { variables: BTreeMap::new(), files: &NoFiles, local_peer: "localhost".into(), diagnostic_mode: false }
+    }
+}

@@ -1,0 +1,14 @@
+//! `global` (manual chapter 3).
+
+mod environment;
+mod process;
+mod tls;
+mod tune;
+
+use crate::{keyword::Table, model::Global};
+
+/// Every keyword of `global`.
+pub(crate) static TABLE: Table<Global> = Table::new(
+    "global",
+    &[process::KEYWORDS, process::LIMITS, environment::KEYWORDS, tls::KEYWORDS, tune::KEYWORDS, tune::WITHOUT_EFFECT],
+);

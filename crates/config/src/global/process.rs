@@ -1,0 +1,344 @@
+//! The process: who runs it, where, with which threads, and what it tells.
+
+use crate::{
+    address,
+    args::{Args, Parsed, Reported},
+    bind::octal,
+    cpu_map,
+    keyword::{ANYTHING, Keyword, NONE, ONE, SOME, at_least, between, exactly},
+    model::{Account, Global, StatsLevel, StatsSocket},
+    proxy::log_target,
+    reading::DefaultPath,
+    span::Spanned,
+};
+use std::path::PathBuf;
+
+type Entry = Keyword<Global>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("daemon", NONE, "Goes to the background", |g, _| {
+        g.daemon = true;
+        Ok(())
+    }),
+    Entry::new("master-worker", between(0, 1), "A master process watches the worker", |g, a| {
+        a.take_if("no-exit-on-failure");
+        a.unexpected(&["no-exit-on-failure"])?;
+        g.master_worker = true;
+        Ok(())
+    }),
+    Entry::new("nbthread", ONE, "Number of worker threads", |g, a| {
+        g.nbthread = Some(a.number("a number of threads", 1..=cpu_map::THREADS_MAX)?);
+        Ok(())
+    }),
+    Entry::refused(
+        "nbproc",
+        "Number of processes",
+        "HAProxy 2.5 removed it: one process with threads does the same work and shares its state",
+        "write 'nbthread' with the number of CPUs, or leave it out to use them all",
+    ),
+    Entry::new("cpu-map", at_least(2), "Binds threads to CPUs", cpu_map::parse),
+    Entry::new("user", ONE, "The user to become", |g, a| {
+        let Spanned { value, span } = a.spanned("a user")?;
+        g.user = Some(Spanned { value: Account::Name(value), span });
+        Ok(())
+    }),
+    Entry::new("uid", ONE, "The user to become, by number", |g, a| {
+        let span = a.peek().map_or(a.span, |w| w.span);
+        let value = Account::Id(a.number("a user's number", 0..=u32::MAX)?);
+        g.user = Some(Spanned { value, span });
+        Ok(())
+    }),
+    Entry::new("group", ONE, "The group to become", |g, a| {
+        let Spanned { value, span } = a.spanned("a group")?;
+        g.group = Some(Spanned { value: Account::Name(value), span });
+        Ok(())
+    }),
+    Entry::new("gid", ONE, "The group to become, by number", |g, a| {
+        let span = a.peek().map_or(a.span, |w| w.span);
+        let value = Account::Id(a.number("a group's number", 0..=u32::MAX)?);
+        g.group = Some(Spanned { value, span });
+        Ok(())
+    }),
+    Entry::new("chroot", ONE, "The directory to be locked into", |g, a| {
+        let Spanned { value, span } = a.spanned("a directory")?;
+        g.chroot = Some(Spanned { value: PathBuf::from(value), span });
+        Ok(())
+    }),
+    Entry::new("pidfile", ONE, "The file that the process's number is written to", |g, a| {
+        g.pidfile = Some(PathBuf::from(a.text("a file")?));
+        Ok(())
+    }),
+    Entry::new("log", SOME, "Where log lines go", |g, a| {
+        if a.negated {
+            a.rest();
+            g.logs.clear();
+            return Ok(());
+        }
+        if let Some(word) = a.peek().filter(|w| w.text == "global") {
+            return a.wrong(word, "'log global' means the targets of this section", "give the address of a log");
+        }
+        let target = log_target(a)?;
+        g.logs.push(target);
+        Ok(())
+    })
+    .no(),
+    Entry::new("log-tag", ONE, "The tag of syslog lines", |g, a| {
+        g.log_tag = Some(a.text("a tag")?);
+        Ok(())
+    }),
+    Entry::new("log-send-hostname", between(0, 1), "Syslog lines carry the host's name, or this one", |g, a| {
+        g.log_send_hostname = Some(a.take().map(|w| w.text.clone()));
+        Ok(())
+    }),
+    Entry::new("node", ONE, "The node's name on the statistics page", |g, a| {
+        g.node = Some(a.text("a name")?);
+        Ok(())
+    }),
+    Entry::new("description", SOME, "Free text on the statistics page", |g, a| {
+        let words: Vec<_> = a.rest().words.into_iter().map(|w| w.text).collect();
+        g.description = Some(words.join(" "));
+        Ok(())
+    }),
+    Entry::new("localpeer", ONE, "This machine's name among peers", |g, a| {
+        let name = a.text("a name")?;
+        a.around.variables.insert("HAPROXY_LOCALPEER".into(), name.clone());
+        g.localpeer = Some(name);
+        Ok(())
+    }),
+    Entry::new("stats socket", SOME, "A socket for commands", stats_socket),
+    Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
+        g.stats_timeout = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::new("stats maxconn", ONE, "Most connections to that socket", |g, a| {
+        g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
+    Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
+        g.hard_stop_after = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::new("grace", ONE, "Time between the order to stop softly and the stop", |g, a| {
+        g.grace = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once"),
+    Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
+        g.server_state_file = Some(PathBuf::from(a.text("a file")?));
+        Ok(())
+    })
+    .notice("servers start in the state that their checks find"),
+    Entry::new("server-state-base", ONE, "The directory of such files", |g, a| {
+        g.server_state_base = Some(PathBuf::from(a.text("a directory")?));
+        Ok(())
+    })
+    .notice("servers start in the state that their checks find"),
+    Entry::new("default-path", between(1, 2), "What relative paths start from", |_, a| {
+        let origin = a.peek().is_some_and(|w| w.text == "origin");
+        let path = match a.choice("a starting point", &[("current", 0), ("config", 1), ("parent", 2), ("origin", 3)])? {
+            0 => DefaultPath::Current,
+            1 => DefaultPath::Config,
+            2 => DefaultPath::Parent,
+            _ => DefaultPath::Origin(PathBuf::from(a.text("a directory")?)),
+        };
+        if !origin {
+            a.unexpected(&[])?;
+        }
+        a.around.default_path = path;
+        Ok(())
+    }),
+    Entry::new("h1-case-adjust", exactly(2), "The letter case of a header's name", |g, a| {
+        let (from, to) = (a.word("a header's name in lower case")?, a.word("the name as sent")?);
+        if !from.text.eq_ignore_ascii_case(&to.text) {
+            return a.wrong(
+                to,
+                format!("'{}' is another name than '{}'", to.text, from.text),
+                "only the case may differ",
+            );
+        }
+        g.h1_case_adjust.push((from.text.clone(), to.text.clone()));
+        Ok(())
+    }),
+    Entry::accepted("h1-case-adjust-file", ONE, "A file of such names", "write 'h1-case-adjust' lines"),
+    Entry::new("expose-experimental-directives", NONE, "Experimental keywords may be used", |g, _| {
+        g.experimental = true;
+        Ok(())
+    }),
+    Entry::accepted("expose-deprecated-directives", NONE, "Deprecated keywords may be used", "none is held back"),
+    Entry::accepted("set-dumpable", between(0, 1), "Core dumps after a change of user", "the system decides").no(),
+    Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q"),
+    Entry::accepted("zero-warning", NONE, "Warnings stop the start", "use the command line's -dW"),
+    Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
+    Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started").no(),
+    Entry::accepted("mworker-max-reloads", ONE, "Reloads an old worker survives", "old workers end by hard-stop-after"),
+    Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").no(),
+    Entry::accepted("cpu-set", SOME, "Which CPUs are used", "use 'cpu-map'"),
+    Entry::accepted("cpu-policy", SOME, "How CPUs are chosen", "use 'cpu-map'"),
+    Entry::accepted("thread-groups", ONE, "Number of groups of threads", "all threads are one group"),
+    Entry::accepted("thread-group", SOME, "Which threads are a group", "all threads are one group"),
+    Entry::accepted("thread-hard-limit", ONE, "Most threads", "use 'nbthread'"),
+    Entry::accepted("unix-bind", SOME, "Settings of unix sockets", "give them on the 'bind' lines"),
+    Entry::accepted("cluster-secret", ONE, "A secret shared by machines", "nothing is derived from it yet"),
+    Entry::accepted("pp2-never-send-local", NONE, "Checks send PROXY headers too", "checks send LOCAL headers"),
+    Entry::accepted("external-check", between(0, 1), "Servers may be checked by programs", "no programs are started"),
+    Entry::accepted(
+        "h1-accept-payload-with-any-method",
+        NONE,
+        "GET and its like may have a body",
+        "they may in any case",
+    ),
+    Entry::accepted(
+        "h1-do-not-close-on-insecure-transfer-encoding",
+        NONE,
+        "Transfer-Encoding with Content-Length may go on",
+        "such connections are closed",
+    ),
+    Entry::accepted(
+        "h2-workaround-bogus-websocket-clients",
+        NONE,
+        "WebSockets over HTTP/2 are not offered",
+        "they are not offered in any case",
+    )
+    .no(),
+    Entry::accepted("httpclient.resolvers.id", ONE, "Who resolves for the HTTP client", NO_CLIENT),
+    Entry::accepted("httpclient.resolvers.prefer", ONE, "Which family it prefers", NO_CLIENT),
+    Entry::accepted("httpclient.resolvers.disabled", ONE, "It resolves no names", NO_CLIENT),
+    Entry::accepted("httpclient.retries", ONE, "How often it tries", NO_CLIENT),
+    Entry::accepted("httpclient.ssl.ca-file", ONE, "Its certificate authorities", NO_CLIENT),
+    Entry::accepted("httpclient.ssl.verify", between(0, 1), "Whether it verifies", NO_CLIENT),
+    Entry::accepted("httpclient.timeout.connect", ONE, "Its longest wait", NO_CLIENT),
+    Entry::accepted("dns-accept-family", ONE, "Families of addresses used", "use 'resolve-prefer' on servers"),
+    Entry::accepted("harden.reject-privileged-ports.tcp", ONE, "Clients from ports below 1024", "all are served"),
+    Entry::accepted("harden.reject-privileged-ports.quic", ONE, "Clients from ports below 1024", "all are served"),
+    Entry::accepted("force-cfg-parser-pause", ONE, "A pause while reading", "reading takes milliseconds"),
+    Entry::accepted("warn-blocked-traffic-after", ONE, "When slow work is reported", "the watchdog's own time counts"),
+    Entry::accepted("anonkey", ONE, "Key that names are hidden with", "dumps are not anonymised"),
+    Entry::accepted("limited-quic", NONE, "QUIC with a limited library", "QUIC is not served"),
+    Entry::accepted("no-quic", NONE, "No QUIC", "QUIC is not served"),
+    Entry::accepted("presetenv-file", ONE, "Variables from a file", "use 'presetenv'"),
+    lua("lua-load"),
+    lua("lua-load-per-thread"),
+    lua("lua-prepend-path"),
+    detection("51degrees-cache-size"),
+    detection("51degrees-data-file"),
+    detection("51degrees-property-name-list"),
+    detection("51degrees-property-separator"),
+    detection("51degrees-difference"),
+    detection("51degrees-allow-unmatched"),
+    detection("51degrees-drift"),
+    detection("51degrees-use-performance-graph"),
+    detection("51degrees-use-predictive-graph"),
+    detection("deviceatlas-json-file"),
+    detection("deviceatlas-log-level"),
+    detection("deviceatlas-properties-cookie"),
+    detection("deviceatlas-separator"),
+    detection("wurfl-cache-size"),
+    detection("wurfl-data-file"),
+    detection("wurfl-information-list"),
+    detection("wurfl-information-list-separator"),
+    detection("wurfl-patch-file"),
+    detection("wurfl-engine-mode"),
+    detection("wurfl-useragent-priority"),
+];
+
+/// Bounds of the whole process.
+pub(super) const LIMITS: &[Entry] = &[
+    Entry::new("maxconn", ONE, "Most connections of the process", |g, a| {
+        g.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::new("ulimit-n", ONE, "File descriptors the process may open", |g, a| {
+        g.ulimit_n = Some(a.number("a number of descriptors", 0..=u64::from(u32::MAX))?);
+        Ok(())
+    }),
+    Entry::new("strict-limits", NONE, "A limit that cannot be set stops the start", |g, a| {
+        g.strict_limits = a.on();
+        Ok(())
+    })
+    .no(),
+    Entry::new("spread-checks", ONE, "Percent by which checks' times are spread", |g, a| {
+        g.spread_checks = a.number("a percentage", 0..=50)?;
+        Ok(())
+    }),
+    Entry::new("max-spread-checks", ONE, "The most they are spread", |g, a| {
+        g.max_spread_checks = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::accepted("fd-hard-limit", ONE, "Most file descriptors", "use 'ulimit-n'"),
+    Entry::accepted("maxsslconn", ONE, "Most TLS connections", "'maxconn' bounds them all"),
+    Entry::accepted("maxconnrate", ONE, "Most connections a second", "use 'rate-limit sessions' in frontends"),
+    Entry::accepted("maxsessrate", ONE, "Most sessions a second", "use 'rate-limit sessions' in frontends"),
+    Entry::accepted("maxsslrate", ONE, "Most TLS handshakes a second", "the handshake queue is bounded by itself"),
+    Entry::accepted("maxcomprate", ONE, "Most input of compression", "responses are forwarded as they come"),
+    Entry::accepted("maxcompcpuusage", ONE, "Most CPU with compression", "responses are forwarded as they come"),
+    Entry::accepted("maxzlibmem", ONE, "Memory of compression", "responses are forwarded as they come"),
+    Entry::accepted("maxpipes", ONE, "Most pipes", "data passes through the worker's own buffers"),
+];
+
+const NO_CLIENT: &str = "there is no HTTP client inside";
+
+const fn lua(name: &'static str) -> Entry {
+    Entry::refused(
+        name,
+        "Lua scripts",
+        "Lua is not supported, and rules that rely on a script must not be skipped in silence",
+        "write the rule with 'http-request' actions and converters, or remove it",
+    )
+}
+
+const fn detection(name: &'static str) -> Entry {
+    Entry::accepted(name, ANYTHING, "Device detection", "device detection is not supported; its fetches are refused")
+}
+
+/// `ADDRESS SETTINGS...`.
+fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
+    const KNOWN: &[&str] =
+        &["mode", "user", "uid", "group", "gid", "level", "expose-fd", "process", "thread", "name", "maxconn"];
+    let word = args.word("an address")?;
+    // Paths may be written without a slash; `ipv4@` and its like are sockets of the network.
+    let address = match word.text.contains(['@', ':']) || word.text.starts_with('/') {
+        true => address::listen(args, word, &word.text)?,
+        false => crate::model::ListenAddress::Unix(PathBuf::from(&word.text)),
+    };
+    let mut socket = StatsSocket {
+        address,
+        mode: None,
+        user: None,
+        group: None,
+        level: StatsLevel::Operator,
+        expose_fd_listeners: false,
+        span: args.span,
+    };
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "mode" => socket.mode = Some(octal(args)?),
+            "user" => socket.user = Some(Account::Name(args.text("a user")?)),
+            "uid" => socket.user = Some(Account::Id(args.number("a user's number", 0..=u32::MAX)?)),
+            "group" => socket.group = Some(Account::Name(args.text("a group")?)),
+            "gid" => socket.group = Some(Account::Id(args.number("a group's number", 0..=u32::MAX)?)),
+            "level" => {
+                let levels =
+                    [("user", StatsLevel::User), ("operator", StatsLevel::Operator), ("admin", StatsLevel::Admin)];
+                socket.level = args.choice("a level", &levels)?;
+            }
+            "expose-fd" => {
+                args.choice("what to expose", &[("listeners", ())])?;
+                socket.expose_fd_listeners = true;
+            }
+            "process" | "thread" | "name" | "maxconn" | "backlog" | "nice" | "id" | "severity-output" => {
+                args.word("a value")?;
+            }
+            "accept-proxy" | "ssl" | "crt" => {
+                return args.wrong(word, format!("'{}' is not supported on a stats socket", word.text), "remove it");
+            }
+            _ => {
+                args.next -= 1;
+                args.unexpected(KNOWN)?;
+                return Err(Reported);
+            }
+        }
+    }
+    global.stats_sockets.push(socket);
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! TLS for the whole process, and which engine computes its handshakes.
+
+use crate::{
+    args::{Args, Parsed},
+    keyword::{Keyword, NONE, ONE, SOME, between},
+    model::{Global, TlsDefaults, TlsVersion, Verify},
+    tls::{VERSIONS, narrow},
+};
+use std::path::PathBuf;
+
+type Entry = Keyword<Global>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("crt-base", ONE, "The directory of certificates with relative paths", |_, a| {
+        a.around.crt_base = Some(PathBuf::from(a.text("a directory")?));
+        Ok(())
+    }),
+    Entry::new("ca-base", ONE, "The directory of authorities with relative paths", |_, a| {
+        a.around.ca_base = Some(PathBuf::from(a.text("a directory")?));
+        Ok(())
+    }),
+    Entry::accepted("key-base", ONE, "The directory of keys with relative paths", "keys stand beside certificates"),
+    Entry::new("ssl-default-bind-ciphers", ONE, "TLS 1.2 ciphers of 'bind' lines", |g, a| {
+        g.tls_bind.ciphers = Some(a.spanned("a list of ciphers")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-bind-ciphersuites", ONE, "TLS 1.3 cipher suites of 'bind' lines", |g, a| {
+        g.tls_bind.ciphersuites = Some(a.spanned("a list of cipher suites")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-bind-curves", ONE, "Groups for the key exchange of 'bind' lines", |g, a| {
+        g.tls_bind.curves = Some(a.spanned("a list of curves")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-bind-options", SOME, "Other TLS settings of 'bind' lines", |g, a| {
+        options(&mut g.tls_bind, a)
+    }),
+    Entry::accepted("ssl-default-bind-sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
+    Entry::accepted("ssl-default-bind-client-sigalgs", ONE, "Those of clients", "the TLS library's own set is used"),
+    Entry::new("ssl-default-server-ciphers", ONE, "TLS 1.2 ciphers of servers", |g, a| {
+        g.tls_server.ciphers = Some(a.spanned("a list of ciphers")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-server-ciphersuites", ONE, "TLS 1.3 cipher suites of servers", |g, a| {
+        g.tls_server.ciphersuites = Some(a.spanned("a list of cipher suites")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-server-curves", ONE, "Groups for the key exchange of servers", |g, a| {
+        g.tls_server.curves = Some(a.spanned("a list of curves")?);
+        Ok(())
+    }),
+    Entry::new("ssl-default-server-options", SOME, "Other TLS settings of servers", |g, a| {
+        options(&mut g.tls_server, a)
+    }),
+    Entry::accepted("ssl-default-server-sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
+    Entry::accepted("ssl-default-server-client-sigalgs", ONE, "Ours", "the TLS library's own set is used"),
+    Entry::new("ssl-server-verify", ONE, "Whether servers' certificates are verified", |g, a| {
+        let choices = [("none", Verify::None), ("required", Verify::Required)];
+        g.ssl_server_verify = Some(a.choice("a way to verify", &choices)?);
+        Ok(())
+    }),
+    Entry::new("ssl-load-extra-files", SOME, "Which files beside a certificate are read", |g, a| {
+        const KINDS: &[(&str, &str)] = &[
+            ("none", "none"),
+            ("all", "all"),
+            ("bundle", "bundle"),
+            ("sctl", "sctl"),
+            ("ocsp", "ocsp"),
+            ("issuer", "issuer"),
+            ("key", "key"),
+        ];
+        let mut kinds = Vec::new();
+        while a.peek().is_some() {
+            kinds.push(a.choice("a kind of file", KINDS)?.to_owned());
+        }
+        g.ssl_load_extra_files = Some(kinds);
+        Ok(())
+    }),
+    Entry::new("ssl-load-extra-del-ext", NONE, "Their names replace the certificate's extension", |g, _| {
+        g.ssl_load_extra_del_ext = true;
+        Ok(())
+    }),
+    Entry::new("ssl-engine", between(1, 255), "The engine that computes handshakes", |g, a| {
+        g.crypto.ssl_engine = Some(a.spanned("an engine's name")?);
+        if a.peek().is_some() {
+            a.choice("the word 'algo'", &[("algo", ())])?;
+            let mut list = a.spanned("a list of algorithms")?;
+            // HAProxy takes one word; packages' examples write several.
+            while let Some(more) = a.take() {
+                list.value.push(',');
+                list.value.push_str(&more.text);
+                list.span = list.span.to(more.span);
+            }
+            g.crypto.ssl_engine_algo = Some(list);
+        }
+        Ok(())
+    }),
+    Entry::new("ssl-mode-async", NONE, "Handshakes do not wait for their engine", |g, _| {
+        g.crypto.ssl_mode_async = true;
+        Ok(())
+    }),
+    Entry::new("ssl-provider", ONE, "The engine, under its newer name", |g, a| {
+        g.crypto.ssl_provider = Some(a.spanned("a provider's name")?);
+        Ok(())
+    }),
+    Entry::accepted("ssl-provider-path", ONE, "Where OpenSSL finds providers", "engines are part of this program"),
+    Entry::accepted("ssl-propquery", ONE, "What OpenSSL asks providers", "engines are part of this program"),
+    Entry::new("tune.crypto.engine", ONE, "The engine, by this program's own names", |g, a| {
+        let names = ["native", "sw", "hw", "hw+sw", "auto"].map(|n| (n, ()));
+        let word = a.peek().map(|w| w.span);
+        let text = a.peek().map(|w| w.text.clone()).unwrap_or_default();
+        a.choice("an engine", &names)?;
+        g.crypto.engine = Some(crate::span::Spanned { value: text, span: word.unwrap_or(a.span) });
+        Ok(())
+    }),
+    Entry::new("tune.crypto.batch-delay", ONE, "Longest wait of an operation for others", |g, a| {
+        g.crypto.batch_delay = Some(micros(a)?);
+        Ok(())
+    }),
+    Entry::new("tune.crypto.max-wait", ONE, "Longest wait in the queue before a handshake is given up", |g, a| {
+        g.crypto.max_wait = Some(micros(a)?);
+        Ok(())
+    }),
+    Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
+    Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
+    Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),
+    Entry::accepted("ssl-skip-self-issued-ca", NONE, "Roots are not sent", "chains are sent as the files have them"),
+    Entry::accepted("ssl-security-level", ONE, "OpenSSL's security level", "weak algorithms do not exist here"),
+    Entry::accepted("ssl-passphrase-cmd", SOME, "Who knows keys' passphrases", "keys are read unencrypted"),
+    Entry::accepted("ssl-f-use", SOME, "Certificates of a crt-store", "name them on 'bind' lines"),
+    Entry::accepted("ocsp-update.disable", ONE, "OCSP answers are not fetched", NO_OCSP),
+    Entry::accepted("ocsp-update.httpproxy", ONE, "Through which proxy they are fetched", NO_OCSP),
+    Entry::accepted("ocsp-update.maxdelay", ONE, "How often at least", NO_OCSP),
+    Entry::accepted("ocsp-update.mindelay", ONE, "How often at most", NO_OCSP),
+    Entry::accepted("ocsp-update.mode", ONE, "For which certificates", NO_OCSP),
+    Entry::accepted("tune.ssl.ocsp-update.maxdelay", ONE, "How often at least", NO_OCSP),
+    Entry::accepted("tune.ssl.ocsp-update.mindelay", ONE, "How often at most", NO_OCSP),
+    Entry::accepted("acme.scheduler", ONE, "When certificates are fetched", "use an ACME client"),
+    Entry::accepted("jwt.decrypt_alg_list", ONE, "Algorithms of encrypted tokens", "tokens are not decrypted"),
+];
+
+const NO_DHE: &str = "only elliptic curves and ML-KEM exchange keys here";
+const NO_OCSP: &str = "staples are read from files";
+
+/// `no-tlsv10 ssl-min-ver TLSv1.2 no-tls-tickets...`.
+fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
+    const KNOWN: &[&str] = &[
+        "no-sslv3",
+        "no-tlsv10",
+        "no-tlsv11",
+        "no-tlsv12",
+        "no-tlsv13",
+        "no-tls-tickets",
+        "force-sslv3",
+        "force-tlsv10",
+        "force-tlsv11",
+        "force-tlsv12",
+        "force-tlsv13",
+        "ssl-min-ver",
+        "ssl-max-ver",
+        "prefer-client-ciphers",
+        "strict-sni",
+    ];
+    let version = |name: &str, prefix: &str| {
+        Some(match name.strip_prefix(prefix)? {
+            "sslv3" => TlsVersion::Ssl3,
+            "tlsv10" => TlsVersion::Tls10,
+            "tlsv11" => TlsVersion::Tls11,
+            "tlsv12" => TlsVersion::Tls12,
+            "tlsv13" => TlsVersion::Tls13,
+            _ => return None,
+        })
+    };
+    while let Some(word) = args.take() {
+        let text = word.text.as_str();
+        if let Some(version) = version(text, "no-") {
+            narrow(&mut defaults.min_ver, &mut defaults.max_ver, version);
+        } else if let Some(version) = version(text, "force-") {
+            (defaults.min_ver, defaults.max_ver) = (Some(version), Some(version));
+        } else {
+            match text {
+                "no-tls-tickets" => defaults.no_tls_tickets = true,
+                "tls-tickets" => defaults.no_tls_tickets = false,
+                "prefer-client-ciphers" => defaults.prefer_client_ciphers = true,
+                "strict-sni" => defaults.strict_sni = true,
+                "ssl-min-ver" => defaults.min_ver = Some(args.choice("a version of TLS", VERSIONS)?),
+                "ssl-max-ver" => defaults.max_ver = Some(args.choice("a version of TLS", VERSIONS)?),
+                _ => {
+                    args.next -= 1;
+                    args.unexpected(KNOWN)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// These are times of our own, which are shorter than HAProxy's shortest.
+fn micros(args: &mut Args<'_>) -> Parsed<std::time::Duration> {
+    let word = args.word("a time")?;
+    match word.text.strip_suffix("us").and_then(|n| n.parse().ok()) {
+        Some(us) => Ok(std::time::Duration::from_micros(us)),
+        None => {
+            args.next -= 1;
+            args.time("a time")
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The smaller sections: userlist, resolvers, peers, crt-store, http-errors, and those without effect.
+
+use crate::{
+    address,
+    args::{Args, Parsed, Reported},
+    keyword::{ANYTHING, Keyword, NONE, ONE, SOME, Table, at_least, exactly},
+    model::{CrtStore, ErrorFile, Peers, Resolvers, User, Userlist},
+    proxy::errorfile,
+    reading::Surroundings,
+    sections::Section,
+    span::Span,
+};
+use std::{net::SocketAddr, path::PathBuf};
+
+/// `http-errors NAME`.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpErrors {
+    pub(crate) name: String,
+    pub(crate) files: Vec<(u16, ErrorFile)>,
+}
+
+pub(crate) static USERLIST: Table<Userlist> = Table::new(
+    "userlist",
+    &[&[
+        Keyword::<Userlist>::new("user", SOME, "A user, with a password and groups", user),
+        Keyword::<Userlist>::new("group", SOME, "A group, with its users", |list, a| {
+            let name = a.word("a group's name")?;
+            if list.groups.contains_key(&name.text) {
+                return a.wrong(name, format!("the group '{}' is already in this list", name.text), "name it once");
+            }
+            let mut members = Vec::new();
+            if a.peek().is_some() {
+                a.choice("the word 'users'", &[("users", ())])?;
+                members = commas(&a.text("a list of users")?);
+            }
+            list.groups.insert(name.text.clone(), members);
+            a.unexpected(&[])
+        }),
+    ]],
+);
+
+fn user(list: &mut Userlist, args: &mut Args<'_>) -> Parsed {
+    let name = args.word("a user's name")?;
+    if let Some(first) = list.users.iter().find(|u| u.name == name.text) {
+        let line = first.span.line;
+        return args.wrong(
+            name,
+            format!("the user '{}' is already in this list", name.text),
+            format!("the first one is at line {line}"),
+        );
+    }
+    let mut user = User { name: name.text.clone(), span: name.span, ..User::default() };
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "password" => user.password = args.text("an encrypted password")?,
+            "insecure-password" => {
+                user.password = args.text("a password")?;
+                user.insecure = true;
+            }
+            "groups" => user.groups = commas(&args.text("a list of groups")?),
+            _ => {
+                args.next -= 1;
+                args.unexpected(&["password", "insecure-password", "groups"])?;
+            }
+        }
+    }
+    list.users.push(user);
+    Ok(())
+}
+
+fn commas(list: &str) -> Vec<String> {
+    list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Users name groups and groups name users: makes both sides say the same.
+pub(crate) fn end_userlist(list: &mut Userlist, around: &mut Surroundings) {
+    for user in &list.users {
+        for group in &user.groups {
+            match list.groups.get_mut(group) {
+                Some(members) if !members.contains(&user.name) => members.push(user.name.clone()),
+                Some(_) => {}
+                None => {
+                    around
+                        .diagnostics
+                        .error(user.span, format!("user '{}' is in a group '{group}' that this list lacks", user.name))
+                        .hint(format!("add a line 'group {group}'"));
+                }
+            }
+        }
+    }
+    for (group, members) in &list.groups {
+        for member in members {
+            match list.users.iter_mut().find(|u| u.name == *member) {
+                Some(user) if !user.groups.contains(group) => user.groups.push(group.clone()),
+                Some(_) => {}
+                None => {
+                    around
+                        .diagnostics
+                        .error(
+                            None,
+                            format!("group '{group}' has a user '{member}' that the userlist '{}' lacks", list.name),
+                        )
+                        .hint(format!("add a line 'user {member} password ...'"));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
+    "resolvers",
+    &[&[
+        Keyword::<Resolvers>::new("nameserver", at_least(2), "A name server", |r, a| {
+            let name = a.text("a name server's name")?;
+            let word = a.word("its address")?;
+            let plain = word.text.strip_prefix("udp@").unwrap_or(&word.text);
+            if plain.starts_with("tcp") {
+                return a.wrong(word, "name servers are asked over UDP only", "give the address without 'tcp@'");
+            }
+            let address::Address::Net { host, port, .. } = address::parse(a, word, plain)? else {
+                return a.wrong(
+                    word,
+                    format!("'{}' is not a name server's address", word.text),
+                    "for instance 9.9.9.9:53",
+                );
+            };
+            let port = port.filter(|p| !p.is_empty()).map_or(Ok(53), |p| a.number_in(word, p, "a port", 1..=65535))?;
+            let Ok(ip) = host.parse() else {
+                return a.wrong(word, format!("'{host}' is not an address"), "for instance 9.9.9.9:53");
+            };
+            r.nameservers.push((name, SocketAddr::new(ip, port)));
+            a.unexpected(&[])
+        }),
+        Keyword::<Resolvers>::new("parse-resolv-conf", NONE, "Name servers of /etc/resolv.conf", |r, _| {
+            r.parse_resolv_conf = true;
+            Ok(())
+        }),
+        Keyword::<Resolvers>::new("hold", exactly(2), "How long an answer counts", |r, a| {
+            let states = ["nx", "refused", "timeout", "other", "valid", "obsolete"].map(|s| (s, s));
+            let state = a.choice("a state", &states)?;
+            let time = a.time("a time")?;
+            r.hold.insert(state.to_owned(), time);
+            Ok(())
+        }),
+        Keyword::<Resolvers>::new("resolve_retries", ONE, "Questions before giving up", |r, a| {
+            r.resolve_retries = a.number("a number of tries", 1..=i32::MAX as u32)?;
+            Ok(())
+        }),
+        Keyword::<Resolvers>::new("timeout resolve", ONE, "Time between resolutions", |r, a| {
+            r.timeout_resolve = a.time("a time")?;
+            Ok(())
+        }),
+        Keyword::<Resolvers>::new("timeout retry", ONE, "Time between questions", |r, a| {
+            r.timeout_retry = a.time("a time")?;
+            Ok(())
+        }),
+        Keyword::<Resolvers>::new("accepted_payload_size", ONE, "Largest answer in bytes", |r, a| {
+            r.accepted_payload_size = a.number("a size", 512..=65535)?;
+            Ok(())
+        }),
+    ]],
+);
+
+pub(crate) static PEERS: Table<Peers> = Table::new(
+    "peers",
+    &[&[
+        Keyword::<Peers>::new("peer", at_least(1), "A peer and its address", |p, a| {
+            let name = a.text("a peer's name")?;
+            let address = a.take().map(|w| w.text.clone()).unwrap_or_default();
+            a.rest();
+            p.peers.push((name, address));
+            Ok(())
+        })
+        .notice(TABLES),
+        Keyword::<Peers>::new("server", at_least(1), "A peer with the settings of a server", |p, a| {
+            let name = a.text("a peer's name")?;
+            let address = a.take().map(|w| w.text.clone()).unwrap_or_default();
+            a.rest();
+            p.peers.push((name, address));
+            Ok(())
+        })
+        .notice(TABLES),
+        Keyword::<Peers>::accepted("bind", SOME, "Where peers connect to", TABLES),
+        Keyword::<Peers>::accepted("default-bind", ANYTHING, "Settings of that address", TABLES),
+        Keyword::<Peers>::accepted("default-server", ANYTHING, "Settings of peers", TABLES),
+        Keyword::<Peers>::accepted("disabled", NONE, "Peers are not spoken to", TABLES),
+        Keyword::<Peers>::accepted("disable", NONE, "Peers are not spoken to", TABLES),
+        Keyword::<Peers>::accepted("enabled", NONE, "Undoes 'disabled'", TABLES),
+        Keyword::<Peers>::accepted("enable", NONE, "Undoes 'disabled'", TABLES),
+        Keyword::<Peers>::accepted("log", SOME, "Where their connections are logged", TABLES),
+        Keyword::<Peers>::accepted("shards", ONE, "How many peers share the keys", TABLES),
+        Keyword::<Peers>::new("table", SOME, "A stick table", |p, a| {
+            let line = a.rest();
+            p.tables.push(line);
+            Ok(())
+        })
+        .notice(TABLES),
+    ]],
+);
+
+const TABLES: &str = "tables are not sent to peers";
+
+pub(crate) static CRT_STORE: Table<CrtStore> = Table::new(
+    "crt-store",
+    &[&[
+        Keyword::<CrtStore>::new("crt-base", ONE, "Where certificates are", |s, a| {
+            s.crt_base = Some(PathBuf::from(a.text("a directory")?));
+            Ok(())
+        }),
+        Keyword::<CrtStore>::new("key-base", ONE, "Where keys are", |s, a| {
+            s.key_base = Some(PathBuf::from(a.text("a directory")?));
+            Ok(())
+        }),
+        Keyword::<CrtStore>::new("load", SOME, "A certificate from its parts", |s, a| {
+            let line = a.rest();
+            s.loads.push(line);
+            Ok(())
+        }),
+    ]],
+);
+
+pub(crate) static HTTP_ERRORS: Table<HttpErrors> = Table::new(
+    "http-errors",
+    &[&[Keyword::<HttpErrors>::new("errorfile", exactly(2), "What is sent for a status", |e, a| {
+        let file = errorfile(a)?;
+        e.files.push(file);
+        Ok(())
+    })]],
+);
+
+const CACHED: &str = "nothing is cached; responses are forwarded as they come";
+
+static CACHE: Table<()> = Table::new(
+    "cache",
+    &[&[
+        Keyword::accepted("total-max-size", ONE, "Megabytes of the cache", CACHED),
+        Keyword::accepted("max-object-size", ONE, "Largest object", CACHED),
+        Keyword::accepted("max-age", ONE, "Longest life of an object", CACHED),
+        Keyword::accepted("process-vary", ONE, "Objects differ by Vary", CACHED),
+        Keyword::accepted("max-secondary-entries", ONE, "Variants of an object", CACHED),
+    ]],
+);
+
+const MAILED: &str = "no mail is sent; changes of state are logged";
+
+static MAILERS: Table<()> = Table::new(
+    "mailers",
+    &[&[
+        Keyword::accepted("mailer", exactly(2), "A mail server", MAILED),
+        Keyword::accepted("timeout mail", ONE, "Longest delivery", MAILED),
+    ]],
+);
+
+const UNTRACED: &str = "nothing is traced";
+
+static TRACES: Table<()> = Table::new("traces", &[&[Keyword::accepted("trace", ANYTHING, "What is traced", UNTRACED)]]);
+
+/// Sections that are refused as a whole: their keywords are known, so that the manual's matrix is complete.
+const fn refused(name: &'static str, doc: &'static str) -> Keyword<()> {
+    Keyword::refused(name, doc, "its section is", "remove the section")
+}
+
+static PROGRAM: Table<()> = Table::new(
+    "program",
+    &[&[
+        refused("command", "The program"),
+        refused("user", "Who runs it"),
+        refused("group", "Whose group runs it"),
+        refused("option start-on-reload", "Started again with a reload"),
+    ]],
+);
+
+static RING: Table<()> = Table::new(
+    "ring",
+    &[&[
+        refused("description", "Free text"),
+        refused("format", "Format of its lines"),
+        refused("maxlen", "Longest line"),
+        refused("size", "Bytes kept"),
+        refused("server", "Where lines are sent"),
+        refused("default-server", "Settings of that server"),
+        refused("timeout connect", "Longest wait for it"),
+        refused("timeout server", "Longest silence of it"),
+        refused("backing-file", "The file that keeps it"),
+        refused("log-forward", "What fills it"),
+    ]],
+);
+
+static LOG_FORWARD: Table<()> = Table::new(
+    "log-forward",
+    &[&[
+        refused("bind", "Where syslog arrives over TCP"),
+        refused("dgram-bind", "Where syslog arrives over UDP"),
+        refused("log", "Where it goes"),
+        refused("backlog", "Connections the system may queue"),
+        refused("maxconn", "Most connections"),
+        refused("timeout client", "Longest silence"),
+        refused("option assume-rfc6587-ntf", "Framing"),
+        refused("option dont-parse-log", "Lines go as they came"),
+        refused("option host", "What becomes of the host name"),
+    ]],
+);
+
+static FCGI_APP: Table<()> = Table::new(
+    "fcgi-app",
+    &[&[
+        refused("acl", "Names a condition"),
+        refused("docroot", "Where scripts are"),
+        refused("index", "Script of a directory"),
+        refused("log-stderr", "Where its errors go"),
+        refused("pass-header", "Headers it may see"),
+        refused("path-info", "How paths are cut"),
+        refused("option get-values", "Asks for its limits"),
+        refused("option keep-conn", "Keeps connections"),
+        refused("option max-reqs", "Requests at a time"),
+        refused("option mpxs-conns", "Shares connections"),
+        refused("set-param", "A parameter"),
+    ]],
+);
+
+static LOG_PROFILE: Table<()> = Table::new(
+    "log-profile",
+    &[&[refused("log-tag", "The tag of syslog lines"), refused("on", "A step and its format")]],
+);
+
+static ACME: Table<()> = Table::new(
+    "acme",
+    &[&[
+        refused("account-key", "The account's key"),
+        refused("bits", "Size of RSA keys"),
+        refused("challenge", "How names are proved"),
+        refused("contact", "Whom to write"),
+        refused("curves", "Curve of ECDSA keys"),
+        refused("directory", "The authority"),
+        refused("keytype", "Kind of keys"),
+        refused("map", "Where tokens are kept"),
+        refused("reuse-key", "Keys are kept"),
+    ]],
+);
+
+/// The tables of sections without effect.
+pub(crate) static OTHERS: &[&Table<()>] =
+    &[&CACHE, &MAILERS, &TRACES, &PROGRAM, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+
+/// A section that is not applied: read with a notice, or refused as a whole.
+pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
+    let (why, instead) = match kind {
+        "cache" | "mailers" | "traces" => {
+            let table = OTHERS.iter().find(|t| t.section == kind);
+            return table.map(|t| Section::Other(t)).ok_or(Reported);
+        }
+        "program" => ("no programs are started", "start it from the system's service manager"),
+        "ring" => ("logs are not kept in rings", "log to a syslog server, stdout or stderr"),
+        "log-forward" => ("syslog is not forwarded", "use a syslog server"),
+        "fcgi-app" => ("FastCGI is not spoken", "put a web server in between"),
+        "log-profile" => ("log profiles are not supported", "use 'log-format' in the proxies"),
+        _ => ("certificates are not fetched", "use an ACME client and 'crt'"),
+    };
+    around.diagnostics.error(span, format!("'{kind}' sections are refused: {why}")).hint(instead);
+    Err(Reported)
+}

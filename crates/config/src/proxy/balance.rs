@@ -1,0 +1,215 @@
+//! How a server is chosen: `balance`, `hash-type`, `cookie`.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed},
+    keyword::{BACK, Keyword, ONE, SOME, at_least, between},
+    model::{Balance, Cookie, CookieMode, HashFunction, HashType},
+};
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("balance", SOME, "How servers share the load", balance).at(BACK),
+    Entry::new("hash-type", between(1, 3), "How a hash is computed and mapped to servers", hash_type).at(BACK),
+    Entry::new("hash-balance-factor", ONE, "Load over the average at which hashing goes to the next server", |d, a| {
+        let word = a.word("a percentage")?;
+        let factor: u32 = a.number_in(word, &word.text, "a percentage", 0..=65535)?;
+        if (1..=100).contains(&factor) {
+            return a.wrong(word, format!("'{factor}' leaves no room"), "expected 0 for off, or a value over 100");
+        }
+        d.proxy.hash_balance_factor = factor;
+        Ok(())
+    })
+    .at(BACK),
+    Entry::new("hash-preserve-affinity", ONE, "Which hashed servers keep their clients when full", |_, a| {
+        a.choice("a policy", &[("always", ()), ("maxconn", ()), ("maxqueue", ())])
+    })
+    .at(BACK)
+    .notice("a full server's clients wait in its queue"),
+    Entry::new("cookie", SOME, "The cookie that names a client's server", cookie).at(BACK),
+    Entry::refused(
+        "appsession",
+        "Persistence by an application's own cookie",
+        "HAProxy 1.6 removed it",
+        "use 'cookie NAME insert indirect nocache'",
+    )
+    .at(BACK),
+    Entry::new("dynamic-cookie-key", ONE, "The secret from which cookie values of servers are made", |d, a| {
+        d.proxy.dynamic_cookie_key = Some(a.text("a secret")?);
+        Ok(())
+    })
+    .at(BACK),
+    Entry::new("persist rdp-cookie", between(0, 1), "RDP's cookie names the server", |_, _| Ok(()))
+        .at(BACK)
+        .notice("RDP cookies are not read"),
+    Entry::new(
+        "max-keep-alive-queue",
+        ONE,
+        "Queue length at which a client's connection may change servers",
+        |_, a| a.number("a number of requests", -1..=i64::from(i32::MAX)).map(drop),
+    )
+    .at(BACK)
+    .notice("a request goes to the server that its rules choose"),
+    Entry::new("use-server", at_least(2), "Names the server under a condition", |d, a| {
+        let rest = a.rest();
+        d.proxy.use_server.push(rest);
+        Ok(())
+    })
+    .at(crate::keyword::BACK_ONLY),
+];
+
+const ALGORITHMS: &[&str] = &[
+    "roundrobin",
+    "static-rr",
+    "leastconn",
+    "first",
+    "source",
+    "uri",
+    "url_param",
+    "hdr(NAME)",
+    "random",
+    "rdp-cookie(NAME)",
+    "hash",
+];
+
+fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let word = args.word("an algorithm")?;
+    let (name, argument) = match word.text.split_once('(') {
+        Some((name, rest)) => match rest.strip_suffix(')') {
+            Some(argument) => (name, Some(argument)),
+            None => return args.wrong(word, "this parenthesis is never closed", "expected ')'"),
+        },
+        None => (word.text.as_str(), None),
+    };
+    let balance = match (name, argument) {
+        ("roundrobin", None) => Balance::RoundRobin,
+        ("static-rr", None) => Balance::StaticRr,
+        ("leastconn", None) => Balance::LeastConn,
+        ("first", None) => Balance::First,
+        ("source", None) => Balance::Source,
+        ("uri", None) => uri(args)?,
+        ("url_param", None) => {
+            let name = args.text("the name of a URL parameter")?;
+            let check_post = match args.take_if("check_post") {
+                true if args.peek().is_some() => Some(args.number("a number of bytes", 0..=u32::MAX)?),
+                true => Some(48),
+                false => None,
+            };
+            Balance::UrlParam { name, check_post }
+        }
+        ("hdr", Some(header)) if !header.is_empty() => {
+            Balance::Hdr { name: header.to_owned(), use_domain_only: args.take_if("use_domain_only") }
+        }
+        ("hdr", _) => return args.wrong(word, "'hdr' needs the name of a header", "for instance 'balance hdr(Host)'"),
+        ("random", argument) => {
+            let draws =
+                argument.map_or(Ok(2), |n| args.number_in(word, n, "a number of draws", 1..=i32::MAX as u32))?;
+            Balance::Random(draws)
+        }
+        ("rdp-cookie", argument) => Balance::RdpCookie(argument.unwrap_or("mstshash").to_owned()),
+        ("hash", None) => {
+            args.word("a sample expression")?;
+            args.next -= 1;
+            Balance::Hash(args.rest())
+        }
+        _ => {
+            let hint = crate::args::expected(name, ALGORITHMS.iter().copied());
+            return args.wrong(word, format!("'{}' is not a way to balance", word.text), hint);
+        }
+    };
+    args.unexpected(&[])?;
+    draft.proxy.balance = Some(balance);
+    Ok(())
+}
+
+fn uri(args: &mut Args<'_>) -> Parsed<Balance> {
+    let (mut whole, mut path_only, mut len, mut depth) = (false, false, None, None);
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "whole" => whole = true,
+            "path-only" => path_only = true,
+            "len" => len = Some(args.number("a length", 1..=i32::MAX as u32)?),
+            "depth" => depth = Some(args.number("a number of slashes", 1..=i32::MAX as u32)?),
+            _ => {
+                args.next -= 1;
+                args.unexpected(&["len", "depth", "path-only", "whole"])?;
+            }
+        }
+    }
+    Ok(Balance::Uri { whole, path_only, len, depth })
+}
+
+fn hash_type(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    const FUNCTIONS: &[(&str, HashFunction)] = &[
+        ("sdbm", HashFunction::Sdbm),
+        ("djb2", HashFunction::Djb2),
+        ("wt6", HashFunction::Wt6),
+        ("crc32", HashFunction::Crc32),
+        ("none", HashFunction::None),
+    ];
+    let method = args.word("a method")?;
+    let mut hash = HashType::default();
+    // Manual: 'avalanche' alone stands for 'map-based' with that modifier, as in old configurations.
+    match method.text.as_str() {
+        "consistent" => hash.consistent = true,
+        "map-based" => {}
+        "avalanche" => hash.avalanche = true,
+        other => {
+            let hint = crate::args::expected(other, ["consistent", "map-based"].into_iter());
+            return args.wrong(method, format!("'{other}' is not a hash method"), hint);
+        }
+    }
+    if args.peek().is_some() {
+        hash.function = args.choice("a hash function", FUNCTIONS)?;
+        hash.avalanche |= args.take_if("avalanche");
+    } else if hash.consistent {
+        // HAProxy's default: consistent hashing uses the avalanche modifier.
+        hash.avalanche = true;
+    }
+    args.unexpected(&["avalanche"])?;
+    draft.proxy.hash_type = hash;
+    Ok(())
+}
+
+const COOKIE_WORDS: &[&str] = &[
+    "rewrite", "insert", "prefix", "indirect", "nocache", "postonly", "preserve", "httponly", "secure", "domain",
+    "maxidle", "maxlife", "dynamic", "attr",
+];
+
+fn cookie(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let mut cookie = Cookie { name: args.text("the name of a cookie")?, ..Cookie::default() };
+    let mut modes = 0;
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "rewrite" => (cookie.mode, modes) = (CookieMode::Rewrite, modes + 1),
+            "insert" => (cookie.mode, modes) = (CookieMode::Insert, modes + 1),
+            "prefix" => (cookie.mode, modes) = (CookieMode::Prefix, modes + 1),
+            "indirect" => cookie.indirect = true,
+            "nocache" => cookie.nocache = true,
+            "postonly" => cookie.postonly = true,
+            "preserve" => cookie.preserve = true,
+            "httponly" => cookie.httponly = true,
+            "secure" => cookie.secure = true,
+            "dynamic" => cookie.dynamic = true,
+            "domain" => cookie.domains.push(args.text("a domain")?),
+            "attr" => cookie.attrs.push(args.text("an attribute")?),
+            "maxidle" => cookie.maxidle = Some(args.time_in_unit("a time", std::time::Duration::from_secs(1))?),
+            "maxlife" => cookie.maxlife = Some(args.time_in_unit("a time", std::time::Duration::from_secs(1))?),
+            _ => {
+                args.next -= 1;
+                args.unexpected(COOKIE_WORDS)?;
+            }
+        }
+    }
+    if modes > 1 {
+        args.error("'cookie' takes only one of 'rewrite', 'insert' and 'prefix'");
+        return Err(crate::args::Reported);
+    }
+    if cookie.indirect && cookie.mode == CookieMode::Rewrite {
+        args.error("'indirect' cannot be combined with 'rewrite'").hint("use 'insert indirect'");
+        return Err(crate::args::Reported);
+    }
+    draft.proxy.cookie = Some(cookie);
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! `http-check *` and `tcp-check *`, whose words are kept for the checks.
+
+use super::Draft;
+use crate::{
+    args::Args,
+    keyword::{ANYTHING, BACK, Keyword},
+    span::Word,
+};
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    http("http-check comment", "Names the next step in reports"),
+    http("http-check connect", "Opens a connection"),
+    http("http-check disable-on-404", "404 takes the server out softly"),
+    http("http-check expect", "What the response must be"),
+    http("http-check send", "The request"),
+    http("http-check send-state", "Tells the server what is known of it"),
+    http("http-check set-var", "Sets a variable"),
+    http("http-check set-var-fmt", "Sets a variable from a format"),
+    http("http-check unset-var", "Forgets a variable"),
+    tcp("tcp-check comment", "Names the next step in reports"),
+    tcp("tcp-check connect", "Opens a connection"),
+    tcp("tcp-check expect", "What the answer must be"),
+    tcp("tcp-check send", "Sends text"),
+    tcp("tcp-check send-lf", "Sends text made by a format"),
+    tcp("tcp-check send-binary", "Sends bytes"),
+    tcp("tcp-check send-binary-lf", "Sends bytes made by a format"),
+    tcp("tcp-check set-var", "Sets a variable"),
+    tcp("tcp-check set-var-fmt", "Sets a variable from a format"),
+    tcp("tcp-check unset-var", "Forgets a variable"),
+    Entry::refused(
+        "external-check command",
+        "The program that checks servers",
+        "no programs are started",
+        "use 'option httpchk' or 'option tcp-check'",
+    )
+    .at(BACK),
+    Entry::refused(
+        "external-check path",
+        "Where that program finds others",
+        "no programs are started",
+        "use 'option httpchk' or 'option tcp-check'",
+    )
+    .at(BACK),
+];
+
+const fn http(name: &'static str, doc: &'static str) -> Entry {
+    Entry::new(name, ANYTHING, doc, |d, a| {
+        let line = with_verb(a);
+        d.proxy.http_check.push(line);
+        Ok(())
+    })
+    .at(BACK)
+}
+
+const fn tcp(name: &'static str, doc: &'static str) -> Entry {
+    Entry::new(name, ANYTHING, doc, |d, a| {
+        let line = with_verb(a);
+        d.proxy.tcp_check.push(line);
+        Ok(())
+    })
+    .at(BACK)
+}
+
+/// The words after `http-check`, so that the first is `send` or its like.
+fn with_verb(args: &mut Args<'_>) -> crate::span::Line {
+    let verb = args.keyword.split_once(' ').map_or(args.keyword, |(_, verb)| verb).to_owned();
+    let mut line = args.rest();
+    line.words.insert(0, Word { text: verb, span: args.keyword_span });
+    line
+}

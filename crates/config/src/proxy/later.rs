@@ -1,0 +1,108 @@
+//! Parts of HAProxy that are read, so that a configuration is checked as a whole, but that a later release applies,
+//! and those that will not come.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed},
+    keyword::{ALL, ANY, ANYTHING, BACK, BACK_ONLY, FRONT, Keyword, ONE, Places, SOME, at_least},
+    model::Proxy,
+    span::{Line, Word},
+};
+
+type Entry = Keyword<Draft>;
+
+const STICK: &str = "stick tables come with a later release: nothing is stored or matched";
+const COMPRESSION: &str = "responses are forwarded as they come";
+const MAIL: &str = "no mail is sent; changes of state are logged";
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("stick-table", SOME, "A table of what is known of clients", |d, a| {
+        d.proxy.stick_table = Some(a.rest());
+        Ok(())
+    })
+    .at(ANY)
+    .notice(STICK),
+    stick("stick match", "The server that the table gives for a sample"),
+    stick("stick on", "Both match and store-request"),
+    stick("stick store-request", "Stores a request's sample with its server"),
+    stick("stick store-response", "Stores a response's sample with its server"),
+    compression("compression algo", "How responses are compressed"),
+    compression("compression algo-req", "How requests are compressed"),
+    compression("compression algo-res", "How responses are compressed"),
+    compression("compression type", "What is compressed"),
+    compression("compression type-req", "Which requests are compressed"),
+    compression("compression type-res", "Which responses are compressed"),
+    compression("compression offload", "The server is not asked to compress"),
+    compression("compression direction", "Which way is compressed"),
+    compression("compression minsize-req", "The least size"),
+    compression("compression minsize-res", "The least size"),
+    Entry::accepted("filter compression", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
+    Entry::accepted("filter comp-req", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
+    Entry::accepted("filter comp-res", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
+    Entry::accepted("filter cache", ANYTHING, "Where a cache stands among filters", "nothing is cached").at(ANY),
+    Entry::accepted("filter trace", ANYTHING, "Prints what passes, for developers", "nothing is traced").at(ANY),
+    filter("filter spoe", "Asks an agent", "SPOE is not supported, and its verdicts must not be skipped in silence"),
+    filter("filter bwlim-in", "Limits uploads", "bandwidth is not limited"),
+    filter("filter bwlim-out", "Limits downloads", "bandwidth is not limited"),
+    filter("filter fcgi-app", "Speaks FastCGI", "FastCGI is not spoken"),
+    filter("filter opentracing", "Traces", "OpenTracing is not supported"),
+    Entry::refused("use-fcgi-app", "Servers speak FastCGI", "FastCGI is not spoken", "put a web server in between")
+        .at(BACK_ONLY),
+    Entry::refused(
+        "dispatch",
+        "One server without a name",
+        "HAProxy 3.3 removed it",
+        "write a 'server' line with the same address",
+    )
+    .at(BACK_ONLY),
+    Entry::accepted("email-alert from", ONE, "Sender of alerts", MAIL),
+    Entry::accepted("email-alert level", ONE, "Which alerts are sent", MAIL),
+    Entry::accepted("email-alert mailers", ONE, "Who sends alerts", MAIL),
+    Entry::accepted("email-alert myhostname", ONE, "The name in HELO", MAIL),
+    Entry::accepted("email-alert to", ONE, "Receiver of alerts", MAIL),
+    keepalive("clitcpka-cnt", FRONT, "Probes before a client counts as dead"),
+    keepalive("clitcpka-idle", FRONT, "Silence before the first probe to a client"),
+    keepalive("clitcpka-intvl", FRONT, "Time between probes to a client"),
+    keepalive("srvtcpka-cnt", BACK, "Probes before a server counts as dead"),
+    keepalive("srvtcpka-idle", BACK, "Silence before the first probe to a server"),
+    keepalive("srvtcpka-intvl", BACK, "Time between probes to a server"),
+    Entry::accepted(
+        "bind-process",
+        SOME,
+        "Which processes serve a proxy",
+        "there is one process; 'thread' on a bind line would say which threads",
+    ),
+    Entry::accepted("guid", ONE, "A name of the proxy for ever", "nothing refers to it yet").at(ANY),
+    Entry::accepted("force-be-switch", at_least(2), "Disabled backends are used under a condition", "nothing yet")
+        .at(crate::keyword::FRONT_ONLY),
+    Entry::refused("grace", "Time before a stop", "HAProxy 2.4 moved it", "write 'grace' in 'global'"),
+];
+
+type Parse = fn(&mut Draft, &mut Args<'_>) -> Parsed;
+
+const fn stick(name: &'static str, doc: &'static str) -> Entry {
+    const PARSE: Parse = |d, a| push_with_keyword(d, a, |p| &mut p.stick);
+    Entry::new(name, SOME, doc, PARSE).at(BACK_ONLY).notice(STICK)
+}
+
+const fn compression(name: &'static str, doc: &'static str) -> Entry {
+    const PARSE: Parse = |d, a| push_with_keyword(d, a, |p| &mut p.compression);
+    Entry::new(name, ANYTHING, doc, PARSE).at(ALL).notice(COMPRESSION)
+}
+
+const fn filter(name: &'static str, doc: &'static str, why: &'static str) -> Entry {
+    Entry::refused(name, doc, why, "remove the filter").at(ANY)
+}
+
+const fn keepalive(name: &'static str, places: Places, doc: &'static str) -> Entry {
+    Entry::accepted(name, ONE, doc, "the system's own keep-alive times are used").at(places)
+}
+
+/// The second word of the keyword stays the first of the line.
+fn push_with_keyword(draft: &mut Draft, args: &mut Args<'_>, list: fn(&mut Proxy) -> &mut Vec<Line>) -> Parsed {
+    let verb = args.keyword.split_once(' ').map_or(args.keyword, |(_, verb)| verb).to_owned();
+    let mut line = args.rest();
+    line.words.insert(0, Word { text: verb, span: args.keyword_span });
+    list(&mut draft.proxy).push(line);
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! `log` and the formats of log lines.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed, expected},
+    keyword::{ALL, FRONT, Keyword, ONE, SOME},
+    model::{LogAddress, LogTarget, LogTransport},
+    span::Word,
+};
+use std::path::PathBuf;
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("log", SOME, "Where log lines go: a target, or 'global'", |d, a| {
+        if a.negated {
+            a.rest();
+            d.proxy.logs.clear();
+            d.proxy.log_global = false;
+            return Ok(());
+        }
+        if a.take_if("global") {
+            d.proxy.log_global = true;
+            return a.unexpected(&[]);
+        }
+        let target = target(a)?;
+        d.proxy.logs.push(target);
+        Ok(())
+    })
+    .no(),
+    Entry::new("log-format", ONE, "What a log line says", |d, a| {
+        d.proxy.log_format = Some(a.word("a format")?.clone());
+        Ok(())
+    })
+    .at(FRONT),
+    Entry::new("log-format-sd", ONE, "The structured data of RFC 5424 lines", |d, a| {
+        d.proxy.log_format_sd = Some(a.word("a format")?.clone());
+        Ok(())
+    })
+    .at(FRONT),
+    Entry::new("error-log-format", ONE, "What the log line of a failed connection says", |d, a| {
+        d.proxy.error_log_format = Some(a.word("a format")?.clone());
+        Ok(())
+    })
+    .at(FRONT),
+    Entry::new("log-tag", ONE, "The tag of syslog lines", |d, a| {
+        d.proxy.log_tag = Some(a.text("a tag")?);
+        Ok(())
+    })
+    .at(ALL),
+    Entry::refused("log-steps", "At which steps lines are logged", "log profiles are not supported", "remove it")
+        .at(FRONT),
+];
+
+const FACILITIES: &[&str] = &[
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "auth2", "ftp", "ntp", "audit",
+    "alert", "cron2", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+];
+
+const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
+const TRANSPORTS: &[(&str, LogTransport)] = &[
+    ("local", LogTransport::Local),
+    ("rfc3164", LogTransport::Rfc3164),
+    ("rfc5424", LogTransport::Rfc5424),
+    ("priority", LogTransport::Priority),
+    ("short", LogTransport::Short),
+    ("timed", LogTransport::Timed),
+    ("iso", LogTransport::Iso),
+    ("raw", LogTransport::Raw),
+];
+
+/// `ADDRESS [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
+pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
+    let word = args.word("the address of a log")?;
+    let address = address(args, word)?;
+    let mut target = LogTarget {
+        address,
+        len: 1024,
+        format: LogTransport::Rfc3164,
+        sample: None,
+        facility: 0,
+        level: 7,
+        minlevel: 0,
+        span: args.span,
+    };
+    loop {
+        if args.take_if("len") {
+            target.len = args.number("a length", 80..=65535)?;
+        } else if args.take_if("format") {
+            target.format = args.choice("a log format", TRANSPORTS)?;
+        } else if args.take_if("sample") {
+            target.sample = Some(sample(args)?);
+        } else if args.take_if("profile") {
+            let word = args.word("the name of a log profile")?;
+            return args.wrong(word, "log profiles are not supported", "use 'log-format' in the proxy");
+        } else {
+            break;
+        }
+    }
+    target.facility = position(args, "a syslog facility", FACILITIES)?;
+    if args.peek().is_some() {
+        target.level = position(args, "a syslog level", LEVELS)?;
+    }
+    if args.peek().is_some() {
+        target.minlevel = position(args, "a syslog level", LEVELS)?;
+    }
+    args.unexpected(&[])?;
+    Ok(target)
+}
+
+fn position(args: &mut Args<'_>, what: &str, names: &[&str]) -> Parsed<u8> {
+    let word = args.word(what)?;
+    match names.iter().position(|name| *name == word.text) {
+        Some(place) => Ok(place as u8),
+        None => {
+            let hint = expected(&word.text, names.iter().copied());
+            args.wrong(word, format!("'{}' is not {what}", word.text), hint)
+        }
+    }
+}
+
+/// `RANGES:SIZE`, for instance `1,3-4:10`.
+fn sample(args: &mut Args<'_>) -> Parsed<String> {
+    let word = args.word("a sampling rule")?;
+    let valid = word.text.split_once(':').is_some_and(|(ranges, size)| {
+        let size: u32 = size.parse().unwrap_or(0);
+        size > 0
+            && ranges.split(',').all(|range| {
+                let (low, high) = range.split_once('-').unwrap_or((range, range));
+                matches!((low.parse::<u32>(), high.parse::<u32>()), (Ok(l), Ok(h)) if 1 <= l && l <= h && h <= size)
+            })
+    });
+    match valid {
+        true => Ok(word.text.clone()),
+        false => {
+            args.wrong(word, format!("'{}' is not a sampling rule", word.text), "for instance 1:10 or 2-3,8-11:11")
+        }
+    }
+}
+
+fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
+    let text = word.text.as_str();
+    let host_port = text.strip_prefix("udp@").or(text.strip_prefix("dgram+ip@")).unwrap_or(text);
+    match text.split_once('@') {
+        _ if text == "stdout" => return Ok(LogAddress::Fd(1)),
+        _ if text == "stderr" => return Ok(LogAddress::Fd(2)),
+        _ if text.starts_with('/') => return Ok(LogAddress::Unix(PathBuf::from(text))),
+        Some(("fd", number)) => {
+            return Ok(LogAddress::Fd(args.number_in(word, number, "a file descriptor", 0..=i32::MAX)?));
+        }
+        Some(("unix" | "uxdg", path)) => return Ok(LogAddress::Unix(PathBuf::from(path))),
+        Some(("ring", name)) => return Ok(LogAddress::Ring(name.to_owned())),
+        Some(("backend", _)) => {
+            return args.wrong(word, "logs cannot be sent to a backend", "give the address of a syslog server");
+        }
+        Some(("tcp" | "tcp4" | "tcp6" | "stream+ip" | "uxst", _)) => {
+            return args.wrong(
+                word,
+                "logs cannot be sent over a stream",
+                "give the address of a UDP syslog server, a unix socket, stdout or stderr",
+            );
+        }
+        _ => {}
+    }
+    let plain = text.strip_prefix("udp4@").or(text.strip_prefix("udp6@")).unwrap_or(host_port);
+    match crate::address::parse(args, word, plain)? {
+        crate::address::Address::Net { host, port, .. } => {
+            let port = match port {
+                None | Some("") => 514,
+                Some(port) => args.number_in(word, port, "a port", 1..=65535)?,
+            };
+            let host = if matches!(host, "" | "*") { "127.0.0.1" } else { host };
+            let valid = host.parse::<std::net::IpAddr>().is_ok()
+                || host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+            if !valid {
+                return args.wrong(word, format!("'{host}' is not the address of a log"), "for instance 127.0.0.1:514");
+            }
+            Ok(LogAddress::Udp(host.to_owned(), port))
+        }
+        _ => {
+            args.wrong(word, format!("'{text}' is not the address of a log"), "for instance 127.0.0.1:514 or /dev/log")
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `defaults`, `frontend`, `backend` and `listen` (manual chapter 4).
+
+mod balance;
+mod basics;
+mod health;
+mod later;
+mod log;
+mod options;
+mod rules;
+mod stats;
+mod timeouts;
+
+pub(crate) use basics::{based, errorfile};
+pub(crate) use log::target as log_target;
+
+use crate::{
+    args::{Parsed, Reported},
+    keyword::{Keyword, Places, Table},
+    model::{Proxy, ProxyKind, Server, ServerSettings},
+    others::HttpErrors,
+    reading::Surroundings,
+    span::{Span, Word},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Every keyword of the proxy sections.
+pub(crate) static TABLE: Table<Draft> = Table::new(
+    "proxy",
+    &[
+        basics::KEYWORDS,
+        timeouts::KEYWORDS,
+        options::KEYWORDS,
+        balance::KEYWORDS,
+        rules::KEYWORDS,
+        health::KEYWORDS,
+        log::KEYWORDS,
+        stats::KEYWORDS,
+        later::KEYWORDS,
+    ],
+);
+
+/// A proxy, or a `defaults` section, while it is being read.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    pub(crate) proxy: Proxy,
+    pub(crate) place: Places,
+    pub(crate) default_server: ServerSettings,
+    /// `errorfiles NAME [CODE...]`, resolved when all `http-errors` sections are known.
+    pub(crate) errorfiles: Vec<(Word, Vec<u16>)>,
+    /// Where each keyword was last written, in this section or its defaults.
+    pub(crate) seen: BTreeMap<&'static str, Span>,
+    /// Where each server's name was first used.
+    server_names: HashMap<String, Span>,
+}
+
+impl Draft {
+    pub(crate) fn new(name: String, kind: ProxyKind, place: Places, span: Span) -> Self {
+        Draft {
+            proxy: Proxy::new(name, kind, span),
+            place,
+            default_server: ServerSettings::default(),
+            errorfiles: Vec::new(),
+            seen: BTreeMap::new(),
+            server_names: HashMap::new(),
+        }
+    }
+
+    /// A section that starts from this one's values.
+    pub(crate) fn inherit(&self, name: String, kind: ProxyKind, place: Places, span: Span) -> Self {
+        let mut draft = self.clone();
+        draft.proxy.name = name;
+        draft.proxy.kind = kind;
+        draft.proxy.span = span;
+        draft.place = place;
+        draft
+    }
+
+    /// Whether the keyword may stand in this kind of section.
+    pub(crate) fn allows(&mut self, keyword: &'static Keyword<Draft>, span: Span, around: &mut Surroundings) -> Parsed {
+        let defaults = self.place.has(Places::DEFAULTS);
+        let allowed = if defaults {
+            keyword.places.has(Places::DEFAULTS)
+                || (keyword.places.has(Places::NAMED_DEFAULTS) && self.place.has(Places::NAMED_DEFAULTS))
+        } else {
+            keyword.places.has(self.place)
+        };
+        if allowed {
+            self.seen.insert(keyword.name, span);
+            return Ok(());
+        }
+        let (name, section) = (keyword.name, self.section());
+        let places = place_names(keyword.places).join(", ");
+        let hint = if defaults && keyword.places.has(Places::NAMED_DEFAULTS) {
+            "give the defaults section a name, and name it with 'from' where it is meant".to_owned()
+        } else {
+            format!("it belongs in {places}")
+        };
+        if defaults || refused_in_wrong_place(name) {
+            around.diagnostics.error(span, format!("'{name}' is not allowed in a '{section}' section")).hint(hint);
+        } else {
+            around
+                .diagnostics
+                .warning(span, format!("'{name}' is ignored because a '{section}' section has no use for it"))
+                .hint(hint);
+        }
+        Err(Reported)
+    }
+
+    pub(crate) fn section(&self) -> &'static str {
+        match self.proxy.kind {
+            _ if self.place.has(Places::DEFAULTS) => "defaults",
+            ProxyKind::Frontend => "frontend",
+            ProxyKind::Backend => "backend",
+            ProxyKind::Listen => "listen",
+        }
+    }
+
+    /// Adds a server, whose name must be new.
+    pub(crate) fn push_server(&mut self, server: Server, name: Span, around: &mut Surroundings) {
+        if let Some(first) = self.server_names.get(&server.name) {
+            around
+                .diagnostics
+                .error(name, format!("the server name '{}' is already used in this section", server.name))
+                .hint(format!("the first one is at line {}", first.line));
+            return;
+        }
+        self.server_names.insert(server.name.clone(), name);
+        self.proxy.servers.push(server);
+    }
+
+    /// The section's last line was read.
+    pub(crate) fn end(&mut self, around: &mut Surroundings) {
+        if !self.place.has(Places::DEFAULTS) {
+            crate::check::proxy(self, around);
+        }
+    }
+
+    /// The finished proxy.
+    pub(crate) fn finish(mut self, http_errors: &[HttpErrors], around: &mut Surroundings) -> Proxy {
+        for (name, codes) in std::mem::take(&mut self.errorfiles) {
+            basics::apply_errorfiles(&mut self.proxy, &name, &codes, http_errors, around);
+        }
+        self.proxy
+    }
+}
+
+/// Keywords whose misplacement is an error in HAProxy, where most others are ignored with a warning.
+fn refused_in_wrong_place(name: &str) -> bool {
+    matches!(
+        name,
+        "server"
+            | "server-template"
+            | "default-server"
+            | "use-fcgi-app"
+            | "retry-on"
+            | "tcp-response content"
+            | "tcp-response inspect-delay"
+            | "tcp-request connection"
+            | "tcp-request session"
+            | "declare capture request"
+            | "declare capture response"
+    )
+}
+
+fn place_names(places: Places) -> Vec<&'static str> {
+    [
+        (Places::DEFAULTS, "defaults"),
+        (Places::NAMED_DEFAULTS, "defaults with a name"),
+        (Places::FRONTEND, "frontend"),
+        (Places::LISTEN, "listen"),
+        (Places::BACKEND, "backend"),
+    ]
+    .into_iter()
+    .filter(|(place, _)| places.has(*place))
+    .map(|(_, name)| name)
+    .collect()
+}

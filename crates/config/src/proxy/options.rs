@@ -1,0 +1,388 @@
+//! `option *`.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed, Reported},
+    keyword::{ALL, ANYTHING, Arity, BACK, FRONT, Keyword, NONE, Places, between},
+    model::{CheckKind, ConnectionMode, ForwardFor, LogFormat, Options},
+};
+use std::net::IpAddr;
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    flag("option abortonclose", BACK, "A client that closes while it waits is dropped", |d, a| {
+        set(d, a, |o| &mut o.abortonclose)
+    }),
+    flag("option allbackups", BACK, "All backup servers are used, not only the first", |d, a| {
+        set(d, a, |o| &mut o.allbackups)
+    }),
+    flag("option checkcache", BACK, "Responses that a cache could share with their cookie are blocked", |d, a| {
+        set(d, a, |o| &mut o.checkcache)
+    }),
+    flag("option clitcpka", FRONT, "TCP keep-alive towards clients", |d, a| set(d, a, |o| &mut o.clitcpka)),
+    flag("option srvtcpka", BACK, "TCP keep-alive towards servers", |d, a| set(d, a, |o| &mut o.srvtcpka)),
+    Entry::new("option tcpka", NONE, "TCP keep-alive on both sides", |d, a| {
+        d.proxy.options.clitcpka = a.on();
+        d.proxy.options.srvtcpka = a.on();
+        Ok(())
+    })
+    .no(),
+    flag("option contstats", FRONT, "Counters grow during a transfer, not at its end", |d, a| {
+        set(d, a, |o| &mut o.contstats)
+    }),
+    flag("option dontlog-normal", FRONT, "Only what failed is logged", |d, a| set(d, a, |o| &mut o.dontlog_normal)),
+    flag("option dontlognull", FRONT, "Connections without a byte are not logged", |d, a| {
+        set(d, a, |o| &mut o.dontlognull)
+    }),
+    flag("option http-buffer-request", ALL, "The request's body is awaited before rules run", |d, a| {
+        set(d, a, |o| &mut o.http_buffer_request)
+    }),
+    flag("option http-ignore-probes", FRONT, "Empty and idle connections are closed in silence", |d, a| {
+        set(d, a, |o| &mut o.http_ignore_probes)
+    }),
+    flag("option http-no-delay", ALL, "Nothing is held back to fill packets", |d, a| {
+        set(d, a, |o| &mut o.http_no_delay)
+    }),
+    flag("option http-pretend-keepalive", BACK, "The server is not told that the connection will close", |d, a| {
+        set(d, a, |o| &mut o.http_pretend_keepalive)
+    }),
+    flag("option http-use-proxy-header", FRONT, "Proxy-Connection in place of Connection", |d, a| {
+        set(d, a, |o| &mut o.http_use_proxy_header)
+    }),
+    flag(
+        "option idle-close-on-response",
+        FRONT,
+        "Idle clients are closed after one more response at a stop",
+        |d, a| set(d, a, |o| &mut o.idle_close_on_response),
+    ),
+    flag("option independent-streams", ALL, "Reading does not refresh the timeout of writing", |d, a| {
+        set(d, a, |o| &mut o.independent_streams)
+    }),
+    flag("option log-health-checks", BACK, "Each change of a check's result is logged", |d, a| {
+        set(d, a, |o| &mut o.log_health_checks)
+    }),
+    flag("option log-separate-errors", FRONT, "Errors are logged at level err", |d, a| {
+        set(d, a, |o| &mut o.log_separate_errors)
+    }),
+    flag("option logasap", FRONT, "The log line is written as soon as the response's head is known", |d, a| {
+        set(d, a, |o| &mut o.logasap)
+    }),
+    flag("option nolinger", ALL, "Connections are closed by a reset", |d, a| set(d, a, |o| &mut o.nolinger)),
+    flag("option persist", BACK, "A cookie's server is used even when it is down", |d, a| {
+        set(d, a, |o| &mut o.persist)
+    }),
+    flag("option prefer-last-server", BACK, "A client's connection keeps its server where it can", |d, a| {
+        set(d, a, |o| &mut o.prefer_last_server)
+    }),
+    flag("option socket-stats", FRONT, "Counters for each listening address", |d, a| {
+        set(d, a, |o| &mut o.socket_stats)
+    }),
+    flag("option splice-auto", ALL, "The kernel moves data between sockets", |d, a| set(d, a, |o| &mut o.splice_auto))
+        .notice("data passes through the worker's own buffers"),
+    flag("option splice-request", ALL, "The same for requests", |d, a| set(d, a, |o| &mut o.splice_auto))
+        .notice("data passes through the worker's own buffers"),
+    flag("option splice-response", ALL, "The same for responses", |d, a| set(d, a, |o| &mut o.splice_auto))
+        .notice("data passes through the worker's own buffers"),
+    flag("option tcp-smart-accept", FRONT, "The first acknowledgement waits for data", |d, a| {
+        set(d, a, |o| &mut o.tcp_smart_accept)
+    }),
+    flag("option tcp-smart-connect", BACK, "The first acknowledgement carries the request", |d, a| {
+        set(d, a, |o| &mut o.tcp_smart_connect)
+    }),
+    flag("option transparent", BACK, "Without a server, connections go to their original address", |d, a| {
+        set(d, a, |o| &mut o.transparent)
+    }),
+    Entry::new("transparent", NONE, "Old form of 'option transparent'", |d, a| set(d, a, |o| &mut o.transparent))
+        .at(BACK),
+    flag("option accept-invalid-http-request", FRONT, "Some malformed requests pass", |d, a| {
+        set(d, a, |o| &mut o.accept_invalid_http_request)
+    })
+    .notice("malformed requests are always refused; malformed means a way to smuggle"),
+    flag("option accept-invalid-http-response", BACK, "Some malformed responses pass", |d, a| {
+        set(d, a, |o| &mut o.accept_invalid_http_response)
+    })
+    .notice("malformed responses are always refused; malformed means a way to smuggle"),
+    flag("option accept-unsafe-violations-in-http-request", FRONT, "Some malformed requests pass", |d, a| {
+        set(d, a, |o| &mut o.accept_invalid_http_request)
+    })
+    .notice("malformed requests are always refused; malformed means a way to smuggle"),
+    flag("option accept-unsafe-violations-in-http-response", BACK, "Some malformed responses pass", |d, a| {
+        set(d, a, |o| &mut o.accept_invalid_http_response)
+    })
+    .notice("malformed responses are always refused; malformed means a way to smuggle"),
+    flag("option disable-h2-upgrade", FRONT, "HTTP/2 is not recognised by its preface on clear text", |d, a| {
+        set(d, a, |o| &mut o.disable_h2_upgrade)
+    }),
+    flag("option h1-case-adjust-bogus-client", FRONT, "Header names get the letter case of h1-case-adjust", |d, a| {
+        set(d, a, |o| &mut o.h1_case_adjust_client)
+    }),
+    flag("option h1-case-adjust-bogus-server", BACK, "Header names get the letter case of h1-case-adjust", |d, a| {
+        set(d, a, |o| &mut o.h1_case_adjust_server)
+    }),
+    flag("option forwarded", BACK, "Adds a Forwarded header (RFC 7239)", |d, a| {
+        a.rest();
+        set(d, a, |o| &mut o.forwarded)
+    })
+    .with(ANYTHING),
+    Entry::new("option forwardfor", between(0, 5), "Adds X-Forwarded-For with the client's address", |d, a| {
+        let value = forward(a)?;
+        d.proxy.options.forwardfor = value;
+        Ok(())
+    })
+    .no(),
+    Entry::new("option originalto", between(0, 4), "Adds X-Original-To with the address the client chose", |d, a| {
+        let value = forward(a)?;
+        d.proxy.options.originalto = value;
+        Ok(())
+    })
+    .no(),
+    connection("option http-keep-alive", "Both sides of a connection are kept", |d, a| {
+        mode(d, a, ConnectionMode::KeepAlive)
+    }),
+    connection("option http-server-close", "The server's side is closed after a response", |d, a| {
+        mode(d, a, ConnectionMode::ServerClose)
+    }),
+    connection("option httpclose", "Both sides are closed after a response", |d, a| mode(d, a, ConnectionMode::Close)),
+    Entry::refused(
+        "option forceclose",
+        "Old name of 'option httpclose'",
+        "HAProxy 2.0 made it another name of 'option httpclose'",
+        "write 'option httpclose'",
+    ),
+    Entry::refused(
+        "option http-tunnel",
+        "No processing after the first request",
+        "HAProxy 2.1 removed it: later requests went by unseen",
+        "remove it; 'mode tcp' passes a stream through as it is",
+    ),
+    Entry::accepted(
+        "option http-use-htx",
+        NONE,
+        "HAProxy's internal representation of messages",
+        "it chose between two internals of HAProxy that newer releases no longer have",
+    )
+    .no(),
+    Entry::new("option http-restrict-req-hdr-names", between(1, 1), "What becomes of odd header names", |d, a| {
+        let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
+        d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
+        Ok(())
+    })
+    .no(),
+    Entry::accepted(
+        "option http-drop-request-trailers",
+        NONE,
+        "Trailers of requests are dropped",
+        "trailers are forwarded as they came",
+    )
+    .no(),
+    Entry::accepted(
+        "option http-drop-response-trailers",
+        NONE,
+        "Trailers of responses are dropped",
+        "trailers are forwarded as they came",
+    )
+    .no(),
+    Entry::new("option redispatch", between(0, 1), "A failed connection is tried on another server", |d, a| {
+        d.proxy.options.redispatch = match a.peek() {
+            _ if a.negated => None,
+            Some(_) => Some(a.number("an interval of tries", i32::MIN..=i32::MAX)?),
+            None => Some(0),
+        };
+        Ok(())
+    })
+    .at(BACK)
+    .no(),
+    Entry::refused(
+        "redispatch",
+        "Old form of 'option redispatch'",
+        "HAProxy 2.1 removed it",
+        "write 'option redispatch'",
+    )
+    .at(BACK),
+    Entry::new("option httplog", between(0, 1), "One log line for each request", |d, a| {
+        let clf = a.peek().is_some();
+        if let Some(word) = a.take().filter(|w| w.text != "clf") {
+            return a.wrong(
+                word,
+                format!("'option httplog' does not take '{}'", word.text),
+                "expected 'clf' or nothing",
+            );
+        }
+        log(d, a, if clf { LogFormat::HttpClf } else { LogFormat::Http })
+    })
+    .at(FRONT)
+    .no(),
+    Entry::new("option httpslog", NONE, "One log line for each request, with TLS facts", |d, a| {
+        log(d, a, LogFormat::Https)
+    })
+    .at(FRONT)
+    .no(),
+    Entry::new("option tcplog", between(0, 1), "One log line for each connection", |d, a| log(d, a, LogFormat::Tcp))
+        .at(FRONT)
+        .no(),
+    check("option httpchk", between(0, 255), "Health checks by an HTTP request", httpchk),
+    check("option tcp-check", NONE, "Health checks by the 'tcp-check' lines", |d, a| {
+        a.rest();
+        kind(d, a, CheckKind::Tcp)
+    }),
+    check("option ssl-hello-chk", NONE, "Health checks by a ClientHello", |d, a| kind(d, a, CheckKind::SslHello)),
+    check("option smtpchk", between(0, 2), "Health checks by an SMTP greeting", |d, a| {
+        let hello = match (a.take(), a.take()) {
+            (Some(hello), Some(domain)) => Some((hello.text.clone(), domain.text.clone())),
+            _ => None,
+        };
+        kind(d, a, CheckKind::Smtp(hello))
+    }),
+    check("option mysql-check", between(0, 3), "Health checks by a MySQL handshake", |d, a| {
+        let user = user(a)?;
+        kind(d, a, CheckKind::Mysql(user))
+    }),
+    check("option pgsql-check", between(2, 2), "Health checks by a PostgreSQL start packet", |d, a| {
+        let user = user(a)?.unwrap_or_default();
+        kind(d, a, CheckKind::Pgsql(user))
+    }),
+    check("option redis-check", NONE, "Health checks by a Redis PING", |d, a| kind(d, a, CheckKind::Redis)),
+    check("option ldap-check", NONE, "Health checks by an anonymous LDAP bind", |d, a| kind(d, a, CheckKind::Ldap)),
+    Entry::refused(
+        "option external-check",
+        "Health checks by a program",
+        "no programs are started",
+        "use 'option httpchk' or 'option tcp-check'",
+    )
+    .at(BACK),
+    Entry::refused(
+        "option spop-check",
+        "Health checks of SPOP agents",
+        "SPOE is not supported",
+        "use 'option tcp-check'",
+    )
+    .at(BACK),
+];
+
+type Parse = fn(&mut Draft, &mut Args<'_>) -> Parsed;
+
+const fn flag(name: &'static str, places: Places, doc: &'static str, parse: Parse) -> Entry {
+    Entry::new(name, NONE, doc, parse).at(places).no()
+}
+
+const fn connection(name: &'static str, doc: &'static str, parse: Parse) -> Entry {
+    Entry::new(name, NONE, doc, parse).no()
+}
+
+const fn check(name: &'static str, arity: Arity, doc: &'static str, parse: Parse) -> Entry {
+    Entry::new(name, arity, doc, parse).at(BACK).no()
+}
+
+fn set(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Options) -> &mut bool) -> Parsed {
+    *field(&mut draft.proxy.options) = args.on();
+    Ok(())
+}
+
+/// The last mode written wins; `no` takes back only the one that is set.
+fn mode(draft: &mut Draft, args: &mut Args<'_>, mode: ConnectionMode) -> Parsed {
+    let connection = &mut draft.proxy.options.connection;
+    if args.on() {
+        *connection = mode;
+    } else if *connection == mode {
+        *connection = ConnectionMode::KeepAlive;
+    }
+    Ok(())
+}
+
+fn log(draft: &mut Draft, args: &mut Args<'_>, format: LogFormat) -> Parsed {
+    draft.proxy.options.log = if args.on() { format } else { LogFormat::Default };
+    // A format written before is replaced, as the last one written wins.
+    draft.proxy.log_format = None;
+    Ok(())
+}
+
+fn kind(draft: &mut Draft, args: &mut Args<'_>, kind: CheckKind) -> Parsed {
+    draft.proxy.check = if args.on() { kind } else { CheckKind::Connect };
+    Ok(())
+}
+
+/// `[except NET] [header NAME] [if-none]`.
+fn forward(args: &mut Args<'_>) -> Parsed<Option<ForwardFor>> {
+    if args.negated {
+        args.rest();
+        return Ok(None);
+    }
+    let mut value = ForwardFor::default();
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "except" => value.except = Some(network(args)?),
+            "header" => value.header = Some(args.text("the name of a header")?),
+            "if-none" => value.if_none = true,
+            _ => {
+                args.next -= 1;
+                args.unexpected(&["except", "header", "if-none"])?;
+            }
+        }
+    }
+    Ok(Some(value))
+}
+
+/// `ADDRESS[/LENGTH]`.
+pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
+    let word = args.word("a network")?;
+    let (address, length) = word.text.split_once('/').unwrap_or((&word.text, ""));
+    let network = address.parse::<IpAddr>().ok().and_then(|ip| {
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        let length = match (length, length.parse::<std::net::Ipv4Addr>()) {
+            ("", _) => most,
+            // 127.0.0.0/255.0.0.0
+            (_, Ok(mask))
+                if ip.is_ipv4() && u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() == 32 =>
+            {
+                u32::from(mask).leading_ones() as u8
+            }
+            (length, _) => length.parse().ok()?,
+        };
+        (length <= most).then_some((ip, length))
+    });
+    match network {
+        Some(network) => Ok(network),
+        None => args.wrong(word, format!("'{}' is not a network", word.text), "expected for instance 127.0.0.0/8"),
+    }
+}
+
+/// `[METHOD] URI [VERSION]`.
+fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    if args.negated {
+        args.rest();
+        return kind(draft, args, CheckKind::Connect);
+    }
+    let words: Vec<String> = args.rest().words.into_iter().map(|w| w.text).collect();
+    let (method, uri, version) = match words.as_slice() {
+        [] => (None, None, None),
+        [uri] => (None, Some(uri.clone()), None),
+        [method, uri] => (Some(method.clone()), Some(uri.clone()), None),
+        // Before 2.2, headers were smuggled in behind the version: HAProxy still takes the words as one.
+        [method, uri, version @ ..] => (Some(method.clone()), Some(uri.clone()), Some(version.join(" "))),
+    };
+    kind(draft, args, CheckKind::Http { method, uri, version })
+}
+
+/// `[user NAME]`, and for MySQL its protocol.
+fn user(args: &mut Args<'_>) -> Parsed<Option<String>> {
+    let Some(word) = args.take() else { return Ok(None) };
+    if args.negated {
+        args.rest();
+        return Ok(None);
+    }
+    if word.text != "user" {
+        return args.wrong(word, format!("'{}' is not expected here", word.text), "expected 'user' and a name");
+    }
+    let name = args.text("the name of a user")?;
+    if args.keyword == "option mysql-check" {
+        if args.peek().is_some_and(|w| matches!(w.text.as_str(), "post-41" | "pre-41")) {
+            args.take();
+        }
+        args.unexpected(&["post-41", "pre-41"])?;
+    }
+    if name.is_empty() {
+        return Err(Reported);
+    }
+    Ok(Some(name))
+}

@@ -1,0 +1,164 @@
+//! Rules, whose words are kept for `penstock-rules` to compile.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed},
+    keyword::{
+        ANY, BACK_ONLY, BACK_RULES, FRONT, FRONT_ONLY, FRONT_RULES, Keyword, ONE, Places, RULES, SOME, at_least,
+        exactly,
+    },
+    model::{Capture, Proxy},
+    sections::valid_name,
+    span::{Line, Word},
+};
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("acl", at_least(2), "Names a condition", |d, a| {
+        if let Some(name) = a.peek() {
+            valid_name(name, a.around)?;
+            if matches!(name.text.as_str(), "or" | "if" | "unless" | "rw" | "any" | "ne" | "all") && name.text == "or" {
+                return a.wrong(name, "'or' cannot name a condition", "it joins conditions; choose another name");
+            }
+        }
+        push(d, a, |p| &mut p.acls)
+    })
+    .at(RULES),
+    rule("http-request", RULES, "What to do with a request", |d, a| push(d, a, |p| &mut p.http_request)),
+    rule("http-response", RULES, "What to do with a server's response", |d, a| push(d, a, |p| &mut p.http_response)),
+    rule("http-after-response", RULES, "What to do with every response, the proxy's own included", |d, a| {
+        push(d, a, |p| &mut p.http_after_response)
+    }),
+    rule("tcp-request connection", FRONT_RULES, "What to do with a connection before its first byte", |d, a| {
+        push(d, a, |p| &mut p.tcp_request_connection)
+    }),
+    rule("tcp-request session", FRONT_RULES, "What to do with a connection after its handshakes", |d, a| {
+        push(d, a, |p| &mut p.tcp_request_session)
+    }),
+    rule("tcp-request content", RULES, "What to do with the first bytes of a stream", |d, a| {
+        push(d, a, |p| &mut p.tcp_request_content)
+    }),
+    Entry::new("tcp-request inspect-delay", ONE, "Longest wait for the bytes that content rules ask for", |d, a| {
+        d.proxy.tcp_request_inspect_delay = Some(a.time("a time")?);
+        Ok(())
+    })
+    .at(RULES),
+    rule("tcp-response content", BACK_RULES, "What to do with the first bytes of a response", |d, a| {
+        push(d, a, |p| &mut p.tcp_response_content)
+    }),
+    Entry::new("tcp-response inspect-delay", ONE, "Longest wait for the bytes that content rules ask for", |d, a| {
+        d.proxy.tcp_response_inspect_delay = Some(a.time("a time")?);
+        Ok(())
+    })
+    .at(BACK_RULES),
+    rule("redirect", ANY, "Answers with a redirection", |d, a| push(d, a, |p| &mut p.redirects)),
+    Entry::new("use_backend", SOME, "Names the backend, under a condition", |d, a| push(d, a, |p| &mut p.use_backend))
+        .at(FRONT_ONLY),
+    rule("force-persist", BACK_ONLY, "The cookie's server is used even when it is down", persist),
+    rule("ignore-persist", BACK_ONLY, "The cookie is not looked at", persist),
+    Entry::new("capture request header", exactly(3), "Keeps a request header for the log", |d, a| {
+        let capture = capture(a)?;
+        d.proxy.capture_request_headers.push(capture);
+        Ok(())
+    })
+    .at(FRONT_ONLY),
+    Entry::new("capture response header", exactly(3), "Keeps a response header for the log", |d, a| {
+        let capture = capture(a)?;
+        d.proxy.capture_response_headers.push(capture);
+        Ok(())
+    })
+    .at(FRONT_ONLY),
+    Entry::new("capture cookie", exactly(3), "Keeps a cookie for the log", |d, a| {
+        d.proxy.capture_cookie = Some(capture(a)?);
+        Ok(())
+    })
+    .at(FRONT_ONLY),
+    Entry::new("declare capture request", exactly(2), "Reserves room that rules may capture into", |d, a| {
+        declare(d, a, true)
+    })
+    .at(FRONT_ONLY),
+    Entry::new("declare capture response", exactly(2), "Reserves room that rules may capture into", |d, a| {
+        declare(d, a, false)
+    })
+    .at(FRONT_ONLY),
+    Entry::new("unique-id-format", ONE, "How a request's unique identifier is made", |d, a| {
+        d.proxy.unique_id_format = Some(a.word("a format")?.clone());
+        Ok(())
+    })
+    .at(FRONT),
+    Entry::new("unique-id-header", ONE, "The request header that carries the unique identifier", |d, a| {
+        d.proxy.unique_id_header = Some(a.text("the name of a header")?);
+        Ok(())
+    })
+    .at(FRONT),
+    removed("reqadd", "http-request add-header"),
+    removed("reqallow", "http-request allow"),
+    removed("reqiallow", "http-request allow"),
+    removed("reqdel", "http-request del-header"),
+    removed("reqidel", "http-request del-header"),
+    removed("reqdeny", "http-request deny"),
+    removed("reqideny", "http-request deny"),
+    removed("reqpass", "http-request allow"),
+    removed("reqipass", "http-request allow"),
+    removed("reqrep", "http-request replace-path, replace-uri or replace-header"),
+    removed("reqirep", "http-request replace-path, replace-uri or replace-header"),
+    removed("reqsetbe", "use_backend"),
+    removed("reqisetbe", "use_backend"),
+    removed("reqtarpit", "http-request tarpit"),
+    removed("reqitarpit", "http-request tarpit"),
+    removed("rspadd", "http-response add-header"),
+    removed("rspdel", "http-response del-header"),
+    removed("rspidel", "http-response del-header"),
+    removed("rspdeny", "http-response deny"),
+    removed("rspideny", "http-response deny"),
+    removed("rsprep", "http-response replace-header"),
+    removed("rspirep", "http-response replace-header"),
+    removed("block", "http-request deny"),
+];
+
+const fn rule(
+    name: &'static str,
+    places: Places,
+    doc: &'static str,
+    parse: fn(&mut Draft, &mut Args<'_>) -> Parsed,
+) -> Entry {
+    Entry::new(name, SOME, doc, parse).at(places)
+}
+
+const fn removed(name: &'static str, instead: &'static str) -> Entry {
+    Entry::refused(name, "A rule of HAProxy 1.x", "HAProxy 2.1 removed it", instead)
+}
+
+fn push(draft: &mut Draft, args: &mut Args<'_>, list: fn(&mut Proxy) -> &mut Vec<Line>) -> Parsed {
+    let line = args.rest();
+    list(&mut draft.proxy).push(line);
+    Ok(())
+}
+
+/// The keyword stays the first word, as it tells the two apart.
+fn persist(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let keyword = Word { text: args.keyword.to_owned(), span: args.keyword_span };
+    let mut line = args.rest();
+    line.words.insert(0, keyword);
+    draft.proxy.persist_rules.push(line);
+    Ok(())
+}
+
+/// `NAME len N`.
+fn capture(args: &mut Args<'_>) -> Parsed<Capture> {
+    let name = args.text("a name")?;
+    Ok(Capture { name, len: length(args)? })
+}
+
+/// `len N`.
+fn length(args: &mut Args<'_>) -> Parsed<u32> {
+    args.choice("the word 'len'", &[("len", ())])?;
+    args.number("a length", 1..=i32::MAX as u32)
+}
+
+fn declare(draft: &mut Draft, args: &mut Args<'_>, request: bool) -> Parsed {
+    let len = length(args)?;
+    draft.proxy.declare_captures.push((request, len));
+    Ok(())
+}

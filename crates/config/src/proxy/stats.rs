@@ -1,0 +1,90 @@
+//! `stats *` of a proxy: the statistics page.
+
+use super::Draft;
+use crate::{
+    args::{Args, Parsed},
+    keyword::{ANY, Keyword, NONE, ONE, at_least, between},
+    model::StatsPage,
+};
+
+type Entry = Keyword<Draft>;
+
+pub(super) const KEYWORDS: &[Entry] = &[
+    Entry::new("stats enable", NONE, "Serves the statistics page", |d, _| {
+        page(d);
+        Ok(())
+    }),
+    Entry::new("stats uri", ONE, "Its path", |d, a| {
+        page(d).uri = a.text("a path")?;
+        Ok(())
+    }),
+    Entry::new("stats realm", ONE, "What its password prompt says", |d, a| {
+        page(d).realm = Some(a.text("a realm")?);
+        Ok(())
+    }),
+    Entry::new("stats auth", ONE, "A user who may see it", |d, a| {
+        let word = a.word("USER:PASSWORD")?;
+        // HAProxy takes a name without a colon as one without a password.
+        let (user, password) = word.text.split_once(':').unwrap_or((&word.text, ""));
+        page(d).auth.push((user.to_owned(), password.to_owned()));
+        Ok(())
+    }),
+    Entry::new("stats refresh", ONE, "How often the browser loads it again", |d, a| {
+        page(d).refresh = Some(a.time_in_unit("a time", std::time::Duration::from_secs(1))?);
+        Ok(())
+    }),
+    Entry::new("stats hide-version", NONE, "It does not show the version", |d, _| {
+        page(d).hide_version = true;
+        Ok(())
+    })
+    .no(),
+    Entry::new("stats show-legends", NONE, "It shows addresses and settings", |d, _| {
+        page(d).show_legends = true;
+        Ok(())
+    }),
+    Entry::new("stats show-modules", NONE, "It shows the counters of modules", |d, _| {
+        page(d).show_modules = true;
+        Ok(())
+    }),
+    Entry::new("stats show-node", between(0, 1), "It shows the node's name", |d, a| {
+        let name = a.take().map(|w| w.text.clone());
+        page(d).show_node = Some(name);
+        Ok(())
+    }),
+    Entry::new("stats show-desc", between(0, 255), "It shows a description", |d, a| {
+        let text = super::basics::joined(a);
+        page(d).show_desc = Some(Some(text).filter(|t| !t.is_empty()));
+        Ok(())
+    }),
+    Entry::new("stats scope", ONE, "It shows this proxy only, or several", |d, a| {
+        let name = a.text("the name of a proxy, or '.'")?;
+        page(d).scope.push(name);
+        Ok(())
+    }),
+    Entry::new("stats admin", at_least(2), "When it may change servers' states", |d, a| {
+        condition(a)?;
+        let line = a.rest();
+        page(d).admin.push(line);
+        Ok(())
+    })
+    .at(ANY),
+    Entry::new("stats http-request", at_least(1), "Who may see it, by rules", |d, a| {
+        a.choice("an action", &[("allow", ()), ("deny", ()), ("auth", ())])?;
+        a.next = 0;
+        let line = a.rest();
+        page(d).http_request.push(line);
+        Ok(())
+    })
+    .at(ANY),
+];
+
+/// Every `stats` line enables the page.
+fn page(draft: &mut Draft) -> &mut StatsPage {
+    draft.proxy.stats.get_or_insert_with(|| StatsPage { uri: "/haproxy?stats".into(), ..StatsPage::default() })
+}
+
+fn condition(args: &mut Args<'_>) -> Parsed {
+    args.choice("a condition", &[("if", ()), ("unless", ())])?;
+    args.next = 0;
+    Ok(())
+}

@@ -1,0 +1,407 @@
+//! From files to sections to keywords: the reader that drives the tables.
+
+use crate::{
+    args::{Args, Parsed, Reported, expected},
+    check, condition,
+    diagnostic::Diagnostics,
+    env::{Env, SPEAKS_HAPROXY},
+    keyword::{Keyword, Support, Table},
+    model::{Config, Source},
+    sections,
+    span::{FileId, Span, Word},
+    words::{self, Variables},
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Reads a configuration from its files, in the order of `-f`. All that is wrong with it is in the diagnostics; when
+/// they have errors, the configuration must not be used.
+pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config, Diagnostics) {
+    let files: Vec<Source> = sources.into_iter().collect();
+    let mut reading = Reading::new(&files, env);
+    for (id, source) in files.iter().enumerate() {
+        reading.file(FileId(id as u32), source);
+    }
+    let Reading { mut sections, around, .. } = reading;
+    let mut around = around;
+    let mut config = sections.finish(&mut around, env.files);
+    config.files = files;
+    config.environment = std::mem::take(&mut around.variables);
+    let mut diagnostics = std::mem::take(&mut around.diagnostics);
+    check::references(&config, &around, &mut diagnostics);
+    (config, diagnostics)
+}
+
+/// Evaluates the condition of `-cc`: quotes and variables are resolved first, as in a file.
+pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::BadCondition> {
+    let around = Surroundings::new(&[], env);
+    let mut split = Vec::new();
+    words::split(text, FileId(0), 1, &around, &mut split).map_err(|bad| condition::BadCondition {
+        at: bad.start,
+        message: bad.message,
+        hint: Some(bad.hint.to_owned()),
+    })?;
+    let merged: Vec<&str> = split.iter().map(|w| w.text.as_str()).collect();
+    condition::evaluate(&merged.join(" "), &|name| around.variable(name).is_some())
+}
+
+/// What the parsers of keywords share.
+pub(crate) struct Surroundings {
+    pub(crate) diagnostics: Diagnostics,
+    /// The environment, as `setenv` and its relatives left it.
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) crt_base: Option<PathBuf>,
+    pub(crate) ca_base: Option<PathBuf>,
+    pub(crate) default_path: DefaultPath,
+    pub(crate) file_name: String,
+    pub(crate) section: String,
+    pub(crate) line: u32,
+    /// A `bind` line is being read.
+    pub(crate) on_bind: bool,
+    diagnostic_mode: bool,
+}
+
+/// `default-path`: what relative paths start from.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum DefaultPath {
+    /// The working directory.
+    #[default]
+    Current,
+    /// The folder of the file that is being read.
+    Config,
+    /// Its parent.
+    Parent,
+    /// This one.
+    Origin(PathBuf),
+}
+
+impl Variables for Surroundings {
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            ".FILE" => Some(self.file_name.clone()),
+            ".LINE" => Some(self.line.to_string()),
+            ".SECTION" => Some(self.section.clone()),
+            name => self.variables.get(name).cloned(),
+        }
+    }
+}
+
+impl Surroundings {
+    fn new(files: &[Source], env: &Env<'_>) -> Self {
+        let mut variables = env.variables.clone();
+        let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
+        variables.insert("HAPROXY_CFGFILES".into(), names.join(";"));
+        variables.insert("HAPROXY_LOCALPEER".into(), env.local_peer.clone());
+        variables.insert("HAPROXY_STARTUP_VERSION".into(), SPEAKS_HAPROXY.into());
+        Surroundings {
+            diagnostics: Diagnostics::default(),
+            variables,
+            crt_base: None,
+            ca_base: None,
+            default_path: DefaultPath::Current,
+            file_name: String::new(),
+            section: String::new(),
+            line: 0,
+            on_bind: false,
+            diagnostic_mode: env.diagnostic_mode,
+        }
+    }
+
+    /// A relative path, made to start where `default-path` says.
+    pub(crate) fn default_path(&self, path: &str) -> PathBuf {
+        let folder = || Path::new(&self.file_name).parent().unwrap_or(Path::new(""));
+        match &self.default_path {
+            DefaultPath::Current => PathBuf::from(path),
+            // join() keeps an absolute path as it is.
+            DefaultPath::Config => folder().join(path),
+            DefaultPath::Parent => folder().join("..").join(path),
+            DefaultPath::Origin(origin) => origin.join(path),
+        }
+    }
+}
+
+struct Reading {
+    around: Surroundings,
+    sections: sections::Sections,
+    conditions: Vec<Block>,
+    words: Vec<Word>,
+}
+
+/// One level of `.if`.
+struct Block {
+    opened: Span,
+    /// A branch was taken, so that no later one will be.
+    taken: bool,
+    /// The branch being read counts.
+    active: bool,
+    /// The lines around the block count.
+    outer: bool,
+    /// Its `.else` was seen.
+    otherwise: bool,
+}
+
+impl Reading {
+    fn new(files: &[Source], env: &Env<'_>) -> Self {
+        Reading {
+            around: Surroundings::new(files, env),
+            sections: sections::Sections::new(env),
+            conditions: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
+    fn file(&mut self, file: FileId, source: &Source) {
+        self.around.file_name.clone_from(&source.name);
+        self.around.section.clear();
+        self.around.line = 0;
+        for line in source.text.split_inclusive('\n') {
+            self.around.line += 1;
+            self.line(file, line);
+            if !line.ends_with('\n') {
+                self.around
+                    .diagnostics
+                    .error(
+                        Span { file, line: self.around.line, start: line.len() as u32, end: line.len() as u32 + 1 },
+                        "the last line does not end in a line feed: the file may have been truncated",
+                    )
+                    .hint("end the file with a line feed if it is complete");
+            }
+        }
+        for block in self.conditions.drain(..) {
+            self.around
+                .diagnostics
+                .error(block.opened, "this '.if' has no '.endif' in the same file")
+                .hint("end the block with '.endif'");
+        }
+        self.sections.end_section(&mut self.around);
+    }
+
+    fn line(&mut self, file: FileId, line: &str) {
+        let mut split = std::mem::take(&mut self.words);
+        split.clear();
+        let number = self.around.line;
+        match words::split(line, file, number, &self.around, &mut split) {
+            Ok(()) if split.is_empty() => {}
+            Ok(()) if split[0].text.starts_with('.') => self.directive(&split),
+            Ok(()) if self.conditions.last().is_none_or(|block| block.active) => {
+                if line.contains('\u{fffd}') && split.iter().any(|w| w.text.contains('\u{fffd}')) {
+                    let bad = split.iter().find(|w| w.text.contains('\u{fffd}')).map(|w| w.span);
+                    self.around
+                        .diagnostics
+                        .error(bad, "this word is not UTF-8 text")
+                        .hint("store the file in UTF-8; only comments may be in another encoding");
+                }
+                self.statement(&split);
+            }
+            Ok(()) => {}
+            Err(bad) => {
+                let span = Span { file, line: number, start: bad.start as u32, end: bad.end as u32 };
+                self.around.diagnostics.error(span, bad.message).hint(bad.hint);
+            }
+        }
+        self.words = split;
+    }
+
+    fn statement(&mut self, words: &[Word]) {
+        if sections::is_section(&words[0].text) {
+            self.sections.end_section(&mut self.around);
+            self.around.section.clone_from(&words.get(1).unwrap_or(&words[0]).text);
+            self.sections.begin(words, &mut self.around);
+        } else {
+            // A mistake is already among the diagnostics; the next line is read all the same.
+            let _reported = self.sections.keyword(words, &mut self.around);
+        }
+    }
+
+    /// Manual section 2.4.
+    fn directive(&mut self, words: &[Word]) {
+        let (name, arguments) = (&words[0], &words[1..]);
+        let outer = self.conditions.last().is_none_or(|block| block.active);
+        let too_many = |from: usize| arguments.get(from).map(|w| w.span);
+        let diagnostics = &mut self.around.diagnostics;
+        match name.text.as_str() {
+            ".if" => {
+                let active = outer && self.condition(name, arguments);
+                self.conditions.push(Block { opened: name.span, taken: active, active, outer, otherwise: false });
+            }
+            ".elif" | ".else" | ".endif" if self.conditions.is_empty() => {
+                diagnostics.error(name.span, format!("'{}' has no '.if' before it", name.text));
+            }
+            ".elif" | ".else" if self.conditions.last().is_some_and(|block| block.otherwise) => {
+                diagnostics
+                    .error(name.span, format!("'{}' after '.else' is not permitted", name.text))
+                    .hint("'.else' is the last branch of a block");
+            }
+            ".elif" => {
+                let ask = self.conditions.last().is_some_and(|block| block.outer && !block.taken);
+                let active = ask && self.condition(name, arguments);
+                if let Some(block) = self.conditions.last_mut() {
+                    block.active = active;
+                    block.taken |= active;
+                }
+            }
+            ".else" | ".endif" if !arguments.is_empty() => {
+                diagnostics.error(too_many(0), format!("'{}' takes no argument", name.text));
+                self.end_branch(&name.text);
+            }
+            ".else" | ".endif" => self.end_branch(&name.text),
+            ".notice" | ".warning" | ".alert" | ".diag" if outer => {
+                if let Some(extra) = too_many(1) {
+                    diagnostics
+                        .error(extra, format!("'{}' takes one message", name.text))
+                        .hint("put a message that holds spaces in quotes");
+                    return;
+                }
+                let text = arguments.first().map(|w| w.text.clone()).unwrap_or_default();
+                match name.text.as_str() {
+                    ".notice" => diagnostics.notice(name.span, text),
+                    ".diag" if self.around.diagnostic_mode => diagnostics.notice(name.span, text),
+                    ".diag" => return,
+                    ".warning" => diagnostics.warning(name.span, text),
+                    _ => diagnostics.error(name.span, text),
+                };
+            }
+            ".notice" | ".warning" | ".alert" | ".diag" => {}
+            _ if outer => {
+                let known = [".if", ".elif", ".else", ".endif", ".diag", ".notice", ".warning", ".alert"];
+                let hint = expected(&name.text, known.into_iter());
+                diagnostics.error(name.span, format!("unknown directive '{}'", name.text)).hint(hint);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_branch(&mut self, name: &str) {
+        if name == ".endif" {
+            self.conditions.pop();
+        } else if let Some(block) = self.conditions.last_mut() {
+            block.active = block.outer && !block.taken;
+            block.otherwise = true;
+        }
+    }
+
+    /// The words are joined again, as HAProxy does, so that a condition may be written with spaces.
+    fn condition(&mut self, name: &Word, arguments: &[Word]) -> bool {
+        let joined: Vec<&str> = arguments.iter().map(|w| w.text.as_str()).collect();
+        let around = &self.around;
+        match condition::evaluate(&joined.join(" "), &|variable| around.variable(variable).is_some()) {
+            Ok(value) => value,
+            Err(bad) => {
+                // Find the word that holds the place, to underline it.
+                let mut before = 0;
+                let word = arguments.iter().find(|w| {
+                    before += w.text.len() + 1;
+                    bad.at < before
+                });
+                let span = word.or(arguments.last()).unwrap_or(name).span;
+                let finding = self.around.diagnostics.error(span, bad.message);
+                finding.hint = bad.hint;
+                false
+            }
+        }
+    }
+}
+
+/// Finds the keyword that `words` begin with in `table` and runs its parser on the rest.
+pub(crate) fn dispatch<T>(
+    table: &'static Table<T>,
+    target: &mut T,
+    words: &[Word],
+    around: &mut Surroundings,
+    allowed: impl FnOnce(&mut T, &'static Keyword<T>, Span, &mut Surroundings) -> Parsed,
+) -> Parsed {
+    let (prefix, words) = match words[0].text.as_str() {
+        "no" | "default" if words.len() > 1 => (Some(&words[0]), &words[1..]),
+        _ => (None, words),
+    };
+    let Some((keyword, count)) = table.find(words) else {
+        return Err(unknown(table, words, around));
+    };
+    let keyword_span = words[0].span.to(words[count - 1].span);
+    let span = prefix.unwrap_or(&words[0]).span.to(words[words.len() - 1].span);
+    if let Some(prefix) = prefix.filter(|_| !keyword.negatable) {
+        around
+            .diagnostics
+            .error(prefix.span, format!("'{}' cannot stand before '{}'", prefix.text, keyword.name))
+            .hint("only options, 'log' and a few settings of 'global' can be negated");
+        return Err(Reported);
+    }
+    if let Support::Refused { why, instead } = keyword.support {
+        around.diagnostics.error(keyword_span, format!("'{}' is refused: {why}", keyword.name)).hint(instead);
+        return Err(Reported);
+    }
+    allowed(target, keyword, keyword_span, around)?;
+    let mut args = Args {
+        keyword: keyword.name,
+        keyword_span,
+        span,
+        negated: prefix.is_some(),
+        words: &words[count..],
+        around,
+        next: 0,
+    };
+    if prefix.is_none() {
+        arity(keyword, &mut args)?;
+    }
+    // `default option X` restores the value that no section has changed, which is off but for a few.
+    (keyword.parse)(target, &mut args)?;
+    if let Support::Accepted(why) = keyword.support
+        && prefix.is_none()
+    {
+        around.diagnostics.notice(keyword_span, format!("'{}' has no effect: {why}", keyword.name));
+    }
+    Ok(())
+}
+
+fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
+    let (min, max) = (usize::from(keyword.arity.min), usize::from(keyword.arity.max));
+    let name = keyword.name;
+    if args.words.len() < min {
+        let end = args.end();
+        let needs = if min == 1 { "an argument".to_owned() } else { format!("{min} arguments") };
+        args.diagnostics().error(end, format!("'{name}' needs {needs}")).hint(keyword.doc);
+        return Err(Reported);
+    }
+    if args.words.len() > max && keyword.arity.max != u8::MAX {
+        let extra = &args.words[max];
+        let takes = match max {
+            0 => "no argument".to_owned(),
+            1 => "one argument".to_owned(),
+            n => format!("at most {n} arguments"),
+        };
+        return args.wrong(extra, format!("'{name}' takes {takes}, but '{}' follows", extra.text), keyword.doc);
+    }
+    Ok(())
+}
+
+fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surroundings) -> Reported {
+    let first = &words[0];
+    let family = table.family(&first.text);
+    if !family.is_empty() {
+        match words.get(1) {
+            Some(second) => {
+                let hint = expected(&second.text, family.into_iter());
+                around
+                    .diagnostics
+                    .error(second.span, format!("unknown '{}' setting '{}'", first.text, second.text))
+                    .hint(hint);
+            }
+            None => {
+                let hint = expected("", family.into_iter());
+                around.diagnostics.error(first.span, format!("'{}' needs an argument", first.text)).hint(hint);
+            }
+        }
+        return Reported;
+    }
+    let section = table.section;
+    let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
+    let names = table.keywords().map(|k| k.name).chain(sections::names());
+    if let Some(near) = crate::units::nearest(&first.text, names) {
+        finding.hint(format!("did you mean '{near}'?"));
+    } else if let Some(place) = sections::place_of(&first.text) {
+        finding.hint(format!("'{}' belongs in {place}", first.text));
+    }
+    Reported
+}

@@ -1,0 +1,367 @@
+//! Which section a line belongs to, and what becomes of a section at its end.
+
+use crate::{
+    args::{Parsed, Reported, expected},
+    env::{Env, Files},
+    global,
+    keyword::{Places, Table},
+    model::{Config, CrtStore, ErrorFile, Global, Peers, Proxy, ProxyKind, Resolvers, Userlist},
+    others::{self, HttpErrors},
+    proxy::{self, Draft},
+    reading::{Surroundings, dispatch},
+    span::{Span, Word},
+};
+use std::collections::HashMap;
+
+/// Every word that begins a section, and whether a name must follow it.
+pub(crate) const SECTIONS: &[(&str, Name)] = &[
+    ("global", Name::None),
+    ("defaults", Name::Optional),
+    ("frontend", Name::Required),
+    ("backend", Name::Required),
+    ("listen", Name::Required),
+    ("userlist", Name::Required),
+    ("resolvers", Name::Required),
+    ("peers", Name::Required),
+    ("crt-store", Name::Optional),
+    ("http-errors", Name::Required),
+    ("cache", Name::Required),
+    ("mailers", Name::Required),
+    ("program", Name::Required),
+    ("ring", Name::Required),
+    ("log-forward", Name::Required),
+    ("fcgi-app", Name::Required),
+    ("log-profile", Name::Required),
+    ("acme", Name::Required),
+    ("traces", Name::None),
+];
+
+/// Whether a section has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    None,
+    Optional,
+    Required,
+}
+
+pub(crate) fn is_section(word: &str) -> bool {
+    SECTIONS.iter().any(|(name, _)| *name == word)
+}
+
+pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
+/// The section that a word which is a keyword elsewhere belongs in.
+pub(crate) fn place_of(word: &str) -> Option<&'static str> {
+    crate::manual::keywords()
+        .into_iter()
+        .find(|k| k.name == word || k.name.split(' ').next() == Some(word))
+        .map(|k| k.section)
+}
+
+/// The section being read.
+pub(crate) enum Section {
+    /// Before the first one.
+    None,
+    /// One whose header was wrong: its lines are not reported again.
+    Skipped,
+    Global,
+    Proxy(Box<Draft>),
+    Userlist(Userlist),
+    Resolvers(Box<Resolvers>),
+    Peers(Peers),
+    CrtStore(CrtStore),
+    HttpErrors(HttpErrors),
+    /// Known, checked, without effect.
+    Other(&'static Table<()>),
+}
+
+/// All that was read so far.
+pub(crate) struct Sections {
+    current: Section,
+    global: Global,
+    userlists: Vec<Userlist>,
+    resolvers: Vec<Resolvers>,
+    peers: Vec<Peers>,
+    crt_stores: Vec<CrtStore>,
+    http_errors: Vec<HttpErrors>,
+    drafts: Vec<Draft>,
+    /// Named or not; the last one is what a proxy without `from` inherits.
+    defaults: Vec<Draft>,
+    /// Where each name of a section was first used, by kind of section.
+    names: HashMap<(&'static str, String), Span>,
+}
+
+impl Sections {
+    pub(crate) fn new(env: &Env<'_>) -> Self {
+        Sections {
+            current: Section::None,
+            global: Global { localpeer: Some(env.local_peer.clone()), ..Global::default() },
+            userlists: Vec::new(),
+            resolvers: Vec::new(),
+            peers: Vec::new(),
+            crt_stores: Vec::new(),
+            http_errors: Vec::new(),
+            drafts: Vec::new(),
+            defaults: Vec::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// A section's header.
+    pub(crate) fn begin(&mut self, words: &[Word], around: &mut Surroundings) {
+        self.current = self.header(words, around).unwrap_or(Section::Skipped);
+    }
+
+    fn header(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed<Section> {
+        let Some((kind, naming)) = SECTIONS.iter().find(|(name, _)| *name == words[0].text) else {
+            return Err(Reported);
+        };
+        let name = words.get(1);
+        let mut extra = words.get(2);
+        if *naming == Name::Required && name.is_none() {
+            let end = Span { start: words[0].span.end, end: words[0].span.end + 1, ..words[0].span };
+            around
+                .diagnostics
+                .error(end, format!("'{kind}' needs a name"))
+                .hint(format!("for instance '{kind} {}'", if *kind == "backend" { "app" } else { "www" }));
+            return Err(Reported);
+        }
+        let proxy = proxy_kind(kind);
+        if *naming == Name::None {
+            extra = name;
+        } else if let Some(name) = name.filter(|n| !(*kind == "defaults" && n.text == "from")) {
+            valid_name(name, around)?;
+            if *kind != "defaults" {
+                self.unique(kind, name, around)?;
+            }
+        }
+        if proxy.is_some() || *kind == "defaults" {
+            return self.proxy_header(kind, proxy, words, around);
+        }
+        if let Some(extra) = extra {
+            around.diagnostics.error(extra.span, format!("'{}' is not expected after '{kind}'", extra.text));
+            return Err(Reported);
+        }
+        let span = words[0].span.to(words[words.len() - 1].span);
+        let name = name.map(|n| n.text.clone()).unwrap_or_default();
+        Ok(match *kind {
+            "global" => Section::Global,
+            "userlist" => Section::Userlist(Userlist { name, ..Userlist::default() }),
+            "resolvers" => Section::Resolvers(Box::new(Resolvers::new(name, span))),
+            "peers" => Section::Peers(Peers { name, ..Peers::default() }),
+            "crt-store" => Section::CrtStore(CrtStore { name, ..CrtStore::default() }),
+            "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
+            other => others::begin(other, words[0].span, around)?,
+        })
+    }
+
+    fn proxy_header(
+        &mut self,
+        kind: &'static str,
+        proxy: Option<(ProxyKind, Places)>,
+        words: &[Word],
+        around: &mut Surroundings,
+    ) -> Parsed<Section> {
+        let named = words.get(1).filter(|w| proxy.is_some() || w.text != "from");
+        let rest = &words[1 + usize::from(named.is_some())..];
+        let inherited = match rest {
+            [from, base] if from.text == "from" => Some(self.base(base, around)?),
+            // `defaults` starts afresh; a proxy follows the last one.
+            [] if proxy.is_some() => self.defaults.last(),
+            [] => None,
+            [word, ..] if word.text == "from" => {
+                around
+                    .diagnostics
+                    .error(rest.get(2).unwrap_or(word).span, "'from' is followed by the name of one defaults section");
+                return Err(Reported);
+            }
+            [word, ..] => {
+                around
+                    .diagnostics
+                    .error(word.span, format!("'{}' is not expected after the name of a '{kind}'", word.text))
+                    .hint(
+                        "only 'from' and the name of a defaults section may follow; addresses belong on 'bind' lines",
+                    );
+                return Err(Reported);
+            }
+        };
+        let span = words[0].span.to(words[words.len() - 1].span);
+        let name = named.map(|n| n.text.clone()).unwrap_or_default();
+        let (kind, place) = proxy.unwrap_or((
+            ProxyKind::Listen,
+            if named.is_some() { Places::DEFAULTS.or(Places::NAMED_DEFAULTS) } else { Places::DEFAULTS },
+        ));
+        let draft = match inherited {
+            Some(base) => base.inherit(name, kind, place, span),
+            None => Draft::new(name, kind, place, span),
+        };
+        Ok(Section::Proxy(Box::new(draft)))
+    }
+
+    /// The defaults section that `from` names.
+    fn base(&self, name: &Word, around: &mut Surroundings) -> Parsed<&Draft> {
+        let mut found = self.defaults.iter().filter(|d| d.proxy.name == name.text && !name.text.is_empty());
+        match (found.next(), found.next()) {
+            (Some(base), None) => Ok(base),
+            (Some(_), Some(again)) => {
+                let line = again.proxy.span.line;
+                around
+                    .diagnostics
+                    .error(name.span, format!("more than one defaults section is called '{}'", name.text))
+                    .hint(format!("rename the one at line {line}"));
+                Err(Reported)
+            }
+            (None, _) => {
+                let known: Vec<&str> = self.defaults.iter().map(|d| d.proxy.name.as_str()).collect();
+                let finding = around
+                    .diagnostics
+                    .error(name.span, format!("no defaults section is called '{}' before this line", name.text));
+                if let Some(near) = crate::units::nearest(&name.text, known.iter().copied()) {
+                    finding.hint(format!("did you mean '{near}'?"));
+                }
+                Err(Reported)
+            }
+        }
+    }
+
+    /// No two sections of a kind share a name; a frontend and a backend may.
+    fn unique(&mut self, kind: &'static str, name: &Word, around: &mut Surroundings) -> Parsed {
+        let sides: &[&'static str] = match kind {
+            "frontend" => &["frontend"],
+            "backend" => &["backend"],
+            "listen" => &["frontend", "backend"],
+            other => &[other],
+        };
+        for side in sides {
+            if let Some(first) = self.names.insert((side, name.text.clone()), name.span) {
+                around
+                    .diagnostics
+                    .error(name.span, format!("the name '{}' is already used by another {kind} section", name.text))
+                    .hint(format!("the first one is at line {}", first.line));
+                return Err(Reported);
+            }
+        }
+        Ok(())
+    }
+
+    /// A line of the current section.
+    pub(crate) fn keyword(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
+        let free = |_: &mut _, _: &'static _, _: Span, _: &mut Surroundings| Ok(());
+        match &mut self.current {
+            Section::None => {
+                let finding =
+                    around.diagnostics.error(words[0].span, format!("'{}' stands before any section", words[0].text));
+                finding.hint(expected(&words[0].text, names()));
+                Err(Reported)
+            }
+            Section::Skipped => Ok(()),
+            Section::Global => dispatch(&global::TABLE, &mut self.global, words, around, free),
+            Section::Proxy(draft) => {
+                dispatch(&proxy::TABLE, draft.as_mut(), words, around, |draft, keyword, span, around| {
+                    draft.allows(keyword, span, around)
+                })
+            }
+            Section::Userlist(list) => dispatch(&others::USERLIST, list, words, around, |_, _, _, _| Ok(())),
+            Section::Resolvers(resolvers) => {
+                dispatch(&others::RESOLVERS, resolvers.as_mut(), words, around, |_, _, _, _| Ok(()))
+            }
+            Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(())),
+            Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(())),
+            Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(())),
+            Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(())),
+        }
+    }
+
+    /// The next section begins, or the file ends.
+    pub(crate) fn end_section(&mut self, around: &mut Surroundings) {
+        match std::mem::replace(&mut self.current, Section::None) {
+            Section::Proxy(mut draft) if draft.place.has(Places::DEFAULTS) => {
+                draft.end(around);
+                self.defaults.push(*draft);
+            }
+            Section::Proxy(mut draft) => {
+                draft.end(around);
+                self.drafts.push(*draft);
+            }
+            Section::Userlist(mut list) => {
+                others::end_userlist(&mut list, around);
+                self.userlists.push(list);
+            }
+            Section::Resolvers(resolvers) => self.resolvers.push(*resolvers),
+            Section::Peers(peers) => self.peers.push(peers),
+            Section::CrtStore(store) => self.crt_stores.push(store),
+            Section::HttpErrors(errors) => self.http_errors.push(errors),
+            Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
+        }
+    }
+
+    /// Puts the configuration together and reads the files whose contents belong to it.
+    pub(crate) fn finish(&mut self, around: &mut Surroundings, files: &dyn Files) -> Config {
+        let mut contents = HashMap::new();
+        let mut proxies: Vec<Proxy> = Vec::with_capacity(self.drafts.len());
+        for draft in self.drafts.drain(..) {
+            let mut proxy = draft.finish(&self.http_errors, around);
+            for errorfile in proxy.errorfiles.values_mut() {
+                read_errorfile(errorfile, &mut contents, files, around);
+            }
+            proxies.push(proxy);
+        }
+        Config {
+            global: std::mem::take(&mut self.global),
+            proxies,
+            userlists: std::mem::take(&mut self.userlists),
+            resolvers: std::mem::take(&mut self.resolvers),
+            peers: std::mem::take(&mut self.peers),
+            crt_stores: std::mem::take(&mut self.crt_stores),
+            ..Config::default()
+        }
+    }
+}
+
+fn read_errorfile(
+    errorfile: &mut ErrorFile,
+    contents: &mut HashMap<std::path::PathBuf, Option<Vec<u8>>>,
+    files: &dyn Files,
+    around: &mut Surroundings,
+) {
+    // `errorfile 503 /dev/null` is the known way to send nothing.
+    if errorfile.path.as_os_str() == "/dev/null" {
+        return;
+    }
+    let content = contents.entry(errorfile.path.clone()).or_insert_with(|| match files.read(&errorfile.path) {
+        Ok(content) => Some(content),
+        Err(error) => {
+            around
+                .diagnostics
+                .error(errorfile.span, format!("cannot read the error file '{}': {error}", errorfile.path.display()))
+                .hint("expected a file that holds a whole HTTP response, or /dev/null for none");
+            None
+        }
+    });
+    errorfile.content = content.clone().unwrap_or_default();
+}
+
+fn proxy_kind(kind: &str) -> Option<(ProxyKind, Places)> {
+    Some(match kind {
+        "frontend" => (ProxyKind::Frontend, Places::FRONTEND),
+        "backend" => (ProxyKind::Backend, Places::BACKEND),
+        "listen" => (ProxyKind::Listen, Places::LISTEN),
+        _ => return None,
+    })
+}
+
+/// The characters HAProxy allows in names of sections, servers and ACLs.
+pub(crate) fn valid_name(name: &Word, around: &mut Surroundings) -> Parsed {
+    match name.text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))) {
+        None => Ok(()),
+        Some(c) => {
+            around
+                .diagnostics
+                .error(name.span, format!("the character '{c}' is not allowed in a name"))
+                .hint("names are made of letters, digits, '-', '_', '.' and ':'");
+            Err(Reported)
+        }
+    }
+}

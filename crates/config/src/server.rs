@@ -1,0 +1,554 @@
+//! `server`, `default-server` and `server-template` (manual section 5.2).
+
+use crate::{
+    address,
+    args::{Args, Parsed, Reported},
+    bind::settings,
+    keyword::{ANYTHING, Keyword, NONE, ONE, Table},
+    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion},
+    proxy::{Draft, based},
+    sections::valid_name,
+    span::{Line, Span},
+    tls,
+};
+use std::time::Duration;
+
+type Entry = Keyword<ServerSettings>;
+
+/// Every setting of a server.
+pub(crate) static TABLE: Table<ServerSettings> = Table::new("server", &[LOAD, CHECK, TLS, REACH]);
+
+const LOAD: &[Entry] = &[
+    Entry::new("weight", ONE, "Its share of the load, 0 to 256", |s, a| {
+        s.weight = a.number("a weight", 0..=256)?;
+        Ok(())
+    }),
+    Entry::new("backup", NONE, "Used when no other server is left", |s, _| {
+        s.backup = true;
+        Ok(())
+    }),
+    Entry::new("no-backup", NONE, "Undoes 'backup'", |s, _| {
+        s.backup = false;
+        Ok(())
+    }),
+    Entry::new("disabled", NONE, "Starts in maintenance", |s, _| {
+        s.disabled = true;
+        Ok(())
+    }),
+    Entry::new("enabled", NONE, "Undoes 'disabled'", |s, _| {
+        s.disabled = false;
+        Ok(())
+    }),
+    Entry::new("maxconn", ONE, "Most connections at a time; others wait", |s, a| {
+        s.maxconn = a.number("a number of connections", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("minconn", ONE, "Most connections while the load is low", |s, a| {
+        s.minconn = a.number("a number of connections", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("maxqueue", ONE, "Most connections that may wait for it", |s, a| {
+        s.maxqueue = a.number("a number of connections", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("slowstart", ONE, "Time to its full weight after it came up", |s, a| {
+        s.slowstart = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::new("cookie", ONE, "Its value of the persistence cookie", |s, a| {
+        s.cookie = Some(a.text("a value")?);
+        Ok(())
+    }),
+    Entry::new("id", ONE, "Its number in statistics", |s, a| {
+        s.id = Some(a.number("a server's number", 1..=i32::MAX as u32)?);
+        Ok(())
+    }),
+    Entry::new("redir", ONE, "Requests are redirected to this prefix", |s, a| {
+        s.redir = Some(a.text("a prefix")?);
+        Ok(())
+    }),
+    Entry::new("non-stick", NONE, "Stick tables do not learn it", |s, _| {
+        s.non_stick = true;
+        Ok(())
+    }),
+    Entry::new("stick", NONE, "Undoes 'non-stick'", |s, _| {
+        s.non_stick = false;
+        Ok(())
+    }),
+    Entry::new("max-reuse", ONE, "Most requests on one connection", |s, a| {
+        s.max_reuse = a.number("a number of requests", -1..=i64::from(i32::MAX))?;
+        Ok(())
+    }),
+    Entry::new("pool-max-conn", ONE, "Most idle connections kept", |s, a| {
+        s.pool_max_conn = a.number("a number of connections", -1..=i64::from(i32::MAX))?;
+        Ok(())
+    }),
+    Entry::new("pool-low-conn", ONE, "Idle connections each thread keeps", |s, a| {
+        s.pool_low_conn = a.number("a number of connections", 0..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("pool-purge-delay", ONE, "How often half the idle connections are closed", |s, a| {
+        s.pool_purge_delay = a.time("a time")?;
+        Ok(())
+    }),
+    Entry::accepted("guid", ONE, "Its name for ever", "nothing refers to it yet"),
+    Entry::accepted("hash-key", ONE, "What places it on the hash ring", "its number does"),
+    Entry::accepted("strict-maxconn", NONE, "maxconn counts connections, not requests", "connections are counted"),
+    Entry::accepted("log-proto", ONE, "How a log server is spoken to", "logs go out over UDP and unix sockets"),
+    Entry::accepted("log-bufsize", ONE, "Buffer of a log server", "logs go out over UDP and unix sockets"),
+    Entry::accepted("shard", ONE, "Which keys a peer gets", "tables are not sent to peers"),
+];
+
+const CHECK: &[Entry] = &[
+    Entry::new("check", NONE, "Its health is checked", |s, _| {
+        s.check.enabled = true;
+        Ok(())
+    }),
+    Entry::new("no-check", NONE, "Undoes 'check'", |s, _| {
+        s.check.enabled = false;
+        Ok(())
+    }),
+    Entry::new("inter", ONE, "Time between checks", |s, a| {
+        s.check.inter = interval(a)?;
+        Ok(())
+    }),
+    Entry::new("fastinter", ONE, "The same while its state changes", |s, a| {
+        s.check.fastinter = Some(interval(a)?);
+        Ok(())
+    }),
+    Entry::new("downinter", ONE, "The same while it is down", |s, a| {
+        s.check.downinter = Some(interval(a)?);
+        Ok(())
+    }),
+    Entry::new("rise", ONE, "Good checks that bring it up", |s, a| {
+        s.check.rise = a.number("a number of checks", 1..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("fall", ONE, "Bad checks that bring it down", |s, a| {
+        s.check.fall = a.number("a number of checks", 1..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("port", ONE, "Port of the checks", |s, a| {
+        s.check.port = Some(a.number("a port", 1..=65535)?);
+        Ok(())
+    }),
+    Entry::new("addr", ONE, "Address of the checks", |s, a| {
+        let word = a.word("an address")?;
+        let (host, port) = address::server(a, word)?;
+        s.check.addr = Some(host);
+        if let ServerPort::Fixed(port) = port {
+            s.check.port = Some(port);
+        }
+        Ok(())
+    }),
+    Entry::new("check-ssl", NONE, "Checks speak TLS", |s, _| {
+        s.check.ssl = Some(true);
+        Ok(())
+    }),
+    Entry::new("no-check-ssl", NONE, "Checks do not speak TLS", |s, _| {
+        s.check.ssl = Some(false);
+        Ok(())
+    }),
+    Entry::new("check-sni", ONE, "Name the checks ask for", |s, a| {
+        s.check.sni = Some(a.text("a host name")?);
+        Ok(())
+    }),
+    Entry::new("check-alpn", ONE, "Protocols the checks offer", |s, a| {
+        s.check.alpn = Some(tls::protocols(a)?);
+        Ok(())
+    }),
+    Entry::new("check-proto", ONE, "Protocol of the checks", |s, a| {
+        s.check.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
+        Ok(())
+    }),
+    Entry::new("check-send-proxy", NONE, "Checks begin with a PROXY header", |s, _| {
+        s.check.send_proxy = true;
+        Ok(())
+    }),
+    Entry::new("no-check-send-proxy", NONE, "They do not", |s, _| {
+        s.check.send_proxy = false;
+        Ok(())
+    }),
+    Entry::accepted("check-reuse-pool", NONE, "Checks use idle connections", "each check opens its own"),
+    Entry::accepted("no-check-reuse-pool", NONE, "Checks open their own connections", "they always do"),
+    Entry::accepted("check-pool-conn-name", ONE, "Which idle connections checks use", "each check opens its own"),
+    Entry::accepted("healthcheck", ONE, "A healthcheck section", "those sections are not read"),
+    Entry::refused("check-via-socks4", "Checks go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
+    Entry::new("agent-check", NONE, "An agent on the server tells its load", |s, _| {
+        s.agent_check = true;
+        Ok(())
+    })
+    .notice("no agent is asked; the health check alone decides"),
+    Entry::new("no-agent-check", NONE, "Undoes 'agent-check'", |s, _| {
+        s.agent_check = false;
+        Ok(())
+    }),
+    Entry::new("agent-port", ONE, "The agent's port", |s, a| {
+        agent(s).port = a.number("a port", 1..=65535)?;
+        Ok(())
+    }),
+    Entry::new("agent-inter", ONE, "Time between questions to it", |s, a| {
+        agent(s).inter = Some(interval(a)?);
+        Ok(())
+    }),
+    Entry::new("agent-addr", ONE, "Its address", |s, a| {
+        let word = a.word("an address")?;
+        let (host, _) = address::server(a, word)?;
+        agent(s).addr = Some(host);
+        Ok(())
+    }),
+    Entry::new("agent-send", ONE, "What it is asked", |s, a| {
+        agent(s).send = Some(a.text("a string")?);
+        Ok(())
+    }),
+    Entry::new("track", ONE, "Follows another server's state", |s, a| {
+        s.track = Some(a.word("[BACKEND/]SERVER")?.clone());
+        Ok(())
+    }),
+    Entry::new("observe", ONE, "Traffic counts as checks", |s, a| {
+        s.observe = Some(a.choice("a layer", &[("layer4", "layer4"), ("layer7", "layer7")])?.to_owned());
+        Ok(())
+    }),
+    Entry::new("error-limit", ONE, "Errors in a row that 'on-error' acts on", |s, a| {
+        s.error_limit = a.number("a number of errors", 1..=i32::MAX as u32)?;
+        Ok(())
+    }),
+    Entry::new("on-error", ONE, "What happens then", |s, a| {
+        let actions = ["fastinter", "fail-check", "sudden-death", "mark-down"].map(|n| (n, n));
+        s.on_error = Some(a.choice("an action", &actions)?.to_owned());
+        Ok(())
+    }),
+    Entry::new("on-marked-down", ONE, "What happens to its sessions when it goes down", |s, a| {
+        a.choice("an action", &[("shutdown-sessions", ())])?;
+        s.on_marked_down_shutdown = true;
+        Ok(())
+    }),
+    Entry::new("on-marked-up", ONE, "What happens to backups' sessions when it comes up", |s, a| {
+        a.choice("an action", &[("shutdown-backup-sessions", ())])?;
+        s.on_marked_up_shutdown_backup = true;
+        Ok(())
+    }),
+    Entry::accepted("init-state", ONE, "Its state before the first check", "a server starts up until a check fails"),
+];
+
+const TLS: &[Entry] = &[
+    Entry::new("ssl", NONE, "It is spoken to in TLS", |s, _| {
+        s.tls.get_or_insert_default();
+        Ok(())
+    }),
+    Entry::new("no-ssl", NONE, "It is spoken to in clear text", |s, _| {
+        s.tls = None;
+        Ok(())
+    }),
+    Entry::new("verify", ONE, "Whether its certificate is verified", |s, a| tls::verify(&mut s.tls_settings.conf, a)),
+    Entry::new("verifyhost", ONE, "The name its certificate must have", |s, a| {
+        s.tls_settings.verifyhost = Some(a.text("a host name")?);
+        Ok(())
+    }),
+    Entry::new("no-verifyhost", NONE, "Undoes 'verifyhost'", |s, _| {
+        s.tls_settings.verifyhost = None;
+        Ok(())
+    }),
+    Entry::new("ca-file", ONE, "Certificate authorities of the server", |s, a| {
+        tls::ca_file(&mut s.tls_settings.conf, a)
+    }),
+    Entry::new("crl-file", ONE, "Revoked certificates", |s, a| tls::crl_file(&mut s.tls_settings.conf, a)),
+    Entry::new("crt", ONE, "The certificate shown to the server", |s, a| {
+        let path = a.path("a certificate")?;
+        s.tls_settings.crt = Some(based(a.around.crt_base.as_ref(), path));
+        Ok(())
+    }),
+    Entry::new("sni", ONE, "The name asked for, as an expression", |s, a| {
+        let word = a.word("a sample expression")?.clone();
+        s.tls_settings.sni = Some(Line { words: vec![word], span: a.span });
+        Ok(())
+    }),
+    Entry::accepted("sni-auto", NONE, "The name asked for is the request's", "write 'sni req.hdr(host)'"),
+    Entry::accepted("no-sni-auto", NONE, "Undoes 'sni-auto'", "names are only sent by 'sni'"),
+    Entry::new("alpn", ONE, "Protocols offered to the server", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
+    Entry::new("npn", ONE, "What ALPN replaced; taken as such", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
+    Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |s, a| tls::ciphers(&mut s.tls_settings.conf, a)),
+    Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |s, a| tls::ciphersuites(&mut s.tls_settings.conf, a)),
+    Entry::new("curves", ONE, "Groups for the key exchange", |s, a| tls::curves(&mut s.tls_settings.conf, a)),
+    Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
+    Entry::accepted("client-sigalgs", ONE, "Signature algorithms of ours", "the TLS library's own set is used"),
+    Entry::new("allow-0rtt", NONE, "TLS 1.3 early data", |s, _| {
+        s.tls_settings.conf.allow_0rtt = true;
+        Ok(())
+    }),
+    Entry::new("force-sslv3", NONE, "SSL 3.0 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Ssl3)),
+    Entry::new("force-tlsv10", NONE, "TLS 1.0 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls10)),
+    Entry::new("force-tlsv11", NONE, "TLS 1.1 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls11)),
+    Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls12)),
+    Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls13)),
+    Entry::new("no-sslv3", NONE, "Not SSL 3.0", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Ssl3)),
+    Entry::new("no-tlsv10", NONE, "Not TLS 1.0", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Tls10)),
+    Entry::new("no-tlsv11", NONE, "Not TLS 1.1", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Tls11)),
+    Entry::new("no-tlsv12", NONE, "Not TLS 1.2", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Tls12)),
+    Entry::new("no-tlsv13", NONE, "Not TLS 1.3", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Tls13)),
+    Entry::new("ssl-min-ver", ONE, "Oldest version of TLS", |s, a| tls::min_version(&mut s.tls_settings.conf, a)),
+    Entry::new("ssl-max-ver", ONE, "Newest version of TLS", |s, a| tls::max_version(&mut s.tls_settings.conf, a)),
+    Entry::new("ssl-reuse", NONE, "Sessions are resumed", |s, _| {
+        s.tls_settings.no_ssl_reuse = false;
+        Ok(())
+    }),
+    Entry::new("no-ssl-reuse", NONE, "Sessions are not resumed", |s, _| {
+        s.tls_settings.no_ssl_reuse = true;
+        Ok(())
+    }),
+    Entry::new("tls-tickets", NONE, "Undoes 'no-tls-tickets'", |s, _| {
+        s.tls_settings.conf.no_tls_tickets = false;
+        Ok(())
+    }),
+    Entry::new("no-tls-tickets", NONE, "Tickets are not asked for", |s, _| {
+        s.tls_settings.conf.no_tls_tickets = true;
+        Ok(())
+    }),
+    Entry::accepted("renegotiate", NONE, "It may renegotiate", "TLS renegotiation does not exist here"),
+    Entry::accepted("no-renegotiate", NONE, "It may not renegotiate", "TLS renegotiation does not exist here"),
+    Entry::accepted("ktls", ONE, "The kernel encrypts", "records are encrypted in the process"),
+];
+
+const REACH: &[Entry] = &[
+    Entry::new("send-proxy", NONE, "Connections begin with a PROXY header, version 1", |s, _| {
+        s.send_proxy = Some(1);
+        Ok(())
+    }),
+    Entry::new("no-send-proxy", NONE, "Undoes 'send-proxy'", |s, _| unsend(s, 1)),
+    Entry::new("send-proxy-v2", NONE, "Connections begin with a PROXY header, version 2", |s, _| {
+        s.send_proxy = Some(2);
+        Ok(())
+    }),
+    Entry::new("no-send-proxy-v2", NONE, "Undoes 'send-proxy-v2'", |s, _| unsend(s, 2)),
+    Entry::new("send-proxy-v2-ssl", NONE, "The same, telling of TLS", |s, _| send(s, &["ssl"])),
+    Entry::new("no-send-proxy-v2-ssl", NONE, "Undoes it", |s, _| unsend(s, 2)),
+    Entry::new("send-proxy-v2-ssl-cn", NONE, "The same, with the client certificate's name", |s, _| {
+        send(s, &["ssl", "cert-cn"])
+    }),
+    Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes it", |s, _| unsend(s, 2)),
+    Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells", |s, a| {
+        const OPTIONS: &[&str] =
+            &["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key", "authority", "crc32c", "unique-id"];
+        let word = a.word("a list of options")?;
+        for option in word.text.split(',') {
+            if !OPTIONS.contains(&option) {
+                let hint = crate::args::expected(option, OPTIONS.iter().copied());
+                return a.wrong(word, format!("'{option}' is not an option of the PROXY header"), hint);
+            }
+            s.proxy_v2_options.push(option.to_owned());
+        }
+        Ok(())
+    }),
+    Entry::accepted("set-proxy-v2-tlv-fmt", ANYTHING, "Adds a field to the PROXY header", "no field is added"),
+    Entry::new("proto", ONE, "The protocol, without asking", |s, a| {
+        s.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
+        Ok(())
+    }),
+    Entry::accepted("ws", ONE, "Protocol of WebSockets", "WebSockets use HTTP/1.1"),
+    Entry::new("source", ANYTHING, "The address that connections come from", |s, a| {
+        s.source = Some(source(a)?);
+        Ok(())
+    }),
+    Entry::refused(
+        "usesrc",
+        "The client's address as source",
+        "it belongs to 'source'",
+        "write it after 'source ADDR'",
+    ),
+    Entry::new("resolvers", ONE, "Who resolves its name while it runs", |s, a| {
+        s.resolvers = Some(a.word("the name of a resolvers section")?.clone());
+        Ok(())
+    }),
+    Entry::new("resolve-prefer", ONE, "Which family of addresses is preferred", |s, a| {
+        s.resolve_prefer_ipv4 = Some(a.choice("a family", &[("ipv4", true), ("ipv6", false)])?);
+        Ok(())
+    }),
+    Entry::accepted("resolve-opts", ONE, "How several answers are used", "the first answer is used"),
+    Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
+    Entry::new("init-addr", ONE, "Where its address comes from at start", |s, a| {
+        let word = a.word("a list of methods")?;
+        s.init_addr.clear();
+        for method in word.text.split(',') {
+            s.init_addr.push(match (method, method.parse()) {
+                ("last", _) => InitAddr::Last,
+                ("libc", _) => InitAddr::Libc,
+                ("none", _) => InitAddr::None,
+                (_, Ok(ip)) => InitAddr::Ip(ip),
+                _ => {
+                    let hint = crate::args::expected(method, ["last", "libc", "none", "an address"].into_iter());
+                    return a.wrong(word, format!("'{method}' is not a way to an address"), hint);
+                }
+            });
+        }
+        Ok(())
+    }),
+    Entry::new("tcp-ut", ONE, "How long data may stay unacknowledged", |s, a| {
+        s.tcp_ut = Some(a.time("a time")?);
+        Ok(())
+    }),
+    Entry::new("tfo", NONE, "TCP Fast Open", |s, _| {
+        s.tfo = true;
+        Ok(())
+    }),
+    Entry::new("no-tfo", NONE, "Undoes 'tfo'", |s, _| {
+        s.tfo = false;
+        Ok(())
+    }),
+    Entry::refused(
+        "namespace",
+        "Connects from another network namespace",
+        "namespaces are not entered",
+        "start a process in that namespace",
+    ),
+    Entry::refused("socks4", "Connections go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
+    Entry::accepted("pp2-tlv", ONE, "Adds a field to the PROXY header", "no field is added"),
+    Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 servers", "idle connections are closed by their timeout"),
+    Entry::accepted("tcp-md5sig", ONE, "Signs TCP segments", "segments are not signed"),
+    Entry::accepted("cc", ONE, "Congestion control of TCP", "the system's own is used"),
+    Entry::accepted("pool-conn-name", ONE, "Which idle connections fit", "the name in 'sni' decides"),
+    Entry::accepted("no-pool-conn-name", NONE, "Undoes it", "the name in 'sni' decides"),
+];
+
+const NO_SOCKS: &str = "SOCKS proxies are not spoken to";
+
+fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
+    let word = args.peek();
+    let time = args.time("a time")?;
+    match word {
+        Some(word) if time.is_zero() => args.wrong(word, "an interval of zero is not allowed", "expected at least 1ms"),
+        _ => Ok(time),
+    }
+}
+
+fn agent(settings: &mut ServerSettings) -> &mut AgentCheck {
+    settings.agent.get_or_insert_default()
+}
+
+fn send(settings: &mut ServerSettings, options: &[&str]) -> Parsed {
+    settings.send_proxy = Some(2);
+    settings.proxy_v2_options.extend(options.iter().map(|o| (*o).to_owned()));
+    Ok(())
+}
+
+fn unsend(settings: &mut ServerSettings, version: u8) -> Parsed {
+    settings.send_proxy = settings.send_proxy.filter(|v| *v != version);
+    Ok(())
+}
+
+/// `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`.
+pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
+    let word = args.word("an address")?;
+    let address::Address::Net { host, port, .. } = address::parse(args, word, &word.text)? else {
+        return args.wrong(
+            word,
+            format!("'{}' is not an address to connect from", word.text),
+            "for instance 192.0.2.1",
+        );
+    };
+    let ip = match host {
+        "" | "*" => None,
+        host => match host.parse() {
+            Ok(ip) => Some(ip),
+            Err(_) => {
+                return args.wrong(word, format!("'{host}' is not an address"), "for instance 192.0.2.1 or 0.0.0.0");
+            }
+        },
+    };
+    let ports = match port.filter(|p| !p.is_empty()) {
+        None => None,
+        Some(ports) => {
+            let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+            let first = args.number_in(word, first, "a port", 0..=65535)?;
+            Some((first, args.number_in(word, last, "a port", first..=65535)?))
+        }
+    };
+    let mut source = SourceAddress { ip, ports, interface: None, usesrc: None };
+    loop {
+        if args.take_if("usesrc") {
+            source.usesrc = Some(args.text("an address, 'client' or 'clientip'")?);
+        } else if args.take_if("interface") {
+            source.interface = Some(args.text("an interface")?);
+        } else {
+            return Ok(source);
+        }
+    }
+}
+
+/// `server NAME ADDRESS SETTINGS...`.
+pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let name = args.word("the server's name")?;
+    valid_name(name, args.around)?;
+    let word = args.word("the server's address")?;
+    let (host, port) = address::server(args, word)?;
+    let mut server_settings = draft.default_server.clone();
+    let read = settings(&TABLE, &mut server_settings, args);
+    let settings = complete(server_settings);
+    let server = Server { name: name.text.clone(), span: args.span, host, port, settings, template: None };
+    // A server with a bad setting keeps its name, so that 'use-server' and 'track' do not complain as well.
+    draft.push_server(server, name.span, args.around);
+    read
+}
+
+/// `server-template PREFIX N|N-M ADDRESS SETTINGS...`.
+pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let prefix = args.word("the beginning of the servers' names")?;
+    valid_name(prefix, args.around)?;
+    let range = args.word("how many servers")?;
+    let (low, high) = match range.text.split_once('-') {
+        Some((low, high)) => {
+            (args.number_in(range, low, "a number", 0..=65535)?, args.number_in(range, high, "a number", 0..=65535)?)
+        }
+        None => (1, args.number_in(range, &range.text, "a number of servers", 1..=65535)?),
+    };
+    if high < low {
+        return args.wrong(range, format!("'{}' counts backwards", range.text), "for instance 5 or 1-5");
+    }
+    let word = args.word("the servers' address")?;
+    let (host, port) = address::server(args, word)?;
+    let mut server_settings = draft.default_server.clone();
+    settings(&TABLE, &mut server_settings, args)?;
+    let settings = complete(server_settings);
+    let first: u32 = low;
+    for number in first..=high {
+        let mut settings = settings.clone();
+        settings.id = settings.id.map(|id| id + (number - first));
+        let server = Server {
+            name: format!("{}{number}", prefix.text),
+            span: args.span,
+            host: host.clone(),
+            port,
+            settings,
+            template: Some(number),
+        };
+        draft.push_server(server, prefix.span, args.around);
+    }
+    Ok(())
+}
+
+/// `default-server SETTINGS...`.
+pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    let given = |name: &str| args.words.iter().find(|w| w.text == name).map(|w| w.span);
+    let own: Option<(&str, Span)> =
+        ["id", "cookie", "redir", "track"].into_iter().find_map(|name| given(name).map(|span| (name, span)));
+    if let Some((name, span)) = own {
+        let only_one = matches!(name, "id" | "track");
+        if only_one {
+            args.diagnostics()
+                .error(span, format!("'{name}' cannot be a default: each server has its own"))
+                .hint("write it on the 'server' lines");
+            return Err(Reported);
+        }
+    }
+    settings(&TABLE, &mut draft.default_server, args)
+}
+
+/// With `ssl`, the TLS settings become the server's.
+fn complete(mut settings: ServerSettings) -> ServerSettings {
+    if settings.tls.is_some() {
+        settings.tls = Some(settings.tls_settings.clone());
+    }
+    if !settings.agent_check {
+        settings.agent = None;
+    }
+    settings
+}

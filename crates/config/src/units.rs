@@ -1,0 +1,143 @@
+//! Times (manual section 2.5), sizes, and which known word was probably meant.
+
+use std::time::Duration;
+
+/// HAProxy keeps times in signed 32-bit milliseconds: a longer one is refused there, and here.
+const LONGEST_MS: u128 = i32::MAX as u128;
+
+/// Why a time is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadTime {
+    /// Not digits followed by a known unit.
+    Syntax,
+    /// Over 2147483647 ms, a little more than 24 days.
+    Overflow,
+    /// Not zero but under a millisecond, where HAProxy would round to nothing.
+    Underflow,
+}
+
+/// Reads `30s`, `500ms`, `1h`...; a bare number counts in `unit`.
+pub fn time(text: &str, unit: Duration) -> Result<Duration, BadTime> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_us = match &text[digits..] {
+        "" => unit.as_micros(),
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60 * 1_000_000,
+        "h" => 3_600 * 1_000_000,
+        "d" => 86_400 * 1_000_000,
+        _ => return Err(BadTime::Syntax),
+    };
+    if digits == 0 {
+        return Err(BadTime::Syntax);
+    }
+    // More digits than u64 holds can only be an overflow.
+    let count: u64 = text[..digits].parse().map_err(|_| BadTime::Overflow)?;
+    let us = u128::from(count) * unit_us;
+    if us > LONGEST_MS * 1_000 {
+        return Err(BadTime::Overflow);
+    }
+    if us > 0 && us < 1_000 {
+        return Err(BadTime::Underflow);
+    }
+    // HAProxy rounds up to a whole millisecond.
+    Ok(Duration::from_millis(us.div_ceil(1_000) as u64))
+}
+
+/// Reads a size in bytes: `16384`, `32k`, `1m`, `2g`.
+pub fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let shift = match text[digits..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return None,
+    };
+    let count: u64 = text[..digits].parse().ok()?;
+    count.checked_mul(1 << shift)
+}
+
+/// The known word nearest to `word`, if one is near enough to be what was meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A third of the letters may be wrong, at least one and at most four. Very long words are not names.
+    if word.is_empty() || word.len() > 64 {
+        return None;
+    }
+    let allowed = (word.len() / 3).clamp(1, 4);
+    known
+        .into_iter()
+        .filter(|k| k.len().abs_diff(word.len()) <= allowed)
+        .map(|k| (distance(word, k), k))
+        .filter(|(d, _)| *d <= allowed)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, k)| k)
+}
+
+/// Optimal string alignment: insertions, deletions, replacements and swapped neighbours cost one each.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.to_ascii_lowercase().chars().collect(), b.to_ascii_lowercase().chars().collect());
+    let width = b.len() + 1;
+    let mut cost = vec![0; (a.len() + 1) * width];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            cost[i * width + j] = if i == 0 {
+                j
+            } else if j == 0 {
+                i
+            } else {
+                let replaced = cost[(i - 1) * width + j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut best = replaced.min(cost[(i - 1) * width + j] + 1).min(cost[i * width + j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    best = best.min(cost[(i - 2) * width + j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    cost[a.len() * width + b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn times_have_the_units_and_bounds_of_haproxy() {
+        assert_eq!(time("30s", MS), Ok(Duration::from_secs(30)));
+        assert_eq!(time("5000", MS), Ok(Duration::from_secs(5)));
+        assert_eq!(time("24d", MS), Ok(Duration::from_secs(24 * 86400)));
+        assert_eq!(time("25d", MS), Err(BadTime::Overflow));
+        assert_eq!(time("2147483647", MS), Ok(Duration::from_millis(2_147_483_647)));
+        assert_eq!(time("2147483648", MS), Err(BadTime::Overflow));
+        assert_eq!(time("500us", MS), Err(BadTime::Underflow));
+        assert_eq!(time("1500us", MS), Ok(Duration::from_millis(2)));
+        assert_eq!(time("0", MS), Ok(Duration::ZERO));
+        for bad in ["", "s", "1x", "-1", "1 s", "1.5s", "10sec", "１s"] {
+            assert_eq!(time(bad, MS), Err(BadTime::Syntax), "{bad}");
+        }
+        assert_eq!(time("99999999999999999999", MS), Err(BadTime::Overflow));
+    }
+
+    #[test]
+    fn sizes_count_in_powers_of_two_and_never_wrap() {
+        assert_eq!(size("16384"), Some(16384));
+        assert_eq!(size("32k"), Some(32768));
+        assert_eq!(size("1M"), Some(1 << 20));
+        assert_eq!(size("18446744073709551615g"), None);
+        assert_eq!(size("k"), None);
+    }
+
+    #[test]
+    fn the_nearest_word_is_near() {
+        let known = ["maxconn", "mode", "monitor-uri", "balance"];
+        assert_eq!(nearest("maxcon", known), Some("maxconn"));
+        assert_eq!(nearest("mdoe", known), Some("mode"));
+        assert_eq!(nearest("montior-uri", known), Some("monitor-uri"));
+        assert_eq!(nearest("listen", known), None);
+    }
+}
