@@ -25,7 +25,7 @@ pub(crate) fn proxy(draft: &Draft, around: &mut Surroundings) {
 }
 
 /// All sections together.
-pub(crate) fn references(config: &Config, _around: &Surroundings, diagnostics: &mut Diagnostics) {
+pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     for proxy in &config.proxies {
         if let Some(target) = &proxy.default_backend {
             backend(config, proxy.mode, target, diagnostics);

@@ -17,6 +17,7 @@ pub mod model;
 mod others;
 mod proxy;
 mod reading;
+mod render;
 mod sections;
 mod server;
 mod span;

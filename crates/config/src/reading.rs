@@ -30,7 +30,9 @@ pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config
     config.files = files;
     config.environment = std::mem::take(&mut around.variables);
     let mut diagnostics = std::mem::take(&mut around.diagnostics);
-    check::references(&config, &around, &mut diagnostics);
+    check::references(&config, &mut diagnostics);
+    // What is found at the end of a section belongs beside what was found on its way; the place decides.
+    diagnostics.list.sort_by_key(|d| d.span.map_or((true, Span::default()), |span| (false, span)));
     (config, diagnostics)
 }
 
