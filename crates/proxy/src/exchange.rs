@@ -9,10 +9,12 @@ use crate::{
     forward::{Broken, Flow, Waits},
     headers,
     message::{Client, Fault, Sink, Source, Upstream},
+    queue::Granted,
     respond,
     route::{self, Route},
-    server::{Assignment, Backend, Presence, ServerRef, Slot, Want},
+    server::{Assignment, Backend, Presence, Server, ServerRef, Slot, Want},
     stream::Stream,
+    timer::Deadline,
     upstream::Http1Server,
     worker::Worker,
 };
@@ -20,7 +22,8 @@ use penstock_config::model::Proxy;
 use penstock_http::{Framing, Known, Limits, RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{
-    future::poll_fn,
+    future::{Future, poll_fn},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -47,7 +50,7 @@ pub(crate) struct Exchange {
     pub persistent: Option<usize>,
     /// The response head has gone to the client.
     pub responded: bool,
-    presence: Option<Presence>,
+    pub presence: Option<Presence>,
 }
 
 /// Moments of an exchange; what did not happen is `None`.
@@ -165,7 +168,14 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
     let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
     let mut failures = 0;
     loop {
-        let Some(slot) = assign(conn, client, x, pool, proxy, &want).await else { return };
+        let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
+            Ok(slot) => slot,
+            Err(Unserved(termination, 0)) => {
+                x.log.termination = termination;
+                return x.aborted(503);
+            }
+            Err(Unserved(termination, status)) => return answer(conn, client, x, &termination, status).await,
+        };
         let server = slot.server().index;
         x.server = Some(server);
         let at = ServerRef { proxy: backend, server };
@@ -206,10 +216,10 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
 }
 
 /// Between two attempts at one server.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether the next attempt may go to another server (`option redispatch`).
-fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
+pub(crate) fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
     match proxy.options.redispatch {
         None => false,
         Some(0) => failures == proxy.retries,
@@ -218,88 +228,115 @@ fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
     }
 }
 
-/// A place on a server, perhaps after a wait in a queue.
-async fn assign(
+/// Why a request got no server: its log's termination state, and the status of the answer.
+pub(crate) struct Unserved(pub [u8; 2], pub u16);
+
+/// A place on a server, perhaps after a wait in a queue. `gone` is ready once nobody waits for the answer any more.
+pub(crate) async fn assign(
     conn: &mut Conn,
-    client: &mut dyn Client,
     x: &mut Exchange,
     pool: &Arc<Backend>,
-    proxy: &Proxy,
     want: &Want,
-) -> Option<Slot> {
+    gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
+) -> Result<Slot, Unserved> {
+    let proxy = &conn.worker.shared.clone().config.proxies[pool.proxy];
     let mut want = *want;
     // The time in queues is one, however many queues there were.
-    let since = *x.times.assigned.get_or_insert_with(Instant::now);
+    let since = Instant::now();
+    let waited = |x: &mut Exchange| {
+        let now = Instant::now();
+        x.log.Tw = ms_between(x.times.complete.unwrap_or(now), now);
+        x.times.assigned = Some(now);
+    };
     loop {
         match pool.assign(&want) {
             Assignment::Slot(slot) => {
-                let now = Instant::now();
-                let complete = x.times.complete.unwrap_or(now);
-                x.log.Tw = ms_between(complete, now);
-                x.times.assigned = Some(now);
-                return Some(slot);
+                waited(x);
+                return Ok(slot);
             }
-            Assignment::Queued(ticket) => {
+            Assignment::Queued(mut ticket) => {
                 match ticket.server() {
                     Some(_) => x.log.srv_queue = ticket.ahead() + 1,
                     None => x.log.backend_queue = ticket.ahead() + 1,
                 }
                 conn.deadline.set(since, proxy.timeouts.queue.or(proxy.timeouts.connect));
-                match wait_in_queue(conn, client, ticket, proxy.options.abortonclose).await {
-                    Waited::Granted(crate::queue::Granted::Slot(slot)) => {
-                        x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, Instant::now()));
-                        return Some(slot);
+                let deadline = &mut conn.deadline;
+                let granted = poll_fn(|cx| {
+                    if let Poll::Ready(granted) = Pin::new(&mut ticket).poll(cx) {
+                        return Poll::Ready(Ok(granted));
                     }
-                    Waited::Granted(crate::queue::Granted::Again) => {}
-                    Waited::Timeout => {
-                        answer(conn, client, x, b"sQ", 503).await;
-                        return None;
+                    if proxy.options.abortonclose && gone(cx).is_ready() {
+                        return Poll::Ready(Err(Unserved(*b"CQ", 0)));
                     }
-                    Waited::Gone => {
-                        x.log.termination = *b"CQ";
-                        x.aborted(503);
-                        return None;
+                    deadline.poll_expired(cx).map(|()| Err(Unserved(*b"sQ", 503)))
+                })
+                .await;
+                match granted {
+                    Ok(Granted::Slot(slot)) => {
+                        waited(x);
+                        return Ok(slot);
+                    }
+                    Ok(Granted::Again) => {}
+                    Err(unserved) => {
+                        waited(x);
+                        return Err(unserved);
                     }
                 }
             }
             Assignment::Full(_) if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
                 want.persistent = None;
             }
-            Assignment::Full(_) => {
-                answer(conn, client, x, b"SQ", 503).await;
-                return None;
-            }
-            Assignment::NoServer => {
-                answer(conn, client, x, b"SC", 503).await;
-                return None;
-            }
+            Assignment::Full(_) => return Err(Unserved(*b"SQ", 503)),
+            Assignment::NoServer => return Err(Unserved(*b"SC", 503)),
         }
     }
 }
 
-enum Waited {
-    Granted(crate::queue::Granted),
-    Timeout,
-    Gone,
+/// A new connection to a server, within `timeout connect`; counted, and in the log facts why there is none.
+pub(crate) async fn connect(
+    conn: &mut Conn,
+    x: &mut Exchange,
+    server: &Server,
+    at: ServerRef,
+    sni: Option<&str>,
+) -> Option<Stream> {
+    let worker = conn.worker.clone();
+    let timeout = worker.shared.config.proxies[at.proxy].timeouts.connect;
+    conn.deadline.set(Instant::now(), timeout);
+    let mut deadline = std::mem::take(&mut conn.deadline);
+    let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni))).await;
+    conn.deadline = deadline;
+    let cells = worker.counters().server(at.proxy, at.server);
+    x.log.termination = match opened {
+        Some(Ok(stream)) => {
+            cells.connects.inc();
+            connected(x, &stream);
+            return Some(stream);
+        }
+        Some(Err(Failure::Exhausted(_))) => *b"RC",
+        Some(Err(_)) => *b"SC",
+        None => *b"sC",
+    };
+    cells.connect_errors.inc();
+    worker.counters().backend(at.proxy).connect_errors.inc();
+    None
 }
 
-async fn wait_in_queue(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    mut ticket: crate::queue::Ticket,
-    watch_client: bool,
-) -> Waited {
-    let deadline = &mut conn.deadline;
-    poll_fn(|cx| {
-        if let Poll::Ready(granted) = std::pin::Pin::new(&mut ticket).poll(cx) {
-            return Poll::Ready(Waited::Granted(granted));
-        }
-        if watch_client && client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Waited::Gone);
-        }
-        deadline.poll_expired(cx).map(|()| Waited::Timeout)
-    })
-    .await
+/// There is a connection to the server.
+fn connected(x: &mut Exchange, stream: &Stream) {
+    let now = Instant::now();
+    x.log.termination = *b"--";
+    x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
+    x.times.connected = Some(now);
+    let socket = stream.socket();
+    x.server_conn = ServerConnFacts {
+        src: socket.local_addr().ok(),
+        dst: socket.peer_addr().ok(),
+        http_major: 1,
+        tls: stream.tls().map(|tls| Arc::new(tls.clone())),
+        ..ServerConnFacts::default()
+    };
+    x.log.server_address = x.server_conn.dst;
 }
 
 /// One attempt at one server: a connection, the request, the response.
@@ -322,41 +359,14 @@ async fn attempt(
     let (stream, uses) = match reused {
         Some(taken) => {
             cells.reuses.inc();
+            connected(x, &taken.stream);
             (taken.stream, taken.uses)
         }
-        None => {
-            conn.deadline.set(Instant::now(), proxy.timeouts.connect);
-            let opened = {
-                let mut deadline = std::mem::take(&mut conn.deadline);
-                let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni.as_deref()))).await;
-                conn.deadline = deadline;
-                opened
-            };
-            match opened {
-                Some(Ok(stream)) => {
-                    cells.connects.inc();
-                    (stream, 0)
-                }
-                Some(Err(failure)) => {
-                    cells.connect_errors.inc();
-                    worker.counters().backend(at.proxy).connect_errors.inc();
-                    x.log.termination = if matches!(failure, Failure::Exhausted(_)) { *b"RC" } else { *b"SC" };
-                    return Err(Ended::Retry(Reason::Connect));
-                }
-                None => {
-                    cells.connect_errors.inc();
-                    worker.counters().backend(at.proxy).connect_errors.inc();
-                    x.log.termination = *b"sC";
-                    return Err(Ended::Retry(Reason::Connect));
-                }
-            }
-        }
+        None => match connect(conn, x, server, at, sni.as_deref()).await {
+            Some(stream) => (stream, 0),
+            None => return Err(Ended::Retry(Reason::Connect)),
+        },
     };
-    let now = Instant::now();
-    x.log.termination = *b"--";
-    x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
-    x.times.connected = Some(now);
-    note_server_conn(x, &stream);
     cells.session(worker.now_ms());
 
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
@@ -376,42 +386,30 @@ async fn attempt(
     result
 }
 
-fn note_server_conn(x: &mut Exchange, stream: &Stream) {
-    let socket = stream.socket();
-    x.server_conn = ServerConnFacts {
-        src: socket.local_addr().ok(),
-        dst: socket.peer_addr().ok(),
-        http_major: 1,
-        tls: stream.tls().map(|tls| Arc::new(tls.clone())),
-        ..ServerConnFacts::default()
-    };
-    x.log.server_address = x.server_conn.dst;
-}
-
 /// When each side's silence becomes a timeout. A side that nothing is expected of has no limit.
-struct Patience {
-    client: Option<Duration>,
-    server: Option<Duration>,
+pub(crate) struct Patience {
+    pub client: Option<Duration>,
+    pub server: Option<Duration>,
     client_due: Option<Instant>,
     server_due: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(crate) enum Side {
     Client,
     Server,
 }
 
 impl Patience {
-    fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
+    pub fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
         let server = x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server);
         Patience { client: conn.proxy().timeouts.client, server, client_due: None, server_due: None }
     }
     /// Ready with the side that kept us waiting too long. `moved` restarts both.
-    fn poll(
+    pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        deadline: &mut crate::timer::Deadline,
+        deadline: &mut Deadline,
         waits: (bool, bool),
         moved: bool,
     ) -> Poll<Side> {

@@ -4,8 +4,9 @@ use crate::{
     conn::Conn,
     exchange::{Exchange, ms_between},
     log::severity,
-    message::Client,
+    message::{Client, Counts},
 };
+use penstock_config::model::Mode;
 use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
@@ -17,6 +18,25 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
     measure(conn, x, now);
     count(conn, x);
     write(conn, x);
+}
+
+/// Counts and logs a connection in `mode tcp`.
+pub(crate) fn tcp(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
+    x.log.bytes_read = counts.sent;
+    x.log.bytes_uploaded = counts.received;
+    measure(conn, x, Instant::now());
+    count(conn, x);
+    write(conn, x);
+}
+
+/// `option logasap` in `mode tcp`: the line is written once the server is connected.
+pub(crate) fn tcp_as_soon_as(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
+    if conn.proxy().options.logasap {
+        x.log.as_soon_as = true;
+        x.log.bytes_read = counts.sent;
+        measure(conn, x, Instant::now());
+        write_line(conn, x);
+    }
 }
 
 /// As [`run`], for a connection that ended without a whole request: nothing is logged of one that never said anything
@@ -61,10 +81,13 @@ fn count(conn: &Conn, x: &Exchange) {
     let status = x.txn.status.unwrap_or(0);
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
-    frontend.request(now_ms);
+    let http = conn.proxy().mode == Mode::Http;
     frontend.bytes_in.add(x.log.bytes_uploaded);
     frontend.bytes_out.add(x.log.bytes_read);
-    frontend.response(status);
+    if http {
+        frontend.request(now_ms);
+        frontend.response(status);
+    }
     let Some(backend) = x.backend else { return };
     let total = ms(x.log.Ta).unwrap_or(0);
     let cells = counters.backend(backend);
@@ -75,8 +98,10 @@ fn count(conn: &Conn, x: &Exchange) {
             cells.times(ms(x.log.Tw), ms(x.log.Tc), ms(x.log.Tr), total);
         }
     }
-    cells.request(now_ms);
-    cells.response(status);
+    if http {
+        cells.request(now_ms);
+        cells.response(status);
+    }
 }
 
 fn write(conn: &Conn, x: &mut Exchange) {

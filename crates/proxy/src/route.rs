@@ -8,6 +8,7 @@ use crate::{
     message::Client,
     respond,
     server::{Backend, Server},
+    tcp::Raw,
 };
 use penstock_config::model::Balance;
 
@@ -43,6 +44,22 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
     let shared = conn.worker.shared.clone();
     headers::forwarded_for(conn, x, &shared.config.proxies[backend]);
     Route::Backend(backend)
+}
+
+/// Runs the rules of `mode tcp` on what a client sends first; the backend they choose, unless they end the connection.
+pub(crate) async fn connection(conn: &mut Conn, _client: &mut Raw, x: &mut Exchange) -> Option<usize> {
+    let frontend = conn.proxy();
+    let chosen = match &frontend.default_backend {
+        Some(name) => {
+            conn.worker.shared.config.proxies.iter().position(|p| p.kind.has_backend() && p.name == name.text)
+        }
+        None => frontend.kind.has_backend().then_some(conn.frontend),
+    };
+    x.backend = chosen;
+    if chosen.is_none() {
+        x.log.termination = *b"SC";
+    }
+    chosen
 }
 
 /// Runs the rules on a server's response; whether it goes out.
