@@ -17,6 +17,10 @@ impl Buffer {
     fn new(size: usize) -> Self {
         Buffer { block: vec![0; size], start: 0, end: 0, tail: 0 }
     }
+    /// One without room, for sending nothing but what already waits.
+    pub fn none() -> Self {
+        Buffer { block: Vec::new(), start: 0, end: 0, tail: 0 }
+    }
     pub fn capacity(&self) -> usize {
         self.block.len()
     }

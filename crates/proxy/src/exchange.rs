@@ -476,7 +476,10 @@ async fn forward(
         })
         .await;
         match head {
-            Head::Got(Framing::None) if x.response.is_interim() => client.interim(&x.response),
+            Head::Got(Framing::None) if x.response.is_interim() => {
+                client.interim(&x.response);
+                flush(conn, client).await;
+            }
             Head::Got(framing) => break framing,
             failed => {
                 request.give_back(buffers);
@@ -508,6 +511,14 @@ async fn forward(
     request.give_back(buffers);
     response.give_back(buffers);
     finish_body(conn, client, x, at, result)
+}
+
+/// Sends what waits in the client's end.
+pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) {
+    conn.deadline.set(Instant::now(), conn.proxy().timeouts.client);
+    let mut nothing = Buffer::none();
+    // A failure shows again, and is handled, when the response is sent.
+    let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await;
 }
 
 #[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]

@@ -23,6 +23,8 @@ pub(crate) struct Http1Client {
     worker: Rc<Worker>,
     /// Bytes read and not yet used: the rest of a head, a body's beginning, the next request.
     input: Option<Buffer>,
+    /// Nothing more can be read.
+    ended: Option<Ended>,
     framing: Framing,
     inbound: Inbound,
     outbound: Outbound,
@@ -40,6 +42,13 @@ pub(crate) struct Http1Client {
     /// The end of the response is the end of the connection.
     ends_with_close: bool,
     received: u64,
+}
+
+/// How reading ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Closed,
+    Failed,
 }
 
 /// What waiting for a request came to.
@@ -61,6 +70,7 @@ impl Http1Client {
             stream,
             worker,
             input: None,
+            ended: None,
             framing: Framing::None,
             inbound: Inbound::Ended,
             outbound: Outbound::default(),
@@ -75,9 +85,27 @@ impl Http1Client {
             received: 0,
         }
     }
-    /// Ready once the next request's first byte (or the end) can be read, without a buffer until then.
+    /// Ready once the next request's first bytes, or the end, have been read; no buffer is held until then.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.input.is_some() { Poll::Ready(()) } else { self.stream.poll_read_ready(cx).map(drop) }
+        if self.input.is_some() || self.ended.is_some() {
+            return Poll::Ready(());
+        }
+        // An error is found again by reading.
+        let _ = ready!(self.stream.poll_read_ready(cx));
+        self.poll_fill(cx)
+    }
+    /// Reads once behind what there is; how it ended is kept.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+        let read = self.stream.poll_fill(cx, input, usize::MAX);
+        give_if_empty(&mut self.input, &self.worker.buffers);
+        match ready!(read) {
+            Ok(0) => self.ended = Some(Ended::Closed),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => self.ended = Some(Ended::Closed),
+            Err(_) => self.ended = Some(Ended::Failed),
+        }
+        Poll::Ready(())
     }
     /// Whether bytes of the next request are here already.
     pub fn has_input(&self) -> bool {
@@ -104,17 +132,11 @@ impl Http1Client {
                     return Poll::Ready(Received::Invalid(penstock_http::Error::TooLarge));
                 }
             }
-            let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
-            let partial = !input.is_empty();
-            let read = self.stream.poll_fill(cx, input, usize::MAX);
-            if read.is_pending() {
-                give_if_empty(&mut self.input, &self.worker.buffers);
-            }
-            match ready!(read) {
-                Ok(0) => return Poll::Ready(Received::Closed { partial }),
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Received::Closed { partial }),
-                Err(_) => return Poll::Ready(Received::Failed { partial }),
+            let partial = self.input.is_some();
+            match self.ended {
+                Some(Ended::Closed) => return Poll::Ready(Received::Closed { partial }),
+                Some(Ended::Failed) => return Poll::Ready(Received::Failed { partial }),
+                None => ready!(self.poll_fill(cx)),
             }
         }
     }
@@ -228,24 +250,14 @@ impl Client for Http1Client {
         self.outbound.start(&self.worker.buffers, false, |out| out.extend_from_slice(whole));
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.input.is_some() {
-            return Poll::Pending;
-        }
-        ready!(self.stream.poll_read_ready(cx)).ok();
-        let input = self.input.insert(self.worker.buffers.take());
         // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
-        match self.stream.poll_fill(cx, input, usize::MAX) {
-            Poll::Ready(Ok(n)) if n > 0 => Poll::Pending,
-            Poll::Ready(_) => {
-                self.persistent = false;
-                give_if_empty(&mut self.input, &self.worker.buffers);
-                Poll::Ready(())
+        while self.input.is_none() {
+            if self.ended.is_some() {
+                return Poll::Ready(());
             }
-            Poll::Pending => {
-                give_if_empty(&mut self.input, &self.worker.buffers);
-                Poll::Pending
-            }
+            ready!(self.poll_ready(cx));
         }
+        Poll::Pending
     }
     fn abort(&mut self) {
         (self.closing, self.aborted) = (true, true);

@@ -6,6 +6,7 @@ use penstock_config::model::HttpReuse;
 use std::{
     cell::RefCell,
     collections::HashMap,
+    io::ErrorKind,
     rc::Rc,
     task::{Context, Waker},
     time::Duration,
@@ -93,9 +94,11 @@ impl Pool {
     }
 }
 
-/// The server has sent nothing, an end included: asked of what the reactor knows, not of the kernel.
+/// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was
+/// there the kernel is asked.
 fn is_quiet(stream: &Stream) -> bool {
     stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+        || matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }
 
 /// A worker's purge of its pool.
