@@ -26,8 +26,8 @@ pub(crate) struct Conn {
     pub handshake_ms: i64,
     /// Requests so far.
     pub requests: u64,
-    pub _place: Place,
-    pub _alive: Alive,
+    /// Kept by the connection itself, not by the streams it carries.
+    pub _held: Option<(Place, Alive)>,
 }
 
 impl Conn {
@@ -36,6 +36,21 @@ impl Conn {
     }
     pub fn bind(&self) -> &Bind {
         &self.proxy().binds[self.bind]
+    }
+    /// The connection as one of its HTTP/2 streams has it: with a deadline of its own, and with the session as it is now.
+    pub fn for_stream(&self) -> Conn {
+        Conn {
+            worker: self.worker.clone(),
+            frontend: self.frontend,
+            bind: self.bind,
+            facts: self.facts.clone(),
+            session: self.session.clone(),
+            deadline: Deadline::default(),
+            accepted: self.accepted,
+            handshake_ms: self.handshake_ms,
+            requests: self.requests,
+            _held: None,
+        }
     }
 }
 

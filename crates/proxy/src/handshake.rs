@@ -3,7 +3,7 @@
 use crate::{
     accept::Accepted,
     conn::{Alive, Conn, in_time},
-    serve,
+    http2, serve,
     socket::Socket,
     stream::Stream,
     tcp,
@@ -31,14 +31,23 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         accepted,
         handshake_ms: 0,
         requests: 0,
-        _place: place,
-        _alive: alive,
+        _held: Some((place, alive)),
     };
     // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.
     let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(conn, stream)).await,
+        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(conn, stream, Vec::new())).await,
         Mode::Http => serve::run(conn, stream).await,
+    }
+}
+
+/// Whether the client's first bytes will be HTTP/2's: agreed on by ALPN, or said by the `bind` line. On clear text a
+/// client may also simply begin so, which the reader of HTTP/1 requests notices.
+fn speaks_http2(conn: &Conn) -> bool {
+    match &conn.facts.tls {
+        Some(tls) if tls.alpn.is_some() => tls.alpn.as_deref() == Some(b"h2"),
+        _ => conn.bind().proto.as_deref() == Some("h2"),
     }
 }
 

@@ -20,6 +20,7 @@ mod handshake;
 pub mod hash;
 mod headers;
 mod http1;
+mod http2;
 mod listener;
 mod log;
 mod message;

@@ -156,6 +156,18 @@ impl Http1Client {
     pub fn partial(&self) -> &[u8] {
         self.input.as_ref().map_or(&[], Buffer::data)
     }
+    /// The connection, and what was read of it, for whoever can make sense of that.
+    pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
+        let begun = self.partial().to_vec();
+        self.give_back();
+        (self.stream, begun)
+    }
+    /// Gives the buffer back; no request follows.
+    pub fn give_back(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.worker.buffers.give(input);
+        }
+    }
     /// Whether the next request can be read: the last exchange left both directions at a message's end.
     pub fn is_reusable(&self) -> bool {
         self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
@@ -283,12 +295,4 @@ fn set(head: &mut ResponseHead, name: &str, value: &[u8]) {
 fn head_of(response: &[u8]) -> &[u8] {
     let end = memchr::memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4);
     &response[..end]
-}
-
-impl Drop for Http1Client {
-    fn drop(&mut self) {
-        if let Some(input) = self.input.take() {
-            self.worker.buffers.give(input);
-        }
-    }
 }

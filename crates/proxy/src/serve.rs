@@ -3,13 +3,12 @@
 use crate::{
     conn::Conn,
     exchange::{self, Exchange},
-    finish, handshake,
-    message::Client,
+    finish, handshake, http2,
     parse::{Http1Client, Received},
     respond,
     stream::Stream,
 };
-use penstock_http::Limits;
+use penstock_http::{Error, Limits};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
@@ -21,10 +20,14 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     let mut ready = Instant::now();
     while wait(&mut conn, &mut client, ready).await {
         // What a request needs is on the heap only while there is one.
-        if !Box::pin(request(&mut conn, &mut client, ready)).await {
-            break;
+        match Box::pin(request(&mut conn, &mut client, ready)).await {
+            Next::Request => ready = Instant::now(),
+            Next::End => break,
+            Next::Http2 => {
+                let (stream, begun) = client.into_parts();
+                return Box::pin(http2::run(conn, stream, begun)).await;
+            }
         }
-        ready = Instant::now();
     }
     Box::pin(end(&mut conn, &mut client)).await;
 }
@@ -64,8 +67,16 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool
     .await
 }
 
-/// One request and its response; whether another may follow.
-async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool {
+/// What follows a request.
+enum Next {
+    Request,
+    End,
+    /// It was none: the client began with HTTP/2's preface.
+    Http2,
+}
+
+/// One request and its response.
+async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
     let mut x = Exchange::take(&conn.worker);
     let first_byte = Instant::now();
     let timeouts = &conn.proxy().timeouts;
@@ -95,6 +106,10 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> b
             finish::log_unless_null(conn, client, &mut x, partial);
             false
         }
+        Some(Received::Invalid(Error::Http2Preface)) if conn.requests == 0 => {
+            x.give(&conn.worker);
+            return Next::Http2;
+        }
         Some(Received::Invalid(error)) => {
             x.log.termination = *b"PR";
             respond::refuse(conn, client, &mut x, error.status()).await;
@@ -113,7 +128,10 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> b
     };
     conn.requests += 1;
     x.give(&conn.worker);
-    again && !(conn.worker.draining.get() && !client.has_input())
+    match again && (client.has_input() || !conn.worker.draining.get()) {
+        true => Next::Request,
+        false => Next::End,
+    }
 }
 
 /// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
@@ -122,6 +140,7 @@ const LINGER_BYTES: usize = 1 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 async fn end(conn: &mut Conn, client: &mut Http1Client) {
+    client.give_back();
     if client.is_aborted() {
         return;
     }

@@ -54,7 +54,7 @@ pub struct Buffered<'a> {
 }
 
 /// State of a connection that rules read and write.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Session {
     /// Variables of scope `sess`.
     pub vars: Store,

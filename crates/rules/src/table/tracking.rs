@@ -44,15 +44,17 @@ impl Drop for Tracked {
 }
 
 /// The counters of a connection or of a request. The layer above says what happens; each is counted where it is stored.
-#[derive(Debug, Default)]
+///
+/// A clone counts on the same entries: the streams of an HTTP/2 connection see what their connection tracks.
+#[derive(Clone, Debug, Default)]
 pub struct Tracking {
-    slots: [Option<Tracked>; COUNTERS],
+    slots: [Option<Arc<Tracked>>; COUNTERS],
 }
 
 impl Tracking {
     /// The counter of that number.
     pub fn slot(&self, counter: usize) -> Option<&Tracked> {
-        self.slots.get(counter)?.as_ref()
+        self.slots.get(counter)?.as_deref()
     }
     /// Whether nothing is tracked.
     pub fn is_empty(&self) -> bool {
@@ -61,7 +63,7 @@ impl Tracking {
     /// Starts to track in a slot that is free; a slot in use keeps what it has, as the first rule wins.
     pub(crate) fn track(&mut self, counter: usize, tracked: Tracked) {
         if let Some(slot @ None) = self.slots.get_mut(counter) {
-            *slot = Some(tracked);
+            *slot = Some(Arc::new(tracked));
         }
     }
 

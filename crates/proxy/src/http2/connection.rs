@@ -1,0 +1,227 @@
+//! A client's HTTP/2 connection: accepts streams, starts an exchange for each, and ends when nobody needs it any more.
+
+use super::{
+    client::Http2Client,
+    convert::read_request,
+    guard::{Guard, Signals},
+};
+use crate::{
+    conn::{Conn, in_time},
+    exchange::{self, Exchange},
+    serve,
+    stream::Stream,
+    worker::Worker,
+};
+use bytes::Bytes;
+use h2::{Reason, RecvStream, server};
+use http::Request;
+use penstock_http::Limits;
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker, ready},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+type Connection = server::Connection<Guard<Stream>, Bytes>;
+type Accepted = (Request<RecvStream>, server::SendResponse<Bytes>);
+
+/// Streams of one connection that have an exchange.
+#[derive(Default)]
+struct Streams {
+    open: Cell<usize>,
+    /// The connection's task, which times idleness.
+    idle: RefCell<Option<Waker>>,
+}
+
+impl Streams {
+    fn enter(self: &Rc<Self>) -> Entered {
+        self.open.set(self.open.get() + 1);
+        Entered(self.clone())
+    }
+    fn wake_when_idle(&self, waker: &Waker) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            *idle = Some(waker.clone());
+        }
+    }
+}
+
+/// One stream's place among the others.
+struct Entered(Rc<Streams>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+        if self.0.open.get() == 0
+            && let Some(waker) = self.0.idle.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// What a connection lets all its streams have in flight towards us together.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// What h2 keeps of one stream's response while the client's window is shut.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// How long a goodbye may take to be taken.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
+///
+/// `begun` is what was read already.
+pub(crate) async fn run(mut conn: Conn, stream: Stream, begun: Vec<u8>) {
+    conn.facts.http_major = 2;
+    let limits = serve::limits(&conn);
+    let timeouts = &conn.proxy().timeouts;
+    let patience = timeouts.http_request.or(timeouts.client);
+    conn.deadline.set(Instant::now(), patience);
+    let (guard, signals) = Guard::new(stream, begun);
+    let handshake = settings(&conn.worker, &limits).handshake(guard);
+    let Some(Ok(connection)) = in_time(&mut conn.deadline, handshake).await else { return };
+    let mut client = Connected { connection, streams: Rc::default(), signals, phase: Phase::Open };
+    while let Some(accepted) = client.next(&mut conn).await {
+        client.start(&mut conn, accepted, limits);
+    }
+}
+
+fn settings(worker: &Worker, limits: &Limits) -> server::Builder {
+    let tune = &worker.shared.config.global.tune;
+    let mut builder = server::Builder::new();
+    builder
+        .initial_window_size(tune.h2_fe.initial_window_size)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(tune.h2_fe.max_concurrent_streams)
+        .max_frame_size(tune.h2_fe.max_frame_size.clamp(16_384, (1 << 24) - 1))
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .header_table_size(tune.h2_header_table_size)
+        .enable_connect_protocol();
+    builder
+}
+
+/// A connection after its preface.
+struct Connected {
+    connection: Connection,
+    streams: Rc<Streams>,
+    signals: Rc<Signals>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Somebody is waited for since a moment: the client's next request.
+    Idle,
+    /// GOAWAY has been said; streams that were opened before are finished.
+    Leaving,
+    /// The client floods us, and is not listened to any more.
+    Cut,
+}
+
+impl Connected {
+    /// Waits for a stream, and meanwhile drives all that are open; `None` when there will be no more.
+    async fn next(&mut self, conn: &mut Conn) -> Option<Accepted> {
+        poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(accepted) = self.connection.poll_accept(cx) {
+                    // An error has been said to the client as GOAWAY already, where that was possible.
+                    return Poll::Ready(accepted.and_then(Result::ok));
+                }
+                if !self.change_phase(conn) {
+                    break;
+                }
+            }
+            if self.streams.open.get() > 0 {
+                self.streams.wake_when_idle(cx.waker());
+                return Poll::Pending;
+            }
+            ready!(conn.deadline.poll_expired(cx));
+            if matches!(self.phase, Phase::Leaving | Phase::Cut) {
+                return Poll::Ready(None);
+            }
+            self.leave(conn);
+            // What it now has to say is said in the next turn.
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Takes note of what has happened; whether h2 has something new to send.
+    fn change_phase(&mut self, conn: &mut Conn) -> bool {
+        if self.signals.is_flooded() && self.phase != Phase::Cut {
+            self.phase = Phase::Cut;
+            self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            conn.deadline.set(Instant::now(), Some(GOODBYE));
+            return true;
+        }
+        if conn.worker.draining.get() && matches!(self.phase, Phase::Open | Phase::Idle) {
+            self.leave(conn);
+            return true;
+        }
+        match (self.phase, self.streams.open.get()) {
+            (Phase::Open, 0) => {
+                self.phase = Phase::Idle;
+                let timeouts = &conn.proxy().timeouts;
+                let patience = match conn.requests {
+                    0 => timeouts.http_request.or(timeouts.client),
+                    _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+                };
+                conn.deadline.set(Instant::now(), patience);
+            }
+            (Phase::Idle, 1..) => self.phase = Phase::Open,
+            // Open streams have timeouts of their own; the goodbye's starts with the end of the last.
+            (Phase::Leaving, 1..) => conn.deadline.set(Instant::now(), Some(GOODBYE)),
+            _ => {}
+        }
+        false
+    }
+
+    /// Says GOAWAY; what is open is finished.
+    fn leave(&mut self, conn: &mut Conn) {
+        self.phase = Phase::Leaving;
+        self.connection.graceful_shutdown();
+        conn.deadline.set(Instant::now(), Some(GOODBYE));
+    }
+
+    /// Starts a stream's exchange as a task of its own.
+    fn start(&mut self, conn: &mut Conn, (request, respond): Accepted, limits: Limits) {
+        let mut stream = conn.for_stream();
+        conn.requests += 1;
+        let (entered, signals) = (self.streams.enter(), self.signals.clone());
+        tokio::task::spawn_local(async move {
+            let _entered = entered;
+            serve_stream(&mut stream, request, respond, signals, limits).await;
+        });
+    }
+}
+
+async fn serve_stream(
+    conn: &mut Conn,
+    request: Request<RecvStream>,
+    mut respond: server::SendResponse<Bytes>,
+    signals: Rc<Signals>,
+    limits: Limits,
+) {
+    let mut x = Exchange::take(&conn.worker);
+    let now = Instant::now();
+    x.begin(conn, now, now);
+    let read = read_request(&request, &mut x.request, &limits);
+    let (_, body) = request.into_parts();
+    match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
+        Ok(framing) => {
+            x.request_complete(conn);
+            let mut client = Http2Client::new(&x.request, framing, body, respond, signals);
+            exchange::run(conn, &mut client, &mut x).await;
+        }
+        // RFC 9113 section 8.1.1: a malformed request is an error of its stream.
+        Err(_) => respond.send_reset(Reason::PROTOCOL_ERROR),
+    }
+    x.give(&conn.worker);
+}

@@ -1,0 +1,240 @@
+//! Heads between h2's types and ours, mapped as HAProxy maps them.
+
+use base64::Engine;
+use bytes::Bytes;
+use h2::ext::Protocol;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, uri};
+use penstock_http::{Error, Fields, Known, Limits, RequestHead, ResponseHead, Version};
+use std::hash::{BuildHasher, RandomState};
+
+/// Fills `head` from a request that h2 has validated.
+///
+/// # Errors
+/// When it has more fields than the limit, or `Host` and `:authority` differ.
+pub(super) fn read_request<B>(request: &Request<B>, head: &mut RequestHead, limits: &Limits) -> Result<(), Error> {
+    let uri = request.uri();
+    let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let scheme = uri.scheme_str().unwrap_or("https").as_bytes();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes();
+    let websocket = request.extensions().get::<Protocol>().is_some();
+    let method = if websocket { b"GET" } else { request.method().as_str().as_bytes() };
+    head.start_http2(method, scheme, authority, path)?;
+    read_fields(request.headers(), &mut head.fields, limits, authority)?;
+    if let Some(protocol) = request.extensions().get::<Protocol>() {
+        // RFC 8441: to HTTP/1 servers this is an upgrade (RFC 6455), for which the key is ours to choose.
+        head.fields.set(b"connection", b"upgrade")?;
+        head.fields.set(b"upgrade", protocol.as_str().as_bytes())?;
+        if !head.fields.has(Known::SecWebsocketKey) {
+            head.fields.append(b"sec-websocket-key", websocket_key().as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Sixteen bytes nobody chose, in base64 (RFC 6455 section 4.1). They are no secret: they show only that the server knows
+/// the protocol.
+fn websocket_key() -> String {
+    let random = || RandomState::new().hash_one(()).to_ne_bytes();
+    base64::engine::general_purpose::STANDARD.encode([random(), random()].concat())
+}
+
+/// Appends fields, `Cookie` put together again (RFC 9113 section 8.2.3).
+fn read_fields(map: &HeaderMap, fields: &mut Fields, limits: &Limits, authority: Option<&[u8]>) -> Result<(), Error> {
+    if map.len() + 2 >= limits.fields {
+        return Err(Error::TooManyFields);
+    }
+    let mut hosts = 0;
+    for (name, value) in map {
+        if *name == http::header::COOKIE {
+            continue;
+        }
+        if *name == http::header::HOST {
+            hosts += 1;
+            match authority {
+                Some(authority) if authority.eq_ignore_ascii_case(value.as_bytes()) => continue,
+                Some(_) => return Err(Error::HostMismatch),
+                None if hosts > 1 => return Err(Error::ManyHosts),
+                None => {
+                    penstock_http::split_authority(value.as_bytes()).ok_or(Error::Authority)?;
+                }
+            }
+        }
+        fields.append(name.as_str().as_bytes(), value.as_bytes().trim_ascii())?;
+    }
+    let mut crumbs = map.get_all(http::header::COOKIE).iter();
+    if let Some(first) = crumbs.next() {
+        match crumbs.next() {
+            None => fields.append(b"cookie", first.as_bytes())?,
+            Some(second) => {
+                let mut cookie = [first.as_bytes(), b"; ", second.as_bytes()].concat();
+                for crumb in crumbs {
+                    cookie.extend_from_slice(b"; ");
+                    cookie.extend_from_slice(crumb.as_bytes());
+                }
+                fields.append(b"cookie", &cookie)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Trailers as h2 gives them.
+pub(super) fn read_trailers(map: &HeaderMap) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in map {
+        // What is no field value for us either way is not sent on.
+        let _ = fields.append(name.as_str().as_bytes(), value.as_bytes());
+    }
+    fields
+}
+
+/// Fills `head` from a response that h2 has validated.
+pub(super) fn read_response<B>(response: &Response<B>, head: &mut ResponseHead, limits: &Limits) -> Result<(), Error> {
+    head.start(response.status().as_u16(), Version::Http2);
+    if response.headers().len() + 1 >= limits.fields {
+        return Err(Error::TooManyFields);
+    }
+    for (name, value) in response.headers() {
+        head.fields.append(name.as_str().as_bytes(), value.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The response as h2 takes it; 101 becomes the 200 of RFC 8441.
+pub(super) fn write_response(head: &ResponseHead) -> Result<Response<()>, Error> {
+    let status = if head.status() == 101 { 200 } else { head.status() };
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(status).map_err(|_| Error::Status)?;
+    *response.headers_mut() =
+        write_fields(&head.fields, |known| known == Known::SecWebsocketAccept && head.status() == 101)?;
+    Ok(response)
+}
+
+/// The request as h2 takes it.
+pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<()>, Error> {
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(head.method()).map_err(|_| Error::Method)?;
+    *request.version_mut() = http::Version::HTTP_2;
+    let authority = head.host().unwrap_or_default();
+    let authority = uri::Authority::try_from(authority).map_err(|_| Error::Authority);
+    let mut parts = uri::Parts::default();
+    if head.method() == b"CONNECT" {
+        parts.authority = Some(authority?);
+    } else {
+        parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?);
+        parts.authority = Some(authority?);
+        let path = head.path_and_query();
+        let path = if path.is_empty() { b"/" } else { path };
+        parts.path_and_query = Some(uri::PathAndQuery::try_from(path).map_err(|_| Error::Target)?);
+    }
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| Error::Target)?;
+    *request.headers_mut() = write_fields(&head.fields, |known| known == Known::Host)?;
+    Ok(request)
+}
+
+/// Fields as h2 takes them, without those that belong to an HTTP/1 connection (RFC 9113 section 8.2.2).
+///
+/// All values share one copy of the lines: a response costs one allocation for them, however many there are.
+pub(super) fn write_fields(fields: &Fields, unwanted: impl Fn(Known) -> bool) -> Result<HeaderMap, Error> {
+    let mut lines = Vec::with_capacity(fields.wire_len());
+    fields.write_to(&mut lines);
+    let lines = Bytes::from(lines);
+    let mut map = HeaderMap::with_capacity(fields.len());
+    let mut at = 0;
+    for field in fields.iter() {
+        let value_at = at + field.name.len() + 2;
+        let value_end = value_at + field.value.len();
+        at = value_end + 2;
+        let te = field.known == Known::Te && !field.value.eq_ignore_ascii_case(b"trailers");
+        if is_of_connection(field.known) || te || unwanted(field.known) {
+            continue;
+        }
+        let name = HeaderName::from_lowercase(field.name).map_err(|_| Error::FieldName)?;
+        let value = HeaderValue::from_maybe_shared(lines.slice(value_at..value_end)).map_err(|_| Error::FieldValue)?;
+        map.append(name, value);
+    }
+    Ok(map)
+}
+
+fn is_of_connection(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Connection
+            | Known::KeepAlive
+            | Known::ProxyConnection
+            | Known::TransferEncoding
+            | Known::Upgrade
+            | Known::Http2Settings
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str, fields: &[(&'static str, &'static str)]) -> Request<()> {
+        let mut request = Request::builder().method("GET").uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn read(request: &Request<()>) -> Result<String, Error> {
+        let mut head = RequestHead::new();
+        read_request(request, &mut head, &Limits::default())?;
+        let mut out = Vec::new();
+        head.write_to(&mut out);
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_request_reads_like_one_of_http_1() {
+        let request = request("https://a.example/x?y", &[("cookie", "a=b"), ("accept", "*/*"), ("cookie", "c=d")]);
+        let text = "GET /x?y HTTP/1.1\r\nhost: a.example\r\naccept: */*\r\ncookie: a=b; c=d\r\n\r\n";
+        assert_eq!(read(&request).as_deref(), Ok(text));
+    }
+
+    #[test]
+    fn host_may_repeat_the_authority_and_nothing_else() {
+        let same = request("https://a.example/", &[("host", "A.example")]);
+        assert_eq!(read(&same).as_deref(), Ok("GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"));
+        assert_eq!(read(&request("https://a.example/", &[("host", "b")])), Err(Error::HostMismatch));
+        assert_eq!(read(&request("/", &[("host", "b")])).as_deref(), Ok("GET / HTTP/1.1\r\nhost: b\r\n\r\n"));
+        assert_eq!(read(&request("/", &[("host", "b"), ("host", "b")])), Err(Error::ManyHosts));
+    }
+
+    #[test]
+    fn an_extended_connect_is_an_upgrade() {
+        let mut request = request("https://a.example/chat", &[("sec-websocket-version", "13")]);
+        *request.method_mut() = Method::CONNECT;
+        request.extensions_mut().insert(Protocol::from_static("websocket"));
+        let text = read(&request).unwrap();
+        assert!(text.starts_with("GET /chat HTTP/1.1\r\nhost: a.example\r\nsec-websocket-version: 13\r\n"), "{text}");
+        assert!(text.contains("\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: "), "{text}");
+        let mut head = ResponseHead::from_status(101);
+        head.fields.append(b"sec-websocket-accept", b"x").unwrap();
+        head.fields.append(b"sec-websocket-protocol", b"y").unwrap();
+        let response = write_response(&head).unwrap();
+        assert_eq!((response.status().as_u16(), response.headers().len()), (200, 1));
+    }
+
+    #[test]
+    fn what_belongs_to_an_http_1_connection_stays_there() {
+        let mut head = ResponseHead::from_status(200);
+        for (name, value) in [
+            ("connection", "close"),
+            ("keep-alive", "5"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "x"),
+            ("set-cookie", "a"),
+            ("te", "gzip"),
+            ("set-cookie", "b"),
+        ] {
+            head.fields.append(name.as_bytes(), value.as_bytes()).unwrap();
+        }
+        let response = write_response(&head).unwrap();
+        let left: Vec<_> = response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(left, [("set-cookie", &b"a"[..]), ("set-cookie", b"b")]);
+    }
+}
