@@ -1,3 +1,138 @@
-//! The penstock command.
+//! The penstock command: HAProxy's flags, and subcommands beside them.
 
-fn main() {}
+mod configuration;
+mod flags;
+mod limits;
+mod master;
+mod quickstart;
+mod ready;
+mod serve;
+mod services;
+mod version;
+
+use flags::Flags;
+use ready::Reporter;
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
+
+#[global_allocator]
+static ALLOCATOR: penstock_sys::Poisonable = penstock_sys::Poisonable;
+
+/// The exit status of `-c` for a configuration without errors that has no listener, and of `-cc` for a bad condition.
+const NOT_QUITE: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    match arguments.first().and_then(|word| word.to_str()) {
+        Some("quickstart") if rest.is_empty() => quickstart::run(),
+        Some("check") if !rest.is_empty() => {
+            check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
+        }
+        Some("keywords") if rest.is_empty() => {
+            list_keywords();
+            ExitCode::SUCCESS
+        }
+        Some("help") => {
+            print!("{}", flags::usage());
+            ExitCode::SUCCESS
+        }
+        _ => match Flags::parse(arguments) {
+            Ok(flags) => obey(flags),
+            Err(why) => {
+                eprintln!("penstock: {why}\n\n{}", flags::usage());
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Every keyword, a line each: where, its name, its class, what it means.
+fn list_keywords() {
+    use penstock_config::Support;
+    let mut out = std::io::stdout().lock();
+    for entry in penstock_config::manual::keywords() {
+        let class = match entry.support {
+            Support::Implemented => "implemented",
+            Support::Accepted(_) => "no effect",
+            Support::Refused { .. } => "refused",
+        };
+        // A reader that has seen enough closes the pipe.
+        if writeln!(out, "{:<12} {:<40} {class:<12} {}", entry.section, entry.name, entry.doc).is_err() {
+            return;
+        }
+    }
+}
+
+fn obey(flags: Flags) -> ExitCode {
+    if let Some(byte) = flags.poison {
+        penstock_sys::poison(byte);
+    }
+    if flags.version > 0 {
+        print!("{}", if flags.version > 1 { version::long() } else { version::short() });
+        return ExitCode::SUCCESS;
+    }
+    if let Some(condition) = &flags.condition {
+        return evaluate(condition, &flags);
+    }
+    if flags.help || flags.files.is_empty() {
+        eprint!("{}\n{}", version::short(), flags::usage());
+        return ExitCode::FAILURE;
+    }
+    if let Some(directory) = &flags.directory
+        && let Err(e) = std::env::set_current_dir(directory)
+    {
+        return serve::fail(&format!("cannot change to the directory {}: {e}", directory.display()));
+    }
+    if flags.check {
+        return check(&flags);
+    }
+    let sources = match configuration::sources(&flags.files) {
+        Ok(sources) => sources,
+        Err(why) => return serve::fail(&why),
+    };
+    if master::is_worker() {
+        return serve::serve(sources, &flags, Reporter::inherited(), |_| {});
+    }
+    // Only the file's own words say whether there is a master, when -W does not.
+    let wants_master = configuration::load(sources.clone(), &flags).0.global.master_worker;
+    if wants_master { master::run(sources, &flags) } else { serve::serve(sources, &flags, Reporter::nobody(), |_| {}) }
+}
+
+/// `-c` and `check`: everything that can be found without starting.
+fn check(flags: &Flags) -> ExitCode {
+    let sources = match configuration::sources(&flags.files) {
+        Ok(sources) => sources,
+        Err(why) => return serve::fail(&why),
+    };
+    let (config, mut diagnostics) = configuration::load(sources, flags);
+    let has_listener = configuration::has_listener(&config);
+    if serve::build(config, flags, &mut diagnostics).is_none() {
+        return ExitCode::FAILURE;
+    }
+    if !has_listener {
+        if !flags.quiet {
+            println!("The configuration has no errors, but nothing would listen: exit status {NOT_QUITE}");
+        }
+        return ExitCode::from(NOT_QUITE);
+    }
+    if !flags.quiet {
+        println!("Configuration file is valid");
+    }
+    ExitCode::SUCCESS
+}
+
+/// `-cc`.
+fn evaluate(condition: &str, flags: &Flags) -> ExitCode {
+    match penstock_config::evaluate_condition(condition, &configuration::environment(flags)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(bad) => {
+            eprintln!("penstock: cannot evaluate the condition: {}", bad.message);
+            eprintln!("  {condition}\n  {:>1$}", "^", bad.at as usize + 1);
+            if let Some(hint) = bad.hint {
+                eprintln!("  {hint}");
+            }
+            ExitCode::from(NOT_QUITE)
+        }
+    }
+}

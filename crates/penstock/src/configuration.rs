@@ -1,0 +1,138 @@
+//! From paths on the command line to a checked configuration: which files are read, and how findings are shown.
+
+use crate::flags::Flags;
+use penstock_config::{Config, Diagnostics, Env, Severity, model::Source};
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+/// Reads every file and directory named, in order; a directory stands for its `*.cfg` files, sorted by name.
+///
+/// # Errors
+/// A sentence naming the path that cannot be read.
+pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, String> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            for file in directory(path)? {
+                sources.push(source(&file)?);
+            }
+        } else {
+            sources.push(source(path)?);
+        }
+    }
+    Ok(sources)
+}
+
+fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(path).map_err(|e| format!("cannot open the directory {}: {e}", path.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| {
+            let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            !hidden && file.extension().is_some_and(|e| e == "cfg") && file.is_file()
+        })
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+fn source(path: &Path) -> Result<Source, String> {
+    let cannot = |why: String| format!("cannot open the configuration file {}: {why}", path.display());
+    let bytes = std::fs::read(path).map_err(|e| cannot(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        cannot(format!("line {} is not UTF-8 text", before.iter().filter(|b| **b == b'\n').count() + 1))
+    })?;
+    Ok(Source { name: path.display().to_string(), text })
+}
+
+/// What the parser may know of this process: its environment, its files, its name.
+pub fn environment(flags: &Flags) -> Env<'static> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let local_peer = flags.local_peer.clone().unwrap_or(host);
+    let mut variables: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    variables.insert("HAPROXY_LOCALPEER".into(), local_peer.clone());
+    let names: Vec<String> = flags.files.iter().map(|f| f.display().to_string()).collect();
+    variables.insert("HAPROXY_CFGFILES".into(), names.join(";"));
+    if flags.master {
+        variables.insert("HAPROXY_MWORKER".into(), "1".into());
+    }
+    Env { variables, files: &read_file, local_peer, diagnostic_mode: flags.diagnostic_mode }
+}
+
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// Parses the sources; the command line's settings win over those of the files.
+pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
+    let (mut config, mut diagnostics) = penstock_config::load(sources, &environment(flags));
+    let global = &mut config.global;
+    global.maxconn = flags.maxconn.or(global.maxconn);
+    global.daemon = (global.daemon || flags.daemon) && !flags.foreground;
+    global.master_worker = (global.master_worker || flags.master) && !flags.foreground;
+    global.pidfile = flags.pidfile.clone().or(global.pidfile.take());
+    if flags.no_server_verify {
+        global.ssl_server_verify = Some(penstock_config::model::Verify::None);
+    }
+    for proxy in &mut config.proxies {
+        if proxy.kind.has_frontend() {
+            proxy.maxconn = proxy.maxconn.or(flags.proxy_maxconn);
+        }
+        if flags.ignore_unresolved {
+            for server in &mut proxy.servers {
+                server.settings.init_addr.push(penstock_config::model::InitAddr::None);
+            }
+        }
+    }
+    for option in &flags.without_effect {
+        diagnostics.notice(None, format!("option {} has no effect: {}", option.name(), option.help));
+    }
+    (config, diagnostics)
+}
+
+/// Shows the findings on standard error, and says whether the configuration may start.
+pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bool {
+    let fatal = |severity| severity == Severity::Error || (flags.warnings_are_errors && severity == Severity::Warning);
+    if !flags.quiet {
+        let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        eprint!("{}", diagnostics.render(&config.files, Severity::Notice, color));
+    }
+    let errors = diagnostics.list.iter().filter(|d| fatal(d.severity)).count();
+    if errors > 0 && !flags.quiet {
+        let (noun, verb) = if errors == 1 { ("error", "is") } else { ("errors", "are") };
+        let because = if diagnostics.has_errors() { "" } else { " (warnings count as errors with -dW)" };
+        eprintln!("penstock: there {verb} {errors} {noun} in the configuration{because}; nothing was started");
+    }
+    errors == 0
+}
+
+/// Whether any proxy that is not disabled listens anywhere.
+pub fn has_listener(config: &Config) -> bool {
+    config.proxies.iter().any(|p| !p.disabled && !p.binds.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_stands_for_its_cfg_files_in_order() {
+        let dir = std::env::temp_dir().join(format!("penstock-sources-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("z.cfg")).unwrap();
+        for name in ["b.cfg", "a.cfg", ".hidden.cfg", "notes.txt"] {
+            std::fs::write(dir.join(name), format!("# {name}\n")).unwrap();
+        }
+        let names: Vec<_> = sources(&[dir.clone()]).unwrap().into_iter().map(|s| s.text).collect();
+        assert_eq!(names, ["# a.cfg\n", "# b.cfg\n"]);
+        std::fs::write(dir.join("a.cfg"), b"fine\n\xff\n").unwrap();
+        assert!(sources(&[dir.join("a.cfg")]).unwrap_err().contains("line 2 is not UTF-8"));
+        assert!(sources(&[dir.join("none.cfg")]).unwrap_err().contains("none.cfg"));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

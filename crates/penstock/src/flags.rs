@@ -1,0 +1,305 @@
+//! HAProxy's command line: one table of options, parsed by hand because `-Ws`, `-dM50` and `-sf 1 2 3` follow no library's
+//! rules (management guide, section 3).
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `-f` and what follows `--`: files and directories in order.
+    pub files: Vec<PathBuf>,
+    /// `-c`.
+    pub check: bool,
+    /// `-cc CONDITION`.
+    pub condition: Option<String>,
+    /// `-v` is 1, `-vv` 2.
+    pub version: u8,
+    /// `-h`.
+    pub help: bool,
+    /// `-D`.
+    pub daemon: bool,
+    /// `-W`.
+    pub master: bool,
+    /// `-Ws`: tells systemd when it is ready.
+    pub notify: bool,
+    /// `-db`, and `-d`, which implies it: neither `daemon` nor `master-worker` of the file counts.
+    pub foreground: bool,
+    /// `-d`.
+    pub debug: bool,
+    /// `-q`.
+    pub quiet: bool,
+    /// `-V`.
+    pub verbose: bool,
+    /// `-n N`, where N is not a number HAProxy reads 0, which means no limit of its own.
+    pub maxconn: Option<u32>,
+    /// `-N N`.
+    pub proxy_maxconn: Option<u32>,
+    /// `-p FILE`.
+    pub pidfile: Option<PathBuf>,
+    /// `-C DIR`.
+    pub directory: Option<PathBuf>,
+    /// `-L NAME`.
+    pub local_peer: Option<String>,
+    /// `-dM[BYTE]`.
+    pub poison: Option<u8>,
+    /// `-dW`.
+    pub warnings_are_errors: bool,
+    /// `-dD`.
+    pub diagnostic_mode: bool,
+    /// `-dV`.
+    pub no_server_verify: bool,
+    /// `-dr`.
+    pub ignore_unresolved: bool,
+    /// `-sf PID...`.
+    pub finish: Vec<i32>,
+    /// `-st PID...`.
+    pub terminate: Vec<i32>,
+    /// Options of HAProxy's that mean nothing here, for a notice each.
+    pub without_effect: Vec<&'static Opt>,
+}
+
+/// What follows an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// Nothing.
+    Nothing,
+    /// The next argument, under this name in the help.
+    Next(&'static str),
+    /// Text glued to it.
+    Glued(&'static str),
+    /// Numbers, until an argument that begins with `-`.
+    Pids,
+    /// Every argument that is left.
+    Rest,
+}
+
+/// One option.
+pub struct Opt {
+    name: &'static str,
+    takes: Takes,
+    /// One line for the help; for one without effect, the reason.
+    pub help: &'static str,
+    /// `None`: accepted, but what it does to HAProxy does not exist here.
+    apply: Option<Apply>,
+}
+
+/// Puts an option into effect: the text glued to it or after it, and the same as the system gave it.
+type Apply = fn(&mut Flags, &str, &OsString) -> Result<(), String>;
+
+impl std::fmt::Debug for Opt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Opt {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Opt {}
+
+impl Opt {
+    /// As it is typed.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+const fn opt(name: &'static str, takes: Takes, help: &'static str, apply: Apply) -> Opt {
+    Opt { name, takes, help, apply: Some(apply) }
+}
+
+const fn without_effect(name: &'static str, takes: Takes, reason: &'static str) -> Opt {
+    Opt { name, takes, help: reason, apply: None }
+}
+
+/// A number as HAProxy reads one from its command line: leading digits, 0 where there are none.
+fn number(text: &str) -> u32 {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    text[..digits].parse().unwrap_or(if digits == 0 { 0 } else { u32::MAX })
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    text.parse().ok().filter(|p| *p > 0).ok_or_else(|| format!("'{text}' is not a process id"))
+}
+
+use Takes::{Glued, Next, Nothing, Pids, Rest};
+
+/// Every option, longest names of a family first because some take glued text.
+#[rustfmt::skip]
+const OPTIONS: &[Opt] = &[
+    opt("-f", Next("file|dir"), "reads a configuration file, or the *.cfg files of a directory in order; may be repeated", |f, _, path| { f.files.push(path.into()); Ok(()) }),
+    opt("--", Rest, "every argument after it is a configuration file", |f, _, path| { f.files.push(path.into()); Ok(()) }),
+    opt("-cc", Next("condition"), "evaluates a condition of .if: exits with 0 when true, 1 when false, 2 on an error", |f, text, _| { f.condition = Some(text.into()); Ok(()) }),
+    opt("-c", Nothing, "checks the configuration and exits: 0 when it can start, 1 on errors, 2 without a listener", |f, _, _| { f.check = true; Ok(()) }),
+    opt("-C", Next("dir"), "changes to this directory first", |f, _, path| { f.directory = Some(path.into()); Ok(()) }),
+    opt("-vv", Nothing, "shows version, features, libraries and the crypto engine of this machine", |f, _, _| { f.version = 2; Ok(()) }),
+    opt("-v", Nothing, "shows the version", |f, _, _| { f.version = f.version.max(1); Ok(()) }),
+    opt("-V", Nothing, "verbose: undoes -q", |f, _, _| { f.verbose = true; f.quiet = false; Ok(()) }),
+    opt("-q", Nothing, "quiet: shows no messages, only the exit status", |f, _, _| { f.quiet = true; Ok(()) }),
+    opt("-h", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
+    opt("--help", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
+    opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
+    opt("-Ws", Nothing, "master and worker, and tells systemd when ready", |f, _, _| { f.master = true; f.notify = true; Ok(()) }),
+    opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
+    opt("-db", Nothing, "stays in the foreground, one process", |f, _, _| { f.foreground = true; Ok(()) }),
+    opt("-dW", Nothing, "does not start when there is a warning", |f, _, _| { f.warnings_are_errors = true; Ok(()) }),
+    opt("-dD", Nothing, "reports suspicious statements too", |f, _, _| { f.diagnostic_mode = true; Ok(()) }),
+    opt("-dV", Nothing, "does not verify the certificates of servers", |f, _, _| { f.no_server_verify = true; Ok(()) }),
+    opt("-dr", Nothing, "starts even when a server's name does not resolve", |f, _, _| { f.ignore_unresolved = true; Ok(()) }),
+    opt("-dM", Glued("byte"), "fills memory with this byte (0x50) before use", |f, text, _| { f.poison = Some(poison(text)?); Ok(()) }),
+    without_effect("-dI", Nothing, "no process is ever forked while running, so that insecure-fork-wanted means nothing"),
+    without_effect("-dG", Nothing, "names are resolved by the system's resolver or by a resolvers section"),
+    without_effect("-dR", Nothing, "every worker has its own listening sockets, which needs SO_REUSEPORT"),
+    without_effect("-dS", Nothing, "splice() is not used"),
+    without_effect("-de", Nothing, "epoll is the only poller"),
+    without_effect("-dp", Nothing, "epoll is the only poller"),
+    without_effect("-dL", Nothing, "the binary loads no libraries of its own but the system's C library"),
+    without_effect("-dK", Glued("class"), "the keywords are listed by 'penstock keywords'"),
+    opt("-d", Nothing, "stays in the foreground and shows requests and responses", |f, _, _| { f.debug = true; f.foreground = true; Ok(()) }),
+    opt("-n", Next("maxconn"), "limits the connections of the process, whatever 'maxconn' says", |f, text, _| { f.maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
+    opt("-N", Next("maxconn"), "default limit of each proxy", |f, text, _| { f.proxy_maxconn = Some(number(text)).filter(|n| *n > 0); Ok(()) }),
+    without_effect("-m", Next("megabytes"), "memory is bounded by maxconn and the buffers; use the service manager's MemoryMax"),
+    opt("-L", Next("name"), "name of this peer, the host name by default", |f, text, _| { f.local_peer = Some(text.into()); Ok(()) }),
+    opt("-p", Next("file"), "writes the process ids to this file", |f, _, path| { f.pidfile = Some(path.into()); Ok(()) }),
+    opt("-sf", Pids, "once started, tells these processes to finish (SIGUSR1)", |f, text, _| { f.finish.push(pid(text)?); Ok(()) }),
+    opt("-st", Pids, "once started, tells these processes to stop (SIGTERM)", |f, text, _| { f.terminate.push(pid(text)?); Ok(()) }),
+    without_effect("-x", Next("socket"), "a new process listens beside the old one through SO_REUSEPORT"),
+    without_effect("-S", Next("bind"), "the master has no command socket yet"),
+];
+
+/// `-dM`, `-dM50`, `-dM0x50,no-merge`: the byte; the other words tune HAProxy's memory pools, which do not exist here.
+fn poison(text: &str) -> Result<u8, String> {
+    let first = text.split(',').next().unwrap_or_default();
+    if first.is_empty() || first.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Ok(0x50);
+    }
+    match first.strip_prefix("0x") {
+        Some(hex) => u8::from_str_radix(hex, 16),
+        None => first.parse(),
+    }
+    .map_err(|_| format!("-dM takes a byte such as -dM0x50, not '{first}'"))
+}
+
+impl Flags {
+    /// Reads the arguments after the program's name.
+    ///
+    /// # Errors
+    /// A sentence for the person who typed them.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Flags, String> {
+        let mut flags = Flags::default();
+        let mut arguments = arguments.into_iter().peekable();
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy().into_owned();
+            let found = OPTIONS.iter().find_map(|o| match o.takes {
+                Glued(_) => text.strip_prefix(o.name).map(|rest| (o, rest)),
+                _ => (text == o.name).then_some((o, "")),
+            });
+            let Some((option, glued)) = found else {
+                return Err(format!("unknown option '{text}'"));
+            };
+            let apply = option.apply.unwrap_or(|_, _, _| Ok(()));
+            if option.apply.is_none() {
+                flags.without_effect.push(option);
+            }
+            match option.takes {
+                Nothing => apply(&mut flags, "", &argument)?,
+                Glued(_) => apply(&mut flags, glued, &argument)?,
+                Next(what) => {
+                    let value = arguments
+                        .next_if(|v| option.name == "-f" || !v.as_bytes().starts_with(b"-") || v.len() == 1)
+                        .ok_or_else(|| format!("{} needs <{what}> after it", option.name))?;
+                    apply(&mut flags, &value.to_string_lossy(), &value)?;
+                }
+                Pids => {
+                    while let Some(value) = arguments.next_if(|v| !v.as_bytes().starts_with(b"-")) {
+                        apply(&mut flags, &value.to_string_lossy(), &value)?;
+                    }
+                }
+                Rest => {
+                    for value in arguments.by_ref() {
+                        apply(&mut flags, "", &value)?;
+                    }
+                }
+            }
+        }
+        Ok(flags)
+    }
+}
+
+/// The help page.
+pub fn usage() -> String {
+    use std::fmt::Write;
+    let mut page = String::from(
+        "Usage: penstock -f <file|dir>... [options]\n       penstock quickstart | check <file|dir>... | keywords | help\n\n",
+    );
+    let (real, rest): (Vec<_>, Vec<_>) = OPTIONS.iter().filter(|o| o.name != "--help").partition(|o| o.apply.is_some());
+    let mut list = |title: &str, options: Vec<&Opt>| {
+        let _ = writeln!(page, "{title}");
+        for option in options {
+            let typed = match option.takes {
+                Nothing => option.name.to_owned(),
+                Next(what) => format!("{} <{what}>", option.name),
+                Glued(what) => format!("{}[{what}]", option.name),
+                Pids => format!("{} <pid>...", option.name),
+                Rest => format!("{} <file>...", option.name),
+            };
+            let _ = writeln!(page, "  {typed:<16} {}", option.help);
+        }
+    };
+    list("HAProxy's options:", real);
+    list("\nAccepted without effect:", rest);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Flags, String> {
+        Flags::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_line_of_an_init_script_is_understood() {
+        let flags = parse("-f a.cfg -f d -D -p /run/p.pid -n 2000 -sf 12 34 -L me -C /etc").unwrap();
+        assert_eq!(flags.files, [PathBuf::from("a.cfg"), "d".into()]);
+        assert_eq!((flags.daemon, flags.maxconn, flags.finish.as_slice()), (true, Some(2000), &[12, 34][..]));
+        assert_eq!((flags.pidfile, flags.directory), (Some("/run/p.pid".into()), Some("/etc".into())));
+        assert_eq!(flags.local_peer.as_deref(), Some("me"));
+    }
+
+    #[test]
+    fn options_that_begin_alike_are_told_apart() {
+        let flags = parse("-Ws -db -dW -d -vv").unwrap();
+        assert!(flags.master && flags.notify && flags.foreground && flags.debug && flags.warnings_are_errors);
+        assert_eq!(flags.version, 2);
+        assert_eq!(parse("-dM").unwrap().poison, Some(0x50));
+        assert_eq!(parse("-dM0").unwrap().poison, Some(0));
+        assert_eq!(parse("-dM0xab,no-merge").unwrap().poison, Some(0xab));
+        assert_eq!(parse("-dMfail").unwrap().poison, Some(0x50));
+        assert!(parse("-dM0xzz").is_err());
+        assert_eq!(parse("-c -- a b -c").unwrap().files.len(), 3);
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_is_said() {
+        assert_eq!(parse("-Z").unwrap_err(), "unknown option '-Z'");
+        assert_eq!(parse("-c -f").unwrap_err(), "-f needs <file|dir> after it");
+        assert_eq!(parse("-p -c").unwrap_err(), "-p needs <file> after it");
+        assert_eq!(parse("-sf x").unwrap_err(), "'x' is not a process id");
+        assert_eq!(parse("extra").unwrap_err(), "unknown option 'extra'");
+        assert_eq!(parse("-n abc -c").unwrap().maxconn, None);
+    }
+
+    #[test]
+    fn every_option_is_in_the_help_once() {
+        let page = usage();
+        for option in OPTIONS.iter().filter(|o| o.name != "--help") {
+            let at_line_start = |l: &&str| l.trim_start().split([' ', '[']).next() == Some(option.name);
+            assert_eq!(page.lines().filter(at_line_start).count(), 1, "{}", option.name);
+        }
+    }
+}

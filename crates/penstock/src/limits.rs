@@ -1,0 +1,83 @@
+//! Descriptors: how many the process needs for its `maxconn`, and how many connections fit when it says nothing.
+
+use penstock_config::{Config, Diagnostics};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors beside connections, listening sockets and health checks: logs, epoll, files, the stats page's reserve.
+const RESERVE: u64 = 64;
+/// Descriptors of each worker: its poller, its timers, its wake-up.
+const PER_WORKER: u64 = 4;
+
+/// What a configuration needs besides its connections.
+fn fixed(config: &Config, workers: u64) -> u64 {
+    let listeners: usize =
+        config.proxies.iter().map(|p| p.binds.iter().map(|b| b.addresses.len()).sum::<usize>()).sum();
+    let checks = config.proxies.iter().flat_map(|p| &p.servers).filter(|s| s.settings.check.enabled).count();
+    RESERVE + (PER_WORKER + listeners as u64) * workers + checks as u64
+}
+
+/// `maxconn` for a limit of descriptors: a connection takes one to the client and one to its server.
+fn connections(limit: u64, fixed: u64) -> u32 {
+    u32::try_from(limit.saturating_sub(fixed) / 2).unwrap_or(u32::MAX)
+}
+
+/// Descriptors for a `maxconn`.
+fn descriptors(maxconn: u32, fixed: u64) -> u64 {
+    u64::from(maxconn) * 2 + fixed
+}
+
+/// Raises the limit of descriptors as far as `maxconn` or `ulimit-n` needs, or fits `maxconn` to the limit when the
+/// configuration has none (configuration manual, 3.1 `maxconn`, `ulimit-n`, `strict-limits`).
+pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics) {
+    let limit = getrlimit(Resource::Nofile);
+    let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    let fixed = fixed(config, workers as u64);
+    let Some(maxconn) = config.global.maxconn else {
+        let available = config.global.ulimit_n.unwrap_or(soft);
+        config.global.maxconn = Some(connections(available, fixed).max(1));
+        if available > soft && raise(available, hard).is_err() {
+            refuse(config, diagnostics, &format!("'ulimit-n {available}' is above"), hard);
+        }
+        return;
+    };
+    let needed = config.global.ulimit_n.unwrap_or_else(|| descriptors(maxconn, fixed));
+    if needed > soft && raise(needed, hard).is_err() {
+        refuse(config, diagnostics, &format!("'maxconn {maxconn}' needs {needed} descriptors, above"), hard);
+    }
+}
+
+fn raise(needed: u64, hard: u64) -> rustix::io::Result<()> {
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: Some(hard.max(needed)) })
+}
+
+fn refuse(config: &Config, diagnostics: &mut Diagnostics, what: &str, hard: u64) {
+    let message = format!("{what} this process's limit of {hard}");
+    let hint = format!(
+        "raise the limit (LimitNOFILE= of the service, or ulimit -n), or write 'maxconn {}'",
+        connections(hard, fixed(config, 1))
+    );
+    if config.global.strict_limits { diagnostics.error(None, message) } else { diagnostics.warning(None, message) }
+        .hint(hint);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maxconn_and_descriptors_are_each_others_inverse() {
+        assert_eq!(connections(1024, 24), 500);
+        assert_eq!(descriptors(500, 24), 1024);
+        assert_eq!(connections(10, 24), 0);
+        assert_eq!(connections(u64::MAX, 0), u32::MAX);
+    }
+
+    #[test]
+    fn without_maxconn_the_limit_decides() {
+        let mut config = Config::default();
+        let mut diagnostics = Diagnostics::default();
+        apply(&mut config, 2, &mut diagnostics);
+        assert!(config.global.maxconn.unwrap() > 0);
+        assert!(diagnostics.list.is_empty());
+    }
+}

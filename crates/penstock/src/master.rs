@@ -1,0 +1,168 @@
+//! `-W`: a master that starts a worker, starts the next one on SIGUSR2 before the last one drains, and ends with them.
+
+use crate::{
+    configuration,
+    flags::Flags,
+    ready::{self, Reporter},
+    serve,
+};
+use penstock_config::model::Source;
+use penstock_sys::{Forked, Signal, Signals};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+/// Marks a process as the worker of a master, which then neither forks nor writes the pidfile.
+const VARIABLE: &str = "PENSTOCK_MASTER";
+
+/// Whether this process was started by a master.
+pub fn is_worker() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+struct Master {
+    program: PathBuf,
+    /// Worker that serves, and the former ones that still drain.
+    current: Option<i32>,
+    former: Vec<i32>,
+    notify: bool,
+}
+
+/// Runs as a master until told to end.
+pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
+    let (config, mut diagnostics) = configuration::load(sources, flags);
+    // The worker reads everything again; the master does so only to refuse a broken configuration before it forks.
+    let Some(runtime) = serve::build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE };
+    let global = runtime.shared().config.global.clone();
+    drop(runtime);
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return serve::fail(&format!("cannot find this program's own file: {e}")),
+    };
+    let Ok(signals) = Signals::block() else { return serve::fail("cannot block signals") };
+    let reporter = match global.daemon.then(into_background) {
+        None => Reporter::nobody(),
+        Some(Ok(Ok(reporter))) => reporter,
+        Some(Ok(Err(code))) => return code,
+        Some(Err(e)) => return serve::fail(&format!("cannot go to the background: {e}")),
+    };
+    if let Some(pidfile) = &global.pidfile
+        && let Err(e) = serve::write_pids(pidfile, &[std::process::id()])
+    {
+        return serve::fail(&format!("cannot write the pidfile {}: {e}", pidfile.display()));
+    }
+    let mut master = Master { program, current: None, former: Vec::new(), notify: flags.notify };
+    if !master.start_worker(&signals) {
+        return serve::fail("the worker did not start");
+    }
+    reporter.ready();
+    ready::notify("READY=1");
+    master.obey(&signals)
+}
+
+/// Forks before the first worker; the parent ends once the child has one that serves.
+fn into_background() -> std::io::Result<Result<Reporter, ExitCode>> {
+    let (reporter, waiter) = ready::pipe()?;
+    Ok(match penstock_sys::fork()? {
+        Forked::Child => {
+            drop(waiter);
+            penstock_sys::daemonize()?;
+            Ok(reporter)
+        }
+        Forked::Parent(_) => {
+            drop(reporter);
+            Err(if waiter.wait() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    })
+}
+
+impl Master {
+    /// Starts this program again as a worker and waits until it serves; the one before it then drains.
+    fn start_worker(&mut self, signals: &Signals) -> bool {
+        let Ok((reporter, waiter)) = ready::pipe() else { return false };
+        let mut command = Command::new(&self.program);
+        command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string());
+        let started = reporter.give_to(&mut command).and_then(|end| {
+            // A program starts with its parent's signal mask: the worker must find its signals open until it blocks them.
+            signals.unblock();
+            let child = command.spawn();
+            drop(end);
+            let _ = Signals::block();
+            child
+        });
+        let pid = match started {
+            Ok(child) => child.id() as i32,
+            Err(e) => {
+                eprintln!("penstock: cannot start {}: {e}", self.program.display());
+                return false;
+            }
+        };
+        if !waiter.wait() {
+            return false;
+        }
+        eprintln!("penstock: new worker ({pid}) started");
+        if let Some(old) = self.current.replace(pid) {
+            let _ = penstock_sys::kill(old, Signal::Usr1.number());
+            self.former.push(old);
+        }
+        true
+    }
+
+    fn reload(&mut self, signals: &Signals) {
+        ready::notify("RELOADING=1");
+        eprintln!("penstock: reloading");
+        if !self.start_worker(signals) {
+            eprintln!("penstock: the new worker did not start; the current one goes on");
+        }
+        ready::notify("READY=1");
+    }
+
+    fn tell_all(&self, signal: Signal) {
+        for pid in self.current.iter().chain(&self.former) {
+            let _ = penstock_sys::kill(*pid, signal.number());
+        }
+    }
+
+    fn obey(&mut self, signals: &Signals) -> ExitCode {
+        let mut leaving = false;
+        loop {
+            match signals.wait(Duration::from_millis(200)) {
+                Some(Signal::Usr2 | Signal::Hup) if !leaving => self.reload(signals),
+                Some(signal @ (Signal::Term | Signal::Int)) => {
+                    leaving = true;
+                    ready::notify("STOPPING=1");
+                    self.tell_all(signal);
+                }
+                Some(Signal::Usr1) => {
+                    leaving = true;
+                    ready::notify("STOPPING=1");
+                    self.tell_all(Signal::Usr1);
+                }
+                _ => {}
+            }
+            while let Some((pid, code)) = penstock_sys::reap() {
+                if let Some(at) = self.former.iter().position(|former| *former == pid) {
+                    self.former.swap_remove(at);
+                    eprintln!("penstock: former worker ({pid}) ended with code {code}");
+                } else if self.current == Some(pid) {
+                    self.current = None;
+                    eprintln!("penstock: worker ({pid}) ended with code {code}");
+                    if !leaving {
+                        // As HAProxy does: a service without its worker is no service, and the service manager restarts us.
+                        self.tell_all(Signal::Term);
+                        return ExitCode::from(u8::try_from(code).unwrap_or(1).max(1));
+                    }
+                }
+            }
+            if leaving && self.current.is_none() && self.former.is_empty() {
+                eprintln!("penstock: all workers ended");
+                return ExitCode::SUCCESS;
+            }
+            if self.notify && !leaving && self.current.is_none() {
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+}

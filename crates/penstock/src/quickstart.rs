@@ -1,0 +1,111 @@
+//! `penstock quickstart`: a whole HTTPS load balancer out of nothing, to look at and to point curl at.
+
+use crate::{flags::Flags, ready::Reporter, serve, version};
+use penstock_config::model::Source;
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+/// Requests of the built-in backends: one line and headers, bounded.
+const REQUEST_MAX: u64 = 16 * 1024;
+/// Connections a built-in backend serves at a time; more wait in its socket.
+const BACKEND_THREADS: usize = 4;
+
+/// Serves the embedded default until interrupted.
+pub fn run() -> ExitCode {
+    match prepare() {
+        Ok((directory, sources)) => {
+            let flags = Flags { foreground: true, ..Flags::default() };
+            let code = serve::serve(sources, &flags, Reporter::nobody(), |_| welcome());
+            // The key was made for this run alone.
+            let _ = std::fs::remove_dir_all(directory);
+            code
+        }
+        Err(why) => serve::fail(&why),
+    }
+}
+
+fn prepare() -> Result<(std::path::PathBuf, Vec<Source>), String> {
+    let directory = std::env::temp_dir().join(format!("penstock-quickstart-{}", std::process::id()));
+    let certificate = directory.join("localhost.pem");
+    let cannot = |what: &str, e: &dyn std::fmt::Display| format!("quickstart cannot {what}: {e}");
+    make_certificate(&directory, &certificate).map_err(|e| cannot("make a certificate", &e))?;
+    let ports =
+        [backend("blue").and_then(|a| Ok([a, backend("green")?])).map_err(|e| cannot("start a backend", &e))?];
+    let [[blue, green]] = ports;
+    let text = include_str!("quickstart.cfg")
+        .replace("@CERTIFICATE@", &certificate.display().to_string())
+        .replace("@BLUE@", &blue.to_string())
+        .replace("@GREEN@", &green.to_string());
+    Ok((directory, vec![Source { name: "quickstart.cfg".into(), text }]))
+}
+
+/// A self-signed certificate for localhost, readable by this user only.
+fn make_certificate(directory: &Path, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    std::fs::DirBuilder::new().mode(0o700).create(directory)?;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create_new(true).mode(0o600).open(file)?;
+    write!(out, "{}{}", made.cert.pem(), made.signing_key.serialize_pem())?;
+    Ok(())
+}
+
+fn welcome() {
+    println!(
+        "penstock is running.\n\n  try      curl -k https://127.0.0.1:8443/\n  look at  http://127.0.0.1:8404/\n  \
+         engine   {}\n\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
+        version::engine()
+    );
+}
+
+/// A small HTTP/1.1 server on a port of its own that says who answered.
+fn backend(name: &'static str) -> std::io::Result<std::net::SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    for _ in 0..BACKEND_THREADS {
+        let listener = listener.try_clone()?;
+        std::thread::Builder::new().name(format!("backend-{name}")).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client that breaks off ends its own connection only.
+                let _ = answer(stream, name);
+            }
+        })?;
+    }
+    Ok(address)
+}
+
+fn answer(stream: TcpStream, name: &str) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_nodelay(true)?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut request = String::new();
+        let mut left = std::io::Read::take(&mut reader, REQUEST_MAX);
+        if left.read_line(&mut request)? == 0 {
+            return Ok(());
+        }
+        let mut line = String::new();
+        while left.read_line(&mut line)? > 0 && line.trim_end() != "" {
+            line.clear();
+        }
+        let body = format!("Hello from the {name} backend.\nYou asked for: {}\n", request.trim_end());
+        // A request with a body is answered and the connection closed: the body is not read.
+        let close =
+            if request.starts_with("GET ") || request.starts_with("HEAD ") { "" } else { "Connection: close\r\n" };
+        let body_sent = if request.starts_with("HEAD ") { "" } else { &body };
+        write!(
+            writer,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Backend: {name}\r\nContent-Length: {}\r\n{close}\r\n{body_sent}",
+            body.len()
+        )?;
+        if !close.is_empty() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One process that serves: build, listen, go to the background, give up privileges, start, and obey signals.
+
+use crate::{configuration, flags::Flags, limits, ready, ready::Reporter, services};
+use penstock_config::{
+    Config, Diagnostics,
+    model::{Account, Global, Source},
+};
+use penstock_proxy::{Handle, Listeners, Runtime};
+use penstock_sys::{Forked, Signal, Signals};
+use std::{path::Path, process::ExitCode, time::Duration};
+
+/// How often a process without signals looks whether its workers have ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Serves the configuration until it is told to end. `started` is called once connections are accepted.
+pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: impl FnOnce(&Handle)) -> ExitCode {
+    let (config, mut diagnostics) = configuration::load(sources, flags);
+    let Some(runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE };
+    let config = runtime.shared().config.clone();
+    if !configuration::has_listener(&config) {
+        return fail("no proxy listens anywhere: write a 'bind' line");
+    }
+    let listeners = match runtime.listen(Listeners::default()) {
+        Ok(listeners) => listeners,
+        Err(errors) => {
+            for error in &errors {
+                eprintln!("penstock: {error}");
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    // Before the first thread, so that every thread leaves the signals to this one.
+    let signals = match Signals::block() {
+        Ok(signals) => signals,
+        Err(e) => return fail(&format!("cannot block signals: {e}")),
+    };
+    let background = config.global.daemon && !config.global.master_worker;
+    let reporter = match background.then(detach) {
+        None => reporter,
+        Some(Ok(Side::Child(reporter))) => reporter,
+        Some(Ok(Side::Parent(code))) => return code,
+        Some(Err(e)) => return fail(&format!("cannot go to the background: {e}")),
+    };
+    if !config.global.master_worker
+        && let Some(pidfile) = &config.global.pidfile
+        && let Err(e) = std::fs::write(pidfile, format!("{}\n", std::process::id()))
+    {
+        return fail(&format!("cannot write the pidfile {}: {e}", pidfile.display()));
+    }
+    if let Err(why) = give_up_privileges(&config.global) {
+        return fail(&why);
+    }
+    let handle = match runtime.start(listeners) {
+        Ok(handle) => handle,
+        Err(e) => return fail(&format!("cannot start the workers: {e}")),
+    };
+    for (pids, signal) in [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)] {
+        for pid in pids {
+            // One that has already gone is what was asked for.
+            let _ = penstock_sys::kill(*pid, signal.number());
+        }
+    }
+    started(&handle);
+    reporter.ready();
+    if !config.global.master_worker {
+        ready::notify("READY=1");
+    }
+    obey(&handle, &signals)
+}
+
+/// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
+pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -> Option<Runtime> {
+    let workers = config
+        .global
+        .nbthread
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
+    limits::apply(&mut config, workers, diagnostics);
+    // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
+    let shown = Config { files: config.files.clone(), ..Config::default() };
+    let runtime = Runtime::build(config, services::all(), diagnostics);
+    if configuration::accepted(&shown, diagnostics, flags) { runtime } else { None }
+}
+
+enum Side {
+    Child(Reporter),
+    Parent(ExitCode),
+}
+
+/// Forks: the parent stays until the child serves or has failed, and ends with its result.
+fn detach() -> std::io::Result<Side> {
+    let (reporter, waiter) = ready::pipe()?;
+    match penstock_sys::fork()? {
+        Forked::Child => {
+            drop(waiter);
+            penstock_sys::daemonize()?;
+            Ok(Side::Child(reporter))
+        }
+        Forked::Parent(_) => {
+            drop(reporter);
+            Ok(Side::Parent(if waiter.wait() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+        }
+    }
+}
+
+/// `chroot`, then `group` and `user`.
+fn give_up_privileges(global: &Global) -> Result<(), String> {
+    // Names are looked up while /etc can still be read.
+    let gid = match &global.group {
+        None => None,
+        Some(group) => Some(match &group.value {
+            Account::Id(gid) => *gid,
+            Account::Name(name) => {
+                penstock_sys::group(name)
+                    .map_err(|e| format!("cannot look up the group '{name}': {e}"))?
+                    .ok_or_else(|| format!("there is no group '{name}'"))?
+                    .gid
+            }
+        }),
+    };
+    let uid = match &global.user {
+        None => None,
+        Some(user) => Some(match &user.value {
+            Account::Id(uid) => *uid,
+            Account::Name(name) => {
+                penstock_sys::user(name)
+                    .map_err(|e| format!("cannot look up the user '{name}': {e}"))?
+                    .ok_or_else(|| format!("there is no user '{name}'"))?
+                    .uid
+            }
+        }),
+    };
+    if let Some(root) = &global.chroot {
+        penstock_sys::chroot(&root.value).map_err(|e| format!("cannot chroot to {}: {e}", root.value.display()))?;
+    }
+    // Id 0 is what the process has when it may change at all.
+    penstock_sys::drop_to(uid.filter(|id| *id != 0), gid.filter(|id| *id != 0))
+        .map_err(|e| format!("cannot become the configured user and group: {e}"))
+}
+
+/// Waits for signals and for the workers' end.
+fn obey(handle: &Handle, signals: &Signals) -> ExitCode {
+    loop {
+        match signals.wait(LOOK) {
+            Some(signal @ (Signal::Term | Signal::Int)) => {
+                handle.stop();
+                handle.wait();
+                // Ends as the signal would have ended it, which is what a service manager expects to see.
+                signals.unblock();
+                let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
+                return ExitCode::from(128 + signal.number() as u8);
+            }
+            Some(Signal::Usr1) => handle.drain(),
+            // SIGTTOU and SIGTTIN asked older processes to make room for a new one's sockets; SO_REUSEPORT made them
+            // needless. SIGUSR2 concerns a master, SIGCHLD a parent.
+            Some(_) | None => {}
+        }
+        if handle.is_finished() {
+            handle.wait();
+            return ExitCode::SUCCESS;
+        }
+    }
+}
+
+/// Says why nothing was started.
+pub fn fail(why: &str) -> ExitCode {
+    eprintln!("penstock: {why}");
+    ExitCode::FAILURE
+}
+
+/// Writes the process ids of a master and its workers, one a line.
+pub fn write_pids(path: &Path, pids: &[u32]) -> std::io::Result<()> {
+    std::fs::write(path, pids.iter().map(|pid| format!("{pid}\n")).collect::<String>())
+}

@@ -1,0 +1,63 @@
+//! `-v` and `-vv`: what this is and what it can do on this machine.
+
+/// Name and version.
+pub const VERSION: &str = concat!("penstock version ", env!("CARGO_PKG_VERSION"));
+
+/// The line of `-v`.
+pub fn short() -> String {
+    let system = rustix::system::uname();
+    format!(
+        "{VERSION}\nReads the configuration language of HAProxy {}\nRunning on: {} {} {}\n",
+        penstock_config::SPEAKS_HAPROXY,
+        system.sysname().to_string_lossy(),
+        system.release().to_string_lossy(),
+        system.machine().to_string_lossy(),
+    )
+}
+
+/// The page of `-vv`.
+pub fn long() -> String {
+    let mut page = short();
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let mut row = |name: &str, value: String| page.push_str(&format!("{name:<28}{value}\n"));
+    row("\nBuild", String::new());
+    row("  profile", profile.into());
+    row("  target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
+    row("\nTLS", String::new());
+    row("  library", "rustls 0.23, aws-lc".into());
+    row("  versions", "TLSv1.2 TLSv1.3".into());
+    row("  groups", "X25519MLKEM768 X25519 P-256 P-384".into());
+    row("\nCrypto engine", String::new());
+    row("  in use", engine());
+    for (name, here) in cpu_features() {
+        row(&format!("  {name}"), if here { "yes" } else { "no" }.into());
+    }
+    row("\nMultiplexers", String::new());
+    row("  h1", "mode=HTTP side=FE|BE".into());
+    row("  h2", "mode=HTTP side=FE|BE".into());
+    row("  none", "mode=TCP side=FE|BE".into());
+    row("\nServices", "prometheus-exporter".into());
+    row("Poller", "epoll".into());
+    row("CPUs available", std::thread::available_parallelism().map_or(1, usize::from).to_string());
+    page
+}
+
+/// The engine that computes handshakes, and why.
+pub fn engine() -> String {
+    let ifma = cpu_features().iter().any(|(name, here)| *name == "AVX-512 IFMA" && *here);
+    let cpu = if ifma { "this CPU has AVX-512 IFMA" } else { "this CPU has no AVX-512 IFMA" };
+    format!("native: aws-lc, one operation at a time ({cpu})")
+}
+
+/// CPU instructions that decide about speed.
+fn cpu_features() -> Vec<(&'static str, bool)> {
+    #[cfg(target_arch = "x86_64")]
+    return vec![
+        ("AVX-512 IFMA", is_x86_feature_detected!("avx512ifma")),
+        ("VAES", is_x86_feature_detected!("vaes")),
+        ("BMI2 and ADX", is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("adx")),
+        ("SHA", is_x86_feature_detected!("sha")),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    return vec![("AVX-512 IFMA", false)];
+}

@@ -1,0 +1,52 @@
+//! ARCHITECTURE.md says which crate may use which; this compares the table with the manifests.
+
+use std::{collections::BTreeMap, path::Path, process::Command};
+
+/// The table's rows from top to bottom: a crate and the crates it uses, sorted.
+fn table() -> Vec<(String, Vec<String>)> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().skip_while(|l| !l.starts_with("| crate |")).skip(2).take_while(|l| l.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let mut uses: Vec<_> = cells[2].split(", ").filter(|c| !c.is_empty()).map(str::to_owned).collect();
+        uses.sort();
+        (cells[0].to_owned(), uses)
+    })
+    .collect()
+}
+
+/// The manifests: crate to the workspace crates among its ordinary dependencies, without the `penstock-` in front.
+fn manifests() -> BTreeMap<String, Vec<String>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "--edges", "normal", "--depth", "1", "--prefix", "none", "--manifest-path"])
+            .arg(path.join("Cargo.toml"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut uses: Vec<String> = text
+            .lines()
+            .skip(1)
+            .filter_map(|l| Some(l.split(' ').next()?.strip_prefix("penstock-")?.to_owned()))
+            .collect();
+        uses.sort();
+        found.insert(path.file_name().unwrap().to_str().unwrap().to_owned(), uses);
+    }
+    found
+}
+
+#[test]
+fn the_crates_use_what_the_architecture_says_and_only_downwards() {
+    let table = table();
+    assert_eq!(table.iter().cloned().collect::<BTreeMap<_, _>>(), manifests());
+    let place = |name: &str| table.iter().position(|(row, _)| row == name);
+    for (user, uses) in &table {
+        for used in uses {
+            assert!(place(user) < place(used), "{user} stands below {used} in the table, which it uses");
+        }
+    }
+}
