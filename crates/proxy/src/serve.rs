@@ -146,22 +146,27 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
     }
     handshake::close(&mut client.stream, &mut conn.deadline).await;
     if client.owes_body() {
-        conn.deadline.set(Instant::now(), Some(LINGER_TIME));
-        let mut buffer = conn.worker.buffers.take();
-        let mut left = LINGER_BYTES;
-        let deadline = &mut conn.deadline;
-        poll_fn(|cx| {
-            while left > 0 {
-                buffer.clear();
-                match client.stream.poll_fill(cx, &mut buffer, usize::MAX) {
-                    Poll::Ready(Ok(n @ 1..)) => left = left.saturating_sub(n),
-                    Poll::Ready(_) => return Poll::Ready(()),
-                    Poll::Pending => return deadline.poll_expired(cx),
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
-        conn.worker.buffers.give(buffer);
+        linger(conn, &mut client.stream).await;
     }
+}
+
+/// Reads what still comes, and throws it away.
+pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
+    conn.deadline.set(Instant::now(), Some(LINGER_TIME));
+    let mut buffer = conn.worker.buffers.take();
+    let mut left = LINGER_BYTES;
+    let deadline = &mut conn.deadline;
+    poll_fn(|cx| {
+        while left > 0 {
+            buffer.clear();
+            match stream.poll_fill(cx, &mut buffer, usize::MAX) {
+                Poll::Ready(Ok(n @ 1..)) => left = left.saturating_sub(n),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return deadline.poll_expired(cx),
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    conn.worker.buffers.give(buffer);
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     conn::{Conn, in_time},
     exchange::{self, Exchange},
-    serve,
+    handshake, serve,
     stream::Stream,
     worker::Worker,
 };
@@ -75,18 +75,47 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
 ///
 /// `begun` is what was read already.
-pub(crate) async fn run(mut conn: Conn, stream: Stream, begun: Vec<u8>) {
+pub(crate) async fn run(mut conn: Conn, mut stream: Stream, mut begun: Vec<u8>) {
     conn.facts.http_major = 2;
     let limits = serve::limits(&conn);
     let timeouts = &conn.proxy().timeouts;
     let patience = timeouts.http_request.or(timeouts.client);
     conn.deadline.set(Instant::now(), patience);
+    if !preface(&mut conn, &mut stream, &mut begun).await {
+        return;
+    }
     let (guard, signals) = Guard::new(stream, begun);
     let handshake = settings(&conn.worker, &limits).handshake(guard);
     let Some(Ok(connection)) = in_time(&mut conn.deadline, handshake).await else { return };
     let mut client = Connected { connection, streams: Rc::default(), signals, phase: Phase::Open };
     while let Some(accepted) = client.next(&mut conn).await {
         client.start(&mut conn, accepted, limits);
+    }
+}
+
+/// The bytes a client begins with (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Reads up to the preface's end. h2 would do so too, but leave unread what came instead of it, and closing would then
+/// send a reset where the client is owed an end.
+async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
+    loop {
+        let seen = begun.len().min(PREFACE.len());
+        if begun[..seen] != PREFACE[..seen] {
+            handshake::close(stream, &mut conn.deadline).await;
+            serve::linger(conn, stream).await;
+            return false;
+        }
+        if seen == PREFACE.len() {
+            return true;
+        }
+        let mut buffer = conn.worker.buffers.take();
+        let read = in_time(&mut conn.deadline, poll_fn(|cx| stream.poll_fill(cx, &mut buffer, usize::MAX))).await;
+        begun.extend_from_slice(buffer.data());
+        conn.worker.buffers.give(buffer);
+        if !matches!(read, Some(Ok(1..))) {
+            return false;
+        }
     }
 }
 
