@@ -110,6 +110,10 @@ pub struct Global {
     pub tls_server: TlsDefaults,
     /// `ssl-server-verify none` gives `Verify::None`; the default is `Required`.
     pub ssl_server_verify: Option<Verify>,
+    /// `crt-base`, which the files named in crt-list files are relative to.
+    pub crt_base: Option<PathBuf>,
+    /// `ca-base`, likewise.
+    pub ca_base: Option<PathBuf>,
     /// `ssl-load-extra-files`, `None` for the default (all).
     pub ssl_load_extra_files: Option<Vec<String>>,
     /// `ssl-load-extra-del-ext`.

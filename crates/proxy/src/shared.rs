@@ -49,10 +49,11 @@ impl Shared {
         diagnostics: &mut Diagnostics,
     ) -> Option<Arc<Self>> {
         let mut complete = true;
+        let sessions = penstock_tls::Shared::new(&config);
         let acceptors = config.proxies.iter().map(|proxy| {
             let acceptors = proxy.binds.iter().map(|bind| {
                 bind.tls.as_ref()?;
-                let built = Acceptor::build(&config, bind, &Disk, diagnostics);
+                let built = Acceptor::build(&config, bind, &sessions, &Disk, diagnostics);
                 complete &= built.is_some();
                 built
             });
@@ -61,7 +62,8 @@ impl Shared {
         let acceptors = acceptors.collect();
         let connectors = config.proxies.iter().map(|proxy| {
             let connectors = proxy.servers.iter().map(|server| {
-                let built = Connector::build(&config, server.settings.tls.as_ref()?, &Disk, diagnostics);
+                let tls = server.settings.tls.as_ref()?;
+                let built = Connector::build(&config, tls, server.span, &Disk, diagnostics);
                 complete &= built.is_some();
                 built
             });

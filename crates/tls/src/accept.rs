@@ -2,63 +2,49 @@
 
 use crate::{
     HandshakeError, Loader, TlsStream,
+    build::{self, Shared},
     handshake::{self, Flight, read_some},
-    provider::default_provider,
+    names::Names,
     session::Session,
+    verify::Clients,
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
-use penstock_rules::{ClientHello, HelloError};
+use penstock_engine::KeyKind;
+use penstock_rules::{ClientHello, HelloError, TlsFacts};
 use rustls::{ServerConfig, server::UnbufferedServerConnection};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls_pki_types::UnixTime;
 use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 /// Everything a `bind ... ssl` line needs to accept connections. Immutable, shared by all workers.
 pub struct Acceptor {
-    default: Arc<ServerConfig>,
+    pub(crate) contexts: Vec<Context>,
+    pub(crate) names: Names,
+    /// What answers when no name matches: the first certificate, and those beside it with another kind of key.
+    pub(crate) defaults: Vec<usize>,
+    pub(crate) strict_sni: bool,
+}
+
+/// One certificate with the settings it is presented under.
+pub(crate) struct Context {
+    pub config: Arc<ServerConfig>,
+    /// For clients whose protocols have none in common with ours: OpenSSL goes on without ALPN, where rustls would refuse.
+    pub without_alpn: Arc<ServerConfig>,
+    pub kind: KeyKind,
+    pub clients: Option<Arc<Clients>>,
+    pub leaf: Option<Arc<[u8]>>,
 }
 
 impl Acceptor {
     /// Loads what a `bind` line names. All that is wrong is said in `diagnostics`; `None` when it cannot start.
     pub fn build(
-        _config: &Config,
+        config: &Config,
         bind: &Bind,
+        shared: &Shared,
         loader: &dyn Loader,
         diagnostics: &mut Diagnostics,
     ) -> Option<Acceptor> {
-        let tls = bind.tls.as_ref()?;
-        let Some(crt) = tls.crt.first() else {
-            diagnostics.error(bind.span, "this bind line has 'ssl' but no certificate").hint("add 'crt FILE'");
-            return None;
-        };
-        let shown = crt.value.display();
-        let pem = match loader.read(&crt.value) {
-            Ok(pem) => pem,
-            Err(e) => {
-                diagnostics.error(crt.span, format!("certificate '{shown}' cannot be read: {e}"));
-                return None;
-            }
-        };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-        let key = PrivateKeyDer::from_pem_slice(&pem);
-        let (Ok(chain), Ok(key)) = (chain, key) else {
-            diagnostics.error(crt.span, format!("'{shown}' holds no certificate with its key"));
-            return None;
-        };
-        let mut built = match ServerConfig::builder_with_provider(default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("the provider has suites of both versions")
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-        {
-            Ok(built) => built,
-            Err(e) => {
-                diagnostics.error(crt.span, format!("certificate '{shown}' is not usable: {e}"));
-                return None;
-            }
-        };
-        built.alpn_protocols = tls.conf.alpn.clone().unwrap_or_default().into_iter().map(String::into_bytes).collect();
-        Some(Acceptor { default: Arc::new(built) })
+        build::acceptor(config, bind, shared, loader, diagnostics)
     }
 
     /// Accepts on a fresh connection. `prefix` is what has been read from it already.
@@ -72,34 +58,121 @@ impl Acceptor {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let mut input = prefix;
-        let config = loop {
-            match ClientHello::read(&input) {
-                Ok(Some(_hello)) => break self.default.clone(),
-                Ok(None) => {}
-                Err(error) => {
-                    let _ = stream.write_all(&hello_alert(error)).await;
-                    return Err(HandshakeError::BadHello(error));
+        let (context, config, known) = loop {
+            let refused = match ClientHello::read(&input) {
+                Ok(Some(hello)) => match self.choose(&hello) {
+                    Some(chosen) => break chosen,
+                    None => HandshakeError::UnknownName,
+                },
+                Ok(None) => {
+                    if read_some(&mut stream, &mut input).await.map_err(HandshakeError::Aborted)? > 0 {
+                        continue;
+                    }
+                    return Err(match input.is_empty() {
+                        true => HandshakeError::Empty,
+                        false => HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()),
+                    });
                 }
-            }
-            if read_some(&mut stream, &mut input).await.map_err(HandshakeError::Aborted)? == 0 {
-                return Err(match input.is_empty() {
-                    true => HandshakeError::Empty,
-                    false => HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()),
-                });
-            }
+                Err(error) => HandshakeError::BadHello(error),
+            };
+            let _ = stream.write_all(&alert(&refused)).await;
+            return Err(refused);
         };
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
-        handshake::run(stream, Flight::new(Session::Server(Box::new(session)), input)).await
+        let flight = Flight::new(Session::Server(Box::new(session)), input);
+        let mut open = handshake::run(stream, flight).await?;
+        let facts = open.facts_mut();
+        facts.sni = known.sni;
+        facts.session_id = known.session_id;
+        facts.hello_version = known.hello_version;
+        facts.own.clone_from(&context.leaf);
+        if let Some(clients) = context.clients.as_deref().filter(|clients| clients.ignores()) {
+            ignored_refusal(clients, facts);
+        }
+        Ok(open)
+    }
+
+    /// The configuration a ClientHello chooses, before any connection is made; with what facts need of the hello.
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<(&Context, Arc<ServerConfig>, TlsFacts)> {
+        let sni = hello.sni().map(|name| String::from_utf8_lossy(name).trim_end_matches('.').to_ascii_lowercase());
+        let named = sni.as_deref().map(|name| self.names.find(name)).unwrap_or_default();
+        let candidates = match named.is_empty() {
+            false => &named,
+            true if self.strict_sni => return None,
+            true => &self.defaults,
+        };
+        let context = self.best(candidates, hello)?;
+        let agreed = hello.alpn().any(|offer| context.config.alpn_protocols.iter().any(|ours| ours == offer));
+        let config = if agreed { &context.config } else { &context.without_alpn };
+        let known = TlsFacts {
+            sni,
+            session_id: hello.session_id().to_vec(),
+            hello_version: hello.legacy_version,
+            ..TlsFacts::default()
+        };
+        Some((context, config.clone(), known))
+    }
+
+    /// Among certificates for one name, the first whose signature the client can verify, ECDSA before RSA as the cheaper.
+    fn best(&self, candidates: &[usize], hello: &ClientHello<'_>) -> Option<&Context> {
+        let first = &self.contexts[*candidates.first()?];
+        if candidates.len() == 1 {
+            return Some(first);
+        }
+        let find = |accept: &dyn Fn(&KeyKind) -> bool| {
+            candidates.iter().map(|index| &self.contexts[*index]).find(|context| accept(&context.kind))
+        };
+        let elliptic = |kind: &KeyKind| !matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, *kind);
+        let rsa = |kind: &KeyKind| matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, *kind);
+        find(&elliptic).or_else(|| find(&rsa)).or(Some(first))
     }
 }
 
-/// The plaintext alert (RFC 8446, 6.2) for bytes that are no ClientHello.
-fn hello_alert(error: HelloError) -> [u8; 7] {
+/// Whether the client says it can verify what such a key signs, and, in TLS 1.2, has a suite for it.
+fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
+    const TLS13: u16 = 0x0304;
+    let scheme = |scheme: u16| match kind {
+        // PKCS#1 with SHA-2 for TLS 1.2, PSS for both.
+        KeyKind::Rsa { .. } => matches!(scheme, 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806),
+        KeyKind::EcdsaP256 => scheme == 0x0403,
+        KeyKind::EcdsaP384 => scheme == 0x0503,
+        KeyKind::EcdsaP521 => scheme == 0x0603,
+        KeyKind::Ed25519 => scheme == 0x0807,
+    };
+    // The suites with authentication by elliptic curve and by RSA; TLS 1.3's (0x13..) do not say.
+    let suite = |suite: u16| match kind {
+        KeyKind::Rsa { .. } => matches!(suite, 0xC02F | 0xC030 | 0xCCA8),
+        _ => matches!(suite, 0xC02B | 0xC02C | 0xCCA9),
+    };
+    hello.signature_algorithms().any(scheme) && (hello.supports_version(TLS13) || hello.cipher_suites().any(suite))
+}
+
+/// A session that is open in spite of a refusal that is ignored: its numbers. Found by verifying once more, which is
+/// stateless, and so is as true of a resumed session as of a new one.
+fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
+    let Some(peer) = facts.peer.clone() else { return };
+    let chain: Vec<_> = peer.chain.iter().map(|der| der.as_slice().into()).collect();
+    let Some((leaf, above)) = chain.split_first() else { return };
+    if let Err((refusal, _)) = clients.verdict(leaf, above, UnixTime::now()) {
+        facts.verify = refusal.code;
+        if refusal.depth == 0 {
+            facts.leaf_err = refusal.code;
+        } else {
+            facts.ca_err = refusal.code;
+            facts.ca_err_depth = refusal.depth;
+        }
+    }
+}
+
+/// The plaintext alert (RFC 8446, 6.2) for a hello that is refused before rustls sees it.
+fn alert(refused: &HandshakeError) -> [u8; 7] {
     const UNEXPECTED_MESSAGE: u8 = 10;
     const DECODE_ERROR: u8 = 50;
-    let description = match error {
-        HelloError::Malformed(_) | HelloError::TooLong => DECODE_ERROR,
-        HelloError::NotTls | HelloError::BadRecord | HelloError::NotClientHello => UNEXPECTED_MESSAGE,
+    const UNRECOGNIZED_NAME: u8 = 112;
+    let description = match refused {
+        HandshakeError::UnknownName => UNRECOGNIZED_NAME,
+        HandshakeError::BadHello(HelloError::Malformed(_) | HelloError::TooLong) => DECODE_ERROR,
+        _ => UNEXPECTED_MESSAGE,
     };
     [0x15, 3, 1, 0, 2, 2, description]
 }

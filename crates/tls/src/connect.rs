@@ -1,47 +1,80 @@
 //! A connection to a server: re-encryption, and TLS health checks.
 
 use crate::{
-    HandshakeError, Loader, TlsStream,
+    HandshakeError, Loader, TlsStream, authorities,
+    certificate::{self, Extras, Parts},
     handshake::{self, Flight},
-    provider::default_provider,
     session::Session,
+    settings,
+    verify::Servers,
 };
-use penstock_config::{Config, Diagnostics, model::ServerTls};
-use rustls::{ClientConfig, RootCertStore, client::UnbufferedClientConnection};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use penstock_config::{
+    Config, Diagnostics, Span,
+    model::{ServerTls, Verify},
+};
+use rustls::{
+    ClientConfig,
+    client::{Resumption, UnbufferedClientConnection},
+    sign::SingleCertAndKey,
+};
+use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Everything a `server ... ssl` line needs to connect. Immutable, shared by all workers.
+/// Sessions remembered for a server, by the name it was asked for.
+const SESSIONS: usize = 64;
+
+/// Everything a `server ... ssl` line needs to connect. Immutable, shared by all workers; sessions to resume are kept in it,
+/// so they never leave the line, its authorities and its names.
 pub struct Connector {
     config: Arc<ClientConfig>,
 }
 
 impl Connector {
-    /// Loads what a `server` line names. All that is wrong is said in `diagnostics`; `None` when it cannot start.
+    /// Loads what a `server` line names; `span` is the line's. All that is wrong is said in `diagnostics`; `None` when it
+    /// cannot start.
     pub fn build(
-        _config: &Config,
+        config: &Config,
         tls: &ServerTls,
+        span: Span,
         loader: &dyn Loader,
         diagnostics: &mut Diagnostics,
     ) -> Option<Connector> {
-        let mut roots = RootCertStore::empty();
-        if let Some(file) = &tls.conf.ca_file {
-            let pem = loader.read(&file.value).map_err(|e| {
-                diagnostics.error(file.span, format!("'{}' cannot be read: {e}", file.value.display()));
-            });
-            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem.ok()?).flatten());
-        }
-        let mut built = ClientConfig::builder_with_provider(default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("the provider has suites of both versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        built.alpn_protocols = tls.conf.alpn.clone().unwrap_or_default().into_iter().map(String::into_bytes).collect();
+        let global = &config.global;
+        // Each is tried whatever became of the others, so that all errors are said at once.
+        let settings = settings::resolve(&tls.conf, &global.tls_server, span, diagnostics);
+        let servers = servers(config, tls, span, loader, diagnostics);
+        let extras = Extras::new(global.ssl_load_extra_files.as_deref(), global.ssl_load_extra_del_ext);
+        let own = tls
+            .crt
+            .as_ref()
+            .map(|crt| certificate::load(&crt.value, &Parts::default(), &extras, loader, crt.span, diagnostics));
+        let (settings, servers) = (settings?, servers?);
+        let builder = ClientConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
+        let builder = match builder {
+            Ok(builder) => builder.dangerous().with_custom_certificate_verifier(Arc::new(servers)),
+            Err(e) => {
+                diagnostics.error(span, format!("these TLS settings cannot be used together: {e}"));
+                return None;
+            }
+        };
+        let mut built = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let certified = own?.certified.as_ref().clone();
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
+        };
+        built.alpn_protocols = tls.conf.alpn.iter().flatten().map(|protocol| protocol.clone().into_bytes()).collect();
+        built.resumption = match tls.no_ssl_reuse {
+            true => Resumption::disabled(),
+            false => Resumption::in_memory_sessions(SESSIONS),
+        };
         Some(Connector { config: Arc::new(built) })
     }
 
-    /// Runs the handshake over a connected socket. `sni` is the name to ask for, where there is one.
+    /// Runs the handshake over a connected socket. `sni` is the name to ask for, where there is one: it is what the server's
+    /// certificate must be for, else `verifyhost` is, else any name will do.
     ///
     /// # Errors
     /// Why the handshake failed.
@@ -51,7 +84,7 @@ impl Connector {
     {
         // rustls sends no SNI for an address, so an address stands for "no name".
         let name = sni
-            .and_then(|name| ServerName::try_from(name.to_owned()).ok())
+            .and_then(|name| ServerName::try_from(name.trim_end_matches('.').to_owned()).ok())
             .unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()));
         // Making the connection makes its key pairs already.
         let config = self.config.clone();
@@ -61,5 +94,37 @@ impl Connector {
         let mut open = handshake::run(stream, Flight::new(Session::Client(Box::new(session)), Vec::new())).await?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)
+    }
+}
+
+fn servers(
+    config: &Config,
+    tls: &ServerTls,
+    span: Span,
+    loader: &dyn Loader,
+    diagnostics: &mut Diagnostics,
+) -> Option<Servers> {
+    let verify = tls.conf.verify.or(config.global.ssl_server_verify).unwrap_or(Verify::Required);
+    if verify == Verify::None {
+        return Some(Servers::unverified());
+    }
+    let Some(ca_file) = &tls.conf.ca_file else {
+        diagnostics
+            .error(span, "this server is to be verified, but no authority is named to verify it by")
+            .hint("add 'ca-file FILE' or 'ca-file @system-ca'; on a network you trust, 'verify none'");
+        return None;
+    };
+    let anchors = authorities::certificates(ca_file, loader, diagnostics)?;
+    let roots = authorities::roots(&anchors, ca_file, diagnostics);
+    let crls = match &tls.conf.crl_file {
+        Some(file) => authorities::revocations(file, loader, diagnostics)?,
+        None => Vec::new(),
+    };
+    match Servers::new(anchors, roots, crls, tls.verifyhost.clone()) {
+        Ok(servers) => Some(servers),
+        Err(e) => {
+            diagnostics.error(span, format!("this server cannot be verified: {e}"));
+            None
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     HandshakeError,
     session::{Pass, Session},
     stream::TlsStream,
-    suspend,
+    suspend, verify,
 };
 use penstock_engine::worker;
 use std::{
@@ -36,13 +36,22 @@ impl Flight {
     }
 
     /// One pass over what has arrived. On an error the alert is in the output.
-    pub fn pass(&mut self) -> Result<Pass, rustls::Error> {
+    pub fn pass(&mut self) -> Result<Pass, HandshakeError> {
         let Flight { session, input, output, plain } = self;
         let mut taken = 0;
         let result = session.pass(input, &mut taken, &mut |bytes| plain.extend_from_slice(bytes), output);
-        if result.is_err() {
+        let result = result.map_err(|error| {
             session.alert(&mut input[taken..], output);
-        }
+            match (verify::take_refusal(), &error) {
+                (Some(refusal), _) => {
+                    HandshakeError::Certificate { verify: refusal.code, authority: refusal.depth > 0 }
+                }
+                (None, rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForName)) => {
+                    HandshakeError::WrongName
+                }
+                _ => HandshakeError::Tls(error),
+            }
+        });
         input.drain(..taken);
         result
     }
@@ -75,12 +84,12 @@ where
                 if matches!(flight.session, Session::Client(_)) {
                     write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
                 }
-                return Ok(TlsStream::new(stream, *flight, pass == Ok(Pass::PeerClosed)));
+                return Ok(TlsStream::new(stream, *flight, matches!(pass, Ok(Pass::PeerClosed))));
             }
             Err(error) => {
                 // The peer is told why; whether it still listens is its business.
                 let _ = write_all(&mut stream, &mut flight.output).await;
-                return Err(HandshakeError::Tls(error));
+                return Err(error);
             }
         }
     }

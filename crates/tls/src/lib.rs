@@ -6,20 +6,30 @@
 #![deny(unsafe_code)]
 
 mod accept;
+mod authorities;
 mod buffers;
+mod build;
+mod certificate;
+mod ciphers;
 mod connect;
+mod crt_list;
 mod drive;
 mod error;
 mod facts;
 mod handshake;
 mod loader;
+mod names;
 mod provider;
 mod session;
+mod settings;
 mod stream;
 #[allow(unsafe_code)]
 mod suspend;
+mod tickets;
+mod verify;
 
 pub use accept::Acceptor;
+pub use build::Shared;
 pub use connect::Connector;
 pub use drive::drive_engine;
 pub use error::HandshakeError;

@@ -11,12 +11,16 @@ use std::path::PathBuf;
 type Entry = Keyword<Global>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("crt-base", ONE, "The directory of certificates with relative paths", |_, a| {
-        a.around.crt_base = Some(PathBuf::from(a.text("a directory")?));
+    Entry::new("crt-base", ONE, "The directory of certificates with relative paths", |g, a| {
+        let base = PathBuf::from(a.text("a directory")?);
+        g.crt_base = Some(base.clone());
+        a.around.crt_base = Some(base);
         Ok(())
     }),
-    Entry::new("ca-base", ONE, "The directory of authorities with relative paths", |_, a| {
-        a.around.ca_base = Some(PathBuf::from(a.text("a directory")?));
+    Entry::new("ca-base", ONE, "The directory of authorities with relative paths", |g, a| {
+        let base = PathBuf::from(a.text("a directory")?);
+        g.ca_base = Some(base.clone());
+        a.around.ca_base = Some(base);
         Ok(())
     }),
     Entry::accepted("key-base", ONE, "The directory of keys with relative paths", "keys stand beside certificates"),

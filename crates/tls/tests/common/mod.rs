@@ -6,7 +6,7 @@ use penstock_config::{
     model::{Bind, BindTls, ServerTls, TlsConf},
 };
 use penstock_engine::{Settings, doubles::Double, doubles::Manner, worker};
-use penstock_tls::{Acceptor, Connector, Memory, drive_engine};
+use penstock_tls::{Acceptor, Connector, Memory, Shared, drive_engine};
 use std::{net::SocketAddr, path::PathBuf, rc::Rc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -78,10 +78,14 @@ pub fn files(list: &[(&str, &str)]) -> Memory {
     Memory(list.iter().map(|(name, content)| (PathBuf::from(name), content.as_bytes().to_vec())).collect())
 }
 
+pub fn shared() -> Shared {
+    Shared::new(&Config::default())
+}
+
 #[track_caller]
 pub fn acceptor(tls: BindTls, files: &Memory) -> Acceptor {
     let mut diagnostics = Diagnostics::default();
-    let built = Acceptor::build(&Config::default(), &bind(tls), files, &mut diagnostics);
+    let built = Acceptor::build(&Config::default(), &bind(tls), &shared(), files, &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     built.unwrap()
 }
@@ -89,7 +93,7 @@ pub fn acceptor(tls: BindTls, files: &Memory) -> Acceptor {
 #[track_caller]
 pub fn connector(tls: ServerTls, files: &Memory) -> Connector {
     let mut diagnostics = Diagnostics::default();
-    let built = Connector::build(&Config::default(), &tls, files, &mut diagnostics);
+    let built = Connector::build(&Config::default(), &tls, Span::default(), files, &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     built.unwrap()
 }
@@ -138,4 +142,132 @@ pub async fn echo_server(acceptor: Acceptor) -> SocketAddr {
         }
     });
     address
+}
+
+/// Accepts for ever; tells each client what was found out about it, and closes.
+pub async fn facts_server(acceptor: Acceptor) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = Rc::new(acceptor);
+    spawn_local(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            spawn_local(async move {
+                let said = match acceptor.accept(socket, Vec::new()).await {
+                    Ok(mut tls) => {
+                        let facts = tls.facts();
+                        let peer = facts.peer.is_some();
+                        let said = format!(
+                            "version={} cipher={} group={} sni={} resumed={} alpn={} peer={peer} verify={} leaf_err={} ca_err={}@{}",
+                            facts.version,
+                            facts.cipher,
+                            facts.group.unwrap_or("-"),
+                            facts.sni.as_deref().unwrap_or("-"),
+                            facts.resumed,
+                            String::from_utf8_lossy(facts.alpn.as_deref().unwrap_or(b"-")),
+                            facts.verify,
+                            facts.leaf_err,
+                            facts.ca_err,
+                            facts.ca_err_depth,
+                        );
+                        let _ = tls.write_all(said.as_bytes()).await;
+                        let _ = tls.shutdown().await;
+                        let mut rest = Vec::new();
+                        let _ = tls.read_to_end(&mut rest).await;
+                        said
+                    }
+                    Err(error) => format!("{}: {error}", error.code()),
+                };
+                SAID.with(|log| log.borrow_mut().push(said));
+            });
+        }
+    });
+    address
+}
+
+thread_local! {
+    static SAID: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// What the last connection to a [`facts_server`] came to, once it has.
+pub async fn last_said() -> String {
+    for _ in 0..500 {
+        if let Some(said) = SAID.with(|log| log.borrow_mut().pop()) {
+            return said;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    "nothing".to_owned()
+}
+
+/// What a connection as `connector` makes it is told by a [`facts_server`], or how it fails.
+pub async fn ask(connector: &Connector, address: SocketAddr, sni: Option<&str>) -> Result<String, String> {
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut tls = connector.connect(socket, sni).await.map_err(|e| e.to_string())?;
+    let mut said = String::new();
+    // A client of TLS 1.3 learns only here that its certificate was refused.
+    tls.read_to_string(&mut said).await.map_err(|e| e.to_string())?;
+    let _ = tls.shutdown().await;
+    let names = tls.facts().peer.as_ref().map(|peer| common_name(peer.leaf())).unwrap_or_default();
+    Ok(format!("{said} server={names}"))
+}
+
+pub fn common_name(der: &[u8]) -> String {
+    use x509_parser::prelude::FromDer;
+    let (_, parsed) = x509_parser::prelude::X509Certificate::from_der(der).unwrap();
+    parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or("-").to_owned()
+}
+
+/// An authority that signs certificates.
+pub struct Authority {
+    pub pem: String,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Authority {
+        let key = key(Kind::P256);
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
+        let cert = params.self_signed(&key).unwrap();
+        Authority { pem: cert.pem(), issuer: rcgen::Issuer::new(params, key) }
+    }
+
+    /// A certificate of `name` with its key, as one PEM.
+    pub fn sign(&self, kind: Kind, name: &str) -> String {
+        self.sign_with(kind, name, |_| ())
+    }
+
+    pub fn sign_with(&self, kind: Kind, name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> String {
+        let key = key(kind);
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        change(&mut params);
+        let cert = params.signed_by(&key, &self.issuer).unwrap();
+        cert.pem() + &key.serialize_pem()
+    }
+
+    /// A list that revokes the certificates with these serial numbers.
+    pub fn revoke(&self, serials: &[u64]) -> String {
+        let now = rcgen::date_time_ymd(2020, 1, 1);
+        let revoked = serials.iter().map(|serial| rcgen::RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: now,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = rcgen::CertificateRevocationListParams {
+            this_update: now,
+            next_update: rcgen::date_time_ymd(2090, 1, 1),
+            crl_number: 1u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
 }

@@ -1,0 +1,267 @@
+//! OpenSSL's words for suites, groups and versions, in what rustls has. Pure.
+//!
+//! The grammar is that of `openssl ciphers`: suites and classes of them, joined by `+`, with `!`, `-` and `+` before them and
+//! `@STRENGTH` among them. What selects only suites we do not have is given back, so that a notice can name it.
+
+use crate::provider::{GROUPS, SECP256R1, SECP384R1, SUITES, X25519, X25519MLKEM768};
+use rustls::{CipherSuite, SupportedCipherSuite, crypto::SupportedKxGroup};
+
+/// A list as understood.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen<T> {
+    /// In order of preference.
+    pub list: Vec<T>,
+    /// Words that ask for something we do not have.
+    pub dropped: Vec<String>,
+}
+
+/// A suite of TLS 1.2 and what OpenSSL's classes say of it.
+struct Known {
+    suite: SupportedCipherSuite,
+    openssl: &'static str,
+    ecdsa: bool,
+    bits: u16,
+    chacha: bool,
+}
+
+fn known() -> Vec<Known> {
+    use CipherSuite as S;
+    SUITES
+        .iter()
+        .filter(|suite| suite.tls13().is_none())
+        .map(|suite| {
+            let id = suite.suite();
+            let (openssl, bits) = crate::facts::openssl_cipher(id);
+            Known {
+                suite: *suite,
+                openssl,
+                bits,
+                ecdsa: openssl.starts_with("ECDHE-ECDSA"),
+                chacha: matches!(
+                    id,
+                    S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 | S::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+                ),
+            }
+        })
+        .collect()
+}
+
+impl Known {
+    /// Whether the class (or suite) `word` contains it; `None` for a word OpenSSL would not know either.
+    fn is(&self, word: &str) -> Option<bool> {
+        let iana = format!("{:?}", self.suite.suite());
+        if word == self.openssl || word == iana {
+            return Some(true);
+        }
+        Some(match word {
+            "ALL" | "DEFAULT" | "HIGH" | "kECDHE" | "kEECDH" | "ECDHE" | "EECDH" | "ECDH" | "TLSv1.2" => true,
+            "aRSA" => !self.ecdsa,
+            "aECDSA" | "ECDSA" => self.ecdsa,
+            "AES" | "AESGCM" | "FIPS" => !self.chacha,
+            "AES128" => !self.chacha && self.bits == 128,
+            "AES256" => !self.chacha && self.bits == 256,
+            "CHACHA20" => self.chacha,
+            "SUITEB128ONLY" => self.ecdsa && !self.chacha && self.bits == 128,
+            "SUITEB192" => self.ecdsa && !self.chacha && self.bits == 256,
+            "SUITEB128" => self.ecdsa && !self.chacha,
+            // Classes that hold nothing of ours: other key exchanges, authentications, ciphers and MACs. SHA256 and SHA384
+            // mean the MAC of a CBC suite, never an AEAD.
+            "COMPLEMENTOFDEFAULT"
+            | "COMPLEMENTOFALL"
+            | "MEDIUM"
+            | "LOW"
+            | "EXP"
+            | "EXPORT"
+            | "aNULL"
+            | "eNULL"
+            | "NULL"
+            | "kRSA"
+            | "RSA"
+            | "kDHE"
+            | "kEDH"
+            | "DHE"
+            | "EDH"
+            | "DH"
+            | "kDHr"
+            | "kDHd"
+            | "kDH"
+            | "ADH"
+            | "AECDH"
+            | "aDSS"
+            | "DSS"
+            | "aDH"
+            | "aECDH"
+            | "kECDH"
+            | "kECDHr"
+            | "kECDHe"
+            | "AESCCM"
+            | "AESCCM8"
+            | "ARIA"
+            | "ARIA128"
+            | "ARIA256"
+            | "ARIAGCM"
+            | "CAMELLIA"
+            | "CAMELLIA128"
+            | "CAMELLIA256"
+            | "3DES"
+            | "DES"
+            | "RC4"
+            | "RC2"
+            | "IDEA"
+            | "SEED"
+            | "MD5"
+            | "SHA1"
+            | "SHA"
+            | "SHA256"
+            | "SHA384"
+            | "aGOST"
+            | "aGOST01"
+            | "kGOST"
+            | "GOST94"
+            | "GOST89MAC"
+            | "PSK"
+            | "kPSK"
+            | "kECDHEPSK"
+            | "kDHEPSK"
+            | "kRSAPSK"
+            | "aPSK"
+            | "SRP"
+            | "kSRP"
+            | "aSRP"
+            | "SSLv3"
+            | "SSLv2"
+            | "TLSv1"
+            | "TLSv1.0"
+            | "CBC" => false,
+            _ => return None,
+        })
+    }
+}
+
+/// A TLS 1.2 cipher list.
+pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
+    let all = known();
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut killed = vec![false; all.len()];
+    let mut dropped = Vec::new();
+    for word in text.split([':', ',', ' ', ';']).filter(|word| !word.is_empty()) {
+        if word == "@STRENGTH" {
+            chosen.sort_by_key(|i| std::cmp::Reverse(all[*i].bits));
+            continue;
+        }
+        if word.starts_with('@') {
+            // @SECLEVEL: rustls' floor is above level 2 already.
+            continue;
+        }
+        let (action, classes) = match word.as_bytes()[0] {
+            mark @ (b'!' | b'-' | b'+') => (mark, &word[1..]),
+            _ => (b' ', word),
+        };
+        let selects = |known: &Known| classes.split('+').all(|class| known.is(class) == Some(true));
+        let selected: Vec<usize> = (0..all.len()).filter(|i| selects(&all[*i])).collect();
+        match action {
+            b'!' => {
+                selected.iter().for_each(|i| killed[*i] = true);
+                chosen.retain(|i| !selected.contains(i));
+            }
+            b'-' => chosen.retain(|i| !selected.contains(i)),
+            b'+' => {
+                // Moved to the end, in the order they have.
+                chosen.sort_by_key(|i| selected.contains(i));
+            }
+            _ if selected.is_empty() => dropped.push(word.to_owned()),
+            _ => {
+                for i in selected {
+                    if !killed[i] && !chosen.contains(&i) {
+                        chosen.push(i);
+                    }
+                }
+            }
+        }
+    }
+    Chosen { list: chosen.into_iter().map(|i| all[i].suite).collect(), dropped }
+}
+
+/// A TLS 1.3 suite list.
+pub(crate) fn ciphersuites(text: &str) -> Chosen<SupportedCipherSuite> {
+    pick(text, |word| {
+        SUITES
+            .iter()
+            .find(|suite| suite.tls13().is_some() && crate::facts::openssl_cipher(suite.suite()).0 == word)
+            .copied()
+    })
+}
+
+/// A list of key exchange groups (`curves`, `ecdhe`).
+pub(crate) fn groups(text: &str) -> Chosen<&'static dyn SupportedKxGroup> {
+    pick(text, |word| {
+        // OpenSSL 3.5 marks groups: `?` may be missing, `*` sends a share, `/` divides tuples.
+        Some(match word.trim_start_matches(['?', '*']).to_ascii_lowercase().as_str() {
+            "x25519" => X25519,
+            "p-256" | "prime256v1" | "secp256r1" => SECP256R1,
+            "p-384" | "secp384r1" => SECP384R1,
+            "x25519mlkem768" => X25519MLKEM768,
+            _ => return None,
+        })
+    })
+}
+
+/// The groups where the configuration does not choose.
+pub(crate) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
+    GROUPS.to_vec()
+}
+
+fn pick<T>(text: &str, find: impl Fn(&str) -> Option<T>) -> Chosen<T> {
+    let mut chosen = Chosen { list: Vec::new(), dropped: Vec::new() };
+    for word in text.split([':', ',', ' ', '/']).filter(|word| !word.is_empty()) {
+        match find(word) {
+            Some(found) => chosen.list.push(found),
+            None => chosen.dropped.push(word.to_owned()),
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> String {
+        let chosen = ciphers(text);
+        chosen.list.iter().map(|s| crate::facts::openssl_cipher(s.suite()).0).collect::<Vec<_>>().join(":")
+    }
+
+    #[test]
+    fn cipher_lists_mean_what_openssl_means() {
+        const RSA128: &str = "ECDHE-RSA-AES128-GCM-SHA256";
+        const RSA256: &str = "ECDHE-RSA-AES256-GCM-SHA384";
+        const EC128: &str = "ECDHE-ECDSA-AES128-GCM-SHA256";
+        const EC256: &str = "ECDHE-ECDSA-AES256-GCM-SHA384";
+        let table = [
+            (RSA256, RSA256.to_owned()),
+            ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", RSA256.to_owned()),
+            ("ECDHE+AESGCM:!aRSA", format!("{EC128}:{EC256}")),
+            ("ECDHE+AESGCM:!aNULL:!MD5:@STRENGTH:-aECDSA", format!("{RSA256}:{RSA128}")),
+            ("HIGH:!CHACHA20:!ECDSA:+AES128", format!("{RSA256}:{RSA128}")),
+            ("!AES256:AESGCM+aRSA", RSA128.to_owned()),
+            ("-ALL:AES128:@SECLEVEL=1", format!("{EC128}:{RSA128}")),
+        ];
+        for (text, expected) in table {
+            assert_eq!(names(text), expected, "{text}");
+        }
+        let chosen = ciphers("AES128-SHA:DHE-RSA-AES256-GCM-SHA384:kRSA:ECDHE-RSA-AES128-GCM-SHA256:!3DES");
+        assert_eq!(chosen.list.len(), 1);
+        assert_eq!(chosen.dropped, ["AES128-SHA", "DHE-RSA-AES256-GCM-SHA384", "kRSA"]);
+    }
+
+    #[test]
+    fn suites_and_groups_keep_their_order() {
+        let chosen = ciphersuites("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256:TLS_AES_128_GCM_SHA256");
+        assert_eq!((chosen.list.len(), chosen.dropped.len()), (2, 1));
+        assert_eq!(chosen.list[1].suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
+        let chosen = groups("P-384:?X25519MLKEM768/prime256v1:secp521r1");
+        let names: Vec<_> = chosen.list.iter().map(|g| format!("{:?}", g.name())).collect();
+        assert_eq!(names, ["secp384r1", "X25519MLKEM768", "secp256r1"]);
+        assert_eq!(chosen.dropped, ["secp521r1"]);
+    }
+}

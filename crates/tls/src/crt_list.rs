@@ -1,0 +1,159 @@
+//! `crt-list` files: a certificate a line, with its own settings and name filters. Pure.
+
+use penstock_config::{
+    Diagnostics, Span, Spanned,
+    model::{TlsConf, TlsVersion, Verify},
+};
+use std::path::{Path, PathBuf};
+
+/// One line.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// The certificate, or a bundle's base name, as written.
+    pub file: PathBuf,
+    /// What stands in the brackets.
+    pub conf: TlsConf,
+    /// Names and wildcards this certificate answers for instead of its own.
+    pub filters: Vec<String>,
+    /// Names it does not answer for (`!name`); `!*` keeps it out of the table altogether.
+    pub excluded: Vec<String>,
+    /// Line number, from 1.
+    pub line: usize,
+}
+
+/// Reads the lines of `text`; `file` and `span` are for the diagnostics, `ca_base` for the authorities named in brackets.
+pub(crate) fn parse(
+    text: &str,
+    file: &Path,
+    ca_base: Option<&Path>,
+    span: Span,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (index, raw) in text.lines().enumerate() {
+        let line = raw.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match entry(line, ca_base, span) {
+            Ok(entry) => entries.push(Entry { line: index + 1, ..entry }),
+            Err(what) => {
+                diagnostics.error(span, format!("{}:{}: {what}", file.display(), index + 1));
+            }
+        }
+    }
+    entries
+}
+
+fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<Entry, String> {
+    let (file, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let mut entry = Entry { file: file.into(), ..Entry::default() };
+    let mut rest = rest.trim_start();
+    if let Some(inside) = rest.strip_prefix('[') {
+        let (options, after) = inside.split_once(']').ok_or("the '[' of the settings has no ']'")?;
+        conf(options, &mut entry.conf, ca_base, span)?;
+        rest = after;
+    }
+    for filter in rest.split_whitespace() {
+        match filter.strip_prefix('!') {
+            Some(name) => entry.excluded.push(name.to_ascii_lowercase()),
+            None if filter.contains(['[', ']']) => {
+                return Err(format!(
+                    "'{filter}' is no name: the settings stand in one pair of brackets before the names"
+                ));
+            }
+            None => entry.filters.push(filter.to_ascii_lowercase()),
+        }
+    }
+    Ok(entry)
+}
+
+fn conf(options: &str, conf: &mut TlsConf, ca_base: Option<&Path>, span: Span) -> Result<(), String> {
+    let mut words = options.split_whitespace();
+    while let Some(keyword) = words.next() {
+        let mut value = || words.next().ok_or(format!("'{keyword}' needs a value"));
+        let spanned = |value: &str| Some(Spanned { value: value.to_owned(), span });
+        let authority = |value: &str| {
+            let path = match ca_base {
+                Some(base) if !value.starts_with(['/', '@']) => base.join(value),
+                _ => PathBuf::from(value),
+            };
+            Some(Spanned { value: path, span })
+        };
+        match keyword {
+            "allow-0rtt" => conf.allow_0rtt = true,
+            "no-ca-names" => {}
+            "alpn" | "npn" => conf.alpn = Some(value()?.split(',').map(str::to_owned).collect()),
+            "no-alpn" => conf.alpn = Some(Vec::new()),
+            "ca-file" => conf.ca_file = authority(value()?),
+            "ca-verify-file" => conf.ca_verify_file = authority(value()?),
+            "crl-file" => conf.crl_file = authority(value()?),
+            "ciphers" => conf.ciphers = spanned(value()?),
+            "ciphersuites" => conf.ciphersuites = spanned(value()?),
+            "curves" | "ecdhe" => conf.curves = spanned(value()?),
+            "ssl-min-ver" => conf.min_ver = Some(version(value()?)?),
+            "ssl-max-ver" => conf.max_ver = Some(version(value()?)?),
+            "verify" => {
+                conf.verify = Some(match value()? {
+                    "none" => Verify::None,
+                    "optional" => Verify::Optional,
+                    "required" => Verify::Required,
+                    other => return Err(format!("'verify {other}': 'none', 'optional' or 'required' is expected")),
+                })
+            }
+            other => return Err(format!("'{other}' is no setting of a crt-list line")),
+        }
+    }
+    Ok(())
+}
+
+fn version(word: &str) -> Result<TlsVersion, String> {
+    Ok(match word {
+        "SSLv3" => TlsVersion::Ssl3,
+        "TLSv1.0" => TlsVersion::Tls10,
+        "TLSv1.1" => TlsVersion::Tls11,
+        "TLSv1.2" => TlsVersion::Tls12,
+        "TLSv1.3" => TlsVersion::Tls13,
+        other => return Err(format!("'{other}' is no version: 'TLSv1.2' or 'TLSv1.3' is expected")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Vec<Entry>, Diagnostics) {
+        let mut diagnostics = Diagnostics::default();
+        let ca_base = Some(Path::new("/ca"));
+        (parse(text, Path::new("list"), ca_base, Span::default(), &mut diagnostics), diagnostics)
+    }
+
+    #[test]
+    fn the_manuals_example_is_understood() {
+        let (entries, diagnostics) = read(
+            "cert1.pem !*\n# comment\n\ncert2.pem [alpn h2,http/1.1]\ncertW.pem   *.domain.tld !secure.domain.tld\n\
+             certS.pem [curves X25519:P-256 ciphers ECDHE-ECDSA-AES256-GCM-SHA384 ca-file a.pem verify required] secure.domain.tld\n",
+        );
+        assert!(diagnostics.list.is_empty(), "{diagnostics:?}");
+        assert_eq!(entries.len(), 4);
+        assert_eq!(entries[0].excluded, ["*"]);
+        assert_eq!(entries[1].conf.alpn, Some(vec!["h2".to_owned(), "http/1.1".to_owned()]));
+        assert_eq!(entries[1].line, 4);
+        assert_eq!(
+            (&entries[2].filters[..], &entries[2].excluded[..]),
+            (&["*.domain.tld".to_owned()][..], &["secure.domain.tld".to_owned()][..])
+        );
+        assert_eq!(entries[3].conf.verify, Some(Verify::Required));
+        assert_eq!(entries[3].conf.ca_file.as_ref().unwrap().value, Path::new("/ca/a.pem"));
+    }
+
+    #[test]
+    fn every_bad_line_is_reported() {
+        let (entries, diagnostics) =
+            read("a.pem [alpn h2\nb.pem [verify maybe]\nc.pem [wrong]\nd.pem x [alpn h2]\ne.pem ok\n");
+        assert_eq!(entries.len(), 1);
+        let messages: Vec<_> = diagnostics.list.iter().map(|d| d.message.as_str()).collect();
+        assert_eq!(messages.len(), 4, "{messages:?}");
+        assert!(messages[0].starts_with("list:1: ") && messages[3].starts_with("list:4: "));
+    }
+}

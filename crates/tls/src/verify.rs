@@ -1,0 +1,391 @@
+//! Who is let in: a peer's certificate against authorities, revocation lists and the errors a configuration ignores.
+//!
+//! Results are OpenSSL's numbers (`X509_V_ERR_*`), because that is what `ssl_c_verify`, `crt-ignore-err` and logs speak.
+
+use crate::certificate;
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{self, WebPkiSupportedAlgorithms},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use std::{cell::Cell, fmt, net::Ipv4Addr, sync::Arc};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// A refusal: OpenSSL's number, and how far above the leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub code: u32,
+    pub depth: u32,
+}
+
+thread_local! {
+    /// Why the last client was refused. rustls carries its own error up, which has no room for OpenSSL's number; nothing
+    /// parks between the refusal and the end of the pass that takes it.
+    static REFUSED: Cell<Option<Refusal>> = const { Cell::new(None) };
+}
+
+/// The refusal that the pass which has just failed ended in, if it was one.
+pub(crate) fn take_refusal() -> Option<Refusal> {
+    REFUSED.take()
+}
+
+/// `crt-ignore-err` and `ca-ignore-err`: at the leaf, and above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    leaf: Codes,
+    authorities: Codes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Codes {
+    #[default]
+    None,
+    All,
+    These(Vec<u32>),
+}
+
+impl Ignored {
+    /// # Errors
+    /// The word that is neither `all` nor a number.
+    pub fn parse(leaf: Option<&str>, authorities: Option<&str>) -> Result<Ignored, String> {
+        Ok(Ignored { leaf: Codes::parse(leaf)?, authorities: Codes::parse(authorities)? })
+    }
+
+    fn covers(&self, refusal: Refusal) -> bool {
+        let codes = if refusal.depth == 0 { &self.leaf } else { &self.authorities };
+        match codes {
+            Codes::None => false,
+            Codes::All => true,
+            Codes::These(list) => list.contains(&refusal.code),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Ignored::default()
+    }
+}
+
+impl Codes {
+    fn parse(text: Option<&str>) -> Result<Codes, String> {
+        let Some(text) = text else { return Ok(Codes::None) };
+        if text.split(',').any(|word| word == "all") {
+            return Ok(Codes::All);
+        }
+        let numbers: Result<Vec<u32>, _> =
+            text.split(',').map(|word| word.parse().or_else(|_| by_name(word).ok_or(word.to_owned()))).collect();
+        numbers.map(Codes::These)
+    }
+}
+
+/// The names OpenSSL's manual gives the results that can occur here.
+fn by_name(word: &str) -> Option<u32> {
+    let name = word.strip_prefix("X509_V_ERR_").unwrap_or(word);
+    Some(match name {
+        "UNABLE_TO_GET_CRL" => 3,
+        "CERT_SIGNATURE_FAILURE" => 7,
+        "CERT_NOT_YET_VALID" => 9,
+        "CERT_HAS_EXPIRED" => 10,
+        "CRL_HAS_EXPIRED" => 12,
+        "DEPTH_ZERO_SELF_SIGNED_CERT" => 18,
+        "SELF_SIGNED_CERT_IN_CHAIN" => 19,
+        "UNABLE_TO_GET_ISSUER_CERT_LOCALLY" => 20,
+        "UNABLE_TO_VERIFY_LEAF_SIGNATURE" => 21,
+        "CERT_REVOKED" => 23,
+        "INVALID_CA" => 24,
+        "INVALID_PURPOSE" => 26,
+        "UNHANDLED_CRITICAL_EXTENSION" => 34,
+        _ => return None,
+    })
+}
+
+/// OpenSSL's number for what rustls found.
+pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Refusal {
+    use CertificateError as E;
+    const UNSPECIFIED: u32 = 1;
+    let at_leaf = |code| Refusal { code, depth: 0 };
+    match error {
+        Error::InvalidCertificate(error) => match error {
+            E::Expired | E::ExpiredContext { .. } => Refusal { code: 10, depth: outdated(leaf, above, true) },
+            E::NotValidYet | E::NotValidYetContext { .. } => Refusal { code: 9, depth: outdated(leaf, above, false) },
+            E::Revoked => at_leaf(23),
+            E::UnknownRevocationStatus => at_leaf(3),
+            E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => at_leaf(12),
+            E::BadSignature => at_leaf(7),
+            E::InvalidPurpose | E::InvalidPurposeContext { .. } => at_leaf(26),
+            E::UnhandledCriticalExtension => at_leaf(34),
+            E::UnknownIssuer => unknown_issuer(leaf, above),
+            _ => at_leaf(UNSPECIFIED),
+        },
+        Error::InvalidCertRevocationList(CertRevocationListError::BadSignature) => at_leaf(8),
+        _ => at_leaf(UNSPECIFIED),
+    }
+}
+
+/// Which certificate of the chain is outside its validity.
+fn outdated(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>], expired: bool) -> u32 {
+    let now = x509_parser::time::ASN1Time::now();
+    let bad = |der: &CertificateDer<'_>| {
+        X509Certificate::from_der(der).is_ok_and(|(_, c)| match expired {
+            true => c.validity().not_after < now,
+            false => c.validity().not_before > now,
+        })
+    };
+    if bad(leaf) {
+        return 0;
+    }
+    above.iter().position(bad).map_or(0, |index| index as u32 + 1)
+}
+
+/// OpenSSL tells apart where a chain without a trusted end breaks off.
+fn unknown_issuer(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Refusal {
+    let parse = |der| X509Certificate::from_der(der).ok().map(|(_, parsed)| parsed);
+    let Some(mut last) = parse(leaf) else { return Refusal { code: 20, depth: 0 } };
+    if last.issuer() == last.subject() {
+        return Refusal { code: 18, depth: 0 };
+    }
+    let mut depth = 0;
+    let parsed: Vec<_> = above.iter().filter_map(|der| parse(der)).collect();
+    while let Some(next) = parsed.iter().find(|c| c.subject() == last.issuer()) {
+        depth += 1;
+        last = next.clone();
+        if last.issuer() == last.subject() {
+            return Refusal { code: 19, depth };
+        }
+        if depth as usize > above.len() {
+            break;
+        }
+    }
+    Refusal { code: 20, depth }
+}
+
+/// Certificates that are trusted by themselves. OpenSSL accepts a leaf that is one of the authorities named (a self-signed
+/// certificate as its own `ca-file`); webpki does not, when it is marked as an authority's.
+fn is_anchor(leaf: &CertificateDer<'_>, anchors: &[CertificateDer<'static>]) -> bool {
+    anchors.iter().any(|anchor| anchor.as_ref() == leaf.as_ref())
+        && X509Certificate::from_der(leaf).is_ok_and(|(_, parsed)| parsed.validity().is_valid())
+}
+
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    crypto::aws_lc_rs::default_provider().signature_verification_algorithms
+}
+
+/// Verifies clients, for `verify optional` and `verify required`.
+pub(crate) struct Clients {
+    chain: Arc<dyn ClientCertVerifier>,
+    anchors: Vec<CertificateDer<'static>>,
+    hints: Vec<DistinguishedName>,
+    mandatory: bool,
+    ignored: Ignored,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Clients {
+    /// `anchors` are of `ca-file` and `ca-verify-file` together; `hints` are the subjects sent to the client.
+    ///
+    /// # Errors
+    /// What is wrong with the authorities or the lists.
+    pub fn new(
+        anchors: Vec<CertificateDer<'static>>,
+        roots: RootCertStore,
+        hints: Vec<DistinguishedName>,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+        mandatory: bool,
+        ignored: Ignored,
+    ) -> Result<Clients, String> {
+        let provider = Arc::new(crate::provider::default_provider());
+        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(crls)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|e| e.to_string())?;
+        Ok(Clients { chain, anchors, hints, mandatory, ignored, algorithms: algorithms() })
+    }
+
+    /// The verdict without regard to what is ignored.
+    pub fn verdict(
+        &self,
+        leaf: &CertificateDer<'_>,
+        above: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), (Refusal, Error)> {
+        if is_anchor(leaf, &self.anchors) {
+            return Ok(());
+        }
+        match self.chain.verify_client_cert(leaf, above, now) {
+            Ok(_) => Ok(()),
+            Err(error) => Err((refusal(&error, leaf, above), error)),
+        }
+    }
+
+    /// Whether a session can be open in spite of a refusal, so that its number must be found out.
+    pub fn ignores(&self) -> bool {
+        !self.ignored.is_empty()
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("mandatory", &self.mandatory).finish_non_exhaustive()
+    }
+}
+
+impl ClientCertVerifier for Clients {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        above: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.verdict(leaf, above, now) {
+            Ok(()) => Ok(ClientCertVerified::assertion()),
+            Err((refusal, _)) if self.ignored.covers(refusal) => Ok(ClientCertVerified::assertion()),
+            Err((refusal, error)) => {
+                REFUSED.set(Some(refusal));
+                Err(error)
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Verifies servers: the chain, then the name. The name is the one asked for by SNI, else that of `verifyhost`; where there
+/// is neither, any will do, as with HAProxy.
+pub(crate) struct Servers {
+    verifyhost: Option<String>,
+    /// `None` for `verify none`.
+    chain: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Servers {
+    /// For `verify none`.
+    pub fn unverified() -> Servers {
+        Servers { verifyhost: None, chain: None, algorithms: algorithms() }
+    }
+
+    /// # Errors
+    /// What is wrong with the authorities or the lists.
+    pub fn new(
+        anchors: Vec<CertificateDer<'static>>,
+        roots: RootCertStore,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+        verifyhost: Option<String>,
+    ) -> Result<Servers, String> {
+        let provider = Arc::new(crate::provider::default_provider());
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(crls)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|e| e.to_string())?;
+        Ok(Servers { verifyhost, chain: Some((chain, anchors)), algorithms: algorithms() })
+    }
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").field("verified", &self.chain.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for Servers {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        above: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some((chain, anchors)) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
+        if !is_anchor(leaf, anchors) {
+            // webpki checks the chain first and the name last. No certificate is for this address, so a complaint about the
+            // name says that all the rest is in order.
+            let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+            match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
+                Ok(_)
+                | Err(Error::InvalidCertificate(
+                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                )) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let expected = match name {
+            ServerName::DnsName(name) => Some(name.as_ref()),
+            _ => self.verifyhost.as_deref(),
+        };
+        match expected {
+            Some(name) if !is_for_name(leaf, name) => Err(CertificateError::NotValidForName.into()),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Whether a server's certificate is for `name`: one of its DNS names or its common name, with a star for one first label.
+fn is_for_name(leaf: &[u8], name: &str) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return false };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    certificate::names(&parsed).iter().any(|pattern| match pattern.strip_prefix('*') {
+        Some(suffix) => name.find('.').is_some_and(|dot| name[dot..] == *suffix && dot > 0),
+        None => *pattern == name,
+    })
+}
