@@ -91,11 +91,15 @@ fn obey(flags: Flags) -> ExitCode {
         Err(why) => return serve::fail(&why),
     };
     if master::is_worker() {
-        return serve::serve(sources, &flags, Reporter::inherited(), |_| {});
+        return serve::serve(sources, &flags, Reporter::inherited(), |_| {}).code();
     }
     // Only the file's own words say whether there is a master, when -W does not.
     let wants_master = configuration::load(sources.clone(), &flags).0.global.master_worker;
-    if wants_master { master::run(sources, &flags) } else { serve::serve(sources, &flags, Reporter::nobody(), |_| {}) }
+    if wants_master {
+        master::run(sources, &flags)
+    } else {
+        serve::serve(sources, &flags, Reporter::nobody(), |_| {}).code()
+    }
 }
 
 /// `-c` and `check`: everything that can be found without starting.

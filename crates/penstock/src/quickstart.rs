@@ -3,7 +3,7 @@
 use crate::{flags::Flags, ready::Reporter, serve, version};
 use penstock_config::model::Source;
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, IsTerminal, Write},
     net::{TcpListener, TcpStream},
     path::Path,
     process::ExitCode,
@@ -20,10 +20,10 @@ pub fn run() -> ExitCode {
     match prepare() {
         Ok((directory, sources)) => {
             let flags = Flags { foreground: true, ..Flags::default() };
-            let code = serve::serve(sources, &flags, Reporter::nobody(), |_| welcome());
+            let ended = serve::serve(sources, &flags, Reporter::nobody(), |_| welcome());
             // The key was made for this run alone.
             let _ = std::fs::remove_dir_all(directory);
-            code
+            ended.code()
         }
         Err(why) => serve::fail(&why),
     }
@@ -56,8 +56,9 @@ fn make_certificate(directory: &Path, file: &Path) -> Result<(), Box<dyn std::er
 }
 
 fn welcome() {
+    let (bold, plain) = if std::io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     println!(
-        "penstock is running.\n\n  try      curl -k https://127.0.0.1:8443/\n  look at  http://127.0.0.1:8404/\n  \
+        "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
          engine   {}\n\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
         version::engine()
     );

@@ -9,16 +9,46 @@ use penstock_proxy::{Handle, Listeners, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
 use std::{path::Path, process::ExitCode, time::Duration};
 
+/// How a process that served has ended.
+#[must_use]
+pub enum Ended {
+    /// By itself, or before it served.
+    Exit(ExitCode),
+    /// Told to by a signal, which is still blocked.
+    Signalled(Signals, Signal),
+}
+
+impl From<ExitCode> for Ended {
+    fn from(code: ExitCode) -> Self {
+        Ended::Exit(code)
+    }
+}
+
+impl Ended {
+    /// Ends the process as the signal would have ended it, which is what a service manager expects to see.
+    pub fn code(self) -> ExitCode {
+        match self {
+            Ended::Exit(code) => code,
+            Ended::Signalled(signals, signal) => {
+                signals.unblock();
+                // Does not return, unless the signal was ignored from the start.
+                let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
+                ExitCode::SUCCESS
+            }
+        }
+    }
+}
+
 /// How often a process without signals looks whether its workers have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves the configuration until it is told to end. `started` is called once connections are accepted.
-pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: impl FnOnce(&Handle)) -> ExitCode {
+pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: impl FnOnce(&Handle)) -> Ended {
     let (config, mut diagnostics) = configuration::load(sources, flags);
-    let Some(runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE };
+    let Some(runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
     let config = runtime.shared().config.clone();
     if !configuration::has_listener(&config) {
-        return fail("no proxy listens anywhere: write a 'bind' line");
+        return fail("no proxy listens anywhere: write a 'bind' line").into();
     }
     let listeners = match runtime.listen(Listeners::default()) {
         Ok(listeners) => listeners,
@@ -26,33 +56,33 @@ pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: i
             for error in &errors {
                 eprintln!("penstock: {error}");
             }
-            return ExitCode::FAILURE;
+            return ExitCode::FAILURE.into();
         }
     };
     // Before the first thread, so that every thread leaves the signals to this one.
     let signals = match Signals::block() {
         Ok(signals) => signals,
-        Err(e) => return fail(&format!("cannot block signals: {e}")),
+        Err(e) => return fail(&format!("cannot block signals: {e}")).into(),
     };
     let background = config.global.daemon && !config.global.master_worker;
     let reporter = match background.then(detach) {
         None => reporter,
         Some(Ok(Side::Child(reporter))) => reporter,
-        Some(Ok(Side::Parent(code))) => return code,
-        Some(Err(e)) => return fail(&format!("cannot go to the background: {e}")),
+        Some(Ok(Side::Parent(code))) => return code.into(),
+        Some(Err(e)) => return fail(&format!("cannot go to the background: {e}")).into(),
     };
     if !config.global.master_worker
         && let Some(pidfile) = &config.global.pidfile
         && let Err(e) = std::fs::write(pidfile, format!("{}\n", std::process::id()))
     {
-        return fail(&format!("cannot write the pidfile {}: {e}", pidfile.display()));
+        return fail(&format!("cannot write the pidfile {}: {e}", pidfile.display())).into();
     }
     if let Err(why) = give_up_privileges(&config.global) {
-        return fail(&why);
+        return fail(&why).into();
     }
     let handle = match runtime.start(listeners) {
         Ok(handle) => handle,
-        Err(e) => return fail(&format!("cannot start the workers: {e}")),
+        Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
     };
     for (pids, signal) in [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)] {
         for pid in pids {
@@ -65,7 +95,7 @@ pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: i
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
-    obey(&handle, &signals)
+    obey(&handle, signals)
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
@@ -138,16 +168,13 @@ fn give_up_privileges(global: &Global) -> Result<(), String> {
 }
 
 /// Waits for signals and for the workers' end.
-fn obey(handle: &Handle, signals: &Signals) -> ExitCode {
+fn obey(handle: &Handle, signals: Signals) -> Ended {
     loop {
         match signals.wait(LOOK) {
             Some(signal @ (Signal::Term | Signal::Int)) => {
                 handle.stop();
                 handle.wait();
-                // Ends as the signal would have ended it, which is what a service manager expects to see.
-                signals.unblock();
-                let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
-                return ExitCode::from(128 + signal.number() as u8);
+                return Ended::Signalled(signals, signal);
             }
             Some(Signal::Usr1) => handle.drain(),
             // SIGTTOU and SIGTTIN asked older processes to make room for a new one's sockets; SO_REUSEPORT made them
@@ -156,7 +183,7 @@ fn obey(handle: &Handle, signals: &Signals) -> ExitCode {
         }
         if handle.is_finished() {
             handle.wait();
-            return ExitCode::SUCCESS;
+            return ExitCode::SUCCESS.into();
         }
     }
 }

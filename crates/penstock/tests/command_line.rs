@@ -1,0 +1,292 @@
+//! HAProxy's command line on the real binary: exit statuses, files, processes and signals. Needs no other program.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Nothing here takes this long; past it, a test fails rather than hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory of its own for each test, removed at its end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("penstock-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.0.join(name)
+    }
+    /// A configuration that answers every request on the port by itself.
+    fn config(&self, port: u16) -> PathBuf {
+        self.file(
+            "ok.cfg",
+            &format!(
+                "global\n  maxconn 100\n  nbthread 1\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
+                 timeout connect 5s\nfrontend a\n  bind 127.0.0.1:{port}\n  monitor-uri /alive\n"
+            ),
+        )
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
+}
+
+fn code(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> i32 {
+    run(arguments).status.code().expect("it was not killed")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_alive(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    let _ = stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n");
+    let _ = stream.read_to_string(&mut answer);
+    answer.contains(" 200 ")
+}
+
+/// A child that is killed when a test fails half-way.
+struct Running(Child);
+
+impl Running {
+    fn start(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Running {
+        Running(penstock().args(arguments.iter().map(|a| a.as_ref())).spawn().unwrap())
+    }
+    fn signal(&self, signal: i32) {
+        penstock_sys::kill(self.0.id() as i32, signal).unwrap();
+    }
+    /// What a shell would show in `$?`.
+    fn end(mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let mut status = None;
+        until("the process ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.expect("`until` returned");
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const USR2: i32 = 12;
+const USR1: i32 = 10;
+const TERM: i32 = 15;
+const INT: i32 = 2;
+
+#[test]
+fn checking_gives_haproxys_exit_statuses() {
+    let place = Place::new("check");
+    let ok = place.config(free_port());
+    let bad = place.file("bad.cfg", "frontend a\n  bindd :80\n  mode htp\n");
+    let empty = place.file("empty.cfg", "");
+    let valid = run(&[&"-c", &"-f", &ok]);
+    assert_eq!((valid.status.code(), &valid.stdout[..]), (Some(0), &b"Configuration file is valid\n"[..]));
+    assert!(run(&[&"-c", &"-q", &"-f", &ok]).stdout.is_empty());
+    assert_eq!(code(&[&"-c", &"-f", &empty]), 2);
+    assert_eq!(code(&[&"-f", &empty]), 1);
+    assert_eq!(code(&[&"check", &ok]), 0);
+    assert_eq!(code(&[&"-c", &"-f", &"/no/such/file.cfg"]), 1);
+    assert_eq!(code(&[&"-C", &"/no/such/dir", &"-c", &"-f", &ok]), 1);
+    assert_eq!(code(&[&"-C", &place.0, &"-c", &"-f", &"ok.cfg"]), 0);
+    let refused = run(&[&"-c", &"-f", &bad]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains("bad.cfg:2:3") && said.contains("bad.cfg:3:8"), "both mistakes are listed at once:\n{said}");
+}
+
+#[test]
+fn several_files_and_directories_are_one_configuration() {
+    let place = Place::new("files");
+    let front =
+        place.file("1.cfg", "defaults\n  mode http\n  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\n");
+    let back = place.file(
+        "2.cfg",
+        &format!(
+            "frontend f\n  bind 127.0.0.1:{}\n  default_backend b\nbackend b\n  server s 127.0.0.1:9\n",
+            free_port()
+        ),
+    );
+    assert_eq!(code(&[&"-c", &"-f", &front, &"-f", &back]), 0);
+    assert_eq!(code(&[&"-c", &"--", &front, &back]), 0);
+    assert_eq!(code(&[&"-c", &"-f", &place.0]), 0);
+}
+
+#[test]
+fn conditions_versions_and_unknown_options_have_haproxys_exit_statuses() {
+    assert_eq!(code(&[&"-cc", &"version_atleast(2.4)"]), 0);
+    assert_eq!(code(&[&"-cc", &"version_atleast(9.4)"]), 1);
+    assert_eq!(code(&[&"-cc", &"foo("]), 2);
+    assert_eq!(code(&[&"-v"]), 0);
+    assert_eq!(code(&[&"-vv"]), 0);
+    assert_eq!(code(&[&"-h"]), 1);
+    assert_eq!(code(&[&"-Z"]), 1);
+    assert_eq!(code(&[&"-f"]), 1);
+    assert_eq!(code(&[]), 1);
+    let said = run(&[&"-vv"]).stdout;
+    assert!(String::from_utf8(said).unwrap().contains("Crypto engine"));
+}
+
+#[test]
+fn a_port_in_use_is_a_sentence_and_nothing_starts() {
+    let place = Place::new("port");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let refused = run(&[&"-f", &place.config(port)]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains(&port.to_string()) && said.to_lowercase().contains("in use"), "{said}");
+}
+
+#[test]
+fn sigterm_ends_now_and_sigusr1_drains() {
+    let place = Place::new("signals");
+    for (signal, status) in [(TERM, 128 + TERM), (INT, 128 + INT), (USR1, 0)] {
+        let port = free_port();
+        let running = Running::start(&[&"-db", &"-f", &place.config(port)]);
+        until("it answers", || is_alive(port));
+        running.signal(signal);
+        assert_eq!(running.end(), status);
+        assert!(!is_alive(port));
+    }
+}
+
+#[test]
+fn a_daemon_serves_once_its_parent_has_gone_and_leaves_its_pid() {
+    let place = Place::new("daemon");
+    let port = free_port();
+    let pidfile = place.0.join("pid");
+    assert_eq!(code(&[&"-D", &"-p", &pidfile, &"-f", &place.config(port)]), 0);
+    // The parent ends only when the child serves: no waiting here.
+    assert!(is_alive(port));
+    let pid = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
+    penstock_sys::kill(pid, TERM).unwrap();
+    until("the daemon is gone", || !is_alive(port));
+}
+
+#[test]
+fn a_new_process_takes_over_with_sf() {
+    let place = Place::new("sf");
+    let port = free_port();
+    let config = place.config(port);
+    let old = Running::start(&[&"-db", &"-f", &config]);
+    until("it answers", || is_alive(port));
+    let new = Running::start(&[&"-db", &"-f", &config, &"-sf", &old.0.id().to_string()]);
+    assert_eq!(old.end(), 0);
+    assert!(is_alive(port));
+    new.signal(TERM);
+    assert_eq!(new.end(), 128 + TERM);
+}
+
+#[test]
+fn a_master_replaces_its_worker_on_sigusr2_and_keeps_it_when_the_new_one_fails() {
+    let place = Place::new("master");
+    let port = free_port();
+    let config = place.config(port);
+    let pidfile = place.0.join("pid");
+    let master = Running::start(&[&"-W", &"-p", &pidfile, &"-f", &config]);
+    until("it answers", || is_alive(port));
+    let workers = || children(master.0.id());
+    until("there is one worker", || workers().len() == 1);
+    let first = workers()[0];
+    assert_eq!(std::fs::read_to_string(&pidfile).unwrap().trim(), master.0.id().to_string());
+
+    master.signal(USR2);
+    until("another worker has taken over", || workers().len() == 1 && workers()[0] != first);
+    assert!(is_alive(port));
+    let second = workers()[0];
+
+    std::fs::write(&config, "nonsense\n").unwrap();
+    master.signal(USR2);
+    std::thread::sleep(Duration::from_millis(300));
+    until("the failed worker is gone", || workers() == [second]);
+    assert!(is_alive(port));
+
+    master.signal(TERM);
+    assert_eq!(master.end(), 0);
+    until("the port is free", || !is_alive(port));
+}
+
+/// The processes whose parent this is, zombies left out.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(Path::new("/proc").join(entry.file_name()).join("stat")) else {
+            continue;
+        };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        if fields.next() != Some("Z") && fields.next() == Some(&parent.to_string()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+#[test]
+fn quickstart_needs_nothing_and_leaves_nothing() {
+    let before = quickstart_directories();
+    let mut child = penstock().arg("quickstart").stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let running = Running(child);
+    let mut said = String::new();
+    for line in out.lines() {
+        said += &line.unwrap();
+        if said.contains("Your own: ") {
+            break;
+        }
+    }
+    if said.is_empty() {
+        // Its ports are fixed; on a machine that uses them it has said so and ended.
+        assert_eq!(running.end(), 1);
+        return;
+    }
+    assert!(said.contains("curl -k https://127.0.0.1:8443/") && said.contains("engine"), "{said}");
+    running.signal(INT);
+    assert_eq!(running.end(), 128 + INT);
+    assert_eq!(quickstart_directories(), before);
+}
+
+fn quickstart_directories() -> usize {
+    let temporary = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    temporary.filter(|e| e.file_name().to_string_lossy().starts_with("penstock-quickstart-")).count()
+}
