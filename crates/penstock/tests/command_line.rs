@@ -266,10 +266,10 @@ fn children(parent: u32) -> Vec<u32> {
 fn quickstart_needs_nothing_and_leaves_nothing() {
     let before = quickstart_directories();
     let mut child = penstock().arg("quickstart").stdout(Stdio::piped()).spawn().unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut out = BufReader::new(child.stdout.take().unwrap());
     let running = Running(child);
     let mut said = String::new();
-    for line in out.lines() {
+    for line in out.by_ref().lines() {
         said += &line.unwrap();
         if said.contains("Your own: ") {
             break;
