@@ -17,6 +17,10 @@ const BACKEND_THREADS: usize = 4;
 
 /// Serves the embedded default until interrupted.
 pub fn run() -> ExitCode {
+    // The backends' threads start before those of the load balancer, and must leave the signals alone as well.
+    if let Err(e) = penstock_sys::Signals::block() {
+        return serve::fail(&format!("cannot block signals: {e}"));
+    }
     match prepare() {
         Ok((directory, sources)) => {
             let flags = Flags { foreground: true, ..Flags::default() };
