@@ -83,9 +83,11 @@ impl Certificates {
     fn make() -> Result<Self, Box<dyn std::error::Error>> {
         let folder = tempfile::Builder::new().prefix("penstock-certs-").tempdir()?;
         let at = |name: &str| folder.path().join(name);
-        let authority = authority("Scenario CA")?;
-        std::fs::write(at("ca.crt"), authority.certificate.as_bytes())?;
-        let stranger = self::authority("Another CA")?;
+        let authority = self::authority("Scenario CA", Key::P256)?;
+        // A client that verifies RSA signatures alone needs a chain of them.
+        let rsa_authority = self::authority("Scenario RSA CA", Key::Rsa2048)?;
+        std::fs::write(at("ca.crt"), format!("{}{}", authority.certificate, rsa_authority.certificate))?;
+        let stranger = self::authority("Another CA", Key::P256)?;
         std::fs::write(at("other-ca.crt"), stranger.certificate.as_bytes())?;
 
         let write = |plan: &Plan, by: &Authority, file: &str| -> Result<String, Box<dyn std::error::Error>> {
@@ -97,7 +99,8 @@ impl Certificates {
             Ok(certificate)
         };
         for plan in SERVERS {
-            write(plan, &authority, plan.name)?;
+            let rsa = matches!(plan.key, Key::Rsa2048 | Key::Rsa4096);
+            write(plan, if rsa { &rsa_authority } else { &authority }, plan.name)?;
         }
         for plan in CLIENTS {
             write(plan, &authority, plan.name)?;
@@ -125,13 +128,13 @@ struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-fn authority(name: &str) -> Result<Authority, rcgen::Error> {
+fn authority(name: &str, kind: Key) -> Result<Authority, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params.key_identifier_method = KeyIdMethod::Sha256;
-    let key = key(Key::P256)?;
+    let key = key(kind)?;
     let certificate = params.self_signed(&key)?.pem();
     Ok(Authority { certificate, issuer: Issuer::new(params, key) })
 }

@@ -33,7 +33,7 @@ pub fn open(address: SocketAddr, section: &Section) -> Result<Wire, Failure> {
     let stream: std::net::TcpStream = socket.into();
     stream.set_nodelay(true).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    if !section.has("tls") {
+    if !section.arguments.iter().skip(1).any(|a| a == "tls") {
         return Ok(Wire::Plain(stream));
     }
     let alpn: Vec<&str> = section.option("alpn").map(|a| a.split(',').collect()).unwrap_or_default();

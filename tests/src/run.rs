@@ -67,6 +67,9 @@ pub struct Run<'a> {
 pub fn carry_out(scenario: &Scenario, subject: Subject, expected_logs: Option<usize>) -> Result<Transcript, Failure> {
     let mut run = Run::prepare(scenario, subject)?;
     run.start()?;
+    if run.ended_as_stated() {
+        return Ok(run.transcript);
+    }
     let mut last = Vec::new();
     for section in &scenario.sections {
         match section.kind.as_str() {
@@ -146,8 +149,12 @@ impl<'a> Run<'a> {
             Some(names) => names.split(',').filter_map(|n| self.reserved.get(n)).map(|r| r.address.port()).collect(),
             None => self.reserved.values().map(|r| r.address.port()).collect(),
         };
-        let ended = process.wait_listening(&ports)?;
-        match (ended, section.has("fails")) {
+        let fails = section.has("fails") || section.option("fails") == Some(self.subject.name());
+        let ended = match fails {
+            true => process.wait_end(Duration::from_secs(15)),
+            false => process.wait_listening(&ports)?,
+        };
+        match (ended, fails) {
             (None, false) => {}
             (Some(status), true) => self.transcript.lines.push(format!("start: {}", describe(status))),
             (Some(status), false) => {
@@ -157,6 +164,11 @@ impl<'a> Run<'a> {
         }
         self.process = Some(process);
         Ok(())
+    }
+
+    /// Whether the configuration was refused, and the scenario says so: nothing is left to try then.
+    fn ended_as_stated(&self) -> bool {
+        self.transcript.lines.iter().any(|l| l.starts_with("start: ")) && !self.scenario.has_option("goes-on")
     }
 
     /// The program under test.
@@ -286,7 +298,7 @@ impl<'a> Run<'a> {
 
     /// Checks an `[expect]` section against the step before it; those about logs wait for the end.
     fn expect(&mut self, section: &Section, last: &[String]) -> Result<(), Failure> {
-        if section.has("log") || !self.is_meant(section) {
+        if section.has("log") || section.has("origins") || !self.is_meant(section) {
             return Ok(());
         }
         let mut all = last.to_vec();
@@ -327,11 +339,16 @@ impl<'a> Run<'a> {
             self.transcript.lines.push("[log]".to_owned());
             self.transcript.lines.extend(lines);
         }
-        let late = self.recorder.drain();
+        let mut late = self.recorder.drain();
+        late.extend(self.recorder.scripted(Duration::from_secs(3)));
+        let known = self.known();
+        let late: Vec<String> = late.iter().map(|l| self.masks.apply(&normalise::line(l, &known))).collect();
+        for section in scenario.sections.iter().filter(|s| s.kind == "expect" && s.has("origins") && self.is_meant(s)) {
+            check(&section.text, &late).map_err(|e| format!("[expect origins] at line {}: {e}", section.line))?;
+        }
         if !late.is_empty() {
-            let known = self.known();
-            self.transcript.lines.push("[origins afterwards]".to_owned());
-            self.transcript.lines.extend(late.iter().map(|l| self.masks.apply(&normalise::line(l, &known))));
+            self.transcript.lines.push("[origins]".to_owned());
+            self.transcript.lines.extend(late);
         }
         Ok(self.transcript)
     }

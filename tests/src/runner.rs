@@ -173,7 +173,7 @@ fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
                     };
                     println!("test {} ... {word}", test.name());
                     if began.elapsed().as_secs() >= SLOW_S {
-                        println!("    that took {:.1} s", began.elapsed().as_secs_f32());
+                        println!("    {} took {:.1} s", test.name(), began.elapsed().as_secs_f32());
                     }
                 }
             });

@@ -139,11 +139,14 @@ fn end_of(inbox: &mut Inbox, watch: bool) -> Option<String> {
 /// `[tcp BIND ...]`: a connection script.
 fn tcp(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure> {
     let script = Verb::script(&run.fill(&section.text)?)?;
-    let wire = wire(run, section)?;
+    let wire = match wire(run, section) {
+        Ok(wire) => wire,
+        // A listener that refuses by RST may do so before connect(2) returns.
+        Err(_) if run.process.is_some() => return Ok(vec!["< connect failed".to_owned()]),
+        Err(failure) => return Err(failure),
+    };
     let mut lines = Vec::new();
     play(wire, &script, &mut |line| lines.push(format!("< {line}")));
-    // What the origin saw arrives on its own thread; its script ends when the connection does.
-    std::thread::sleep(Duration::from_millis(30));
     Ok(lines)
 }
 

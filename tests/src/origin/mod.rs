@@ -5,9 +5,10 @@ mod answer;
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use socket2::{Domain, Socket, Type};
@@ -27,6 +28,8 @@ pub struct Recorder {
 #[derive(Default)]
 struct Record {
     lines: Vec<String>,
+    scripted: Vec<String>,
+    scripts_running: usize,
     raw: Vec<Arc<Mutex<Vec<u8>>>>,
 }
 
@@ -37,6 +40,29 @@ impl Recorder {
 
     fn notes(&self, lines: Vec<String>) {
         self.inner.lock().expect("no holder of this lock panics").lines.extend(lines);
+    }
+
+    /// A script's own lines: they come when the connection ends, whichever step that falls into.
+    fn note_scripted(&self, line: String) {
+        self.inner.lock().expect("no holder of this lock panics").scripted.push(line);
+    }
+
+    fn count_scripts(&self, change: isize) {
+        let mut record = self.inner.lock().expect("no holder of this lock panics");
+        record.scripts_running = record.scripts_running.saturating_add_signed(change);
+    }
+
+    /// What scripted origins wrote down, once their scripts have ended or `patience` is over.
+    pub fn scripted(&self, patience: Duration) -> Vec<String> {
+        let end = Instant::now() + patience;
+        loop {
+            let record = self.inner.lock().expect("no holder of this lock panics");
+            if record.scripts_running == 0 || Instant::now() > end {
+                return record.scripted.clone();
+            }
+            drop(record);
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// A new connection's place for its raw bytes, and its number from 1.
@@ -87,7 +113,9 @@ struct Shared {
     behaviour: Behaviour,
     recorder: Recorder,
     stopping: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    /// Second handles of the connections that [`Origin::stop`] ends. A connection that ends itself leaves first: its
+    /// FIN or RST goes out with its last handle.
+    open: Mutex<HashMap<RawFd, TcpStream>>,
     hits: Mutex<HashMap<String, usize>>,
 }
 
@@ -140,7 +168,7 @@ impl Origin {
         }
         // The accepting thread sits in accept(2): one connection lets it see the flag and drop the listener.
         let _ = TcpStream::connect(self.address);
-        for stream in self.shared.open.lock().expect("no holder of this lock panics").drain(..) {
+        for (_, stream) in self.shared.open.lock().expect("no holder of this lock panics").drain() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         while crate::port::is_listening(self.address.port()) {
@@ -159,8 +187,11 @@ impl Drop for Origin {
 impl Shared {
     fn serve(&self, stream: TcpStream) {
         let _ = stream.set_nodelay(true);
-        if let Ok(clone) = stream.try_clone() {
-            self.open.lock().expect("no holder of this lock panics").push(clone);
+        let id = stream.as_raw_fd();
+        if self.behaviour.raw.is_none()
+            && let Ok(clone) = stream.try_clone()
+        {
+            self.open.lock().expect("no holder of this lock panics").insert(id, clone);
         }
         let wire = match &self.behaviour.tls {
             None => Wire::Plain(stream),
@@ -173,13 +204,21 @@ impl Shared {
         match &self.behaviour.raw {
             Some(script) => {
                 let name = &self.name;
-                play(wire, script, &mut |line| self.recorder.note(format!("{name}> {line}")));
+                self.recorder.count_scripts(1);
+                play(wire, script, &mut |line| self.recorder.note_scripted(format!("{name}> {line}")));
+                self.recorder.count_scripts(-1);
             }
-            None => self.serve_http(wire),
+            None => {
+                let (wire, last) = self.serve_http(wire);
+                self.open.lock().expect("no holder of this lock panics").remove(&id);
+                let name = &self.name;
+                play(wire, &last, &mut |line| self.recorder.note_scripted(format!("{name}> {line}")));
+            }
         }
     }
 
-    fn serve_http(&self, wire: Wire) {
+    /// Serves requests until the connection has no further use; gives it back with what is left to do on it.
+    fn serve_http(&self, wire: Wire) -> (Wire, Vec<Verb>) {
         let (raw, number) = self.recorder.connection();
         let mut inbox = Inbox::new(wire, Some(raw));
         let prefix =
@@ -190,12 +229,12 @@ impl Shared {
         loop {
             let mut request = match inbox.head() {
                 Ok(request) => request,
-                Err(Outcome::Nothing(bytes, Ending::Closed)) if bytes.is_empty() => return,
+                Err(Outcome::Nothing(bytes, Ending::Closed)) if bytes.is_empty() => break,
                 Err(Outcome::Nothing(bytes, ending)) => {
                     if !bytes.is_empty() {
                         self.recorder.note(format!("{prefix}incomplete {}, {}", quote(&bytes), ending.word()));
                     }
-                    return;
+                    break;
                 }
                 Err(Outcome::Message(_)) => unreachable!("head() gives a message only as Ok"),
             };
@@ -207,21 +246,21 @@ impl Shared {
                 self.recorder.notes(request.lines(&prefix));
             }
             if request.cut.is_some() {
-                return;
+                break;
             }
             let answer = self.answer(&request);
             let keep = answer.keep_open(&request);
             if !answer.give(&mut inbox, &request) {
-                return;
+                break;
             }
-            match answer.then() {
-                [] if keep => {}
-                then => {
-                    let name = &self.name;
-                    return play(inbox.wire, then, &mut |line| self.recorder.note(format!("{name}> {line}")));
-                }
+            if !answer.then().is_empty() {
+                return (inbox.wire, answer.then().to_vec());
+            }
+            if !keep {
+                break;
             }
         }
+        (inbox.wire, Vec::new())
     }
 
     /// The told answer for this target, else the built-in one.
