@@ -54,7 +54,8 @@ pub(crate) async fn open(conn: &Conn, server: &Server, at: ServerRef, sni: Optio
     }
 }
 
-async fn open_socket(
+/// A connected socket, clear text.
+pub(crate) async fn open_socket(
     proxy: &Proxy,
     server: &Server,
     target: &Target,

@@ -9,6 +9,7 @@
 mod accept;
 pub mod balance;
 mod buffer;
+pub mod check;
 mod conn;
 mod connect;
 pub mod counters;

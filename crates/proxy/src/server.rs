@@ -5,9 +5,11 @@
 //! how many serve) is copied into atomics each time the lock changes it.
 
 mod change;
+mod observe;
 mod status;
 
 pub use change::{Cause, Command};
+pub use observe::Seen;
 pub use status::{Admin, Agent, Check, Operational, Status};
 
 use crate::balance::{self, Balancer, Demand, Load, Member, Subject};
@@ -31,7 +33,7 @@ pub struct Notice {
     pub proxy: usize,
     /// Syslog severity.
     pub severity: u8,
-    /// One sentence, without its final full stop.
+    /// One sentence.
     pub text: String,
 }
 
@@ -116,6 +118,8 @@ pub struct Server {
     queued: AtomicU32,
     queued_max: AtomicU32,
     shutdown: Notify,
+    /// Asks for a check soon.
+    pub(crate) hurry: Notify,
 }
 
 /// Where a server is.
@@ -255,6 +259,7 @@ impl Server {
             queued: AtomicU32::new(0),
             queued_max: AtomicU32::new(0),
             shutdown: Notify::new(),
+            hurry: Notify::new(),
         }
     }
 

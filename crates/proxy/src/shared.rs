@@ -2,6 +2,7 @@
 
 use crate::{
     Services,
+    check::Plans,
     counters::{Counters, Shape},
     log::LogTargets,
     server::{Backends, Notice},
@@ -10,10 +11,13 @@ use penstock_config::{Config, Diagnostics, model::Proxy};
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk};
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
-use tokio::sync::Notify;
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, unbounded_channel},
+};
 
 /// Immutable configuration and shared state of one running process.
 pub struct Shared {
@@ -33,6 +37,10 @@ pub struct Shared {
     pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
     /// TLS towards each proxy's servers; `None` for clear text.
     pub(crate) connectors: Vec<Vec<Option<Connector>>>,
+    /// Health checks.
+    pub(crate) checks: Plans,
+    /// What happens to servers, until a worker takes it over.
+    notices: Mutex<Option<UnboundedReceiver<Notice>>>,
     pub(crate) logs: Arc<LogTargets>,
     /// What happened, by worker.
     pub counters: Counters,
@@ -70,11 +78,17 @@ impl Shared {
             connectors.collect::<Vec<_>>()
         });
         let connectors = connectors.collect();
+        let checks = Plans::build(&config, diagnostics);
         if !complete || diagnostics.has_errors() {
             return None;
         }
         let limits = Limits::new(&config);
-        let backends = Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(|_: &Notice| {}));
+        let (teller, notices) = unbounded_channel();
+        let backends = {
+            // Nobody listens any more when the first worker has ended.
+            let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
+            Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(announce))
+        };
         Some(Arc::new(Shared {
             counters: Counters::new(
                 workers,
@@ -86,11 +100,20 @@ impl Shared {
             servers: config.proxies.iter().map(server_facts).collect(),
             acceptors,
             connectors,
+            checks,
+            notices: Mutex::new(Some(notices)),
             logs: Arc::new(LogTargets::new(&config)),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             config,
             services,
         }))
+    }
+}
+
+impl Shared {
+    /// What happens to servers from now on: for one taker.
+    pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<Notice>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     Handle, Listener, Shared, accept,
     accept::Accepted,
     buffer::Buffers,
+    check,
     counters::WorkerCounters,
     exchange::Kept,
     log::{Logger, severity},
@@ -115,6 +116,11 @@ impl Worker {
         let logger = self.clone();
         tokio::task::spawn_local(async move { logger.logger.run().await });
         tokio::task::spawn_local(pool::run(self.clone()));
+        if self.id == 0 {
+            check::start(&self);
+            tokio::task::spawn_local(check::tick(self.clone()));
+            tokio::task::spawn_local(check::tell(self.clone()));
+        }
         // Whoever started us does not wait any more if this fails.
         let _ = ready.send(Ok(()));
         drop(ready);

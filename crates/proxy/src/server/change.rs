@@ -352,7 +352,7 @@ impl Backend {
                 core.status[server].down_transitions += 1;
             }
         }
-        after.notices.push(Notice { proxy: self.proxy, severity, text });
+        after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
         self.note_backend(&mut core, had_servers, now, &mut after.notices);
         Some(after)
     }
@@ -448,7 +448,7 @@ impl Backend {
                 format!("{subject} is {state} (leaving forced drain)")
             }
         };
-        after.notices.push(Notice { proxy: self.proxy, severity, text });
+        after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
         self.note_backend(core, had_servers, now, &mut after.notices);
         after
     }

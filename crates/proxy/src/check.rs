@@ -1,0 +1,302 @@
+//! Health checks: a script a backend, a run of it a check, and one task a server that starts runs on time.
+//!
+//! The parts are pure ([`script`], [`run`], [`schedule`]); only this file has sockets and clocks. All tasks live on the
+//! first worker. HAProxy starts an internal error as a failed check; so do we.
+
+pub mod compile;
+mod outcome;
+mod protocol;
+pub mod run;
+pub mod schedule;
+pub mod script;
+
+pub use outcome::{Effect, Outcome, Verdict};
+
+use crate::connect::open_socket;
+use crate::server::{Server, ServerRef};
+use crate::socket::Socket;
+use crate::stream::Stream;
+use crate::worker::Worker;
+use penstock_config::{
+    Config, Diagnostics,
+    model::{Proxy, ServerHost, ServerPort, ServerTls},
+};
+use penstock_http::proxy_protocol;
+use penstock_tls::{Connector, Disk};
+use run::{ConnectError, Next, Run};
+use schedule::{first, interval, spread};
+use script::{Connect, Names, Script};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+
+/// The checks of a configuration. Immutable.
+pub(crate) struct Plans {
+    /// By proxy.
+    scripts: Vec<Option<Arc<Script>>>,
+    /// TLS of checks where the server's own traffic has none or other settings.
+    connectors: Vec<Vec<Option<Connector>>>,
+}
+
+impl Plans {
+    /// What `check` lines ask for; what is wrong with them goes to `diagnostics`.
+    pub fn build(config: &Config, diagnostics: &mut Diagnostics) -> Plans {
+        let script = |proxy: &Proxy, diagnostics: &mut Diagnostics| {
+            let checks = proxy.servers.iter().any(|server| server.settings.check.enabled);
+            checks.then(|| Arc::new(compile::compile(proxy, diagnostics)))
+        };
+        let scripts: Vec<_> = config.proxies.iter().map(|proxy| script(proxy, diagnostics)).collect();
+        let connectors = config.proxies.iter().zip(&scripts).map(|(proxy, script)| {
+            let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| step.action.wants_tls()));
+            let servers = proxy.servers.iter().map(|server| {
+                let settings = &server.settings;
+                let own = settings.check.enabled && (settings.check.ssl == Some(true) || asks);
+                let needed = own && settings.tls.is_none();
+                // Without `ssl` the line's TLS settings were kept for this.
+                let tls = ServerTls { sni: None, ..settings.tls_settings.clone() };
+                needed.then(|| Connector::build(config, &tls, server.span, &Disk, diagnostics)).flatten()
+            });
+            servers.collect()
+        });
+        let connectors = connectors.collect();
+        Plans { scripts, connectors }
+    }
+}
+
+impl script::Action {
+    fn wants_tls(&self) -> bool {
+        matches!(self, script::Action::Connect(connect) if connect.ssl)
+    }
+}
+
+/// Starts the checks of all servers on this worker.
+pub(crate) fn start(worker: &Rc<Worker>) {
+    let shared = &worker.shared;
+    let mut checked = Vec::new();
+    for backend in shared.backends.iter() {
+        if shared.checks.scripts[backend.proxy].is_none() {
+            continue;
+        }
+        for server in &backend.servers {
+            let at = ServerRef { proxy: backend.proxy, server: server.index };
+            if server.config.settings.check.enabled && shared.backends.tracked_by(at).is_none() {
+                checked.push(at);
+            }
+        }
+    }
+    let count = checked.len();
+    for (index, at) in checked.into_iter().enumerate() {
+        tokio::task::spawn_local(watch(worker.clone(), at, index, count));
+    }
+}
+
+/// Checks one server for as long as the worker runs.
+async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
+    let shared = worker.shared.clone();
+    let global = &shared.config.global;
+    let Some(backend) = shared.backends.get(at.proxy) else { return };
+    let Some(script) = shared.checks.scripts[at.proxy].clone() else { return };
+    let server = &backend.servers[at.server];
+    let check = &server.config.settings.check;
+    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ (index as u64 + 1) << 20;
+    tokio::time::sleep(first(check.inter, index, count, global.max_spread_checks)).await;
+    loop {
+        if shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
+            shared.backends.check_begins(at);
+            let started = Instant::now();
+            let names = shared.backends.names(at, global.node.as_deref());
+            let outcome = probe(&worker, at, Run::new(script.clone(), names)).await;
+            let (took, now) = (started.elapsed(), std::time::Instant::now());
+            let told = shared.config.proxies[at.proxy].options.log_health_checks;
+            shared.backends.checked(at, &outcome, took, told, now);
+        }
+        let Some(health) = shared.backends.status(at).and_then(|status| status.check) else { return };
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let share = (random >> 40) as f64 / f64::from(1 << 24);
+        let wait = spread(interval(check, &health), global.spread_checks, share);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            // Errors seen in traffic call for a check sooner.
+            () = server.hurry.notified() => {
+                tokio::time::sleep(check.fastinter.unwrap_or(check.inter).min(wait)).await;
+            }
+        }
+    }
+}
+
+/// One check: from the first connection to an outcome.
+async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
+    let proxy = &worker.shared.config.proxies[at.proxy];
+    let settings = &proxy.servers[at.server].settings.check;
+    let started = Instant::now();
+    // The manual's rule: with a `timeout check`, connecting has the shorter of `inter` and `timeout connect`, and each
+    // answer has `timeout check`; without, `inter` is for everything.
+    let (connect_limit, answer_limit) = match proxy.timeouts.check {
+        Some(check) => (proxy.timeouts.connect.map_or(settings.inter, |limit| limit.min(settings.inter)), Some(check)),
+        None => (settings.inter, None),
+    };
+    let mut stream: Option<Stream> = None;
+    let mut deadline = started + settings.inter;
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        match run.next() {
+            Next::Done(outcome) => return outcome,
+            Next::Connect(connect) => {
+                if let Some(old) = stream.take() {
+                    old.reset();
+                }
+                let limit = if answer_limit.is_some() { Instant::now() + connect_limit } else { deadline };
+                match dial(worker, at, &connect, limit).await {
+                    Ok(open) => {
+                        run.connected(open.tls().is_some());
+                        stream = Some(open);
+                    }
+                    Err(error) => return run.connect_failed(error),
+                }
+                if let Some(limit) = answer_limit {
+                    deadline = Instant::now() + limit;
+                }
+            }
+            Next::Send(bytes) => {
+                let Some(open) = &mut stream else { return run.broken("not connected") };
+                match timeout_at(deadline, open.write_all(&bytes)).await {
+                    Err(_) => return run.timed_out(),
+                    Ok(Err(error)) => return run.broken(&words(&error)),
+                    Ok(Ok(())) => {}
+                }
+                let _ = timeout_at(deadline, open.flush()).await;
+            }
+            Next::Receive => {
+                let Some(open) = &mut stream else { return run.broken("not connected") };
+                match timeout_at(deadline, open.read(&mut buffer)).await {
+                    Err(_) => return run.timed_out(),
+                    Ok(Err(error)) => return run.broken(&words(&error)),
+                    Ok(Ok(0)) => run.ended(),
+                    Ok(Ok(n)) => run.received(&buffer[..n]),
+                }
+            }
+        }
+    }
+}
+
+/// A connection as the step and the server's line say.
+async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant) -> Result<Stream, ConnectError> {
+    let shared = &worker.shared;
+    let backend = shared.backends.get(at.proxy).ok_or_else(|| ConnectError::Refused("no backend".into()))?;
+    let server = &backend.servers[at.server];
+    let (settings, proxy) = (&server.config.settings, &shared.config.proxies[at.proxy]);
+    let target = check_endpoint(server, connect);
+    let target =
+        target.target(None).ok_or_else(|| ConnectError::Refused("No port available for the TCP connection".into()))?;
+    let source = settings.source.as_ref().or(proxy.source.as_ref());
+    let open = timeout_at(limit, open_socket(proxy, server, &target, source)).await;
+    let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
+    // A check to another port or address is no traffic: there, only what `check-*` says holds.
+    let elsewhere = settings.check.port.is_some() || settings.check.addr.is_some() || !connect.as_server;
+    if connect.send_proxy
+        || settings.check.send_proxy && connect.as_server
+        || !elsewhere && settings.send_proxy.is_some()
+    {
+        let header = proxy_header(&socket, settings.send_proxy.unwrap_or(1));
+        let sent = timeout_at(limit, socket.write_all(&header)).await;
+        sent.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
+    }
+    let asked = connect.ssl || settings.check.ssl == Some(true) && connect.as_server;
+    let inherited = !elsewhere && settings.tls.is_some() && settings.check.ssl != Some(false);
+    if !asked && !inherited {
+        return Ok(Stream::Clear(socket));
+    }
+    let connector = shared.connectors[at.proxy][at.server].as_ref();
+    let connector = connector.or(shared.checks.connectors[at.proxy][at.server].as_ref());
+    let connector = connector.ok_or_else(|| ConnectError::Tls("no TLS settings".into()))?;
+    let sni = connect.sni.as_deref().or(settings.check.sni.as_deref());
+    match timeout_at(limit, connector.connect(socket, sni)).await {
+        Err(_) => Err(ConnectError::TlsTimeout),
+        Ok(Err(_)) => Err(ConnectError::Tls("SSL handshake failure".into())),
+        Ok(Ok(tls)) => Ok(Stream::Tls(Box::new(tls))),
+    }
+}
+
+/// Where a check goes: the step's address and port, else those of `check`, else the server's.
+fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint {
+    let check = &server.config.settings.check;
+    let mut endpoint = crate::server::Endpoint::clone(&server.endpoint.load());
+    let addr = connect.addr.or(match &check.addr {
+        Some(ServerHost::Ip(ip)) => Some(*ip),
+        _ => None,
+    });
+    if let Some(ip) = addr {
+        endpoint.host = Some(crate::server::Host::Ip(ip));
+    }
+    if let Some(port) = connect.port.or(check.port) {
+        endpoint.port = ServerPort::Fixed(port);
+    }
+    endpoint
+}
+
+/// A PROXY header that speaks for ourselves.
+fn proxy_header(socket: &Socket, version: u8) -> Vec<u8> {
+    let mut header = Vec::new();
+    if version == 2 {
+        // A version 2 check is LOCAL: the receiver uses the connection's own addresses.
+        header.extend_from_slice(&proxy_protocol::V2_SIGNATURE);
+        header.extend_from_slice(&[0x20, 0x00, 0x00, 0x00]);
+        return header;
+    }
+    let ends: Option<(SocketAddr, SocketAddr)> = socket.local_addr().ok().zip(socket.peer_addr().ok());
+    proxy_protocol::write_v1(ends, &mut header);
+    header
+}
+
+/// The system's words without Rust's addition.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_string(),
+        None => text,
+    }
+}
+
+impl Stream {
+    /// Closes at once, without leaving a socket in TIME_WAIT a check.
+    fn reset(self) {
+        self.socket().reset_on_close();
+    }
+}
+
+/// Tells what happens to servers, in the logs of their backends and on the terminal.
+pub(crate) async fn tell(worker: Rc<Worker>) {
+    let Some(mut notices) = worker.shared.take_notices() else { return };
+    while let Some(notice) = notices.recv().await {
+        worker.logger.send(notice.proxy, notice.severity, b"", notice.text.as_bytes());
+        let (level, text) = match notice.text.strip_suffix(" has no server available!") {
+            Some(subject) => {
+                let (kind, name) = subject.split_once(' ').unwrap_or(("", subject));
+                ("[ALERT]   ", format!("{kind} '{name}' has no server available!"))
+            }
+            None => ("[WARNING] ", notice.text),
+        };
+        // Standard error that is gone has nobody who reads it.
+        let _ = writeln!(io::stderr(), "{level} ({}) : {text}", std::process::id());
+    }
+}
+
+/// How long a slow start's step and a rate's sample take.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Slow starts go on, and rates over all workers are noted, for as long as the worker runs.
+pub(crate) async fn tick(worker: Rc<Worker>) {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        let shared = &worker.shared;
+        shared.backends.tick(std::time::Instant::now());
+        if shared.loads.len() > 1 {
+            shared.counters.sample(worker.now_ms());
+        }
+    }
+}

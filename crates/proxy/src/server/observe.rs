@@ -1,0 +1,175 @@
+//! What checks and traffic say about a server, and what follows.
+
+use super::{Backends, Cause, Notice, Operational, ServerRef};
+use crate::check::schedule::Conclusion;
+use crate::check::script::Names;
+use crate::check::{Effect, Outcome, Verdict};
+use std::time::{Duration, Instant};
+
+/// What traffic showed of a server, for `observe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A connection was made.
+    Connected,
+    /// A connection failed.
+    NotConnected,
+    /// A response was read.
+    Response,
+    /// A response with a status that means trouble: 5xx other than 501 and 505.
+    WrongStatus,
+    /// A response that could not be read.
+    BadResponse,
+    /// The server closed or reset before its response.
+    NoResponse,
+    /// The server did not answer in time.
+    ResponseTimeout,
+}
+
+impl Seen {
+    /// Layer 4 or 7, whether it is an error, and HAProxy's words for it.
+    fn row(self) -> (u8, bool, &'static str) {
+        match self {
+            Seen::Connected => (4, false, "L4 successful connection"),
+            Seen::NotConnected => (4, true, "L4 unsuccessful connection"),
+            Seen::Response => (7, false, "Correct http response"),
+            Seen::WrongStatus => (7, true, "Wrong http response"),
+            Seen::BadResponse => (7, true, "Invalid http response (headers)"),
+            Seen::NoResponse => (7, true, "Broken pipe to the server"),
+            Seen::ResponseTimeout => (7, true, "Read timeout"),
+        }
+    }
+}
+
+const NOTICE: u8 = 5;
+
+impl Backends {
+    /// A check of `at` begins.
+    pub(crate) fn check_begins(&self, at: ServerRef) {
+        let Some(backend) = self.get(at.proxy) else { return };
+        if let Some(check) = backend.core().status[at.server].check.as_mut() {
+            check.running = true;
+        }
+    }
+
+    /// The names a check's templates may use, and the value of `X-Haproxy-Server-State`.
+    pub(crate) fn names(&self, at: ServerRef, node: Option<&str>) -> Names {
+        let Some(backend) = self.get(at.proxy) else { return Names::default() };
+        let server = &backend.servers[at.server];
+        let mut core = backend.core();
+        let status = core.status[at.server].clone();
+        let weight = core.balancer.weight_of(at.server);
+        let total = core.balancer.displayed_weight(core.balancer.totals().weight);
+        let served: u32 = core.balancer.members().iter().map(|member| member.served).sum();
+        let waiting = core.queues.waiting_for(at.server);
+        drop(core);
+        let target = server.endpoint.load().target(None);
+        let (address, port) = match target {
+            Some(super::Target::Ip(address)) => (address.ip().to_string(), address.port()),
+            _ => ("unix".into(), 0),
+        };
+        let state = format!(
+            "{}; address={address}; port={port}; name={}/{}; node={}; weight={weight}/{total}; scur={}/{served}; qcur={waiting}",
+            status.words(&status, None),
+            backend.name,
+            server.name,
+            node.unwrap_or("localhost"),
+            server.served(),
+        );
+        Names { server: server.name.clone(), backend: backend.name.clone(), state }
+    }
+
+    /// A check of `at` ended. `told`: the log wants to hear of every change of health.
+    pub fn checked(&self, at: ServerRef, outcome: &Outcome, took: Duration, told: bool, now: Instant) {
+        let Some(backend) = self.get(at.proxy) else { return };
+        let mut core = backend.core();
+        if core.status[at.server].admin.maint() {
+            return;
+        }
+        let weight = core.status[at.server].weight;
+        core.status[at.server].consecutive_errors = 0;
+        let Some(check) = core.status[at.server].check.as_mut() else { return };
+        let before = check.status;
+        let (conclusion, moved) = check.record(outcome, Some(took));
+        check.running = false;
+        let notice = (told && (moved || before != check.status)).then(|| {
+            let effect = outcome.verdict.effect();
+            let kind = if backend.servers[at.server].config.settings.backup { "backup server" } else { "server" };
+            let conditionally = if effect == Effect::Conditional { "conditionally " } else { "" };
+            let end = if effect == Effect::Failed { "failed" } else { "succeeded" };
+            let mut text = format!("Health check for {kind} {} {conditionally}{end}", self.name(at));
+            check.append_report(&mut text);
+            let up = check.health >= check.rise;
+            let (n, m) = check.progress(up);
+            let word = match (up, weight) {
+                (true, 0) => "DRAIN",
+                (true, _) => "UP",
+                _ => "DOWN",
+            };
+            text.push_str(&format!(", status: {n}/{m} {word}."));
+            Notice { proxy: at.proxy, severity: NOTICE, text }
+        });
+        drop(core);
+        if let Some(notice) = notice {
+            (self.announce)(&notice);
+        }
+        let cause = Cause { check: !told, ..Cause::default() };
+        match conclusion {
+            Conclusion::Down => self.set_stopped(at, &cause, now),
+            Conclusion::Up => self.set_running(at, &cause, now),
+            Conclusion::Stopping => self.set_stopping(at, &cause, now),
+            Conclusion::Steady => {}
+        }
+    }
+
+    /// Traffic showed something of `at`: with `observe`, enough errors in a row count like failed checks.
+    pub fn observe(&self, at: ServerRef, seen: Seen, now: Instant) {
+        let Some(backend) = self.get(at.proxy) else { return };
+        let server = &backend.servers[at.server];
+        let settings = &server.config.settings;
+        let (layer, error, words) = seen.row();
+        let wanted = match settings.observe.as_deref() {
+            Some("layer4") => layer == 4,
+            // An error of layer 4 is one of layer 7 too, but a connection is not yet a response.
+            Some("layer7") => layer == 7 || error,
+            _ => return,
+        };
+        if !wanted || !settings.check.enabled {
+            return;
+        }
+        let mut core = backend.core();
+        let status = &mut core.status[at.server];
+        if !error {
+            status.consecutive_errors = 0;
+            return;
+        }
+        if status.state == Operational::Stopped || status.admin.maint() {
+            return;
+        }
+        status.consecutive_errors += 1;
+        if status.consecutive_errors < settings.error_limit {
+            return;
+        }
+        let text = format!("Detected {} consecutive errors, last one was: {words}", status.consecutive_errors);
+        status.consecutive_errors = 0;
+        status.failed_observations += 1;
+        let Some(check) = status.check.as_mut() else { return };
+        let conclusion = match settings.on_error.as_deref() {
+            Some("fastinter") => Conclusion::Steady,
+            mode => {
+                match mode {
+                    Some("sudden-death") if check.health > check.rise => check.health = check.rise + 1,
+                    Some("mark-down") => check.health = check.rise,
+                    _ => {}
+                }
+                check.record(&Outcome::new(Verdict::Observed, text), None).0
+            }
+        };
+        drop(core);
+        if conclusion == Conclusion::Down {
+            self.set_stopped(at, &Cause { check: true, ..Cause::default() }, now);
+        }
+        if settings.check.fastinter.is_some() {
+            server.hurry.notify_one();
+        }
+    }
+}
