@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener},
     time::Instant,
 };
 
@@ -85,6 +85,42 @@ impl Accepted {
     /// Starts the connection's task on this worker.
     pub fn start(self, worker: Rc<Worker>) {
         tokio::task::spawn_local(handshake::run(worker, self));
+    }
+}
+
+/// A connection on its way to another worker.
+pub(crate) struct Moved {
+    socket: std::net::TcpStream,
+    place: Place,
+    proxy: usize,
+    bind: usize,
+    accepted: Instant,
+}
+
+impl Accepted {
+    /// Takes it out of this worker's reactor. Unix sockets stay: their listening socket is everybody's.
+    pub fn into_moved(self) -> Result<Moved, Accepted> {
+        let Accepted { socket, place, proxy, bind, accepted } = self;
+        match socket {
+            // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
+            Socket::Tcp(stream) => match stream.into_std() {
+                Ok(socket) => Ok(Moved { socket, place, proxy, bind, accepted }),
+                Err(e) => crate::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
+            },
+            socket @ Socket::Unix(_) => Err(Accepted { socket, place, proxy, bind, accepted }),
+        }
+    }
+}
+
+impl Moved {
+    /// Starts the connection's task on this worker.
+    pub fn start(self, worker: Rc<Worker>) {
+        let Moved { socket, place, proxy, bind, accepted } = self;
+        worker.publish_load();
+        // Without memory or descriptors for the reactor the client sees its connection closed.
+        if let Ok(stream) = TcpStream::from_std(socket) {
+            Accepted { socket: Socket::Tcp(stream), place, proxy, bind, accepted }.start(worker);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     stream::Stream,
     timer::Deadline,
     upstream::Http1Server,
+    watchdog::Stage,
     worker::Worker,
 };
 use penstock_config::model::Proxy;
@@ -148,6 +149,10 @@ enum Reason {
 
 /// Runs an exchange whose request head has been read.
 pub(crate) async fn run(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+    conn.worker.pulse().enter(Stage::Route);
+    if let Some(fault) = conn.worker.planted.filter(|_| x.request.path() == b"/planted-fault") {
+        fault.strike();
+    }
     match route::request(conn, client, x).await {
         Route::Backend(backend) => to_backend(conn, client, x, backend).await,
         Route::Answered => {}
@@ -465,6 +470,7 @@ async fn forward(
 ) -> Result<(), Ended> {
     let worker = conn.worker.clone();
     let buffers = &worker.buffers;
+    worker.pulse().enter(Stage::Forward);
     let mut patience = Patience::new(conn, x, proxy);
     let mut request = Flow::new();
     if let Some(body) = x.body.take() {

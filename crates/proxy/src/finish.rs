@@ -5,6 +5,7 @@ use crate::{
     exchange::{Exchange, ms_between},
     log::severity,
     message::{Client, Counts},
+    watchdog::Stage,
 };
 use penstock_config::model::Mode;
 use tokio::time::Instant;
@@ -117,6 +118,7 @@ fn write_line(conn: &Conn, x: &mut Exchange) {
     if !conn.worker.logger.logs(conn.frontend) {
         return;
     }
+    conn.worker.pulse().enter(Stage::Log);
     let mut line = conn.worker.buffers.take_head();
     render(conn, x, &mut line);
     conn.worker.logger.send(conn.frontend, severity::INFO, b"", &line);

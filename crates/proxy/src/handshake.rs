@@ -8,6 +8,7 @@ use crate::{
     stream::Stream,
     tcp,
     timer::Deadline,
+    watchdog::Stage,
     worker::Worker,
 };
 use penstock_config::model::Mode;
@@ -82,6 +83,7 @@ pub(crate) fn unix_us() -> u64 {
 
 /// Runs what comes before the first request, within `timeout client`.
 async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
+    conn.worker.pulse().enter(Stage::Handshake);
     let timeout = conn.proxy().timeouts.client;
     conn.deadline.set(conn.accepted, timeout);
     if conn.bind().accept_proxy {

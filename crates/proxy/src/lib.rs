@@ -8,6 +8,7 @@
 
 mod accept;
 pub mod balance;
+mod body;
 mod buffer;
 pub mod check;
 mod conn;
@@ -40,6 +41,7 @@ mod stream;
 mod tcp;
 mod timer;
 mod upstream;
+mod watchdog;
 mod worker;
 
 pub use handle::Handle;

@@ -3,6 +3,7 @@
 use crate::{
     Handle, ListenError, Listeners, Services, Shared,
     handle::Inner,
+    watchdog,
     worker::{self, Worker},
 };
 use penstock_config::{Config, Diagnostics};
@@ -91,6 +92,10 @@ impl Runtime {
                 return Err(e);
             }
         }
+        watchdog::start(handle.clone()).inspect_err(|_| {
+            handle.stop();
+            handle.wait();
+        })?;
         Ok(handle)
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     parse::{Http1Client, Received},
     respond,
     stream::Stream,
+    watchdog::Stage,
 };
 use penstock_http::{Error, Limits};
 use std::{future::poll_fn, task::Poll, time::Duration};
@@ -77,6 +78,7 @@ enum Next {
 
 /// One request and its response.
 async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
+    conn.worker.pulse().enter(Stage::Parse);
     let mut x = Exchange::take(&conn.worker);
     let first_byte = Instant::now();
     let timeouts = &conn.proxy().timeouts;

@@ -6,6 +6,7 @@ use crate::{
     counters::{Counters, Shape},
     log::LogTargets,
     server::{Backends, Notice},
+    watchdog::Pulse,
 };
 use penstock_config::{Config, Diagnostics, model::Proxy};
 use penstock_rules::{ProxyFacts, ServerFacts};
@@ -46,6 +47,8 @@ pub struct Shared {
     pub counters: Counters,
     /// Connections each worker has, which tell who is least busy.
     pub(crate) loads: Vec<AtomicU32>,
+    /// What the watchdog sees of each worker.
+    pub(crate) pulses: Vec<Pulse>,
 }
 
 impl Shared {
@@ -104,6 +107,7 @@ impl Shared {
             notices: Mutex::new(Some(notices)),
             logs: Arc::new(LogTargets::new(&config)),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+            pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
             services,
         }))

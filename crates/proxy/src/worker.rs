@@ -3,13 +3,14 @@
 
 use crate::{
     Handle, Listener, Shared, accept,
-    accept::Accepted,
+    accept::{Accepted, Moved},
     buffer::Buffers,
     check,
     counters::WorkerCounters,
     exchange::Kept,
     log::{Logger, severity},
     pool::{self, Pool},
+    watchdog::{Fault, Pulse},
 };
 use rustix::thread::{CpuSet, sched_setaffinity};
 use slab::Slab;
@@ -29,6 +30,8 @@ pub(crate) enum Control {
     Drain,
     /// End now.
     Stop,
+    /// Serve a connection that another worker has accepted.
+    Connection(Box<Moved>),
 }
 
 /// What a worker's thread starts with.
@@ -57,11 +60,17 @@ pub(crate) struct Worker {
     /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
     reserve: RefCell<Vec<File>>,
     exhaustion_told: Cell<u64>,
+    /// A fault that a test asked for.
+    pub planted: Option<Fault>,
 }
 
 /// Polls between two looks at the reactor: many enough to make that look cheap, few enough that a connection's bytes
 /// wait microseconds, not milliseconds (measured: 66 ms of CPU in a pass without a bound).
 const EVENTS_PER_PASS: u32 = 64;
+
+/// A worker may have this many connections, and an eighth, more than the least busy one before it hands new ones over: the
+/// system spreads well by itself when there are many, and a connection that moves costs two more system calls.
+const SPREAD_SLACK: u32 = 2;
 
 /// Descriptors each worker keeps for an operator's connections.
 const RESERVE: usize = 4;
@@ -72,6 +81,9 @@ impl Worker {
         let Seed { id, handle, control, listeners, ready } = seed;
         let shared = handle.inner.shared.clone();
         pin(id, &shared);
+        let pulse = shared.clone();
+        let pulse = &pulse.pulses[id];
+        pulse.begin();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -93,6 +105,7 @@ impl Worker {
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
+            planted: Fault::planted(),
             handle,
             shared,
         });
@@ -103,6 +116,7 @@ impl Worker {
         drop(local);
         worker.pool.clear();
         worker.logger.flush();
+        pulse.end();
     }
 
     async fn serve(
@@ -121,6 +135,8 @@ impl Worker {
             tokio::task::spawn_local(check::tick(self.clone()));
             tokio::task::spawn_local(check::tell(self.clone()));
         }
+        let beating = self.clone();
+        tokio::task::spawn_local(async move { beating.pulse().beat().await });
         // Whoever started us does not wait any more if this fails.
         let _ = ready.send(Ok(()));
         drop(ready);
@@ -131,6 +147,7 @@ impl Worker {
                         acceptors.iter().for_each(tokio::task::JoinHandle::abort);
                         self.drain();
                     }
+                    Some(Control::Connection(moved)) => moved.start(self.clone()),
                     Some(Control::Stop) | None => return,
                 },
                 () = self.drained.notified() => return,
@@ -155,7 +172,36 @@ impl Worker {
 
     /// Starts a connection, here or on a worker with much less to do.
     pub fn take(self: &Rc<Self>, accepted: Accepted) {
-        accepted.start(self.clone());
+        match self.less_busy() {
+            Some(other) => match accepted.into_moved() {
+                Ok(moved) => {
+                    self.shared.loads[other].fetch_add(1, Ordering::Relaxed);
+                    if let Err(refused) = self.handle.inner.workers[other].send(Control::Connection(Box::new(moved))) {
+                        // That worker has ended: the process is about to.
+                        drop(refused);
+                    }
+                }
+                Err(accepted) => accepted.start(self.clone()),
+            },
+            None => accepted.start(self.clone()),
+        }
+    }
+
+    /// Another worker that has so many connections less than this one that handing one over pays.
+    fn less_busy(&self) -> Option<usize> {
+        let loads = &self.shared.loads;
+        if loads.len() == 1 {
+            return None;
+        }
+        let mine = loads[self.id].load(Ordering::Relaxed);
+        let (other, least) =
+            loads.iter().map(|load| load.load(Ordering::Relaxed)).enumerate().min_by_key(|&(_, load)| load)?;
+        (mine > least + least / 8 + SPREAD_SLACK).then_some(other)
+    }
+
+    /// What the watchdog sees of this worker.
+    pub fn pulse(&self) -> &Pulse {
+        &self.shared.pulses[self.id]
     }
 
     /// Tells the others how busy this worker is.

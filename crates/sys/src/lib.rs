@@ -7,6 +7,7 @@ mod process;
 mod signal;
 mod socket;
 mod sockopt;
+mod stack;
 
 pub use account::{Group, User, group, user};
 pub use clock::local_offset;
@@ -15,3 +16,4 @@ pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill,
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
 pub use sockopt::{set_bind_address_no_port, set_defer_accept, set_fast_open};
+pub use stack::{install_stack_capture, return_addresses, thread_cpu_time, thread_id};
