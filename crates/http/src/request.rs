@@ -34,7 +34,7 @@ enum Stage {
     Done,
 }
 
-/// The longest method whose first bytes are waited for before a peer that sends something else is refused.
+/// The longest method: a peer that sends more without a space speaks something else, and is not waited for.
 const METHOD_BYTES_MAX: usize = 64;
 
 impl RequestHead {
@@ -177,7 +177,7 @@ impl RequestHead {
 
     /// Takes method and target. When `self.target` was lent out to build the target, its memory comes back here.
     fn take_start_line(&mut self, method: &[u8], target: &[u8], is_valid: fn(&[u8]) -> bool) -> Result<(), Error> {
-        if !is_token(method) {
+        if !is_token(method) || method.len() > METHOD_BYTES_MAX {
             return Err(Error::Method);
         }
         if !is_valid(target) {

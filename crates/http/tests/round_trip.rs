@@ -94,3 +94,12 @@ fn chunked_body_goes_on_without_its_extensions() {
     assert_eq!(forwarded, b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-t: 1\r\n\r\n");
     assert_eq!(&input[at..], b"GET");
 }
+
+#[test]
+fn a_method_without_end_is_refused_whether_or_not_its_end_has_come() {
+    // Found by the fuzz target http_request: only the part of a line was bounded, the whole line was not.
+    let line = [&[b'G'; 65][..], b" / HTTP/1.0\r\n\r\n"].concat();
+    for seen in [65, line.len()] {
+        assert_eq!(RequestHead::new().parse(&line[..seen], &Limits::default()), Err(penstock_http::Error::Method));
+    }
+}

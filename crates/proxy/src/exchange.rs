@@ -561,7 +561,8 @@ fn poll_head(
         Poll::Ready(Err(fault)) => return Poll::Ready(Head::ServerFault(fault)),
         Poll::Pending => {}
     }
-    if request.done && watch_client && client.poll_gone(cx).is_ready() {
+    let gone = request.done && watch_client && client.poll_gone(cx).is_ready();
+    if gone || client.poll_cancelled(cx).is_ready() {
         return Poll::Ready(Head::Gone);
     }
     // The server is waited for once it has the request; until then whoever holds the request up.
@@ -693,6 +694,9 @@ fn poll_body(
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         moved |= std::mem::take(&mut request.moved);
+    }
+    if client.poll_cancelled(cx).is_ready() {
+        return Poll::Ready(Transfer::ClientGone);
     }
     let waits_client = response.waits_for == Waits::Sink || (!request.done && request.waits_for == Waits::Source);
     let waits_server = response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink);

@@ -83,6 +83,10 @@ pub(crate) trait Client: Source + Sink {
     fn respond_raw(&mut self, response: &[u8]);
     /// Ready when the client has gone away (`abort` too: it has reset), though it owes us nothing now.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready when the client has said that it will not read the response, as it can by resetting an HTTP/2 stream.
+    fn poll_cancelled(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
     /// The response cannot be completed: the client must see that whatever its framing.
     fn abort(&mut self);
     /// Payload bytes of the request received, and bytes sent to the client, as the log counts them.

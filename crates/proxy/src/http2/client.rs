@@ -256,6 +256,9 @@ impl Client for Http2Client {
             Outbound::Reset => Poll::Ready(()),
         }
     }
+    fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
     fn abort(&mut self) {
         if !self.is_answered() {
             self.refuse(Reason::INTERNAL_ERROR);
