@@ -5,7 +5,7 @@ use crate::{
     buffer::Buffer,
     conn::{Conn, in_time},
     connect::{self, Failure},
-    finish,
+    cookie, finish,
     forward::{Broken, Flow, Waits},
     headers,
     message::{Client, Fault, Sink, Source, Upstream},
@@ -49,6 +49,8 @@ pub(crate) struct Exchange {
     pub body_complete: bool,
     /// The server that persistence names.
     pub persistent: Option<usize>,
+    /// What the persistence cookie said.
+    pub cookie: crate::cookie::Persistence,
     /// The response head has gone to the client.
     pub responded: bool,
     pub presence: Option<Presence>,
@@ -83,6 +85,7 @@ impl Exchange {
         if let Some(body) = self.body.take() {
             worker.buffers.give(body);
         }
+        self.cookie = crate::cookie::Persistence::default();
         (self.body_complete, self.responded) = (false, false);
         let mut kept = worker.exchanges.borrow_mut();
         if kept.len() < KEPT {
@@ -169,6 +172,7 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
+    cookie::from_client(x, proxy, pool, crate::handshake::unix_us() / 1_000_000);
     worker.counters().backend(backend).session(worker.now_ms());
     let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
     let mut failures = 0;
@@ -206,6 +210,7 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         if may_redispatch(proxy, failures) {
             if pool.servers.len() > 1 {
                 (want.persistent, want.avoid) = (None, Some(server));
+                x.cookie.direct = false;
                 x.log.redispatched = true;
                 worker.counters().server(backend, server).redispatches.inc();
                 worker.counters().backend(backend).redispatches.inc();
@@ -502,6 +507,9 @@ async fn forward(
         return Err(Ended::Over);
     }
     headers::to_client(x, proxy);
+    if let Some(pool) = worker.shared.backends.get(at.proxy) {
+        cookie::to_client(x, proxy, pool, crate::handshake::unix_us() / 1_000_000);
+    }
     let last = headers::closes(conn, x) || !request.done;
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
     x.responded = true;

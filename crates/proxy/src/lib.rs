@@ -13,6 +13,7 @@ mod buffer;
 pub mod check;
 mod conn;
 mod connect;
+mod cookie;
 pub mod counters;
 mod exchange;
 mod finish;

@@ -1,0 +1,287 @@
+//! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
+
+use crate::{exchange::Exchange, server::Backend};
+use penstock_config::model::{Cookie, CookieMode, Proxy};
+use penstock_http::Known;
+use std::time::Duration;
+
+/// What a persistence cookie said and when, and what became of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Persistence {
+    /// The request goes to the server that its cookie names.
+    pub direct: bool,
+    /// When the cookie was last sent, and when first, in seconds since 1970, where it tells.
+    last: Option<u64>,
+    first: Option<u64>,
+}
+
+/// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
+pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
+    let Some(conf) = &proxy.cookie else { return };
+    x.log.cookie[0] = b'N';
+    let fields = &mut x.request.fields;
+    let mut position = 0;
+    while let Some(field) = fields.at(position) {
+        if field.known != Known::Cookie {
+            position += 1;
+            continue;
+        }
+        let Some((start, end, value)) = find(field.value, conf.name.as_bytes()) else {
+            position += 1;
+            continue;
+        };
+        let header = field.value.to_vec();
+        let name_end = value.0;
+        let value = &header[value.0..value.1];
+        // Only the first cookie of that name decides; each is taken out all the same.
+        let key = match conf.mode {
+            CookieMode::Prefix => match memchr::memchr(b'~', value) {
+                Some(at) => &value[..at],
+                None => {
+                    position += 1;
+                    continue;
+                }
+            },
+            CookieMode::Insert => value.split(|&b| b == b'|').next().unwrap_or_default(),
+            CookieMode::Rewrite | CookieMode::Passive => value,
+        };
+        if x.log.cookie[0] == b'N' {
+            let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
+            let kept = Persistence {
+                direct: false,
+                last: dates.first().copied().flatten(),
+                first: dates.get(1).copied().flatten(),
+            };
+            x.cookie = kept;
+            x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, now);
+        }
+        let replaced = match conf.mode {
+            CookieMode::Prefix => Some([&header[..name_end], &header[name_end + key.len() + 1..]].concat()),
+            CookieMode::Insert if conf.indirect => Some(without(&header, start, end)),
+            _ => None,
+        };
+        match replaced {
+            Some(rest) if rest.is_empty() => {
+                remove_at(fields, position);
+                continue;
+            }
+            Some(rest) => {
+                // It was a field value before a piece was taken out.
+                let _ = fields.set_value_at(position, &rest);
+            }
+            None => {}
+        }
+        position += 1;
+    }
+}
+
+/// The flag of the log for what the client sent, and the server if it can be used.
+fn judge(
+    key: &[u8],
+    conf: &Cookie,
+    cookie: &mut Persistence,
+    persistent: &mut Option<usize>,
+    proxy: &Proxy,
+    pool: &Backend,
+    now: u64,
+) -> u8 {
+    let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {
+        (Some(since), Some(limit)) => now.saturating_sub(since) > limit.as_secs(),
+        _ => false,
+    };
+    // A date more than a day ahead is from a clock that was wrong.
+    let ahead = |date: Option<u64>| date.is_some_and(|date| date > now + 86_400);
+    if past(cookie.last, conf.maxidle) || ahead(cookie.last) {
+        return b'E';
+    }
+    if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
+        return b'O';
+    }
+    let named = |server: &&crate::server::Server| {
+        server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key)
+    };
+    let Some(server) = pool.servers.iter().find(named) else { return b'I' };
+    if !server.is_running() && !proxy.options.persist {
+        return b'D';
+    }
+    if persistent.is_some() {
+        return b'U';
+    }
+    *persistent = Some(server.index);
+    cookie.direct = true;
+    b'V'
+}
+
+/// Sees to the persistence cookie in a response: rewrites, prefixes, takes out or inserts it.
+pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
+    let Some(conf) = &proxy.cookie else { return };
+    let Some(server) = x.server.map(|index| &pool.servers[index]) else { return };
+    let own = server.config.settings.cookie.as_deref();
+    x.log.cookie[1] = b'N';
+    let mut position = 0;
+    while let Some(field) = x.response.fields.at(position) {
+        if field.known != Known::SetCookie || !names(field.value, conf.name.as_bytes()) {
+            position += 1;
+            continue;
+        }
+        let header = field.value.to_vec();
+        x.log.cookie[1] = b'P';
+        let equals = memchr::memchr(b'=', &header).map_or(header.len(), |at| at + 1);
+        let end = memchr::memchr(b';', &header).unwrap_or(header.len());
+        let value = match (conf.mode, own) {
+            (CookieMode::Insert, _) if !conf.preserve => {
+                x.log.cookie[1] = b'D';
+                remove_at(&mut x.response.fields, position);
+                continue;
+            }
+            (CookieMode::Rewrite, Some(own)) => [&header[..equals], own.as_bytes(), &header[end..]].concat(),
+            (CookieMode::Prefix, Some(own)) => [&header[..equals], own.as_bytes(), b"~", &header[equals..]].concat(),
+            _ => {
+                position += 1;
+                continue;
+            }
+        };
+        x.log.cookie[1] = b'R';
+        let _ = x.response.fields.set_value_at(position, &value);
+        position += 1;
+    }
+    if conf.mode == CookieMode::Insert && !(x.log.cookie[1] == b'P' && conf.preserve) && must_insert(x, conf, now) {
+        insert(x, conf, own, now);
+    }
+}
+
+fn must_insert(x: &Exchange, conf: &Cookie, now: u64) -> bool {
+    let Persistence { direct, last, first } = x.cookie;
+    let refresh = (conf.maxidle.is_some() || last.is_some()) && last.is_none_or(|last| last < now);
+    let lifetime = conf.maxlife.is_some() != first.is_some();
+    (!direct || refresh || lifetime) && (!conf.postonly || x.request.method() == b"POST")
+}
+
+fn insert(x: &mut Exchange, conf: &Cookie, own: Option<&str>, now: u64) {
+    let mut value = conf.name.clone() + "=";
+    match own {
+        // A server without a cookie of its own: the client forgets the other's.
+        None => value.push_str("; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/"),
+        Some(own) => {
+            value.push_str(own);
+            if conf.maxidle.is_some() || conf.maxlife.is_some() {
+                value.push('|');
+                write_date(now, &mut value);
+            }
+            if conf.maxlife.is_some() {
+                value.push('|');
+                write_date(x.cookie.first.unwrap_or(now), &mut value);
+            }
+            value.push_str("; path=/");
+        }
+    }
+    for domain in &conf.domains {
+        value.push_str("; domain=");
+        value.push_str(domain);
+    }
+    if conf.httponly {
+        value.push_str("; HttpOnly");
+    }
+    if conf.secure {
+        value.push_str("; Secure");
+    }
+    for attr in &conf.attrs {
+        value.push_str("; ");
+        value.push_str(attr);
+    }
+    // Names and attributes were checked when the configuration was read.
+    let _ = x.response.fields.append(b"set-cookie", value.as_bytes());
+    x.log.cookie[1] = if own.is_some() && x.cookie.direct { b'U' } else { b'I' };
+    if conf.nocache {
+        let _ = x.response.fields.append(b"cache-control", b"private");
+    }
+}
+
+fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
+    let mut at = 0;
+    fields.remove_if(|_| {
+        at += 1;
+        at - 1 == position
+    });
+}
+
+/// The cookie of that name in a `Cookie` field: where it starts, where it ends (its semicolon not included), and where its
+/// value is.
+fn find(header: &[u8], name: &[u8]) -> Option<(usize, usize, (usize, usize))> {
+    let mut start = 0;
+    while start < header.len() {
+        let end = memchr::memchr(b';', &header[start..]).map_or(header.len(), |at| start + at);
+        let skip = header[start..end].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let pair = &header[start + skip..end];
+        if let Some(equals) = memchr::memchr(b'=', pair) {
+            if pair[..equals].trim_ascii_end() == name {
+                return Some((start, end, (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len())));
+            }
+        }
+        start = end + 1;
+    }
+    None
+}
+
+/// The field without one of its cookies.
+fn without(header: &[u8], start: usize, end: usize) -> Vec<u8> {
+    if start == 0 {
+        return header[(end + 1).min(header.len())..].trim_ascii_start().to_vec();
+    }
+    [&header[..start - 1], &header[end..]].concat()
+}
+
+/// Whether a `Set-Cookie` sets the cookie of that name.
+fn names(header: &[u8], name: &[u8]) -> bool {
+    memchr::memchr(b'=', header).is_some_and(|at| header[..at].trim_ascii() == name)
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Five digits of six bits, the largest first, of a date in units of four seconds: 30 bits last until 2106.
+fn write_date(now: u64, out: &mut String) {
+    let date = (now + 3) >> 2;
+    for place in (0..5).rev() {
+        out.push(char::from(DIGITS[(date >> (6 * place) & 63) as usize]));
+    }
+}
+
+fn parse_date(text: &[u8]) -> Option<u64> {
+    if text.len() < 5 {
+        return None;
+    }
+    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
+    text[..5].iter().try_fold(0u64, |date, byte| Some(date << 6 | digit(byte)? as u64)).map(|date| date << 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_taken_out_with_its_semicolon() {
+        for (header, rest) in [
+            ("SRV=a", ""),
+            ("SRV=a; x=1", "x=1"),
+            ("x=1; SRV=a", "x=1"),
+            ("x=1; SRV=a; y=2", "x=1; y=2"),
+            ("xSRV=b; SRV=a", "xSRV=b"),
+        ] {
+            let (start, end, value) = find(header.as_bytes(), b"SRV").unwrap();
+            assert_eq!(&header[value.0..value.1], "a");
+            assert_eq!(without(header.as_bytes(), start, end), rest.as_bytes(), "{header}");
+        }
+        assert!(find(b"xSRV=b; SRVx=c; =d; SRV", b"SRV").is_none());
+    }
+
+    #[test]
+    fn dates_are_kept_to_four_seconds() {
+        for now in [0, 1_795_296_617, 4_294_967_290] {
+            let mut text = String::new();
+            write_date(now, &mut text);
+            assert!((now..now + 4).contains(&parse_date(text.as_bytes()).unwrap()));
+        }
+        assert_eq!(parse_date(b"abc"), None);
+        assert_eq!(parse_date(b"ab!de"), None);
+    }
+}
