@@ -2,61 +2,300 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    model::{Config, Mode, ProxyKind},
+    model::{Balance, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort, Verify},
     proxy::Draft,
     reading::Surroundings,
     span::Word,
     units::nearest,
 };
+use std::collections::HashMap;
 
-/// One proxy by itself, when its section ends.
-pub(crate) fn proxy(draft: &Draft, around: &mut Surroundings) {
-    let proxy = &draft.proxy;
-    if proxy.disabled {
+/// One proxy by itself, when its section ends. What HAProxy would fall back to, it falls back to.
+pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
+    if draft.proxy.disabled {
         return;
     }
-    let (kind, name) = (draft.section(), &proxy.name);
+    let kind = draft.section();
+    let proxy = &mut draft.proxy;
+    let name = proxy.name.clone();
     let diagnostics = &mut around.diagnostics;
     if proxy.kind.has_frontend() && proxy.binds.is_empty() {
         diagnostics
-            .error(proxy.span, format!("{kind} '{name}' has no 'bind' line: it would serve nothing"))
-            .hint("add for instance 'bind :80'");
+            .warning(proxy.span, format!("{kind} '{name}' has no 'bind' line: nothing can reach it"))
+            .hint("add for instance 'bind :80', or declare it as a backend");
+    }
+    missing_timeouts(proxy, kind, diagnostics);
+    if proxy.mode == Mode::Http {
+        return;
+    }
+    let at = |keyword: &str| draft.seen.get(keyword).copied().or(Some(proxy.span));
+    if matches!(proxy.options.log, LogFormat::Http | LogFormat::HttpClf | LogFormat::Https) && proxy.kind.has_frontend()
+    {
+        let keyword = if proxy.options.log == LogFormat::Https { "option httpslog" } else { "option httplog" };
+        diagnostics
+            .warning(at(keyword), format!("'{keyword}' needs 'mode http', which {kind} '{name}' has not"))
+            .hint("'option tcplog' is used instead");
+        proxy.options.log = LogFormat::Tcp;
+    }
+    if matches!(proxy.balance, Some(Balance::Uri { .. } | Balance::UrlParam { .. } | Balance::Hdr { .. }))
+        && proxy.kind.has_backend()
+    {
+        diagnostics
+            .warning(at("balance"), format!("this way to balance needs 'mode http', which {kind} '{name}' has not"))
+            .hint("'balance roundrobin' is used instead");
+        proxy.balance = Some(Balance::RoundRobin);
+    }
+    let http_only = [
+        ("cookie", proxy.cookie.is_some() && proxy.kind.has_backend()),
+        ("option forwardfor", proxy.options.forwardfor.is_some()),
+        ("option originalto", proxy.options.originalto.is_some()),
+        ("http-request", !proxy.http_request.is_empty()),
+        ("http-response", !proxy.http_response.is_empty()),
+        ("http-after-response", !proxy.http_after_response.is_empty()),
+        ("redirect", !proxy.redirects.is_empty()),
+        ("monitor-uri", proxy.monitor_uri.is_some() && proxy.kind.has_frontend()),
+    ];
+    for (keyword, present) in http_only {
+        if present {
+            diagnostics
+                .warning(at(keyword), format!("'{keyword}' is ignored: {kind} '{name}' is not in 'mode http'"))
+                .hint("add 'mode http' to the section or its defaults");
+        }
+    }
+}
+
+fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
+    let timeouts = &proxy.timeouts;
+    let mut missing = Vec::new();
+    if proxy.kind.has_frontend() && timeouts.client.is_none() {
+        missing.push("timeout client");
+    }
+    if proxy.kind.has_backend() && !proxy.servers.is_empty() {
+        if timeouts.connect.is_none() {
+            missing.push("timeout connect");
+        }
+        if timeouts.server.is_none() && (proxy.mode == Mode::Http || timeouts.tunnel.is_none()) {
+            missing.push("timeout server");
+        }
+    }
+    if !missing.is_empty() {
+        diagnostics
+            .warning(proxy.span, format!("{kind} '{}' has no limit for {}", proxy.name, missing.join(", ")))
+            .hint("without them, peers that vanish hold their connections for ever; for instance 'timeout client 30s'");
     }
 }
 
 /// All sections together.
 pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
-    for proxy in &config.proxies {
-        if let Some(target) = &proxy.default_backend {
-            backend(config, proxy.mode, target, diagnostics);
+    let names = Names::new(config);
+    proxy_numbers(config, diagnostics);
+    for proxy in config.proxies.iter().filter(|p| !p.disabled) {
+        if let Some(target) = &proxy.default_backend
+            && proxy.kind.has_frontend()
+        {
+            names.backend(proxy, target, diagnostics);
         }
-        for rule in &proxy.use_backend {
-            if let Some(target) = rule.words.first() {
-                backend(config, proxy.mode, target, diagnostics);
+        for target in proxy.use_backend.iter().filter_map(|rule| rule.words.first()) {
+            names.backend(proxy, target, diagnostics);
+        }
+        if let Some(table) = &proxy.stick_table {
+            let peers = table.words.iter().skip_while(|w| w.text != "peers").nth(1);
+            if let Some(peers) = peers {
+                let known = config.peers.iter().map(|p| p.name.as_str());
+                named("peers section", peers, known, diagnostics);
+            }
+        }
+        if proxy.kind.has_backend() {
+            servers(config, &names, proxy, diagnostics);
+        }
+    }
+}
+
+/// Numbers given by `id` are unique.
+fn proxy_numbers(config: &Config, diagnostics: &mut Diagnostics) {
+    let mut numbers: HashMap<u32, &Proxy> = HashMap::new();
+    for proxy in &config.proxies {
+        if let Some(first) = proxy.id.and_then(|id| numbers.insert(id, proxy)) {
+            diagnostics
+                .error(proxy.span, format!("'{}' has the same 'id' as '{}'", proxy.name, first.name))
+                .hint(format!("the first one is at line {}", first.span.line));
+        }
+    }
+}
+
+fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+    let mut numbers: HashMap<u32, &Server> = HashMap::new();
+    let mut reported = None;
+    for server in &proxy.servers {
+        let settings = &server.settings;
+        if let Some(first) = settings.id.and_then(|id| numbers.insert(id, server)) {
+            diagnostics
+                .error(server.span, format!("server '{}' has the same 'id' as '{}'", server.name, first.name))
+                .hint(format!("the first one is at line {}", first.span.line));
+        }
+        // The servers of one template share their mistakes.
+        if server.template.is_some() && reported == Some(server.span) {
+            continue;
+        }
+        reported = Some(server.span);
+        if let Some(resolvers) = &settings.resolvers {
+            // HAProxy makes up a section of this name from /etc/resolv.conf.
+            let known = config.resolvers.iter().map(|r| r.name.as_str()).chain(["default"]);
+            named("resolvers section", resolvers, known, diagnostics);
+        }
+        if let Some(target) = &settings.track {
+            track(names, proxy, server, target, diagnostics);
+        }
+        if settings.check.enabled && settings.check.port.is_none() {
+            check_port(proxy, server, diagnostics);
+        }
+        let verify = |own: Option<Verify>| own.or(config.global.ssl_server_verify).unwrap_or(Verify::Required);
+        if let Some(tls) = &settings.tls
+            && verify(tls.conf.verify) == Verify::Required
+            && tls.conf.ca_file.is_none()
+        {
+            diagnostics
+                .error(
+                    server.span,
+                    format!("server '{}' is to be verified, but no 'ca-file' says by whom", server.name),
+                )
+                .hint("add 'ca-file FILE' or 'ca-file @system-ca', or 'verify none' to trust whatever answers");
+        }
+    }
+    for rule in &proxy.use_server {
+        if let Some(target) = rule.words.first()
+            && !target.text.contains("%[")
+        {
+            named("server of this section", target, proxy.servers.iter().map(|s| s.name.as_str()), diagnostics);
+        }
+    }
+}
+
+/// A check needs a port: its own, the server's, or that of a `connect` step.
+fn check_port(proxy: &Proxy, server: &Server, diagnostics: &mut Diagnostics) {
+    let connects = match proxy.check {
+        CheckKind::Tcp => &proxy.tcp_check,
+        CheckKind::Http { .. } => &proxy.http_check,
+        _ => &Vec::new(),
+    };
+    let step = connects.iter().any(|line| {
+        line.words.first().is_some_and(|w| w.text == "connect") && line.words.iter().any(|w| w.text == "port")
+    });
+    let network = matches!(server.host, crate::model::ServerHost::Ip(_) | crate::model::ServerHost::Name(_));
+    if network && !step && matches!(server.port, ServerPort::Offset(_)) {
+        diagnostics
+            .error(server.span, format!("server '{}' is checked, but no port says where", server.name))
+            .hint("add a port to its address, or 'port N'");
+    }
+}
+
+/// `track [BACKEND/]SERVER`: the other one is checked, and this one is not.
+fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagnostics: &mut Diagnostics) {
+    let (backend, name) = target.text.split_once('/').unwrap_or((&proxy.name, &target.text));
+    let Some(other) = names.backends.get(backend) else {
+        diagnostics.error(target.span, format!("no backend is called '{backend}'")).hint = names.near(backend);
+        return;
+    };
+    let Some(tracked) = other.servers.iter().find(|s| s.name == name) else {
+        let near = nearest(name, other.servers.iter().map(|s| s.name.as_str()));
+        diagnostics.error(target.span, format!("'{backend}' has no server called '{name}' to track")).hint =
+            near.map(|near| format!("did you mean '{near}'?"));
+        return;
+    };
+    if server.settings.check.enabled {
+        diagnostics
+            .error(target.span, format!("server '{}' cannot have 'check' and 'track' at once", server.name))
+            .hint("remove one of them");
+    } else if !tracked.settings.check.enabled && tracked.settings.track.is_none() && !tracked.settings.agent_check {
+        diagnostics
+            .error(target.span, format!("'{backend}/{name}' is not checked, so there is nothing to track"))
+            .hint("add 'check' to that server");
+    } else if chain_returns(names, proxy, server) {
+        diagnostics.error(target.span, format!("server '{}' would track itself", server.name));
+    }
+}
+
+/// Follows `track` from server to server; a chain longer than this is a circle for our purposes.
+fn chain_returns(names: &Names<'_>, proxy: &Proxy, server: &Server) -> bool {
+    const LONGEST: usize = 1000;
+    let (mut at, mut current) = (proxy, server);
+    for _ in 0..LONGEST {
+        let Some(target) = &current.settings.track else { return false };
+        let (backend, name) = target.text.split_once('/').unwrap_or((&at.name, &target.text));
+        let Some(next) = names.backends.get(backend) else { return false };
+        let Some(found) = next.servers.iter().find(|s| s.name == name) else { return false };
+        (at, current) = (next, found);
+        if std::ptr::eq(current, server) {
+            return true;
+        }
+    }
+    true
+}
+
+/// A name that must be one of these.
+fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clone, diagnostics: &mut Diagnostics) {
+    if known.clone().any(|name| name == word.text) {
+        return;
+    }
+    diagnostics.error(word.span, format!("no {what} is called '{}'", word.text)).hint =
+        nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
+}
+
+/// Backends by name.
+struct Names<'c> {
+    backends: HashMap<&'c str, &'c Proxy>,
+}
+
+impl<'c> Names<'c> {
+    fn new(config: &'c Config) -> Self {
+        let backends = config.proxies.iter().filter(|p| p.kind.has_backend()).map(|p| (p.name.as_str(), p)).collect();
+        Names { backends }
+    }
+
+    fn near(&self, name: &str) -> Option<String> {
+        nearest(name, self.backends.keys().copied()).map(|near| format!("did you mean '{near}'?"))
+    }
+
+    /// A name that `use_backend` or `default_backend` gives.
+    fn backend(&self, frontend: &Proxy, target: &Word, diagnostics: &mut Diagnostics) {
+        // A log format, known only with the request.
+        if target.text.contains("%[") {
+            return;
+        }
+        match self.backends.get(target.text.as_str()) {
+            Some(found) if found.mode != frontend.mode && !(frontend.mode == Mode::Tcp && upgrades(frontend)) => {
+                let (front, back) = (mode(frontend.mode), mode(found.mode));
+                let line = found.span.line;
+                diagnostics
+                    .error(
+                        target.span,
+                        format!("'{}' is in mode {back}, but '{}' in mode {front}", target.text, frontend.name),
+                    )
+                    .hint(format!("give both the same 'mode'; the backend is at line {line}"));
+            }
+            Some(found) if std::ptr::eq(*found, frontend) => {
+                diagnostics
+                    .error(target.span, format!("'{}' would send its traffic to itself", target.text))
+                    .hint("remove the line: the servers of a 'listen' section are used where no rule applies");
+            }
+            Some(_) => {}
+            None => {
+                diagnostics.error(target.span, format!("no backend is called '{}'", target.text)).hint =
+                    self.near(&target.text);
             }
         }
     }
 }
 
-/// A name that `use_backend` or `default_backend` gives.
-fn backend(config: &Config, mode: Mode, target: &Word, diagnostics: &mut Diagnostics) {
-    // A log format, known only with the request.
-    if target.text.contains("%[") {
-        return;
-    }
-    match config.backend(&target.text) {
-        Some(found) if found.mode != mode && found.kind != ProxyKind::Frontend => {
-            diagnostics
-                .error(target.span, format!("'{}' has another mode than the frontend that uses it", target.text))
-                .hint("give both the same 'mode'");
-        }
-        Some(_) => {}
-        None => {
-            let known = config.proxies.iter().filter(|p| p.kind.has_backend()).map(|p| p.name.as_str());
-            let finding = diagnostics.error(target.span, format!("no backend is called '{}'", target.text));
-            if let Some(near) = nearest(&target.text, known) {
-                finding.hint(format!("did you mean '{near}'?"));
-            }
-        }
+/// `tcp-request content switch-mode http` lets a TCP frontend use HTTP backends.
+fn upgrades(frontend: &Proxy) -> bool {
+    let first = |line: &crate::span::Line| line.words.first().is_some_and(|w| w.text == "switch-mode");
+    frontend.tcp_request_content.iter().any(first)
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Tcp => "tcp",
+        Mode::Http => "http",
     }
 }

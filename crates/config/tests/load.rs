@@ -85,7 +85,7 @@ listen stats
 
 listen mysql
     mode tcp
-    no option httplog
+    option tcplog
     bind unix@/run/mysql.sock mode 600
     server db1 /run/db.sock check
     timeout client 1h
@@ -166,7 +166,7 @@ fn defaults_are_anonymous_named_or_inherited() {
         "defaults base\n mode http\n retries 7\n timeout client 1s\n http-request deny if { path /a }\n\
          defaults more from base\n timeout client 2s\n option forwardfor except 127.0.0.0/8 header X-F\n\
          frontend f from base\n bind :1\n\
-         frontend g\n bind :2\n no option forwardfor\n\
+         frontend g\n bind :2\n\
          defaults\n timeout client 0\n\
          listen h\n bind :3\n",
     );
@@ -175,7 +175,8 @@ fn defaults_are_anonymous_named_or_inherited() {
     assert_eq!(f.http_request.len(), 1);
     assert!(f.options.forwardfor.is_none());
     assert_eq!((g.mode, g.retries, g.timeouts.client), (Mode::Http, 7, Some(Duration::from_secs(2))));
-    assert!(g.options.forwardfor.is_none());
+    let forward = g.options.forwardfor.as_ref().expect("inherited");
+    assert_eq!((forward.except, forward.header.as_deref()), (Some(("127.0.0.0".parse().unwrap(), 8)), Some("X-F")));
     assert_eq!((h.mode, h.retries, h.timeouts.client), (Mode::Tcp, 3, None));
 }
 

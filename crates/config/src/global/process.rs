@@ -170,7 +170,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q"),
     Entry::accepted("zero-warning", NONE, "Warnings stop the start", "use the command line's -dW"),
     Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
-    Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started").no(),
+    Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
     Entry::accepted("mworker-max-reloads", ONE, "Reloads an old worker survives", "old workers end by hard-stop-after"),
     Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").no(),
     Entry::accepted("cpu-set", SOME, "Which CPUs are used", "use 'cpu-map'"),
@@ -199,8 +199,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         NONE,
         "WebSockets over HTTP/2 are not offered",
         "they are not offered in any case",
-    )
-    .no(),
+    ),
     Entry::accepted("httpclient.resolvers.id", ONE, "Who resolves for the HTTP client", NO_CLIENT),
     Entry::accepted("httpclient.resolvers.prefer", ONE, "Which family it prefers", NO_CLIENT),
     Entry::accepted("httpclient.resolvers.disabled", ONE, "It resolves no names", NO_CLIENT),

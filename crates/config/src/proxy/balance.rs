@@ -150,11 +150,9 @@ fn hash_type(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     ];
     let method = args.word("a method")?;
     let mut hash = HashType::default();
-    // Manual: 'avalanche' alone stands for 'map-based' with that modifier, as in old configurations.
     match method.text.as_str() {
         "consistent" => hash.consistent = true,
         "map-based" => {}
-        "avalanche" => hash.avalanche = true,
         other => {
             let hint = crate::args::expected(other, ["consistent", "map-based"].into_iter());
             return args.wrong(method, format!("'{other}' is not a hash method"), hint);

@@ -22,12 +22,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option clitcpka", FRONT, "TCP keep-alive towards clients", |d, a| set(d, a, |o| &mut o.clitcpka)),
     flag("option srvtcpka", BACK, "TCP keep-alive towards servers", |d, a| set(d, a, |o| &mut o.srvtcpka)),
-    Entry::new("option tcpka", NONE, "TCP keep-alive on both sides", |d, a| {
-        d.proxy.options.clitcpka = a.on();
-        d.proxy.options.srvtcpka = a.on();
+    Entry::new("option tcpka", NONE, "TCP keep-alive on both sides", |d, _| {
+        d.proxy.options.clitcpka = true;
+        d.proxy.options.srvtcpka = true;
         Ok(())
-    })
-    .no(),
+    }),
     flag("option contstats", FRONT, "Counters grow during a transfer, not at its end", |d, a| {
         set(d, a, |o| &mut o.contstats)
     }),
@@ -126,17 +125,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .with(ANYTHING),
     Entry::new("option forwardfor", between(0, 5), "Adds X-Forwarded-For with the client's address", |d, a| {
-        let value = forward(a)?;
-        d.proxy.options.forwardfor = value;
+        d.proxy.options.forwardfor = Some(forward(a)?);
         Ok(())
-    })
-    .no(),
+    }),
     Entry::new("option originalto", between(0, 4), "Adds X-Original-To with the address the client chose", |d, a| {
-        let value = forward(a)?;
-        d.proxy.options.originalto = value;
+        d.proxy.options.originalto = Some(forward(a)?);
         Ok(())
-    })
-    .no(),
+    }),
     connection("option http-keep-alive", "Both sides of a connection are kept", |d, a| {
         mode(d, a, ConnectionMode::KeepAlive)
     }),
@@ -167,8 +162,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
         d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
         Ok(())
-    })
-    .no(),
+    }),
     Entry::accepted(
         "option http-drop-request-trailers",
         NONE,
@@ -209,41 +203,38 @@ pub(super) const KEYWORDS: &[Entry] = &[
                 "expected 'clf' or nothing",
             );
         }
-        log(d, a, if clf { LogFormat::HttpClf } else { LogFormat::Http })
+        log(d, if clf { LogFormat::HttpClf } else { LogFormat::Http })
     })
-    .at(FRONT)
-    .no(),
-    Entry::new("option httpslog", NONE, "One log line for each request, with TLS facts", |d, a| {
-        log(d, a, LogFormat::Https)
+    .at(FRONT),
+    Entry::new("option httpslog", NONE, "One log line for each request, with TLS facts", |d, _| {
+        log(d, LogFormat::Https)
     })
-    .at(FRONT)
-    .no(),
-    Entry::new("option tcplog", between(0, 1), "One log line for each connection", |d, a| log(d, a, LogFormat::Tcp))
-        .at(FRONT)
-        .no(),
-    check("option httpchk", between(0, 255), "Health checks by an HTTP request", httpchk),
+    .at(FRONT),
+    Entry::new("option tcplog", between(0, 1), "One log line for each connection", |d, _| log(d, LogFormat::Tcp))
+        .at(FRONT),
+    check("option httpchk", between(0, 3), "Health checks by an HTTP request", httpchk),
     check("option tcp-check", NONE, "Health checks by the 'tcp-check' lines", |d, a| {
         a.rest();
-        kind(d, a, CheckKind::Tcp)
+        kind(d, CheckKind::Tcp)
     }),
-    check("option ssl-hello-chk", NONE, "Health checks by a ClientHello", |d, a| kind(d, a, CheckKind::SslHello)),
+    check("option ssl-hello-chk", NONE, "Health checks by a ClientHello", |d, _| kind(d, CheckKind::SslHello)),
     check("option smtpchk", between(0, 2), "Health checks by an SMTP greeting", |d, a| {
         let hello = match (a.take(), a.take()) {
             (Some(hello), Some(domain)) => Some((hello.text.clone(), domain.text.clone())),
             _ => None,
         };
-        kind(d, a, CheckKind::Smtp(hello))
+        kind(d, CheckKind::Smtp(hello))
     }),
     check("option mysql-check", between(0, 3), "Health checks by a MySQL handshake", |d, a| {
         let user = user(a)?;
-        kind(d, a, CheckKind::Mysql(user))
+        kind(d, CheckKind::Mysql(user))
     }),
     check("option pgsql-check", between(2, 2), "Health checks by a PostgreSQL start packet", |d, a| {
         let user = user(a)?.unwrap_or_default();
-        kind(d, a, CheckKind::Pgsql(user))
+        kind(d, CheckKind::Pgsql(user))
     }),
-    check("option redis-check", NONE, "Health checks by a Redis PING", |d, a| kind(d, a, CheckKind::Redis)),
-    check("option ldap-check", NONE, "Health checks by an anonymous LDAP bind", |d, a| kind(d, a, CheckKind::Ldap)),
+    check("option redis-check", NONE, "Health checks by a Redis PING", |d, _| kind(d, CheckKind::Redis)),
+    check("option ldap-check", NONE, "Health checks by an anonymous LDAP bind", |d, _| kind(d, CheckKind::Ldap)),
     Entry::refused(
         "option external-check",
         "Health checks by a program",
@@ -271,7 +262,7 @@ const fn connection(name: &'static str, doc: &'static str, parse: Parse) -> Entr
 }
 
 const fn check(name: &'static str, arity: Arity, doc: &'static str, parse: Parse) -> Entry {
-    Entry::new(name, arity, doc, parse).at(BACK).no()
+    Entry::new(name, arity, doc, parse).at(BACK)
 }
 
 fn set(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Options) -> &mut bool) -> Parsed {
@@ -290,24 +281,20 @@ fn mode(draft: &mut Draft, args: &mut Args<'_>, mode: ConnectionMode) -> Parsed 
     Ok(())
 }
 
-fn log(draft: &mut Draft, args: &mut Args<'_>, format: LogFormat) -> Parsed {
-    draft.proxy.options.log = if args.on() { format } else { LogFormat::Default };
+fn log(draft: &mut Draft, format: LogFormat) -> Parsed {
+    draft.proxy.options.log = format;
     // A format written before is replaced, as the last one written wins.
     draft.proxy.log_format = None;
     Ok(())
 }
 
-fn kind(draft: &mut Draft, args: &mut Args<'_>, kind: CheckKind) -> Parsed {
-    draft.proxy.check = if args.on() { kind } else { CheckKind::Connect };
+fn kind(draft: &mut Draft, kind: CheckKind) -> Parsed {
+    draft.proxy.check = kind;
     Ok(())
 }
 
 /// `[except NET] [header NAME] [if-none]`.
-fn forward(args: &mut Args<'_>) -> Parsed<Option<ForwardFor>> {
-    if args.negated {
-        args.rest();
-        return Ok(None);
-    }
+fn forward(args: &mut Args<'_>) -> Parsed<ForwardFor> {
     let mut value = ForwardFor::default();
     while let Some(word) = args.take() {
         match word.text.as_str() {
@@ -320,7 +307,7 @@ fn forward(args: &mut Args<'_>) -> Parsed<Option<ForwardFor>> {
             }
         }
     }
-    Ok(Some(value))
+    Ok(value)
 }
 
 /// `ADDRESS[/LENGTH]`.
@@ -349,28 +336,20 @@ pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
 
 /// `[METHOD] URI [VERSION]`.
 fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    if args.negated {
-        args.rest();
-        return kind(draft, args, CheckKind::Connect);
-    }
     let words: Vec<String> = args.rest().words.into_iter().map(|w| w.text).collect();
     let (method, uri, version) = match words.as_slice() {
         [] => (None, None, None),
         [uri] => (None, Some(uri.clone()), None),
         [method, uri] => (Some(method.clone()), Some(uri.clone()), None),
-        // Before 2.2, headers were smuggled in behind the version: HAProxy still takes the words as one.
-        [method, uri, version @ ..] => (Some(method.clone()), Some(uri.clone()), Some(version.join(" "))),
+        // Before 2.2, headers were smuggled in behind the version: "HTTP/1.1\r\nHost:\ www".
+        [method, uri, version, ..] => (Some(method.clone()), Some(uri.clone()), Some(version.clone())),
     };
-    kind(draft, args, CheckKind::Http { method, uri, version })
+    kind(draft, CheckKind::Http { method, uri, version })
 }
 
 /// `[user NAME]`, and for MySQL its protocol.
 fn user(args: &mut Args<'_>) -> Parsed<Option<String>> {
     let Some(word) = args.take() else { return Ok(None) };
-    if args.negated {
-        args.rest();
-        return Ok(None);
-    }
     if word.text != "user" {
         return args.wrong(word, format!("'{}' is not expected here", word.text), "expected 'user' and a name");
     }

@@ -154,7 +154,7 @@ fn capture(args: &mut Args<'_>) -> Parsed<Capture> {
 /// `len N`.
 fn length(args: &mut Args<'_>) -> Parsed<u32> {
     args.choice("the word 'len'", &[("len", ())])?;
-    args.number("a length", 1..=i32::MAX as u32)
+    args.number("a length", 0..=i32::MAX as u32)
 }
 
 fn declare(draft: &mut Draft, args: &mut Args<'_>, request: bool) -> Parsed {

@@ -36,8 +36,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("stats hide-version", NONE, "It does not show the version", |d, _| {
         page(d).hide_version = true;
         Ok(())
-    })
-    .no(),
+    }),
     Entry::new("stats show-legends", NONE, "It shows addresses and settings", |d, _| {
         page(d).show_legends = true;
         Ok(())
