@@ -283,6 +283,16 @@ impl Server {
         self.queued.load(Relaxed)
     }
 
+    /// The most it has served at once.
+    pub fn served_max(&self) -> u32 {
+        self.served_max.load(Relaxed)
+    }
+
+    /// The most that have waited for it.
+    pub fn queued_max(&self) -> u32 {
+        self.queued_max.load(Relaxed)
+    }
+
     /// Returns when its sessions must end: it went down with `on-marked-down shutdown-sessions`, an active server came
     /// up that shuts down those of backups, or an operator said so. Create it before the session's first await.
     pub fn shut_down(&self) -> tokio::sync::futures::Notified<'_> {
