@@ -45,6 +45,7 @@ mod timer;
 mod upstream;
 mod watchdog;
 mod worker;
+mod world;
 
 pub use handle::Handle;
 pub use listener::{ListenError, Listener, Listeners};

@@ -131,6 +131,11 @@ impl Drop for Ticket {
 }
 
 impl Backend {
+    /// Requests that wait for any server.
+    pub fn waiting_anywhere(&self) -> u32 {
+        self.core().queues.waiting_anywhere()
+    }
+
     /// Gives the free places of `server` to those who wait, and says to how many.
     pub(crate) fn dispatch(self: &Arc<Self>, server: usize) -> u32 {
         let mut woken = 0;

@@ -1,6 +1,8 @@
 //! Answers made here: error pages, replies of rules, the stats page.
 
 use crate::{
+    Service, ServiceRequest,
+    body::{self, Waited},
     conn::{Conn, in_time},
     exchange::Exchange,
     message::{Client, End},
@@ -140,4 +142,40 @@ pub(crate) async fn send(conn: &mut Conn, client: &mut dyn Client, x: &mut Excha
     if sent != Some(true) {
         client.abort();
     }
+}
+
+/// Has a service answer the request, once its body is there.
+pub(crate) async fn service(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    service: &dyn Service,
+    proxy: usize,
+) {
+    let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
+    if let Waited::Timeout | Waited::Failed(_) = body::wait(conn, client, x, 0, limit).await {
+        x.log.termination = *b"cD";
+        return error(conn, client, x, 408).await;
+    }
+    let shared = conn.worker.shared.clone();
+    let answer = {
+        let fields: Vec<_> = x.request.fields.iter().map(|field| (field.name, field.value)).collect();
+        service.answer(ServiceRequest {
+            method: x.request.method(),
+            target: x.request.path_and_query(),
+            fields: &fields,
+            body: x.body.as_ref().map_or(&[], |body| body.data()),
+            proxy: &shared.config.proxies[proxy],
+            handle: &conn.worker.handle,
+        })
+    };
+    x.response.start(answer.status, Version::Http11);
+    for (name, value) in &answer.fields {
+        // A service of ours writes well-formed fields.
+        let _ = x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+    }
+    let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
+    conn.worker.counters().frontend(conn.frontend).intercepted.inc();
+    x.log.termination = *b"LR";
+    send(conn, client, x, &answer.body, false).await;
 }

@@ -11,6 +11,7 @@ use crate::{
     tcp::Raw,
 };
 use penstock_config::model::Balance;
+use penstock_rules::LogLevel;
 
 /// Where a request goes.
 pub(crate) enum Route {
@@ -22,10 +23,17 @@ pub(crate) enum Route {
 
 /// Runs the rules of the frontend and of the backend it chooses.
 pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> Route {
-    let frontend = conn.proxy();
+    let worker = conn.worker.clone();
+    let proxies = &worker.shared.config.proxies;
+    let frontend = &proxies[conn.frontend];
     if frontend.monitor_uri.as_deref().is_some_and(|uri| uri.as_bytes() == x.request.path_and_query()) {
-        x.log.termination = *b"PR";
+        // A monitor asks all the time: its requests are answered and not logged.
+        x.txn.log_level = Some(LogLevel::Silent);
+        x.log.termination = *b"LR";
         respond::error(conn, client, x, 200).await;
+        return Route::Answered;
+    }
+    if stats(conn, client, x, conn.frontend).await {
         return Route::Answered;
     }
     let chosen = match &frontend.default_backend {
@@ -41,9 +49,22 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
         return Route::Answered;
     };
     x.backend = Some(backend);
-    let shared = conn.worker.shared.clone();
-    headers::forwarded_for(conn, x, &shared.config.proxies[backend]);
+    if backend != conn.frontend && stats(conn, client, x, backend).await {
+        return Route::Answered;
+    }
+    headers::forwarded_for(conn, x, &proxies[backend]);
     Route::Backend(backend)
+}
+
+/// Answers with the statistics page where `stats uri` of that proxy is asked for; whether it was.
+async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> bool {
+    let worker = conn.worker.clone();
+    let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
+    let asked = x.request.path_and_query().starts_with(page.uri.as_bytes());
+    let Some(service) = worker.shared.services.stats.as_deref().filter(|_| asked) else { return false };
+    x.log.no_server = "<STATS>";
+    respond::service(conn, client, x, service, proxy).await;
+    true
 }
 
 /// Runs the rules of `mode tcp` on what a client sends first; the backend they choose, unless they end the connection.

@@ -49,6 +49,8 @@ pub struct Shared {
     pub(crate) loads: Vec<AtomicU32>,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
+    /// The machine's name.
+    pub(crate) hostname: String,
 }
 
 impl Shared {
@@ -107,6 +109,7 @@ impl Shared {
             notices: Mutex::new(Some(notices)),
             logs: Arc::new(LogTargets::new(&config)),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
             services,

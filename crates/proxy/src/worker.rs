@@ -60,6 +60,10 @@ pub(crate) struct Worker {
     /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
     reserve: RefCell<Vec<File>>,
     exhaustion_told: Cell<u64>,
+    /// State of the worker's random numbers.
+    pub random: Cell<u64>,
+    /// A quarter of an hour of UTC and how far local time is ahead in it.
+    pub zone: Cell<(i64, i32)>,
     /// A fault that a test asked for.
     pub planted: Option<Fault>,
 }
@@ -105,6 +109,8 @@ impl Worker {
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
+            random: Cell::new(random_seed(id)),
+            zone: Cell::new((i64::MIN, 0)),
             planted: Fault::planted(),
             handle,
             shared,
@@ -248,6 +254,12 @@ impl Worker {
         }
         self.refill_reserve();
     }
+}
+
+/// A start for the worker's random numbers that no two workers or runs share; never zero.
+fn random_seed(id: usize) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(id) | 1
 }
 
 /// Binds the thread to the CPUs that `cpu-map` gives it.

@@ -1,0 +1,116 @@
+//! What rules may ask about everything above them.
+
+use crate::{counters::Part, handle::State, worker::Worker};
+use penstock_rules::{BackendLoad, FrontendLoad, ProxyId, ServerId, ServerLoad, World};
+use std::net::{IpAddr, UdpSocket};
+
+impl World for Worker {
+    fn backend(&self, id: ProxyId) -> BackendLoad {
+        let Some(backend) = self.shared.backends.get(id.0 as usize) else { return BackendLoad::default() };
+        let queued: u32 = backend.servers.iter().map(|server| server.queued()).sum();
+        let unbound = backend.waiting_anywhere();
+        let (mut free, mut slots) = (0, 0);
+        for server in backend.servers.iter().filter(|server| server.is_usable()) {
+            let settings = &server.config.settings;
+            let taken = i64::from(server.served());
+            match settings.maxconn {
+                0 => free = -1,
+                max if free >= 0 => free += (i64::from(max) - taken).max(0),
+                _ => {}
+            }
+            match (settings.maxconn, settings.maxqueue) {
+                (0, _) | (_, 0) => slots = -1,
+                (max, queue) if slots >= 0 => {
+                    slots += i64::from(max) - taken + i64::from(queue) - i64::from(server.queued());
+                }
+                _ => {}
+            }
+        }
+        BackendLoad {
+            usable_servers: backend.usable_servers(),
+            conn: backend.sessions(),
+            queue: unbound,
+            queue_total: unbound + queued,
+            sess_rate: self.shared.counters.sum(id.0 as usize, Part::Backend, self.now_ms()).session_rate.rate,
+            conn_free: free,
+            conn_slots: slots,
+        }
+    }
+
+    fn frontend(&self, id: ProxyId) -> FrontendLoad {
+        let Some(limits) = self.shared.limits.frontends.get(id.0 as usize) else { return FrontendLoad::default() };
+        let totals = self.shared.counters.sum(id.0 as usize, Part::Frontend, self.now_ms());
+        FrontendLoad {
+            conn: limits.frontend.current(),
+            listener_conn: limits.binds.first().map_or(0, |bind| bind.current()),
+            sess_rate: totals.session_rate.rate,
+            req_rate: totals.request_rate.rate,
+        }
+    }
+
+    fn server(&self, id: ServerId) -> ServerLoad {
+        let backend = self.shared.backends.get(id.proxy.0 as usize);
+        let Some(server) = backend.and_then(|backend| backend.servers.get(id.index as usize)) else {
+            return ServerLoad::default();
+        };
+        let settings = &server.config.settings;
+        let free = match settings.maxconn {
+            0 => -1,
+            max => (i64::from(max) - i64::from(server.served())).max(0),
+        };
+        let part = Part::Server(id.index as usize);
+        ServerLoad {
+            up: server.is_usable(),
+            conn: server.served(),
+            conn_free: free,
+            queue: server.queued(),
+            sess_rate: self.shared.counters.sum(id.proxy.0 as usize, part, self.now_ms()).session_rate.rate,
+            weight: settings.weight,
+            initial_weight: settings.weight,
+            user_weight: settings.weight,
+        }
+    }
+
+    /// xorshift64*, one state a worker.
+    fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn utc_offset_s(&self, unix_s: i64) -> i32 {
+        // It changes at most at a quarter of an hour's beginning.
+        let quarter = unix_s.div_euclid(900);
+        let (known, offset) = self.zone.get();
+        if known == quarter {
+            return offset;
+        }
+        let offset = penstock_sys::local_offset(unix_s);
+        self.zone.set((quarter, offset));
+        offset
+    }
+
+    fn hostname(&self) -> &str {
+        &self.shared.hostname
+    }
+
+    fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn thread(&self) -> u32 {
+        self.id as u32
+    }
+
+    fn stopping(&self) -> bool {
+        self.handle.state() != State::Running
+    }
+
+    /// The system lets a socket be bound to no address but its own.
+    fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    }
+}
