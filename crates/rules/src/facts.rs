@@ -186,6 +186,14 @@ pub trait World {
     fn server(&self, _: ServerId) -> ServerLoad {
         ServerLoad::default()
     }
+    /// A backend by name.
+    fn find_backend(&self, _name: &[u8]) -> Option<ProxyId> {
+        None
+    }
+    /// A server by `backend/server`.
+    fn find_server(&self, _name: &[u8]) -> Option<ServerId> {
+        None
+    }
     /// 64 random bits, good enough for load spreading and request identifiers.
     fn random(&self) -> u64 {
         0

@@ -4,24 +4,41 @@
 
 pub mod client_hello;
 mod context;
+pub mod conv;
+mod crypt;
+mod expr;
 mod facts;
+pub mod fetch;
+pub mod hash;
 pub mod hint;
+mod keyword;
+mod link;
 pub mod log;
+pub mod patterns;
+mod regexes;
 pub mod table;
+mod time;
 mod tls_facts;
+mod userlist;
 mod value;
 mod vars;
 mod verdict;
 pub mod words;
+mod x509;
 
 pub use client_hello::{ClientHello, HelloError};
 pub use context::{Buffered, Context, LogLevel, RequestLine, Session, SocketWishes, Txn};
+pub use expr::{Expr, Fetched, Missing};
 pub use facts::{
     BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ProxyId, ServerConnFacts,
     ServerFacts, ServerId, ServerLoad, TcpInfo, World,
 };
+pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
+pub use link::{Host, Linker, NoHost, Scope as Place};
 pub use log::LogFacts;
+pub use regexes::Regex;
 pub use tls_facts::{PeerCertificate, TlsFacts};
+pub use userlist::Userlist;
 pub use value::{Type, Value, parse_int, write_int};
 pub use vars::{Condition as VarCondition, Scope, Store, VarRef};
 pub use verdict::{Reply, ReplyBody, Verdict, Why};

@@ -192,7 +192,15 @@ impl<'a> Value<'a> {
             },
             Type::Str => match self {
                 Value::Str(bytes) | Value::Method(bytes) => Some(Value::Str(bytes)),
-                Value::Bin(bytes) => Some(Value::Str(bytes)),
+                // Text ends at a NUL, as C strings do.
+                Value::Bin(bytes) => Some(Value::Str(match (memchr::memchr(0, &bytes), bytes) {
+                    (None, bytes) => bytes,
+                    (Some(end), Cow::Borrowed(bytes)) => Cow::Borrowed(&bytes[..end]),
+                    (Some(end), Cow::Owned(mut bytes)) => {
+                        bytes.truncate(end);
+                        Cow::Owned(bytes)
+                    }
+                })),
                 other => Some(Value::string(other.to_text())),
             },
             Type::Bin => match self {

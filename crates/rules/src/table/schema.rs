@@ -110,21 +110,18 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Adds a type. `period` matters to rates, `len` to arrays.
-    ///
-    /// # Errors
-    /// When it is stored already.
-    pub fn store(&mut self, data: Data, period: Millis, len: u32) -> Result<(), ()> {
+    /// Adds a type; false when it is stored already. `period` matters to rates, `len` to arrays.
+    pub fn store(&mut self, data: Data, period: Millis, len: u32) -> bool {
         let slot = &mut self.columns[data as usize];
         if slot.is_some() {
-            return Err(());
+            return false;
         }
         let len = len.clamp(1, MAX_ARRAY) as usize;
         let each = if matches!(data.kind(), DataKind::Rate | DataKind::Rates) { rate::SLOTS } else { 1 };
         *slot = Some(Column { at: self.slots, period: period.max(1), len });
         self.slots += each * len;
         self.order.push(data);
-        Ok(())
+        true
     }
 
     /// Stored types in the order written, each with its period (0 for counts) and number of elements.

@@ -162,7 +162,7 @@ fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)
         };
         if name == "server_key" {
             // Servers are kept by number here; a name or an address is found through it.
-            let _ = schema.store(Data::ServerId, 0, 1);
+            schema.store(Data::ServerId, 0, 1);
             continue;
         }
         let Some(data) = Data::ALL.iter().copied().find(|data| data.name() == name) else {
@@ -188,7 +188,7 @@ fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)
             Some((_, Some(ms))) if ms > 0 => ms,
             Some(_) => return Err((format!("`{name}` wants a period in parentheses, such as {name}(10s)"), None)),
         };
-        if schema.store(data, period, len).is_err() {
+        if !schema.store(data, period, len) {
             return Err((format!("`{name}` is stored already"), None));
         }
     }

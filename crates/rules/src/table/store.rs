@@ -391,8 +391,8 @@ mod tests {
 
     fn table(size: usize, expire: Option<Millis>, nopurge: bool) -> StickTable {
         let mut schema = Schema::default();
-        schema.store(Data::ConnCnt, 0, 1).unwrap();
-        schema.store(Data::HttpReqRate, 10_000, 1).unwrap();
+        schema.store(Data::ConnCnt, 0, 1);
+        schema.store(Data::HttpReqRate, 10_000, 1);
         StickTable::new("t", TableSpec { key: KeyType::Ip, size, expire, nopurge, schema, ..TableSpec::default() })
     }
 

@@ -1,0 +1,253 @@
+//! Encodings: base64, hexadecimal, percent signs, JSON strings, dates.
+
+use super::{ConvSpec, conv};
+use crate::{
+    context::Context,
+    keyword::{
+        Arg,
+        ArgKind::{Int as Number, OneOf, Str as Text},
+        ArgSpec, Args, arg, opt,
+    },
+    time,
+    value::{
+        Type::{Bin, Int, Str},
+        Value, write_int,
+    },
+};
+use base64::{
+    Engine as _,
+    engine::{
+        DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD,
+        general_purpose::URL_SAFE_NO_PAD,
+    },
+};
+use std::borrow::Cow;
+
+const CHUNKS: &[ArgSpec] = &[opt("separator", Text), opt("chunk_size", Number), opt("truncate", Number)];
+const FORMAT: &[ArgSpec] = &[arg("format", Text), opt("offset", Number)];
+
+pub(super) const TABLE: &[ConvSpec] = &[
+    conv("b64dec", &[], Str, Bin, "Decodes base64.", |_, value, _| {
+        STANDARD.decode(value.bytes()?).ok().map(|bytes| Value::Bin(Cow::Owned(bytes)))
+    }),
+    conv("base64", &[], Bin, Str, "Encodes in base64.", |_, value, _| {
+        Some(Value::string(STANDARD.encode(value.bytes()?)))
+    }),
+    conv("be2dec", CHUNKS, Bin, Str, "Big-endian numbers of some bytes each, in decimal.", |_, value, args| {
+        chunks(value.bytes()?, args, 8, |chunk, out| {
+            let n = chunk.iter().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
+            write_int(out, n as i64);
+        })
+    }),
+    conv("be2hex", CHUNKS, Bin, Str, "Bytes in hexadecimal, some at a time.", |_, value, args| {
+        chunks(value.bytes()?, args, usize::MAX, |chunk, out| out.extend_from_slice(&hex_of(chunk)))
+    }),
+    conv("hex", &[], Bin, Str, "In hexadecimal.", |_, value, _| Some(Value::string(hex_of(value.bytes()?)))),
+    conv("hex2i", &[], Str, Int, "The number that hexadecimal digits write.", |_, value, _| {
+        let text = value.bytes()?;
+        let digits = text.iter().map_while(|&byte| char::from(byte).to_digit(16));
+        Some(Value::Int(digits.fold(0i64, |n, digit| n.wrapping_shl(4) | i64::from(digit))))
+    }),
+    conv("htonl", &[], Int, Bin, "The low 32 bits as bytes in network order.", |_, value, _| {
+        Some(Value::Bin(Cow::Owned((value.to_int()? as u32).to_be_bytes().to_vec())))
+    }),
+    conv(
+        "http_date",
+        &[opt("offset", Number), opt("unit", OneOf(&["s", "ms", "us"]))],
+        Int,
+        Str,
+        "A date as HTTP fields write it.",
+        |_, value, args| {
+            let at = value.to_int()?.saturating_add(args.int(0).unwrap_or(0));
+            let seconds = match args.word(1) {
+                Some(1) => at / 1_000,
+                Some(2) => at / 1_000_000,
+                _ => at,
+            };
+            let mut out = Vec::with_capacity(29);
+            time::Civil::from_unix(seconds).write_http(&mut out);
+            Some(Value::string(out))
+        },
+    ),
+    conv(
+        "json",
+        &[opt("input", OneOf(&["ascii", "utf8", "utf8s", "utf8p", "utf8ps"]))],
+        Str,
+        Str,
+        "Escaped as the inside of a JSON string.",
+        |_, value, args| json_escape(value.bytes()?, args.word(0).unwrap_or(0)).map(Value::string),
+    ),
+    conv("ltime", FORMAT, Int, Str, "A date in local time, by a format of strftime(3).", |ctx, value, args| {
+        let at = value.to_int()?.saturating_add(args.int(1).unwrap_or(0));
+        Some(formatted(ctx, at, args.bytes(0)?, true))
+    }),
+    conv("ub64dec", &[], Str, Bin, "Decodes base64url.", |_, value, _| {
+        const ENGINE: GeneralPurpose = GeneralPurpose::new(
+            &base64::alphabet::URL_SAFE,
+            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        );
+        ENGINE.decode(value.bytes()?).ok().map(|bytes| Value::Bin(Cow::Owned(bytes)))
+    }),
+    conv("ub64enc", &[], Bin, Str, "Encodes in base64url.", |_, value, _| {
+        Some(Value::string(URL_SAFE_NO_PAD.encode(value.bytes()?)))
+    }),
+    conv(
+        "url_dec",
+        &[opt("in_form", Number)],
+        Str,
+        Str,
+        "Decodes percent signs; `+` is a space in a query.",
+        |_, value, args| url_decode(value.bytes()?, args.int(0).unwrap_or(0) != 0).map(Value::string),
+    ),
+    conv("url_enc", &[opt("type", OneOf(&["query"]))], Str, Str, "Encodes with percent signs.", |_, value, _| {
+        Some(Value::string(url_encode(value.bytes()?)))
+    }),
+    conv("utime", FORMAT, Int, Str, "A date in UTC, by a format of strftime(3).", |ctx, value, args| {
+        let at = value.to_int()?.saturating_add(args.int(1).unwrap_or(0));
+        Some(formatted(ctx, at, args.bytes(0)?, false))
+    }),
+];
+
+/// Upper-case hexadecimal.
+pub(crate) fn hex_of(bytes: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}
+
+fn chunks<'c>(bytes: &[u8], args: &[Arg], max: usize, write: impl Fn(&[u8], &mut Vec<u8>)) -> Option<Value<'c>> {
+    let separator = args.bytes(0).unwrap_or_default();
+    let size = args.int(1).map_or(Some(1), |n| usize::try_from(n).ok())?.clamp(1, max);
+    let truncate = args.int(2).unwrap_or(0) != 0;
+    let mut out = Vec::new();
+    for (at, chunk) in bytes.chunks(size).enumerate() {
+        if truncate && chunk.len() < size {
+            break;
+        }
+        if at > 0 {
+            out.extend_from_slice(separator);
+        }
+        write(chunk, &mut out);
+    }
+    Some(Value::string(out))
+}
+
+fn formatted<'c>(ctx: &Context<'_>, unix: i64, format: &[u8], local: bool) -> Value<'c> {
+    let offset = if local { ctx.world.utc_offset_s(unix) } else { 0 };
+    let mut out = Vec::new();
+    time::format(unix, offset, format, &mut out);
+    Value::string(out)
+}
+
+fn url_decode(text: &[u8], mut form: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'+' if form => out.push(b' '),
+            b'%' => {
+                let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16));
+                let (high, low) = (digit()?, digit()?);
+                out.push((high * 16 + low) as u8);
+            }
+            b'?' => {
+                form = true;
+                out.push(b'?');
+            }
+            byte => out.push(byte),
+        }
+    }
+    Some(out)
+}
+
+/// All but the unreserved characters of RFC 3986, section 2.3.
+fn url_encode(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 16);
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.push(b'%');
+            out.extend_from_slice(&hex_of(&[byte]));
+        }
+    }
+    out
+}
+
+/// `mode` is the place in ascii, utf8, utf8s, utf8p, utf8ps.
+fn json_escape(text: &[u8], mode: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() + 16);
+    let silent = matches!(mode, 2 | 4);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (code, len) = if mode == 0 {
+            (Some(u32::from(rest[0])), 1)
+        } else {
+            match decode_utf8(rest, matches!(mode, 3 | 4)) {
+                (None, _) if !silent => return None,
+                decoded => decoded,
+            }
+        };
+        rest = &rest[len..];
+        match code {
+            None => {}
+            Some(c @ (0x22 | 0x5c | 0x2f)) => out.extend([b'\\', c as u8]),
+            Some(0x08) => out.extend(b"\\b"),
+            Some(0x0c) => out.extend(b"\\f"),
+            Some(0x0a) => out.extend(b"\\n"),
+            Some(0x0d) => out.extend(b"\\r"),
+            Some(0x09) => out.extend(b"\\t"),
+            Some(c @ 0x20..=0x7e) => out.push(c as u8),
+            // Only four digits can be written, so what is beyond them is an error too.
+            Some(c) if c > 0xffff => {
+                if !silent {
+                    return None;
+                }
+            }
+            Some(c) => out.extend(format!("\\u{c:04x}").into_bytes()),
+        }
+    }
+    Some(out)
+}
+
+/// One character and its length; `None` for what is not UTF-8. `permissive` takes overlong forms.
+fn decode_utf8(bytes: &[u8], permissive: bool) -> (Option<u32>, usize) {
+    let first = bytes[0];
+    let (len, mut code) = match first {
+        0..=0x7f => return (Some(first.into()), 1),
+        0xc0..=0xdf => (2, u32::from(first & 0x1f)),
+        0xe0..=0xef => (3, u32::from(first & 0x0f)),
+        0xf0..=0xf7 => (4, u32::from(first & 0x07)),
+        _ => return (None, 1),
+    };
+    for at in 1..len {
+        match bytes.get(at) {
+            Some(&byte) if byte & 0xc0 == 0x80 => code = code << 6 | u32::from(byte & 0x3f),
+            _ => return (None, at),
+        }
+    }
+    let least = [0, 0, 0x80, 0x800, 0x1_0000][len];
+    let valid = (permissive || code >= least) && char::from_u32(code).is_some();
+    (valid.then_some(code), len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_the_manual() {
+        assert_eq!(json_escape(b"Very \"Ugly\" UA 1/2", 2).unwrap(), b"Very \\\"Ugly\\\" UA 1\\/2");
+        assert_eq!(json_escape("é\n".as_bytes(), 1).unwrap(), b"\\u00e9\\n");
+        assert_eq!(json_escape("é".as_bytes(), 0).unwrap(), b"\\u00c3\\u00a9");
+        assert_eq!(json_escape(b"a\xffb", 1), None);
+        assert_eq!(json_escape(b"a\xffb", 2).unwrap(), b"ab");
+    }
+
+    #[test]
+    fn percent_signs() {
+        assert_eq!(url_decode(b"a+b%20c?d+e", false).unwrap(), b"a+b c?d e");
+        assert_eq!(url_decode(b"a+b", true).unwrap(), b"a b");
+        assert_eq!(url_decode(b"a%2", false), None);
+        assert_eq!(url_encode(b"a b/\xe9~"), b"a%20b%2F%E9~");
+    }
+}

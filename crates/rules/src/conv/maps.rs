@@ -1,0 +1,76 @@
+//! `map`, `map_<method>` and `map_<method>_<type>`: what a file maps the sample to.
+
+use super::{ConvFn, ConvSpec};
+use crate::{
+    keyword::{Arg, ArgKind, ArgSpec, Args, Support, arg, opt},
+    patterns::{Method, typed},
+    value::{
+        Type::{self, Addr, Int, Str},
+        Value,
+    },
+};
+use std::sync::LazyLock;
+
+const ARGS: &[ArgSpec] = &[arg("file", ArgKind::Map), opt("default", ArgKind::Str)];
+
+/// The method and the type of values that a converter's name says.
+pub(crate) fn map_kind(name: &str) -> Option<(Method, Type)> {
+    let rest = name.strip_prefix("map")?;
+    let mut parts = rest.split('_').skip(1);
+    let (method, output) = match parts.next() {
+        None => (Method::Str, Str),
+        // `map_int` compares numbers; `map_str_int` gives them.
+        Some("regm") => (Method::Reg, Str),
+        Some(method) => (
+            Method::parse(method)?,
+            match parts.next() {
+                Some("int") => Int,
+                Some("ip") => Addr,
+                _ => Str,
+            },
+        ),
+    };
+    Some((method, output))
+}
+
+pub(super) fn table() -> &'static [ConvSpec] {
+    static TABLE: LazyLock<Vec<ConvSpec>> = LazyLock::new(|| {
+        let methods = ["str", "beg", "dir", "dom", "end", "int", "ip", "reg", "sub"];
+        let names =
+            methods.iter().flat_map(|method| ["", "_str", "_int", "_ip"].map(|out| format!("map_{method}{out}")));
+        ["map".to_owned(), "map_regm".to_owned()]
+            .into_iter()
+            .chain(names)
+            .map(|name| {
+                let (method, output) = map_kind(&name).expect("made of methods that exist");
+                let groups = name == "map_regm";
+                let input = match method {
+                    Method::Int => Int,
+                    Method::Ip => Addr,
+                    _ => Str,
+                };
+                let doc = format!(
+                    "What a map file holds for the sample, compared by `{}`{}.",
+                    method.name(),
+                    if groups { "; `\\1` to `\\9` are groups" } else { "" }
+                );
+                let run = if groups {
+                    ConvFn::Plain(|_, value, args| {
+                        let Some(Arg::Map(map)) = args.first() else { return None };
+                        map.rewrite(value.bytes()?).map(Value::string).or_else(|| args.bytes(1).map(Value::str))
+                    })
+                } else {
+                    ConvFn::Plain(|_, value, args| {
+                        let Some(Arg::Map(map)) = args.first() else { return None };
+                        map.lookup(&value).or_else(|| {
+                            let default = std::str::from_utf8(args.bytes(1)?).ok()?;
+                            typed(default, map.output).ok()
+                        })
+                    })
+                };
+                ConvSpec { name: name.leak(), args: ARGS, input, output, doc: doc.leak(), support: Support::Yes(run) }
+            })
+            .collect()
+    });
+    &TABLE
+}

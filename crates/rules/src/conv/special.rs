@@ -1,0 +1,223 @@
+//! Converters that look at addresses, servers, tokens, and those that read protocols we do not.
+
+use super::{ConvFn, ConvSpec, bytes_arg, conv, refused};
+use crate::{
+    keyword::{
+        Arg,
+        ArgKind::{Mask4, Mask6, OneOf, Str as Text, StrOrVar, Table, Var, VarCondition},
+        ArgSpec, Args, Support, arg, opt,
+    },
+    value::{
+        Type::{Addr, Any, Bin, Bool, Int, Str},
+        Value,
+    },
+    vars::Assignment,
+};
+use aws_lc_rs::aead;
+use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD};
+use std::borrow::Cow;
+
+const PATH: &[ArgSpec] = &[opt("json_path", Text), opt("type", OneOf(&["int"]))];
+
+pub(super) const IN_TABLE: ConvSpec = ConvSpec {
+    name: "in_table",
+    args: &[arg("table", Table)],
+    input: Any,
+    output: Bool,
+    doc: "Whether a stick table has an entry for the sample.",
+    support: Support::Yes(ConvFn::Plain(|ctx, value, args| {
+        Some(Value::Bool(args.table(0)?.lookup(value, ctx.now.mono).is_some()))
+    })),
+};
+
+pub(super) const TABLE: &[ConvSpec] = &[
+    refused("51d.single", Str, Str, "Properties of the client's device.", "no device database is built in"),
+    conv(
+        "aes_gcm_dec",
+        &[
+            arg("bits", OneOf(&["128", "192", "256"])),
+            arg("nonce", StrOrVar),
+            arg("key", StrOrVar),
+            arg("aead_tag", StrOrVar),
+        ],
+        Bin,
+        Bin,
+        "Decrypts AES-GCM; the sample is lost when the tag is wrong.",
+        |ctx, value, args| {
+            let base64 = |at| STANDARD.decode(bytes_arg(ctx, args, at)?).ok();
+            let algorithm = match args.word(0)? {
+                0 => &aead::AES_128_GCM,
+                1 => &aead::AES_192_GCM,
+                _ => &aead::AES_256_GCM,
+            };
+            let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, &base64(2)?).ok()?);
+            let nonce = aead::Nonce::try_assume_unique_for_key(&base64(1)?).ok()?;
+            let mut text = value.bytes()?.to_vec();
+            text.extend(base64(3)?);
+            let len = key.open_in_place(nonce, aead::Aad::empty(), &mut text).ok()?.len();
+            text.truncate(len);
+            Some(Value::Bin(Cow::Owned(text)))
+        },
+    ),
+    refused("capture-req", Str, Str, "Keeps the sample in a request capture slot.", "use `http-request capture`"),
+    refused("capture-res", Str, Str, "Keeps the sample in a response capture slot.", "use `http-response capture`"),
+    refused("debug", Any, Any, "Writes the sample to a trace.", "log it, or send it in a header"),
+    refused("fix_is_valid", Bin, Bool, "Whether it is a FIX message.", "the FIX protocol is not read here"),
+    refused("fix_tag_value", Bin, Bin, "The value of a tag of a FIX message.", "the FIX protocol is not read here"),
+    conv(
+        "ipmask",
+        &[arg("mask4", Mask4), opt("mask6", Mask6)],
+        Addr,
+        Addr,
+        "The address under a mask.",
+        |_, value, args| match (value, args) {
+            (Value::Ipv4(ip), [Arg::Ipv4(mask), ..]) => Some(Value::Ipv4((u32::from(ip) & u32::from(*mask)).into())),
+            (Value::Ipv6(ip), [_, Arg::Ipv6(mask)]) => Some(Value::Ipv6((u128::from(ip) & u128::from(*mask)).into())),
+            _ => None,
+        },
+    ),
+    conv(
+        "json_query",
+        &[arg("json_path", Text), opt("type", OneOf(&["int"]))],
+        Str,
+        Any,
+        "What a path such as `$.a.b[0]` finds in JSON.",
+        |_, value, args| json_query(value.bytes()?, args.bytes(0)?, args.word(1).is_some()),
+    ),
+    conv(
+        "jwt_header_query",
+        PATH,
+        Bin,
+        Any,
+        "What a path finds in the header of a JSON web token.",
+        |_, value, args| jwt_query(value.bytes()?, 0, args),
+    ),
+    conv(
+        "jwt_payload_query",
+        PATH,
+        Bin,
+        Any,
+        "What a path finds in the payload of a JSON web token.",
+        |_, value, args| jwt_query(value.bytes()?, 1, args),
+    ),
+    refused("jwt_verify", Bin, Int, "Whether a token is signed with a key.", "tokens are not verified yet"),
+    refused("mqtt_field_value", Bin, Str, "A field of an MQTT packet.", "the MQTT protocol is not read here"),
+    refused("mqtt_is_valid", Bin, Bool, "Whether it is an MQTT packet.", "the MQTT protocol is not read here"),
+    conv("nbsrv", &[], Str, Int, "Usable servers of the backend it names.", |ctx, value, _| {
+        let id = ctx.world.find_backend(value.bytes()?)?;
+        Some(Value::Int(ctx.world.backend(id).usable_servers.into()))
+    }),
+    refused("protobuf", Bin, Bin, "A field of a Protocol Buffers message.", "Protocol Buffers are not read here"),
+    conv(
+        "set-var",
+        &[
+            arg("var", Var),
+            opt("condition", VarCondition),
+            opt("condition", VarCondition),
+            opt("condition", VarCondition),
+            opt("condition", VarCondition),
+        ],
+        Any,
+        Any,
+        "Keeps the sample in a variable, and gives it on.",
+        |ctx, value, args| {
+            let var = args.var(0)?;
+            let conditions = args.iter().filter_map(|arg| match arg {
+                Arg::Condition(condition) => Some(*condition),
+                _ => None,
+            });
+            let conditions: Vec<_> = conditions.collect();
+            if ctx.may_assign(var, &conditions, &value) {
+                let value = Some(value.clone().into_owned());
+                ctx.txn.pending.borrow_mut().push(Assignment { var: var.clone(), value });
+            }
+            Some(value)
+        },
+    ),
+    conv("srv_queue", &[], Str, Int, "Requests queued for the server it names.", |ctx, value, _| {
+        let id = ctx.world.find_server(value.bytes()?)?;
+        Some(Value::Int(ctx.world.server(id).queue.into()))
+    }),
+    refused("ungrpc", Bin, Bin, "A field of a gRPC message.", "gRPC messages are not read here"),
+    conv(
+        "unset-var",
+        &[arg("var", Var)],
+        Any,
+        Any,
+        "Forgets a variable, and gives the sample on.",
+        |ctx, value, args| {
+            ctx.txn.pending.borrow_mut().push(Assignment { var: args.var(0)?.clone(), value: None });
+            Some(value)
+        },
+    ),
+];
+
+fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
+    let mut parts = token.split(|&byte| byte == b'.');
+    let json = URL_SAFE_NO_PAD.decode(parts.nth(part)?).ok()?;
+    parts.last()?;
+    match args.bytes(0) {
+        Some(path) => json_query(&json, path, args.word(1).is_some()),
+        None => Some(Value::string(json)),
+    }
+}
+
+/// `$.name[1].other`: numbers become integers where they are whole (or asked to be), everything else text.
+fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
+    let document: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let path = std::str::from_utf8(path).ok()?.strip_prefix('$')?;
+    let mut at = &document;
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(name) = rest.strip_prefix('.') {
+            let end = name.find(['.', '[']).unwrap_or(name.len());
+            at = at.get(&name[..end])?;
+            rest = &name[end..];
+        } else {
+            let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
+            at = at.get(index.parse::<usize>().ok()?)?;
+            rest = after;
+        }
+    }
+    Some(match at {
+        serde_json::Value::Null => return None,
+        serde_json::Value::Bool(b) => Value::Bool(*b),
+        serde_json::Value::Number(n) => match n.as_i64() {
+            Some(n) => Value::Int(n),
+            None if int => Value::Int(n.as_f64()? as i64),
+            None => Value::string(n.to_string()),
+        },
+        serde_json::Value::String(text) if int => Value::Int(text.parse().ok()?),
+        serde_json::Value::String(text) => Value::string(text.clone()),
+        other => Value::string(other.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_find_their_way() {
+        let json = br#"{"a":{"b":[1,2.5,"x"]},"t":true,"n":null}"#;
+        let find = |path: &str| json_query(json, path.as_bytes(), false);
+        assert_eq!(find("$.a.b[0]"), Some(Value::Int(1)));
+        assert_eq!(find("$.a.b[1]"), Some(Value::string("2.5")));
+        assert_eq!(find("$.a.b[2]"), Some(Value::string("x")));
+        assert_eq!(find("$.a"), Some(Value::string(r#"{"b":[1,2.5,"x"]}"#)));
+        assert_eq!(find("$.t"), Some(Value::Bool(true)));
+        assert_eq!((find("$.n"), find("$.x"), find("a"), find("$.a.b[")), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_token_is_taken_apart() {
+        let token = format!(
+            "{}.{}.sig",
+            URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#),
+            URL_SAFE_NO_PAD.encode(r#"{"sub":"x"}"#)
+        );
+        let args = [Arg::Bytes(b"$.sub"[..].into())];
+        assert_eq!(jwt_query(token.as_bytes(), 1, &args), Some(Value::string("x")));
+        assert_eq!(jwt_query(b"not a token", 1, &args), None);
+    }
+}

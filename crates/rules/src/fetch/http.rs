@@ -1,0 +1,614 @@
+//! Fetches of HTTP messages (section 7.3.6).
+
+use super::{FetchSpec, each, internal::int, one, refused};
+use crate::{
+    context::Context,
+    expr::{Cursor, Fetched, Missing},
+    hash,
+    keyword::{
+        Arg,
+        ArgKind::{self, Int as Number, Str as Text},
+        ArgSpec, Args, Places, arg, opt,
+    },
+    value::{
+        Type::{Addr, Bin, Bool, Int, Method, Str},
+        Value, parse_int,
+    },
+};
+use base64::Engine as _;
+use penstock_http::{Fields, Known, RequestHead, ResponseHead, Version};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+const REQUEST: Places = Places::IN_REQUEST;
+const RESPONSE: Places = Places::IN_RESPONSE;
+const KEPT: Places = Places::FROM_REQUEST;
+const NAME: &[ArgSpec] = &[opt("name", Text)];
+const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Number)];
+const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text)];
+const INDEX: &[ArgSpec] = &[arg("index", Number)];
+const DELIM: &[ArgSpec] = &[opt("delimiter", Text)];
+const LIST: &[ArgSpec] = &[arg("userlist", ArgKind::Userlist)];
+const CACHE: &str = "there is no cache yet";
+const COMPRESSION: &str = "responses are not compressed yet";
+
+pub(super) const TABLE: &[FetchSpec] = &[
+    one("base", &[], Str, REQUEST, "The first Host field and the path, the query left out.", |ctx, _| {
+        base(ctx, false).map(Value::Str)
+    }),
+    one("base32", &[], Int, REQUEST, "A 32-bit hash of `base`.", |ctx, _| int(hash32(&base(ctx, false)?))),
+    one("base32+src", &[], Bin, REQUEST, "That hash and the client's address, as bytes.", |ctx, _| {
+        with_source(ctx, hash32(&base(ctx, false)?))
+    }),
+    one("baseq", &[], Str, REQUEST, "The first Host field, the path and the query.", |ctx, _| {
+        base(ctx, true).map(Value::Str)
+    }),
+    one("capture.req.hdr", INDEX, Str, KEPT, "What a request capture slot holds.", |ctx, args| {
+        captured(&ctx.txn.request_captures, args)
+    }),
+    one("capture.req.method", &[], Str, KEPT, "The method as received.", |ctx, _| received(ctx, |line| line.method())),
+    one("capture.req.uri", &[], Str, KEPT, "The target as received.", |ctx, _| {
+        received(ctx, |line| path_of(line.target()))
+    }),
+    one("capture.req.ver", &[], Str, KEPT, "`HTTP/1.0` or `HTTP/1.1`, as received.", |ctx, _| {
+        received(ctx, |line| if line.version() == b"HTTP/1.0" { b"HTTP/1.0" } else { b"HTTP/1.1" })
+    }),
+    one("capture.res.hdr", INDEX, Str, Places::FROM_RESPONSE, "What a response capture slot holds.", |ctx, args| {
+        captured(&ctx.txn.response_captures, args)
+    }),
+    one("capture.res.ver", &[], Str, KEPT, "`HTTP/1.0` or `HTTP/1.1`, as the response had it.", |ctx, _| {
+        match ctx.txn.response_version {
+            Some(Version::Http10) => Ok(Value::str(b"HTTP/1.0")),
+            Some(_) => Ok(Value::str(b"HTTP/1.1")),
+            None => Err(Missing::Absent),
+        }
+    }),
+    one("req.body", &[], Bin, REQUEST, "The part of the request's body that is buffered.", |ctx, _| {
+        request(ctx)?;
+        Ok(Value::bin(ctx.input.bytes))
+    }),
+    one("req.body_len", &[], Int, REQUEST, "Bytes of the request's body that are buffered.", |ctx, _| {
+        request(ctx)?;
+        int(ctx.input.bytes.len() as i64)
+    }),
+    each("req.body_param", NAME, Bin, REQUEST, "A parameter of a form in the request's body.", |ctx, args, cursor| {
+        request(ctx)?;
+        parameter(ctx.input.bytes, args.bytes(0), b'&', cursor).map(Value::bin)
+    }),
+    one(
+        "req.body_size",
+        &[],
+        Int,
+        REQUEST,
+        "Announced length of the request's body, or what is buffered.",
+        |ctx, _| {
+            request(ctx)?;
+            int(ctx.input.announced.unwrap_or(ctx.input.bytes.len() as u64) as i64)
+        },
+    ),
+    each("req.cook", NAME, Str, REQUEST, "A cookie of the request.", |ctx, args, cursor| {
+        request_cookie(&request(ctx)?.fields, args.bytes(0), cursor).map(Value::str)
+    }),
+    one("req.cook_cnt", NAME, Int, REQUEST, "How often a cookie occurs in the request.", |ctx, args| {
+        let fields = &request(ctx)?.fields;
+        count(|cursor| request_cookie(fields, args.bytes(0), cursor).is_ok())
+    }),
+    each("req.cook_val", NAME, Int, REQUEST, "A cookie of the request, as a number.", |ctx, args, cursor| {
+        number(request_cookie(&request(ctx)?.fields, args.bytes(0), cursor)?)
+    }),
+    each("req.fhdr", FIELD, Str, REQUEST, "A whole field line of the request, commas and all.", |ctx, args, cursor| {
+        line(&request(ctx)?.fields, args, cursor).map(Value::str)
+    }),
+    one("req.fhdr_cnt", NAME, Int, REQUEST, "Field lines of a name in the request.", |ctx, args| {
+        count_lines(&request(ctx)?.fields, args.bytes(0))
+    }),
+    each(
+        "req.hdr",
+        FIELD,
+        Str,
+        REQUEST,
+        "A value of a field of the request; commas separate values.",
+        |ctx, args, cursor| element(&request(ctx)?.fields, args, cursor).map(Value::str),
+    ),
+    one("req.hdr_cnt", NAME, Int, REQUEST, "Values of a field of the request.", |ctx, args| {
+        count_elements(&request(ctx)?.fields, args.bytes(0))
+    }),
+    each(
+        "req.hdr_ip",
+        FIELD,
+        Addr,
+        REQUEST,
+        "A value of a field of the request, as an address.",
+        |ctx, args, cursor| element_ip(&request(ctx)?.fields, args, cursor),
+    ),
+    one("req.hdr_names", DELIM, Str, REQUEST, "Names of the request's fields, comma separated.", |ctx, args| {
+        Ok(names(&request(ctx)?.fields, args.bytes(0)))
+    }),
+    each("req.hdr_val", FIELD, Int, REQUEST, "A value of a field of the request, as a number.", |ctx, args, cursor| {
+        number(element(&request(ctx)?.fields, args, cursor)?)
+    }),
+    one("req.hdrs", &[], Bin, REQUEST, "All fields of the request as text.", |ctx, _| Ok(all(&request(ctx)?.fields))),
+    one("req.hdrs_bin", &[], Bin, REQUEST, "All fields of the request, each length encoded before it.", |ctx, _| {
+        Ok(all_binary(&request(ctx)?.fields))
+    }),
+    one("req.ver", &[], Str, REQUEST, "The request's version: 1.0, 1.1, 2.0.", |ctx, _| {
+        Ok(Value::str(&request(ctx)?.version().as_str().as_bytes()[5..]))
+    }),
+    one("http_auth", LIST, Bool, REQUEST, "Whether the request's login is in a userlist.", |ctx, args| {
+        Ok(Value::Bool(login(ctx, args)?.is_some()))
+    }),
+    one(
+        "http_auth_bearer",
+        &[opt("field", Text)],
+        Str,
+        REQUEST,
+        "The token of an authorisation by Bearer.",
+        |ctx, args| {
+            let fields = &request(ctx)?.fields;
+            let value = match args.bytes(0) {
+                Some(name) => fields.get(name),
+                None => fields.known(Known::Authorization),
+            };
+            let (kind, token) = value.and_then(split_scheme).ok_or(Missing::Absent)?;
+            if kind.eq_ignore_ascii_case(b"bearer") { Ok(Value::str(token)) } else { Err(Missing::Absent) }
+        },
+    ),
+    each(
+        "http_auth_group",
+        LIST,
+        Str,
+        REQUEST,
+        "The login's groups in a userlist; by itself, its user.",
+        |ctx, args, cursor| {
+            let Some(Arg::Userlist(list)) = args.first() else { return Err(Missing::Absent) };
+            let user = login(ctx, args)?.ok_or(Missing::Absent)?;
+            if !cursor.iterating {
+                return Ok(Value::string(user));
+            }
+            let groups = list.groups(&user);
+            let group = groups.get(cursor.given).ok_or(Missing::Absent)?;
+            cursor.given += 1;
+            cursor.more = cursor.given < groups.len();
+            Ok(Value::str(group.as_bytes()))
+        },
+    ),
+    one("http_auth_pass", &[], Str, REQUEST, "The password of an authorisation by Basic.", |ctx, _| {
+        Ok(Value::string(basic_credentials(request(ctx)?).ok_or(Missing::Absent)?.1))
+    }),
+    one("http_auth_type", &[], Str, REQUEST, "The scheme of the authorisation.", |ctx, _| {
+        let value = request(ctx)?.fields.known(Known::Authorization).and_then(split_scheme).ok_or(Missing::Absent)?;
+        Ok(Value::str(value.0))
+    }),
+    one("http_auth_user", &[], Str, REQUEST, "The user of an authorisation by Basic.", |ctx, _| {
+        Ok(Value::string(basic_credentials(request(ctx)?).ok_or(Missing::Absent)?.0))
+    }),
+    one("http_first_req", &[], Bool, KEPT, "Whether this is the connection's first request.", |ctx, _| {
+        Ok(Value::Bool(ctx.session.requests <= 1))
+    }),
+    one("method", &[], Method, KEPT, "The request's method.", |ctx, _| match ctx.request.as_deref() {
+        Some(head) => Ok(Value::Method(Cow::Borrowed(head.method()))),
+        None if !ctx.txn.received.is_empty() => Ok(Value::Method(Cow::Borrowed(ctx.txn.received.method()))),
+        None => Err(ctx.input.later()),
+    }),
+    one("path", &[], Str, REQUEST, "The path, without the query.", |ctx, _| {
+        let path = request(ctx)?.path();
+        if path.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(path)) }
+    }),
+    one("pathq", &[], Str, REQUEST, "The path and the query.", |ctx, _| {
+        let path = request(ctx)?.path_and_query();
+        if path.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(path)) }
+    }),
+    one("query", &[], Str, REQUEST, "What follows the first `?`.", |ctx, _| {
+        Ok(Value::str(request(ctx)?.query().unwrap_or_default()))
+    }),
+    one("res.body", &[], Bin, RESPONSE, "The part of the response's body that is buffered.", |ctx, _| {
+        response(ctx)?;
+        Ok(Value::bin(ctx.output.bytes))
+    }),
+    one("res.body_len", &[], Int, RESPONSE, "Bytes of the response's body that are buffered.", |ctx, _| {
+        response(ctx)?;
+        int(ctx.output.bytes.len() as i64)
+    }),
+    one(
+        "res.body_size",
+        &[],
+        Int,
+        RESPONSE,
+        "Announced length of the response's body, or what is buffered.",
+        |ctx, _| {
+            response(ctx)?;
+            int(ctx.output.announced.unwrap_or(ctx.output.bytes.len() as u64) as i64)
+        },
+    ),
+    refused("res.cache_hit", Bool, "Whether the response came from the cache.", CACHE),
+    refused("res.cache_name", Str, "Name of the cache it came from.", CACHE),
+    refused("res.comp", Bool, "Whether the response was compressed here.", COMPRESSION),
+    refused("res.comp_algo", Str, "The algorithm it was compressed with.", COMPRESSION),
+    each("res.cook", NAME, Str, RESPONSE, "A cookie the response sets.", |ctx, args, cursor| {
+        response_cookie(&response(ctx)?.fields, args.bytes(0), cursor).map(Value::str)
+    }),
+    one("res.cook_cnt", NAME, Int, RESPONSE, "How often the response sets a cookie.", |ctx, args| {
+        let fields = &response(ctx)?.fields;
+        count(|cursor| response_cookie(fields, args.bytes(0), cursor).is_ok())
+    }),
+    each("res.cook_val", NAME, Int, RESPONSE, "A cookie the response sets, as a number.", |ctx, args, cursor| {
+        number(response_cookie(&response(ctx)?.fields, args.bytes(0), cursor)?)
+    }),
+    each("res.fhdr", FIELD, Str, RESPONSE, "A whole field line of the response.", |ctx, args, cursor| {
+        line(&response(ctx)?.fields, args, cursor).map(Value::str)
+    }),
+    one("res.fhdr_cnt", NAME, Int, RESPONSE, "Field lines of a name in the response.", |ctx, args| {
+        count_lines(&response(ctx)?.fields, args.bytes(0))
+    }),
+    each("res.hdr", FIELD, Str, RESPONSE, "A value of a field of the response.", |ctx, args, cursor| {
+        element(&response(ctx)?.fields, args, cursor).map(Value::str)
+    }),
+    one("res.hdr_cnt", NAME, Int, RESPONSE, "Values of a field of the response.", |ctx, args| {
+        count_elements(&response(ctx)?.fields, args.bytes(0))
+    }),
+    each(
+        "res.hdr_ip",
+        FIELD,
+        Addr,
+        RESPONSE,
+        "A value of a field of the response, as an address.",
+        |ctx, args, cursor| element_ip(&response(ctx)?.fields, args, cursor),
+    ),
+    one("res.hdr_names", DELIM, Str, RESPONSE, "Names of the response's fields, comma separated.", |ctx, args| {
+        Ok(names(&response(ctx)?.fields, args.bytes(0)))
+    }),
+    each(
+        "res.hdr_val",
+        FIELD,
+        Int,
+        RESPONSE,
+        "A value of a field of the response, as a number.",
+        |ctx, args, cursor| number(element(&response(ctx)?.fields, args, cursor)?),
+    ),
+    one("res.hdrs", &[], Bin, RESPONSE, "All fields of the response as text.", |ctx, _| {
+        Ok(all(&response(ctx)?.fields))
+    }),
+    one("res.hdrs_bin", &[], Bin, RESPONSE, "All fields of the response, each length encoded before it.", |ctx, _| {
+        Ok(all_binary(&response(ctx)?.fields))
+    }),
+    one("res.ver", &[], Str, RESPONSE, "The response's version: 1.0, 1.1.", |ctx, _| {
+        Ok(Value::str(&response(ctx)?.version().as_str().as_bytes()[5..]))
+    }),
+    one("status", &[], Int, Places::FROM_RESPONSE, "The response's status.", |ctx, _| {
+        match (ctx.response.as_deref(), ctx.txn.status) {
+            (Some(head), _) => int(head.status()),
+            (None, Some(status)) => int(status),
+            (None, None) => Err(ctx.output.later()),
+        }
+    }),
+    one("url", &[], Str, REQUEST, "The target as it stands in the request.", |ctx, _| {
+        Ok(Value::str(request(ctx)?.target()))
+    }),
+    one("url32", &[], Int, REQUEST, "A 32-bit hash of the first Host field and the whole target.", |ctx, _| {
+        int(hash32(&base(ctx, true)?))
+    }),
+    one("url32+src", &[], Bin, REQUEST, "That hash and the client's address, as bytes.", |ctx, _| {
+        with_source(ctx, hash32(&base(ctx, true)?))
+    }),
+    one("url_ip", &[], Addr, REQUEST, "The address in an absolute target.", |ctx, _| {
+        let authority = request(ctx)?.authority().ok_or(Missing::Absent)?;
+        parse_ip(authority.host).map(Value::ip).ok_or(Missing::Absent)
+    }),
+    one("url_port", &[], Int, REQUEST, "The port in an absolute target, else 80.", |ctx, _| {
+        int(request(ctx)?.authority().ok_or(Missing::Absent)?.port.unwrap_or(80))
+    }),
+    each("urlp", PARAM, Str, REQUEST, "A parameter of the query.", |ctx, args, cursor| {
+        parameter_of_query(ctx, args, cursor).map(Value::str)
+    }),
+    each("urlp_val", PARAM, Int, REQUEST, "A parameter of the query, as a number.", |ctx, args, cursor| {
+        number(parameter_of_query(ctx, args, cursor)?)
+    }),
+];
+
+fn request<'c>(ctx: &'c Context<'_>) -> Result<&'c RequestHead, Missing> {
+    ctx.request.as_deref().ok_or(ctx.input.later())
+}
+
+fn response<'c>(ctx: &'c Context<'_>) -> Result<&'c ResponseHead, Missing> {
+    ctx.response.as_deref().ok_or(ctx.output.later())
+}
+
+fn base<'c>(ctx: &'c Context<'_>, query: bool) -> Result<Cow<'c, [u8]>, Missing> {
+    let head = request(ctx)?;
+    let path = if query { head.path_and_query() } else { head.path() };
+    match head.fields.known(Known::Host) {
+        Some(host) if path.starts_with(b"/") => Ok(Cow::Owned([host, path].concat())),
+        Some(host) => Ok(Cow::Borrowed(host)),
+        None if path.is_empty() => Err(Missing::Absent),
+        None => Ok(Cow::Borrowed(path)),
+    }
+}
+
+fn hash32(bytes: &[u8]) -> u32 {
+    hash::avalanche(hash::sdbm(bytes))
+}
+
+fn with_source<'c>(ctx: &Context<'_>, hash: u32) -> Fetched<'c> {
+    let mut out = hash.to_be_bytes().to_vec();
+    match ctx.conn.src.map(|src| src.ip().to_canonical()) {
+        Some(IpAddr::V4(ip)) => out.extend(ip.octets()),
+        Some(IpAddr::V6(ip)) => out.extend(ip.octets()),
+        None => return Err(Missing::Absent),
+    }
+    Ok(Value::Bin(Cow::Owned(out)))
+}
+
+fn captured<'c>(slots: &'c [Option<Vec<u8>>], args: &[Arg]) -> Fetched<'c> {
+    let slot = args.int(0).and_then(|n| slots.get(usize::try_from(n).ok()?));
+    slot.and_then(Option::as_deref).map(Value::str).ok_or(Missing::Absent)
+}
+
+fn received<'c>(ctx: &'c Context<'_>, part: impl Fn(&'c crate::RequestLine) -> &'c [u8]) -> Fetched<'c> {
+    if ctx.txn.received.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(part(&ctx.txn.received))) }
+}
+
+/// The path and query of a target in absolute form.
+pub(crate) fn path_of(target: &[u8]) -> &[u8] {
+    if target.starts_with(b"/") {
+        return target;
+    }
+    match memchr::memmem::find(target, b"://") {
+        Some(scheme) => {
+            let authority = scheme + 3;
+            memchr::memchr(b'/', &target[authority..]).map_or(b"/", |at| &target[authority + at..])
+        }
+        None => target,
+    }
+}
+
+fn number<'c>(text: &[u8]) -> Fetched<'c> {
+    parse_int(text).map(Value::Int).ok_or(Missing::Absent)
+}
+
+/// How many values an iteration gives.
+fn count<'c>(mut next: impl FnMut(&mut Cursor) -> bool) -> Fetched<'c> {
+    let mut cursor = Cursor { iterating: true, ..Cursor::default() };
+    let mut n = 0;
+    loop {
+        cursor.more = false;
+        n += i64::from(next(&mut cursor));
+        if !cursor.more {
+            return int(n);
+        }
+    }
+}
+
+/// Chooses among values: all one after the other, the one of a number (negative from the end), or the last.
+fn choose<'c, I>(mut values: I, occurrence: Option<i64>, cursor: &mut Cursor) -> Result<&'c [u8], Missing>
+where
+    I: Iterator<Item = &'c [u8]>,
+{
+    match occurrence.unwrap_or(0) {
+        0 if cursor.iterating => {
+            let value = values.nth(cursor.given).ok_or(Missing::Absent)?;
+            cursor.given += 1;
+            // Asking once more costs less than looking ahead.
+            cursor.more = true;
+            Ok(value)
+        }
+        0 => values.last().ok_or(Missing::Absent),
+        n if n > 0 => values.nth(n as usize - 1).ok_or(Missing::Absent),
+        n => {
+            let back = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
+            let all: Vec<&[u8]> = values.collect();
+            all.len().checked_sub(back).map(|at| all[at]).ok_or(Missing::Absent)
+        }
+    }
+}
+
+/// Field lines of a name; all of them without one.
+fn lines<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item = &'c [u8]> {
+    fields
+        .iter()
+        .filter(move |field| name.is_none_or(|name| name.is_empty() || field.name.eq_ignore_ascii_case(name)))
+        .map(|field| field.value)
+}
+
+/// Values in field lines, at commas outside quotes.
+fn elements<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item = &'c [u8]> {
+    lines(fields, name).flat_map(split_commas)
+}
+
+/// Splits a field's value at commas outside quoted strings, and trims.
+pub(crate) fn split_commas(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let value = rest?;
+        let end = if memchr::memchr2(b',', b'"', value).is_none() { value.len() } else { comma(value) };
+        rest = value.get(end + 1..);
+        Some(value[..end].trim_ascii())
+    })
+}
+
+fn comma(value: &[u8]) -> usize {
+    let mut quoted = false;
+    let mut at = 0;
+    while at < value.len() {
+        match value[at] {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => at += 1,
+            b',' if !quoted => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    value.len()
+}
+
+fn line<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    choose(lines(fields, args.bytes(0)), args.int(1), cursor)
+}
+
+fn element<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    choose(elements(fields, args.bytes(0)), args.int(1), cursor)
+}
+
+fn count_lines<'c>(fields: &Fields, name: Option<&[u8]>) -> Fetched<'c> {
+    int(lines(fields, name).count() as i64)
+}
+
+fn count_elements<'c>(fields: &Fields, name: Option<&[u8]>) -> Fetched<'c> {
+    int(elements(fields, name).count() as i64)
+}
+
+fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Fetched<'c> {
+    let value = element(fields, args, cursor)?;
+    parse_ip(value).map(Value::ip).ok_or(Missing::Absent)
+}
+
+/// An address, with a port after it or in brackets.
+fn parse_ip(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Some(rest) = text.strip_prefix('[') {
+        return rest.split_once(']')?.0.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+    }
+    if let Ok(ip) = text.parse() {
+        return Some(ip);
+    }
+    text.split_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+fn names<'c>(fields: &Fields, delimiter: Option<&[u8]>) -> Value<'c> {
+    let names: Vec<&[u8]> = fields.iter().map(|field| field.name).collect();
+    Value::string(names.join(delimiter.unwrap_or(b",")))
+}
+
+fn all<'c>(fields: &Fields) -> Value<'c> {
+    let mut out = Vec::with_capacity(fields.wire_len() + 2);
+    fields.write_to(&mut out);
+    out.extend_from_slice(b"\r\n");
+    Value::Bin(Cow::Owned(out))
+}
+
+fn all_binary<'c>(fields: &Fields) -> Value<'c> {
+    let mut out = Vec::with_capacity(fields.wire_len() + 2);
+    for field in fields.iter() {
+        for part in [field.name, field.value] {
+            write_varint(&mut out, part.len() as u64);
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+    Value::Bin(Cow::Owned(out))
+}
+
+/// The integers of HAProxy's binary protocols: below 240 in one byte, else four bits and then seven at a time.
+fn write_varint(out: &mut Vec<u8>, mut n: u64) {
+    if n < 240 {
+        out.push(n as u8);
+        return;
+    }
+    out.push(n as u8 | 240);
+    n = (n - 240) >> 4;
+    while n >= 128 {
+        out.push(n as u8 | 128);
+        n = (n - 128) >> 7;
+    }
+    out.push(n as u8);
+}
+
+/// `name=value` pairs at semicolons (RFC 6265, section 4.2.1); a value may be quoted, and keeps its quotes.
+fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    line.split(|&byte| byte == b';').filter_map(|pair| {
+        let pair = pair.trim_ascii();
+        let equals = memchr::memchr(b'=', pair)?;
+        Some((pair[..equals].trim_ascii_end(), pair[equals + 1..].trim_ascii_start()))
+    })
+}
+
+fn request_cookie<'c>(fields: &'c Fields, name: Option<&'c [u8]>, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    let pairs = fields.all_known(Known::Cookie).flat_map(cookie_pairs);
+    choose(named(pairs, name), None, cursor)
+}
+
+/// Only the first pair of a Set-Cookie is the cookie; the rest are its attributes.
+fn response_cookie<'c>(fields: &'c Fields, name: Option<&'c [u8]>, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    let pairs = fields.all_known(Known::SetCookie).filter_map(|line| cookie_pairs(line).next());
+    choose(named(pairs, name), None, cursor)
+}
+
+fn named<'c>(
+    pairs: impl Iterator<Item = (&'c [u8], &'c [u8])>,
+    name: Option<&'c [u8]>,
+) -> impl Iterator<Item = &'c [u8]> {
+    pairs.filter(move |(known, _)| name.is_none_or(|name| name.is_empty() || *known == name)).map(|(_, value)| value)
+}
+
+fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
+    let head = request(ctx)?;
+    let delimiter = args.bytes(1).and_then(|d| d.first().copied());
+    let query = match delimiter {
+        None | Some(b'?') => head.query().ok_or(Missing::Absent)?,
+        // Parameters after another delimiter belong to the path.
+        Some(delimiter) => {
+            let path = head.path_and_query();
+            let at = memchr::memchr(delimiter, path).ok_or(Missing::Absent)?;
+            let rest = &path[at + 1..];
+            return parameter(
+                memchr::memchr(b'?', rest).map_or(rest, |end| &rest[..end]),
+                args.bytes(0),
+                delimiter,
+                cursor,
+            );
+        }
+    };
+    parameter(query, args.bytes(0), b'&', cursor)
+}
+
+/// The first parameter of a name; one after the other when iterating.
+fn parameter<'c>(
+    query: &'c [u8],
+    name: Option<&[u8]>,
+    delimiter: u8,
+    cursor: &mut Cursor,
+) -> Result<&'c [u8], Missing> {
+    let mut rest = query.get(cursor.position..).unwrap_or_default();
+    while !rest.is_empty() {
+        let end = rest.iter().position(|&b| b == delimiter || delimiter == b'&' && b == b';').unwrap_or(rest.len());
+        let pair = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
+        let (known, value) = match memchr::memchr(b'=', pair) {
+            Some(equals) => (&pair[..equals], &pair[equals + 1..]),
+            None => continue,
+        };
+        if name.is_none_or(|name| name.is_empty() || name == known) {
+            cursor.position = query.len() - rest.len();
+            cursor.more = cursor.iterating && !rest.is_empty();
+            return Ok(value);
+        }
+    }
+    Err(Missing::Absent)
+}
+
+/// `Basic abc` as its two words.
+fn split_scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = memchr::memchr(b' ', value)?;
+    Some((&value[..space], value[space + 1..].trim_ascii()))
+}
+
+/// User and password of RFC 7617.
+pub(crate) fn basic_credentials(head: &RequestHead) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, token) = split_scheme(head.fields.known(Known::Authorization)?)?;
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let mut user = base64::engine::general_purpose::STANDARD.decode(token).ok()?;
+    let colon = memchr::memchr(b':', &user)?;
+    let password = user.split_off(colon + 1);
+    user.pop();
+    Some((user, password))
+}
+
+/// The user, when the login is right.
+fn login(ctx: &Context<'_>, args: &[Arg]) -> Result<Option<Vec<u8>>, Missing> {
+    let Some(Arg::Userlist(list)) = args.first() else { return Err(Missing::Absent) };
+    let credentials = basic_credentials(request(ctx)?);
+    Ok(credentials.filter(|(user, password)| list.check(user, password)).map(|(user, _)| user))
+}

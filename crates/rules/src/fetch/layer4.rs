@@ -1,0 +1,165 @@
+//! Fetches of connections and sessions (section 7.3.3), stick counters apart.
+
+use super::{FetchSpec, internal::int, one, refused};
+use crate::{
+    context::Context,
+    expr::{Fetched, Missing},
+    facts::{ProxyFacts, ServerConnFacts, TcpInfo},
+    keyword::{ArgKind, ArgSpec, Args, Places, opt},
+    value::{
+        Type::{Addr, Bool, Int, Str},
+        Value,
+    },
+};
+use std::net::SocketAddr;
+
+const CLIENT: Places = Places::FROM_CONNECTION;
+const SERVER: Places = Places::FROM_SERVER;
+/// Anywhere but in health checks: a frontend is known.
+const FRONTEND: Places = Places(Places::SERVING.0 & !Places::CHECK.0);
+const BACKEND: Places = Places::FROM_REQUEST;
+const UNIT: &[ArgSpec] = &[opt("unit", ArgKind::OneOf(&["ms", "us"]))];
+
+pub(super) const TABLE: &[FetchSpec] = &[
+    one("bc_dst", &[], Addr, SERVER, "The server's address.", |ctx, _| ip(server_conn(ctx)?.dst)),
+    one("bc_dst_port", &[], Int, SERVER, "The server's port.", |ctx, _| port(server_conn(ctx)?.dst)),
+    one("bc_err", &[], Int, SERVER, "Number of the error on the server's connection.", |ctx, _| {
+        int(server_conn(ctx)?.error.0)
+    }),
+    one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
+        text(server_conn(ctx)?.error.1)
+    }),
+    one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server, 0 for raw.", |ctx, _| {
+        int(server_conn(ctx)?.http_major)
+    }),
+    one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
+    one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
+    one("be_id", &[], Int, BACKEND.or(Places::CHECK), "Number of the backend.", |ctx, _| int(backend(ctx).id)),
+    one("be_name", &[], Str, BACKEND.or(Places::CHECK), "Name of the backend.", |ctx, _| text(&backend(ctx).name)),
+    one("be_server_timeout", &[], Int, BACKEND, "`timeout server` of the backend, ms.", |ctx, _| {
+        int(backend(ctx).timeout_server_ms as i64)
+    }),
+    one("be_tunnel_timeout", &[], Int, BACKEND, "`timeout tunnel` of the backend, ms.", |ctx, _| {
+        int(backend(ctx).timeout_tunnel_ms as i64)
+    }),
+    one("cur_server_timeout", &[], Int, BACKEND, "The server timeout in effect, ms.", |ctx, _| {
+        int(ctx.txn.timeout_server_ms.unwrap_or(backend(ctx).timeout_server_ms) as i64)
+    }),
+    one("cur_tunnel_timeout", &[], Int, BACKEND, "The tunnel timeout in effect, ms.", |ctx, _| {
+        int(ctx.txn.timeout_tunnel_ms.unwrap_or(backend(ctx).timeout_tunnel_ms) as i64)
+    }),
+    one("dst", &[], Addr, CLIENT, "The address the client connected to.", |ctx, _| {
+        ctx.txn.dst_ip.map(Value::ip).map_or_else(|| ip(ctx.conn.dst), Ok)
+    }),
+    one("dst_conn", &[], Int, FRONTEND, "Connections on the listener.", |ctx, _| {
+        int(ctx.world.frontend(ctx.frontend.0).listener_conn)
+    }),
+    one("dst_is_local", &[], Bool, CLIENT, "Whether the address connected to is this machine's.", |ctx, _| {
+        local(ctx, ctx.conn.dst)
+    }),
+    one("dst_port", &[], Int, CLIENT, "The port the client connected to.", |ctx, _| {
+        ctx.txn.dst_port.map_or_else(|| port(ctx.conn.dst), int)
+    }),
+    one("fc_dst", &[], Addr, CLIENT, "The client connection's destination, before any rule or header.", |ctx, _| {
+        ip(ctx.conn.dst)
+    }),
+    one("fc_dst_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.dst)),
+    one("fc_dst_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.dst)),
+    one("fc_err", &[], Int, CLIENT, "Number of the error on the client's connection.", |ctx, _| int(ctx.conn.error.0)),
+    one("fc_err_str", &[], Str, CLIENT, "The error on the client's connection, in words.", |ctx, _| {
+        text(ctx.conn.error.1)
+    }),
+    one("fc_fackets", &[], Int, CLIENT, "Forward acknowledgements, as the kernel counts them.", |ctx, _| {
+        tcp(ctx, |info| info.fackets)
+    }),
+    one("fc_http_major", &[], Int, CLIENT, "1 or 2 for the HTTP spoken with the client, 0 for raw.", |ctx, _| {
+        int(ctx.conn.http_major)
+    }),
+    one("fc_lost", &[], Int, CLIENT, "Segments lost, as the kernel counts them.", |ctx, _| tcp(ctx, |info| info.lost)),
+    one("fc_pp_authority", &[], Str, CLIENT, "The authority in the PROXY header.", |ctx, _| {
+        header(ctx, |header| header.authority.as_deref())
+    }),
+    one("fc_pp_unique_id", &[], Str, CLIENT, "The unique-id in the PROXY header.", |ctx, _| {
+        header(ctx, |header| header.unique_id.as_deref())
+    }),
+    one("fc_rcvd_proxy", &[], Bool, CLIENT, "Whether the connection began with a PROXY header.", |ctx, _| {
+        Ok(Value::Bool(ctx.conn.proxy_header.is_some()))
+    }),
+    one("fc_reordering", &[], Int, CLIENT, "Reordering, as the kernel measures it.", |ctx, _| {
+        tcp(ctx, |info| info.reordering)
+    }),
+    one("fc_retrans", &[], Int, CLIENT, "Segments retransmitted.", |ctx, _| tcp(ctx, |info| info.retrans)),
+    one("fc_rtt", UNIT, Int, CLIENT, "Round-trip time as the kernel measures it.", |ctx, args| {
+        tcp(ctx, |info| if args.word(0) == Some(1) { info.rtt_us } else { info.rtt_us / 1_000 })
+    }),
+    one("fc_rttvar", UNIT, Int, CLIENT, "Variance of the round-trip time.", |ctx, args| {
+        tcp(ctx, |info| if args.word(0) == Some(1) { info.rttvar_us } else { info.rttvar_us / 1_000 })
+    }),
+    one("fc_sacked", &[], Int, CLIENT, "Segments acknowledged selectively.", |ctx, _| tcp(ctx, |info| info.sacked)),
+    one("fc_src", &[], Addr, CLIENT, "The client's address, before any rule changed it.", |ctx, _| ip(ctx.conn.src)),
+    one("fc_src_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.src)),
+    one("fc_src_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.src)),
+    one("fc_unacked", &[], Int, CLIENT, "Segments not acknowledged.", |ctx, _| tcp(ctx, |info| info.unacked)),
+    refused("fcgi.docroot", Str, "Document root of a FastCGI application.", "FastCGI is not spoken here"),
+    refused("fcgi.index", Str, "Index file of a FastCGI application.", "FastCGI is not spoken here"),
+    one("fe_client_timeout", &[], Int, FRONTEND, "`timeout client` of the frontend, ms.", |ctx, _| {
+        int(ctx.frontend.1.timeout_client_ms as i64)
+    }),
+    one("fe_defbe", &[], Str, FRONTEND, "The frontend's default backend.", |ctx, _| {
+        text(ctx.frontend.1.default_backend.as_deref().ok_or(Missing::Absent)?)
+    }),
+    one("fe_id", &[], Int, FRONTEND, "Number of the frontend.", |ctx, _| int(ctx.frontend.1.id)),
+    one("fe_name", &[], Str, FRONTEND, "Name of the frontend.", |ctx, _| text(&ctx.frontend.1.name)),
+    one("so_id", &[], Int, FRONTEND, "Number of the listener.", |ctx, _| int(ctx.conn.listener_id)),
+    one("so_name", &[], Str, FRONTEND, "Name of the listener.", |ctx, _| {
+        text(ctx.conn.listener_name.as_deref().ok_or(Missing::Absent)?)
+    }),
+    one("src", &[], Addr, CLIENT, "The client's address.", |ctx, _| {
+        ctx.txn.src_ip.map(Value::ip).map_or_else(|| ip(ctx.conn.src), Ok)
+    }),
+    one("src_is_local", &[], Bool, CLIENT, "Whether the client's address is this machine's.", |ctx, _| {
+        local(ctx, ctx.conn.src)
+    }),
+    one("src_port", &[], Int, CLIENT, "The client's port.", |ctx, _| {
+        ctx.txn.src_port.map_or_else(|| port(ctx.conn.src), int)
+    }),
+    one("srv_id", &[], Int, SERVER.or(Places::SERVER), "Number of the server.", |ctx, _| {
+        int(ctx.server.ok_or(Missing::Absent)?.id)
+    }),
+    one("srv_name", &[], Str, SERVER.or(Places::SERVER), "Name of the server.", |ctx, _| {
+        text(&ctx.server.ok_or(Missing::Absent)?.name)
+    }),
+];
+
+fn ip<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
+    addr.map(|addr| Value::ip(addr.ip().to_canonical())).ok_or(Missing::Absent)
+}
+
+fn port<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
+    int(addr.ok_or(Missing::Absent)?.port())
+}
+
+fn text(text: &str) -> Fetched<'_> {
+    Ok(Value::str(text.as_bytes()))
+}
+
+fn local<'c>(ctx: &Context<'_>, addr: Option<SocketAddr>) -> Fetched<'c> {
+    Ok(Value::Bool(ctx.world.is_local(addr.ok_or(Missing::Absent)?.ip())))
+}
+
+fn tcp<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'c> {
+    int(field(ctx.world.client_tcp_info().ok_or(Missing::Absent)?))
+}
+
+fn header<'c>(ctx: &'c Context<'_>, field: impl Fn(&crate::facts::ProxyHeaderFacts) -> Option<&[u8]>) -> Fetched<'c> {
+    ctx.conn.proxy_header.as_ref().and_then(field).map(Value::str).ok_or(Missing::Absent)
+}
+
+fn server_conn<'c>(ctx: &'c Context<'_>) -> Result<&'c ServerConnFacts, Missing> {
+    ctx.server_conn.ok_or(Missing::Absent)
+}
+
+/// The backend, or the frontend while none is chosen.
+fn backend<'c>(ctx: &'c Context<'_>) -> &'c ProxyFacts {
+    ctx.backend.unwrap_or(ctx.frontend).1
+}

@@ -1,0 +1,154 @@
+//! Sample fetches: one table for each layer of the manual's section 7.3.
+
+mod counters;
+mod developer;
+mod http;
+mod internal;
+mod layer4;
+mod layer5;
+mod payload;
+
+pub(crate) use counters::{Counter, Lookup, lookups};
+
+use crate::{
+    context::Context,
+    expr::{Cursor, Fetched},
+    keyword::{Arg, ArgSpec, Places, Support},
+    value::Type,
+};
+use std::{collections::HashMap, sync::LazyLock};
+
+/// A fetch of one value.
+pub type FetchFn = for<'c> fn(&'c Context<'_>, &'c [Arg]) -> Fetched<'c>;
+/// A fetch of values one after the other.
+pub type EachFn = for<'c> fn(&'c Context<'_>, &'c [Arg], &mut Cursor) -> Fetched<'c>;
+
+/// How a fetch runs.
+#[derive(Clone, Copy, Debug)]
+pub enum FetchRun {
+    /// There is one value.
+    One(FetchFn),
+    /// There may be several (fields, cookies, parameters).
+    Each(EachFn),
+    /// A stick table's counter.
+    Counter(Counter),
+}
+
+/// A row of the table of fetches.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub args: &'static [ArgSpec],
+    /// The type of its sample.
+    pub output: Type,
+    /// Where it can be evaluated.
+    pub places: Places,
+    /// What it gives, in one line.
+    pub doc: &'static str,
+    /// Whether it works here.
+    pub support: Support<FetchRun>,
+}
+
+const fn one(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    output: Type,
+    places: Places,
+    doc: &'static str,
+    run: FetchFn,
+) -> FetchSpec {
+    FetchSpec { name, args, output, places, doc, support: Support::Yes(FetchRun::One(run)) }
+}
+
+const fn each(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    output: Type,
+    places: Places,
+    doc: &'static str,
+    run: EachFn,
+) -> FetchSpec {
+    FetchSpec { name, args, output, places, doc, support: Support::Yes(FetchRun::Each(run)) }
+}
+
+const fn refused(name: &'static str, output: Type, doc: &'static str, why: &'static str) -> FetchSpec {
+    FetchSpec { name, args: &[], output, places: Places::ALWAYS, doc, support: Support::No(why) }
+}
+
+/// Sections of the manual and their fetches.
+pub fn sections() -> &'static [(&'static str, &'static [FetchSpec])] {
+    static SECTIONS: LazyLock<Vec<(&str, &[FetchSpec])>> = LazyLock::new(|| {
+        vec![
+            ("Internal states", internal::TABLE),
+            ("Layer 4", layer4::TABLE),
+            ("Stick tables", counters::table()),
+            ("Layer 5: TLS", layer5::TABLE),
+            ("Layer 5: the client's certificate", layer5::CLIENT_CERTIFICATE),
+            ("Layer 5: our certificate", layer5::OWN_CERTIFICATE),
+            ("Layer 5: the server's certificate", layer5::SERVER_CERTIFICATE),
+            ("Buffer contents", payload::TABLE),
+            ("HTTP", http::TABLE),
+            ("For developers", developer::TABLE),
+        ]
+    });
+    &SECTIONS
+}
+
+/// Other names of fetches. Where a name means one thing in requests and another in responses, the request comes first.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("cook", "req.cook"),
+    ("cook_cnt", "req.cook_cnt"),
+    ("cook_val", "req.cook_val"),
+    ("cookie", "req.cook"),
+    ("cookie", "res.cook"),
+    ("hdr", "req.hdr"),
+    ("hdr", "res.hdr"),
+    ("hdr_cnt", "req.hdr_cnt"),
+    ("hdr_ip", "req.hdr_ip"),
+    ("hdr_val", "req.hdr_val"),
+    ("payload", "req.payload"),
+    ("payload", "res.payload"),
+    ("payload_lv", "req.payload_lv"),
+    ("payload_lv", "res.payload_lv"),
+    ("rdp_cookie", "req.rdp_cookie"),
+    ("rdp_cookie_cnt", "req.rdp_cookie_cnt"),
+    ("rep_ssl_hello_type", "res.ssl_hello_type"),
+    ("req_len", "req.len"),
+    ("req_proto_http", "req.proto_http"),
+    ("req_rdp_cookie", "req.rdp_cookie"),
+    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt"),
+    ("req_ssl_hello_type", "req.ssl_hello_type"),
+    ("req_ssl_sni", "req.ssl_sni"),
+    ("req_ssl_ver", "req.ssl_ver"),
+    ("req_ver", "req.ver"),
+    ("resp_ver", "res.ver"),
+    ("scook", "res.cook"),
+    ("scook_cnt", "res.cook_cnt"),
+    ("scook_val", "res.cook_val"),
+    ("shdr", "res.hdr"),
+    ("shdr_cnt", "res.hdr_cnt"),
+    ("shdr_ip", "res.hdr_ip"),
+    ("shdr_val", "res.hdr_val"),
+    ("url_param", "urlp"),
+];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static FetchSpec>> =
+    LazyLock::new(|| sections().iter().flat_map(|(_, table)| *table).map(|spec| (spec.name, spec)).collect());
+
+/// A fetch by name, or by another name for it that fits the place.
+pub fn find(name: &str, place: Places) -> Option<&'static FetchSpec> {
+    if let Some(spec) = BY_NAME.get(name) {
+        return Some(spec);
+    }
+    let mut targets =
+        ALIASES.iter().filter(|(alias, _)| *alias == name).filter_map(|(_, target)| BY_NAME.get(target).copied());
+    let first = targets.next()?;
+    if first.places.meets(place) { Some(first) } else { targets.find(|spec| spec.places.meets(place)).or(Some(first)) }
+}
+
+/// Every name, for hints.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BY_NAME.keys().copied().chain(ALIASES.iter().map(|(alias, _)| *alias))
+}

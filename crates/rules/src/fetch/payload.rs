@@ -1,0 +1,216 @@
+//! Fetches of buffered bytes (section 7.3.5): what a TCP rule may look at before it decides.
+
+use super::{FetchSpec, internal::int, one, refused};
+use crate::{
+    client_hello::ClientHello,
+    context::{Buffered, Context},
+    expr::{Fetched, Missing},
+    keyword::{
+        Arg,
+        ArgKind::{Int as Number, Str as Text},
+        ArgSpec, Args, Places, arg, opt,
+    },
+    value::{
+        Type::{Bin, Bool, Int, Str},
+        Value,
+    },
+};
+use std::borrow::Cow;
+
+const REQUEST: Places = Places::IN_REQUEST;
+const RESPONSE: Places = Places::IN_RESPONSE;
+const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
+const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
+const NAME: &[ArgSpec] = &[opt("name", Text)];
+const DISTCC: &str = "the distcc protocol is not read here; use req.payload";
+
+pub(super) const TABLE: &[FetchSpec] = &[
+    refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
+    refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
+    one("req.len", &[], Int, REQUEST, "Bytes buffered from the client.", |ctx, _| int(ctx.input.bytes.len() as i64)),
+    one(
+        "req.payload",
+        SPAN,
+        Bin,
+        REQUEST,
+        "Bytes from the client, from an offset; length 0 is all that is there.",
+        |ctx, args| payload(ctx.input, args),
+    ),
+    one("req.payload_lv", LV, Bin, REQUEST, "Bytes from the client whose length stands before them.", |ctx, args| {
+        payload_lv(ctx.input, args)
+    }),
+    one(
+        "req.proto_http",
+        &[],
+        Bool,
+        Places::FROM_REQUEST,
+        "Whether what the client sent is HTTP; waits for a whole request head.",
+        |ctx, _| proto_http(ctx),
+    ),
+    one("req.rdp_cookie", NAME, Str, REQUEST, "The cookie of an RDP connection request.", |ctx, args| {
+        rdp_cookie(ctx.input, args.bytes(0))
+    }),
+    one("req.rdp_cookie_cnt", NAME, Int, REQUEST, "1 when there is such an RDP cookie, else 0.", |ctx, args| {
+        match rdp_cookie(ctx.input, args.bytes(0)) {
+            Ok(_) => int(1),
+            Err(Missing::Absent) => int(0),
+            Err(not_yet) => Err(not_yet),
+        }
+    }),
+    one("req.ssl_alpn", &[], Str, REQUEST, "Protocols a ClientHello offers by ALPN, comma separated.", |ctx, _| {
+        let hello = hello(ctx)?;
+        let offered: Vec<&[u8]> = hello.alpn().collect();
+        if offered.is_empty() { Err(Missing::Absent) } else { Ok(Value::string(offered.join(&b','))) }
+    }),
+    one("req.ssl_ec_ext", &[], Bool, REQUEST, "Whether a ClientHello names elliptic curves.", |ctx, _| {
+        Ok(Value::Bool(hello(ctx)?.extension(crate::client_hello::extension::SUPPORTED_GROUPS).is_some()))
+    }),
+    one("req.ssl_hello_type", &[], Int, REQUEST, "1 for a ClientHello, 0 for anything else.", |ctx, _| {
+        match hello(ctx) {
+            Ok(_) => int(1),
+            Err(Missing::Absent) => int(0),
+            Err(not_yet) => Err(not_yet),
+        }
+    }),
+    one("req.ssl_sni", &[], Str, REQUEST, "The server name a ClientHello asks for.", |ctx, _| {
+        match hello(ctx)?.sni() {
+            Some(name) => Ok(Value::string(name)),
+            None => Err(Missing::Absent),
+        }
+    }),
+    one(
+        "req.ssl_st_ext",
+        &[],
+        Int,
+        REQUEST,
+        "Session ticket of a ClientHello: 0 none, 1 announced, 2 sent.",
+        |ctx, _| match hello(ctx)?.extension(crate::client_hello::extension::SESSION_TICKET) {
+            None => int(0),
+            Some([]) => int(1),
+            Some(_) => int(2),
+        },
+    ),
+    one("req.ssl_ver", &[], Int, REQUEST, "Version in a ClientHello: major × 65536 + minor.", |ctx, _| {
+        let version = hello(ctx)?.legacy_version;
+        int(i64::from(version >> 8) << 16 | i64::from(version & 0xff))
+    }),
+    one("res.len", &[], Int, RESPONSE, "Bytes buffered from the server.", |ctx, _| int(ctx.output.bytes.len() as i64)),
+    one("res.payload", SPAN, Bin, RESPONSE, "Bytes from the server, from an offset.", |ctx, args| {
+        payload(ctx.output, args)
+    }),
+    one("res.payload_lv", LV, Bin, RESPONSE, "Bytes from the server whose length stands before them.", |ctx, args| {
+        payload_lv(ctx.output, args)
+    }),
+    one("res.ssl_hello_type", &[], Int, RESPONSE, "2 for a ServerHello, 0 for anything else.", |ctx, _| {
+        match ctx.output.bytes {
+            [22, 3, _, _, _, kind, ..] => int(if *kind == 2 { 2 } else { 0 }),
+            [22, 3, ..] | [22] | [] => Err(ctx.output.later()),
+            _ => int(0),
+        }
+    }),
+    one(
+        "wait_end",
+        &[],
+        Bool,
+        Places::SERVING,
+        "True once the inspection delay is over or all bytes are there.",
+        |ctx, _| {
+            if ctx.input.complete || ctx.output.complete { Ok(Value::Bool(true)) } else { Err(Missing::NotYet) }
+        },
+    ),
+];
+
+impl Buffered<'_> {
+    /// What it means that something is not in the buffer.
+    pub(crate) fn later(&self) -> Missing {
+        if self.complete { Missing::Absent } else { Missing::NotYet }
+    }
+}
+
+fn hello<'c>(ctx: &'c Context<'_>) -> Result<ClientHello<'c>, Missing> {
+    match ClientHello::read(ctx.input.bytes) {
+        Ok(Some(hello)) => Ok(hello),
+        Ok(None) => Err(ctx.input.later()),
+        Err(_) => Err(Missing::Absent),
+    }
+}
+
+fn payload<'c>(buffer: Buffered<'c>, args: &[Arg]) -> Fetched<'c> {
+    let (Some(offset), Some(len)) = (args.int(0).and_then(unsigned), args.int(1).and_then(unsigned)) else {
+        return Err(Missing::Absent);
+    };
+    let Some(rest) = buffer.bytes.get(offset..) else { return Err(buffer.later()) };
+    if len == 0 {
+        // All of it: the answer grows while more may come.
+        return if rest.is_empty() { Err(buffer.later()) } else { Ok(Value::bin(rest)) };
+    }
+    rest.get(..len).map(Value::bin).ok_or(buffer.later())
+}
+
+/// A length of `length` bytes, big-endian, stands at `offset1`; the block follows it, or stands at `offset2`, which is
+/// relative to the end of the length when it has a sign.
+fn payload_lv<'c>(buffer: Buffered<'c>, args: &[Arg]) -> Fetched<'c> {
+    let (Some(at), Some(width)) = (args.int(0).and_then(unsigned), args.int(1).and_then(unsigned)) else {
+        return Err(Missing::Absent);
+    };
+    let Some(digits) = buffer.bytes.get(at..at.saturating_add(width)) else { return Err(buffer.later()) };
+    let len = digits.iter().fold(0usize, |len, &byte| len.wrapping_shl(8) | usize::from(byte));
+    let after = at + width;
+    let start = match args.bytes(2) {
+        None | Some([]) => Some(after),
+        Some(text) => {
+            let offset = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+            let relative = matches!(text, [b'+' | b'-', ..]);
+            offset
+                .and_then(|offset| if relative { after.checked_add_signed(offset as isize) } else { unsigned(offset) })
+        }
+    };
+    let Some(start) = start else { return Err(Missing::Absent) };
+    if len == 0 {
+        return Err(Missing::Absent);
+    }
+    start.checked_add(len).and_then(|end| buffer.bytes.get(start..end)).map(Value::bin).ok_or(buffer.later())
+}
+
+fn unsigned(n: i64) -> Option<usize> {
+    usize::try_from(n).ok()
+}
+
+/// MS-RDPBCGR, section 2.2.1.1: a TPKT header, an X.224 connection request, then `Cookie: name=value CRLF`.
+fn rdp_cookie<'c>(buffer: Buffered<'c>, wanted: Option<&[u8]>) -> Fetched<'c> {
+    const PREFIX: &[u8] = b"Cookie: ";
+    let bytes = buffer.bytes;
+    if bytes.first().is_some_and(|&version| version != 3) {
+        return Err(Missing::Absent);
+    }
+    let Some(head) = bytes.get(..11) else { return Err(buffer.later()) };
+    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    if head[5] != 0xe0 || total < 11 {
+        return Err(Missing::Absent);
+    }
+    let Some(body) = bytes.get(11..total) else { return Err(buffer.later()) };
+    let line = memchr::memchr(b'\r', body).map(|end| &body[..end]).ok_or(Missing::Absent)?;
+    let cookie = line.get(..PREFIX.len()).filter(|p| p.eq_ignore_ascii_case(PREFIX)).map(|p| &line[p.len()..]);
+    let cookie = cookie.ok_or(Missing::Absent)?;
+    let equals = memchr::memchr(b'=', cookie).ok_or(Missing::Absent)?;
+    match wanted {
+        Some(name) if !name.is_empty() && !cookie[..equals].eq_ignore_ascii_case(name) => Err(Missing::Absent),
+        _ => Ok(Value::Str(Cow::Borrowed(&cookie[equals + 1..]))),
+    }
+}
+
+/// In an HTTP proxy a request head is there already; in a TCP proxy the bytes are parsed.
+fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
+    if ctx.request.is_some() {
+        return Ok(Value::Bool(true));
+    }
+    let mut head = penstock_http::RequestHead::new();
+    match head.parse(ctx.input.bytes, &penstock_http::Limits::default()) {
+        Ok(penstock_http::Parse::Complete { .. }) => Ok(Value::Bool(true)),
+        Ok(penstock_http::Parse::Partial) => match ctx.input.later() {
+            Missing::Absent => Ok(Value::Bool(false)),
+            later => Err(later),
+        },
+        Err(_) => Ok(Value::Bool(false)),
+    }
+}

@@ -1,0 +1,304 @@
+//! What the tables of fetches, converters and actions have in common: arguments, places, support.
+
+use crate::{
+    facts::{ProxyId, ServerId},
+    patterns::PatternFile,
+    regexes::Regex,
+    table::StickTable,
+    userlist::Userlist,
+    value::Value,
+    vars::{Condition, VarRef},
+};
+use std::{net::Ipv4Addr, net::Ipv6Addr, sync::Arc};
+
+/// What an argument of a fetch or a converter must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// A signed number.
+    Int,
+    /// Text; quotes protect commas and parentheses.
+    Str,
+    /// A number, or the name of a variable that holds one.
+    IntOrVar,
+    /// Text, or the name of a variable that holds it.
+    StrOrVar,
+    /// The name of a variable.
+    Var,
+    /// A condition on an assignment.
+    VarCondition,
+    /// An even number of hexadecimal digits.
+    Hex,
+    /// `true`, `false`, `1`, `0`.
+    Bool,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// An IPv4 mask, as an address or a length.
+    Mask4,
+    /// An IPv6 mask, as an address or a length.
+    Mask6,
+    /// A regular expression.
+    Regex,
+    /// The name of a backend; the current one where none is given.
+    Backend,
+    /// The name of a frontend; the current one where none is given.
+    Frontend,
+    /// `backend/server`, or a server of the current backend.
+    Server,
+    /// The name of a proxy that has a stick table; the current one where none is given.
+    Table,
+    /// The name of a userlist.
+    Userlist,
+    /// A map file.
+    Map,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+impl ArgKind {
+    /// For the manual.
+    pub fn describe(self) -> String {
+        match self {
+            ArgKind::Int => "integer".into(),
+            ArgKind::Str => "string".into(),
+            ArgKind::IntOrVar => "integer or variable".into(),
+            ArgKind::StrOrVar => "string or variable".into(),
+            ArgKind::Var => "variable".into(),
+            ArgKind::VarCondition => "condition".into(),
+            ArgKind::Hex => "hexadecimal digits".into(),
+            ArgKind::Bool => "boolean".into(),
+            ArgKind::Ipv4 => "IPv4 address".into(),
+            ArgKind::Ipv6 => "IPv6 address".into(),
+            ArgKind::Mask4 => "IPv4 mask".into(),
+            ArgKind::Mask6 => "IPv6 mask".into(),
+            ArgKind::Regex => "regular expression".into(),
+            ArgKind::Backend => "backend".into(),
+            ArgKind::Frontend => "frontend".into(),
+            ArgKind::Server => "[backend/]server".into(),
+            ArgKind::Table => "stick table".into(),
+            ArgKind::Userlist => "userlist".into(),
+            ArgKind::Map => "map file".into(),
+            ArgKind::OneOf(words) => words.join("|"),
+        }
+    }
+}
+
+/// One argument of a keyword.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgSpec {
+    /// For the manual.
+    pub name: &'static str,
+    /// What it must be.
+    pub kind: ArgKind,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// An argument that must be there.
+pub(crate) const fn arg(name: &'static str, kind: ArgKind) -> ArgSpec {
+    ArgSpec { name, kind, optional: false }
+}
+
+/// An argument that may be left out.
+pub(crate) const fn opt(name: &'static str, kind: ArgKind) -> ArgSpec {
+    ArgSpec { name, kind, optional: true }
+}
+
+/// An argument, resolved.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// Left out.
+    None,
+    /// A number.
+    Int(i64),
+    /// Text or bytes.
+    Bytes(Box<[u8]>),
+    /// See [`ArgKind::Var`].
+    Var(VarRef),
+    /// See [`ArgKind::VarCondition`].
+    Condition(Condition),
+    /// A constant sample.
+    Value(Value<'static>),
+    /// An address.
+    Ipv4(Ipv4Addr),
+    /// An address.
+    Ipv6(Ipv6Addr),
+    /// See [`ArgKind::Regex`].
+    Regex(Regex),
+    /// See [`ArgKind::Backend`] and [`ArgKind::Frontend`].
+    Proxy(ProxyId),
+    /// See [`ArgKind::Server`].
+    Server(ServerId),
+    /// See [`ArgKind::Table`].
+    Table(Arc<StickTable>),
+    /// See [`ArgKind::Userlist`].
+    Userlist(Arc<Userlist>),
+    /// See [`ArgKind::Map`].
+    Map(Arc<PatternFile>),
+    /// Place of the word in [`ArgKind::OneOf`].
+    Word(usize),
+}
+
+/// Reading compiled arguments. What a keyword's table promises is there; a missing optional argument is `None`.
+pub(crate) trait Args {
+    fn int(&self, at: usize) -> Option<i64>;
+    fn bytes(&self, at: usize) -> Option<&[u8]>;
+    fn word(&self, at: usize) -> Option<usize>;
+    fn proxy(&self, at: usize) -> Option<ProxyId>;
+    fn table(&self, at: usize) -> Option<&Arc<StickTable>>;
+    fn var(&self, at: usize) -> Option<&VarRef>;
+}
+
+impl Args for [Arg] {
+    fn int(&self, at: usize) -> Option<i64> {
+        match self.get(at)? {
+            Arg::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+    fn bytes(&self, at: usize) -> Option<&[u8]> {
+        match self.get(at)? {
+            Arg::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+    fn word(&self, at: usize) -> Option<usize> {
+        match self.get(at)? {
+            Arg::Word(n) => Some(*n),
+            _ => None,
+        }
+    }
+    fn proxy(&self, at: usize) -> Option<ProxyId> {
+        match self.get(at)? {
+            Arg::Proxy(proxy) => Some(*proxy),
+            _ => None,
+        }
+    }
+    fn table(&self, at: usize) -> Option<&Arc<StickTable>> {
+        match self.get(at)? {
+            Arg::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+    fn var(&self, at: usize) -> Option<&VarRef> {
+        match self.get(at)? {
+            Arg::Var(var) => Some(var),
+            _ => None,
+        }
+    }
+}
+
+/// A set of the moments at which something can be evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places(pub u16);
+
+impl Places {
+    /// `tcp-request connection`.
+    pub const CONNECTION: Places = Places(1);
+    /// `tcp-request session`: handshakes are done.
+    pub const SESSION: Places = Places(1 << 1);
+    /// `tcp-request content`, `http-request`, `use_backend`, `use-server`, `balance`, `stick match`.
+    pub const REQUEST: Places = Places(1 << 2);
+    /// A server has been chosen, its connection not yet made (`source`, `sni`).
+    pub const SERVER: Places = Places(1 << 3);
+    /// `tcp-response content`, `http-response`, `http-after-response`, `stick store-response`.
+    pub const RESPONSE: Places = Places(1 << 4);
+    /// Log lines.
+    pub const LOG: Places = Places(1 << 5);
+    /// Health checks.
+    pub const CHECK: Places = Places(1 << 6);
+    /// While the configuration is read (`global` variables).
+    pub const CONFIG: Places = Places(1 << 7);
+    /// `error-log-format`: the connection failed before it became a session.
+    pub const ERROR: Places = Places(1 << 8);
+
+    /// Anywhere at all.
+    pub const ALWAYS: Places = Places(0x1ff);
+    /// Wherever there is a process that serves.
+    pub const SERVING: Places = Places(0x1ff & !Self::CONFIG.0);
+    /// From the accepted connection on.
+    pub const FROM_CONNECTION: Places = Places(0x1ff & !Self::CONFIG.0);
+    /// From the established session on, logs included.
+    pub const FROM_SESSION: Places =
+        Places(Self::SESSION.0 | Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0 | Self::ERROR.0);
+    /// While the request is there.
+    pub const IN_REQUEST: Places = Places(Self::REQUEST.0 | Self::SERVER.0);
+    /// While the response is there.
+    pub const IN_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::CHECK.0);
+    /// From the request to the log line.
+    pub const FROM_REQUEST: Places = Places(Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0);
+    /// From the connection to the server on.
+    pub const FROM_SERVER: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
+    /// From the response to the log line.
+    pub const FROM_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
+
+    /// Both.
+    #[must_use]
+    pub const fn or(self, other: Places) -> Places {
+        Places(self.0 | other.0)
+    }
+    /// Whether they share a place.
+    pub const fn meets(self, other: Places) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// In words.
+    pub fn describe(self) -> String {
+        if self == Self::ALWAYS {
+            return "anywhere".into();
+        }
+        const NAMES: &[(Places, &str)] = &[
+            (Places::CONNECTION, "connection"),
+            (Places::SESSION, "session"),
+            (Places::REQUEST, "request"),
+            (Places::SERVER, "server"),
+            (Places::RESPONSE, "response"),
+            (Places::LOG, "log"),
+            (Places::CHECK, "check"),
+            (Places::CONFIG, "configuration"),
+            (Places::ERROR, "error log"),
+        ];
+        let names: Vec<&str> = NAMES.iter().filter(|(place, _)| self.meets(*place)).map(|(_, name)| *name).collect();
+        names.join(", ")
+    }
+}
+
+/// Whether a keyword works here.
+#[derive(Clone, Copy, Debug)]
+pub enum Support<F> {
+    /// It does, by this function.
+    Yes(F),
+    /// It is refused; why, and what to write instead.
+    No(&'static str),
+}
+
+impl<F> Support<F> {
+    /// For the manual.
+    pub fn describe(&self) -> String {
+        match self {
+            Support::Yes(_) => "yes".into(),
+            Support::No(reason) => format!("refused: {reason}"),
+        }
+    }
+}
+
+/// What is wrong in a word, where in it, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Bytes of the word's text.
+    pub at: std::ops::Range<usize>,
+    /// One sentence without a full stop.
+    pub message: String,
+    /// What instead.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(at: std::ops::Range<usize>, message: impl Into<String>) -> Problem {
+        Problem { at, message: message.into(), hint: None }
+    }
+    pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Problem {
+        self.hint = hint.into();
+        self
+    }
+}

@@ -1,0 +1,346 @@
+//! Names in expressions and rules, tied to what they mean in this configuration.
+
+use crate::{
+    facts::{ProxyId, ServerId},
+    hint,
+    keyword::{Arg, ArgKind, ArgSpec, Places, Problem},
+    patterns::{Entry, Method, Pattern, PatternFile, parse_list, parse_map},
+    regexes::Regex,
+    table::StickTable,
+    userlist::Userlist,
+    value::Type,
+    vars::{Condition, ProcVar, VarRef},
+};
+use penstock_config::Config;
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+
+/// What compiling needs of the machine: files that rules name, and the environment.
+pub trait Host {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words.
+    fn file(&self, path: &Path) -> Result<Vec<u8>, String>;
+    /// A variable of the environment.
+    fn env(&self, name: &str) -> Option<String>;
+}
+
+/// No files and no environment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        Err(format!("{} cannot be read here", path.display()))
+    }
+    fn env(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// The proxy whose section it stands in.
+    pub proxy: Option<ProxyId>,
+    /// When it will be evaluated.
+    pub place: Places,
+}
+
+/// The names of a configuration.
+pub struct Linker<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) host: &'a dyn Host,
+    vars: HashMap<String, VarRef>,
+    pub(crate) tables: HashMap<String, Arc<StickTable>>,
+    pub(crate) userlists: HashMap<String, Arc<Userlist>>,
+    files: HashMap<(String, Method, bool), Arc<PatternFile>>,
+}
+
+impl<'a> Linker<'a> {
+    /// Knows the proxies and servers of a configuration; tables and userlists are added to it.
+    pub fn new(config: &'a Config, host: &'a dyn Host) -> Self {
+        Linker {
+            config,
+            host,
+            vars: HashMap::new(),
+            tables: HashMap::new(),
+            userlists: HashMap::new(),
+            files: HashMap::new(),
+        }
+    }
+
+    /// Resolves one argument of a keyword.
+    pub(crate) fn argument(
+        &mut self,
+        keyword: &str,
+        place: usize,
+        spec: &ArgSpec,
+        given: Option<(&str, Range<usize>)>,
+        name: Range<usize>,
+        scope: Scope,
+    ) -> Result<Arg, Problem> {
+        // What names a section means the current one when it is left out or empty.
+        let named = matches!(spec.kind, ArgKind::Backend | ArgKind::Frontend | ArgKind::Table);
+        let (text, at) = match given {
+            Some((text, at)) if !(text.is_empty() && (named || spec.optional && spec.kind != ArgKind::Str)) => {
+                (text, at)
+            }
+            _ if named => return self.current(keyword, spec, name, scope),
+            _ if spec.optional => return Ok(Arg::None),
+            _ => {
+                let message =
+                    format!("`{keyword}` wants a {} ({}) as argument {}", spec.name, spec.kind.describe(), place + 1);
+                return Err(Problem::new(name, message));
+            }
+        };
+        let wrong = |what: &str| {
+            Err(Problem::new(at.clone(), format!("argument {} of `{keyword}`: `{text}` is no {what}", place + 1)))
+        };
+        Ok(match spec.kind {
+            ArgKind::Int => match text.parse() {
+                Ok(n) => Arg::Int(n),
+                Err(_) => return wrong("integer"),
+            },
+            ArgKind::Str => Arg::Bytes(text.as_bytes().into()),
+            ArgKind::IntOrVar => match text.parse() {
+                Ok(n) => Arg::Int(n),
+                Err(_) => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
+            },
+            ArgKind::StrOrVar => match self.var(text) {
+                Ok(var) => Arg::Var(var),
+                Err(_) => Arg::Bytes(text.as_bytes().into()),
+            },
+            ArgKind::Var => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
+            ArgKind::VarCondition => match Condition::parse(text) {
+                Some(condition) => Arg::Condition(condition),
+                None => return wrong("condition of an assignment"),
+            },
+            ArgKind::Hex => match crate::patterns::parse_hex(text) {
+                Some(bytes) => Arg::Bytes(bytes.into()),
+                None => return wrong("even number of hexadecimal digits"),
+            },
+            ArgKind::Bool => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => Arg::Int(1),
+                "false" | "0" => Arg::Int(0),
+                _ => return wrong("boolean"),
+            },
+            ArgKind::Ipv4 => match text.parse() {
+                Ok(ip) => Arg::Ipv4(ip),
+                Err(_) => return wrong("IPv4 address"),
+            },
+            ArgKind::Ipv6 => match text.parse() {
+                Ok(ip) => Arg::Ipv6(ip),
+                Err(_) => return wrong("IPv6 address"),
+            },
+            ArgKind::Mask4 => match crate::patterns::parse_mask4(text) {
+                Some(mask) => Arg::Ipv4(mask.into()),
+                None => return wrong("IPv4 mask"),
+            },
+            ArgKind::Mask6 => match crate::patterns::parse_mask6(text) {
+                Some(mask) => Arg::Ipv6(mask.into()),
+                None => return wrong("IPv6 mask"),
+            },
+            ArgKind::Regex => Arg::Regex(Regex::new(text, false).map_err(|p| Problem { at, ..p })?),
+            ArgKind::OneOf(words) => match words.iter().position(|word| *word == text) {
+                Some(found) => Arg::Word(found),
+                None => {
+                    return Err(Problem::new(
+                        at,
+                        format!("argument {} of `{keyword}`: unknown word `{text}`", place + 1),
+                    )
+                    .hint(
+                        hint::nearest(text, words.iter().copied()).or(Some(format!("one of {}", words.join(", ")))),
+                    ));
+                }
+            },
+            ArgKind::Backend => Arg::Proxy(self.proxy(text, at, "backend", |kind| kind.has_backend())?),
+            ArgKind::Frontend => Arg::Proxy(self.proxy(text, at, "frontend", |kind| kind.has_frontend())?),
+            ArgKind::Table => Arg::Table(self.table(text, at)?),
+            ArgKind::Server => Arg::Server(self.server(text, at, scope)?),
+            ArgKind::Userlist => match self.userlists.get(text) {
+                Some(list) => Arg::Userlist(Arc::clone(list)),
+                None => {
+                    return Err(Problem::new(at, format!("there is no userlist `{text}`"))
+                        .hint(hint::nearest(text, self.userlists.keys().map(String::as_str))));
+                }
+            },
+            ArgKind::Map => {
+                let (method, output) = crate::conv::map_kind(keyword).unwrap_or((Method::Str, Type::Str));
+                Arg::Map(self.map(text, method, output).map_err(|p| Problem { at, ..p })?)
+            }
+        })
+    }
+
+    /// The section the expression stands in.
+    fn current(&self, keyword: &str, spec: &ArgSpec, name: Range<usize>, scope: Scope) -> Result<Arg, Problem> {
+        let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id.0 as usize).map(|proxy| (id, proxy)));
+        match (spec.kind, proxy) {
+            (ArgKind::Table, Some((_, proxy))) if self.tables.contains_key(&proxy.name) => {
+                Ok(Arg::Table(Arc::clone(&self.tables[&proxy.name])))
+            }
+            (ArgKind::Table, _) if spec.optional => Ok(Arg::None),
+            (ArgKind::Table, _) => Err(Problem::new(
+                name,
+                format!("`{keyword}` wants the name of a stick table: this section declares none of its own"),
+            )),
+            (ArgKind::Backend, Some((id, proxy))) if proxy.kind.has_backend() => Ok(Arg::Proxy(id)),
+            (ArgKind::Frontend, Some((id, proxy))) if proxy.kind.has_frontend() => Ok(Arg::Proxy(id)),
+            _ if spec.optional => Ok(Arg::None),
+            _ => Err(Problem::new(
+                name,
+                format!("`{keyword}` wants the name of a {}: this section is none", spec.kind.describe()),
+            )),
+        }
+    }
+
+    /// A proxy of a kind by name.
+    pub(crate) fn proxy(
+        &self,
+        name: &str,
+        at: Range<usize>,
+        what: &str,
+        fits: impl Fn(penstock_config::model::ProxyKind) -> bool,
+    ) -> Result<ProxyId, Problem> {
+        let named = || self.config.proxies.iter().enumerate().filter(|(_, proxy)| fits(proxy.kind));
+        match named().find(|(_, proxy)| proxy.name == name) {
+            Some((id, _)) => Ok(ProxyId(id as u32)),
+            None => Err(Problem::new(at, format!("there is no {what} `{name}`"))
+                .hint(hint::nearest(name, named().map(|(_, proxy)| proxy.name.as_str())))),
+        }
+    }
+
+    /// A stick table by the name of its section.
+    pub(crate) fn table(&self, name: &str, at: Range<usize>) -> Result<Arc<StickTable>, Problem> {
+        self.tables.get(name).cloned().ok_or_else(|| {
+            let exists = self.config.proxies.iter().any(|proxy| proxy.name == name);
+            let message = if exists {
+                format!("the proxy `{name}` has no stick table")
+            } else {
+                format!("there is no stick table `{name}`")
+            };
+            Problem::new(at, message).hint(hint::nearest(name, self.tables.keys().map(String::as_str)))
+        })
+    }
+
+    /// A server by `backend/server`, or by its name in the current section.
+    pub(crate) fn server(&self, name: &str, at: Range<usize>, scope: Scope) -> Result<ServerId, Problem> {
+        let (proxy, server) = match name.split_once('/') {
+            Some((backend, server)) => (self.proxy(backend, at.clone(), "backend", |kind| kind.has_backend())?, server),
+            None => match scope.proxy {
+                Some(proxy) => (proxy, name),
+                None => return Err(Problem::new(at, format!("`{name}` wants its backend: backend/{name}"))),
+            },
+        };
+        let servers = &self.config.proxies[proxy.0 as usize].servers;
+        match servers.iter().position(|known| known.name == server) {
+            Some(index) => Ok(ServerId { proxy, index: index as u32 }),
+            None => Err(Problem::new(at, format!("there is no server `{server}` here"))
+                .hint(hint::nearest(server, servers.iter().map(|known| known.name.as_str())))),
+        }
+    }
+
+    /// A variable by its name with scope.
+    pub(crate) fn var(&mut self, name: &str) -> Result<VarRef, Problem> {
+        use crate::vars::Scope;
+        if let Some(var) = self.vars.get(name) {
+            return Ok(var.clone());
+        }
+        let problem = |message: String, hint: Option<String>| Err(Problem::new(0..name.len(), message).hint(hint));
+        let Some((prefix, rest)) = name.split_once('.') else {
+            return problem(
+                format!("`{name}` is no variable: a scope is missing"),
+                Some(format!("write txn.{name}; the scopes are proc, sess, txn, req, res")),
+            );
+        };
+        let scope = match prefix {
+            "proc" => Scope::Proc,
+            "sess" => Scope::Sess,
+            "txn" => Scope::Txn,
+            "req" => Scope::Req,
+            "res" => Scope::Res,
+            "check" => {
+                return problem(
+                    "variables of scope `check` are not supported: health checks run no rules".into(),
+                    None,
+                );
+            }
+            other => {
+                return problem(
+                    format!("`{other}` is no scope of a variable"),
+                    Some("the scopes are proc, sess, txn, req, res".into()),
+                );
+            }
+        };
+        if rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_')) {
+            return problem(
+                format!("`{name}` is no name of a variable: letters, digits, `.` and `_` may follow its scope"),
+                None,
+            );
+        }
+        let shared = (scope == Scope::Proc).then(|| Arc::new(ProcVar::default()));
+        let var = VarRef { scope, id: self.vars.len() as u32, shared };
+        self.vars.insert(name.to_owned(), var.clone());
+        Ok(var)
+    }
+
+    /// A file of patterns, read once for each way it is compared.
+    pub(crate) fn map(&mut self, name: &str, method: Method, output: Type) -> Result<Arc<PatternFile>, Problem> {
+        self.pattern_file(name, method, Some(output), false)
+    }
+
+    pub(crate) fn pattern_file(
+        &mut self,
+        name: &str,
+        method: Method,
+        map: Option<Type>,
+        ignore_case: bool,
+    ) -> Result<Arc<PatternFile>, Problem> {
+        // A map that gives numbers and one that gives text are two, though they share a file.
+        let id = match map {
+            Some(output) => format!("{name}\0{output}"),
+            None => name.to_owned(),
+        };
+        if let Some(file) = self.files.get(&(id.clone(), method, ignore_case)) {
+            return Ok(Arc::clone(file));
+        }
+        let whole = 0..name.len();
+        let content = self.host.file(Path::new(name)).map_err(|why| Problem::new(whole.clone(), why))?;
+        let text = String::from_utf8_lossy(&content);
+        let mut numbers = Vec::new();
+        let mut entries = Vec::new();
+        let output = map.unwrap_or(Type::Str);
+        let mut push = |line: usize, text: String, value: &str| -> Result<(), Problem> {
+            let value = crate::patterns::typed(value, output)
+                .map_err(|p| Problem::new(whole.clone(), format!("{name}, line {line}: {}", p.message)))?;
+            numbers.push(line);
+            entries.push(Entry { pattern: Pattern { text, ignore_case }, value });
+            Ok(())
+        };
+        if map.is_some() {
+            for (line, key, value) in parse_map(&text) {
+                push(line, key, &value)?;
+            }
+        } else {
+            for (line, key) in parse_list(&text) {
+                push(line, key, "")?;
+            }
+        }
+        let file = PatternFile::new(name, method, output, entries).map_err(|(at, problem)| {
+            let line = numbers.get(at).copied().unwrap_or_default();
+            Problem::new(whole.clone(), format!("{name}, line {line}: {}", problem.message)).hint(problem.hint)
+        })?;
+        let file = Arc::new(file);
+        self.files.insert((id, method, ignore_case), Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Pattern files and maps by name, for actions and the runtime API.
+    pub(crate) fn files_named(&self, name: &str, map: bool) -> Vec<Arc<PatternFile>> {
+        self.files
+            .iter()
+            .filter(|((id, _, _), file)| file.name == name && id.contains('\0') == map)
+            .map(|(_, file)| Arc::clone(file))
+            .collect()
+    }
+}

@@ -1,0 +1,151 @@
+//! What the fetches show of a certificate, in OpenSSL's words.
+
+use aws_lc_rs::digest;
+use x509_parser::{
+    certificate::X509Certificate, oid_registry::Oid, prelude::FromDer as _, time::ASN1Time, x509::X509Name,
+};
+
+/// Which part of a distinguished name, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamePart<'a> {
+    /// Short name of an attribute; all of them where there is none.
+    pub(crate) entry: Option<&'a str>,
+    /// Which of several, from the beginning from 1, or from the end from -1.
+    pub(crate) occurrence: i64,
+    /// `C=FR` in reverse order with commas, rather than `/C=FR`.
+    pub(crate) rfc2253: bool,
+}
+
+fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
+}
+
+pub(crate) fn subject(der: &[u8], part: &NamePart<'_>) -> Option<String> {
+    distinguished(parse(der)?.subject(), part)
+}
+
+pub(crate) fn issuer(der: &[u8], part: &NamePart<'_>) -> Option<String> {
+    distinguished(parse(der)?.issuer(), part)
+}
+
+pub(crate) fn serial(der: &[u8]) -> Option<Vec<u8>> {
+    Some(parse(der)?.raw_serial().to_vec())
+}
+
+pub(crate) fn version(der: &[u8]) -> Option<u32> {
+    Some(parse(der)?.version().0 + 1)
+}
+
+pub(crate) fn not_after(der: &[u8]) -> Option<String> {
+    Some(stamp(&parse(der)?.validity().not_after))
+}
+
+pub(crate) fn not_before(der: &[u8]) -> Option<String> {
+    Some(stamp(&parse(der)?.validity().not_before))
+}
+
+pub(crate) fn sha1(der: &[u8]) -> Vec<u8> {
+    digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, der).as_ref().to_vec()
+}
+
+pub(crate) fn key_algorithm(der: &[u8]) -> Option<String> {
+    let certificate = parse(der)?;
+    Some(algorithm(&certificate.public_key().algorithm.algorithm))
+}
+
+pub(crate) fn signature_algorithm(der: &[u8]) -> Option<String> {
+    let certificate = parse(der)?;
+    Some(algorithm(&certificate.signature_algorithm.algorithm))
+}
+
+/// `YYMMDDhhmmssZ`.
+fn stamp(time: &ASN1Time) -> String {
+    let at = time.to_datetime();
+    format!(
+        "{:02}{:02}{:02}{:02}{:02}{:02}Z",
+        at.year().rem_euclid(100),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    )
+}
+
+fn distinguished(name: &X509Name<'_>, part: &NamePart<'_>) -> Option<String> {
+    let attributes: Vec<(String, String)> =
+        name.iter_attributes().map(|a| (short_name(a.attr_type()), text(a.attr_value()))).collect();
+    let Some(entry) = part.entry else {
+        return Some(if part.rfc2253 {
+            let parts: Vec<String> = attributes.iter().rev().map(|(name, value)| format!("{name}={value}")).collect();
+            parts.join(",")
+        } else {
+            attributes.iter().map(|(name, value)| format!("/{name}={value}")).collect()
+        });
+    };
+    let mut values = attributes.iter().filter(|(name, _)| name.eq_ignore_ascii_case(entry)).map(|(_, value)| value);
+    let nth = usize::try_from(part.occurrence.unsigned_abs().max(1) - 1).ok()?;
+    if part.occurrence < 0 { values.rev().nth(nth).cloned() } else { values.nth(nth).cloned() }
+}
+
+/// The bytes of a string type as text; of the wide ones, what UTF-16 says.
+fn text(value: &x509_parser::asn1_rs::Any<'_>) -> String {
+    const BMP_STRING: u32 = 30;
+    if value.tag().0 == BMP_STRING {
+        let units: Vec<u16> = value.data.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+        return String::from_utf16_lossy(&units);
+    }
+    String::from_utf8_lossy(value.data).into_owned()
+}
+
+/// OpenSSL's short names of attributes; the number where there is none.
+fn short_name(oid: &Oid<'_>) -> String {
+    let number = oid.to_id_string();
+    let known = match number.as_str() {
+        "2.5.4.3" => "CN",
+        "2.5.4.4" => "SN",
+        "2.5.4.5" => "serialNumber",
+        "2.5.4.6" => "C",
+        "2.5.4.7" => "L",
+        "2.5.4.8" => "ST",
+        "2.5.4.9" => "street",
+        "2.5.4.10" => "O",
+        "2.5.4.11" => "OU",
+        "2.5.4.12" => "title",
+        "2.5.4.13" => "description",
+        "2.5.4.15" => "businessCategory",
+        "2.5.4.17" => "postalCode",
+        "2.5.4.42" => "GN",
+        "2.5.4.43" => "initials",
+        "2.5.4.97" => "organizationIdentifier",
+        "1.2.840.113549.1.9.1" => "emailAddress",
+        "0.9.2342.19200300.100.1.1" => "UID",
+        "0.9.2342.19200300.100.1.25" => "DC",
+        "1.3.6.1.4.1.311.60.2.1.1" => "jurisdictionL",
+        "1.3.6.1.4.1.311.60.2.1.2" => "jurisdictionST",
+        "1.3.6.1.4.1.311.60.2.1.3" => "jurisdictionC",
+        _ => return number,
+    };
+    known.to_owned()
+}
+
+/// OpenSSL's short names of key and signature algorithms.
+fn algorithm(oid: &Oid<'_>) -> String {
+    let number = oid.to_id_string();
+    let known = match number.as_str() {
+        "1.2.840.113549.1.1.1" => "rsaEncryption",
+        "1.2.840.113549.1.1.5" => "RSA-SHA1",
+        "1.2.840.113549.1.1.10" => "RSASSA-PSS",
+        "1.2.840.113549.1.1.11" => "RSA-SHA256",
+        "1.2.840.113549.1.1.12" => "RSA-SHA384",
+        "1.2.840.113549.1.1.13" => "RSA-SHA512",
+        "1.2.840.10045.2.1" => "id-ecPublicKey",
+        "1.2.840.10045.4.3.2" => "ecdsa-with-SHA256",
+        "1.2.840.10045.4.3.3" => "ecdsa-with-SHA384",
+        "1.2.840.10045.4.3.4" => "ecdsa-with-SHA512",
+        "1.3.101.112" => "ED25519",
+        "1.3.101.113" => "ED448",
+        _ => return number,
+    };
+    known.to_owned()
+}
