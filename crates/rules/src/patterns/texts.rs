@@ -201,8 +201,14 @@ mod tests {
             assert_eq!(find(Method::Dom, &["example"], "www.example.com:80"), Some(0));
             assert_eq!(find(Method::Dom, &["example.com"], "www.example.com:80"), Some(0));
             assert_eq!(find(Method::Dom, &["ample"], "www.example.com"), None);
-            assert_eq!(find(Method::Bin, &["4142"], "AB"), if filler == 0 { Some(0) } else { None });
         }
+    }
+
+    #[test]
+    fn blocks_are_written_in_hexadecimal() {
+        assert_eq!(set(Method::Bin, &["00", "4142"], false, 0).find(b"AB"), Some(1));
+        let odd = [Pattern { text: "414".into(), ignore_case: false }];
+        assert!(TextSet::new(Method::Bin, &odd).is_err());
     }
 
     #[test]
