@@ -5,6 +5,7 @@ use crate::{
     keyword::{Arity, Keyword, Places, Support, Table},
     others, proxy, server,
 };
+use std::fmt::Write;
 
 /// One keyword of one kind of section.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,65 @@ pub fn keywords() -> Vec<Entry> {
         add(&mut all, table);
     }
     all
+}
+
+/// The compatibility matrix, `docs/keywords.md`.
+pub fn matrix() -> String {
+    let all = keywords();
+    let count = |f: fn(&Support) -> bool| all.iter().filter(|k| f(&k.support)).count();
+    let mut out = format!(
+        "# Keywords\n\nEvery keyword of HAProxy's configuration that is known here: {} of them. {} are implemented, {} \
+         are read without effect (a NOTICE says why), {} are refused (the message says what to write instead). This page \
+         is made from the tables in `crates/config`; a test compares it with them.\n\n\
+         D defaults, N defaults with a name only, F frontend, L listen, B backend.\n",
+        all.len(),
+        count(|s| matches!(s, Support::Implemented)),
+        count(|s| matches!(s, Support::Accepted(_))),
+        count(|s| matches!(s, Support::Refused { .. })),
+    );
+    let mut section = "";
+    for entry in sorted(&all) {
+        if entry.section != section {
+            section = entry.section;
+            let place = if section == "proxy" { " Where |" } else { "" };
+            let line = if section == "proxy" { "---|" } else { "" };
+            let title = match section {
+                "proxy" => "defaults, frontend, listen, backend",
+                other => other,
+            };
+            let _ = write!(out, "\n## {title}\n\n| Keyword |{place} Class | Meaning |\n|---|{line}---|---|\n");
+        }
+        let place = if section == "proxy" { format!(" {} |", letters(entry.places)) } else { String::new() };
+        let no = if entry.negatable { "[no] " } else { "" };
+        let (class, doc) = match entry.support {
+            Support::Implemented => ("implemented", entry.doc.to_owned()),
+            Support::Accepted(why) => ("no effect", format!("{}: {why}", entry.doc)),
+            Support::Refused { why, instead } => ("refused", format!("{}: {why}; {instead}", entry.doc)),
+        };
+        let _ = writeln!(out, "| `{no}{}` |{place} {class} | {} |", entry.name, doc.replace('|', "\\|"));
+    }
+    out
+}
+
+/// By name within each section, which keep their order.
+fn sorted(all: &[Entry]) -> Vec<Entry> {
+    let mut sections: Vec<&str> = Vec::new();
+    for entry in all {
+        if !sections.contains(&entry.section) {
+            sections.push(entry.section);
+        }
+    }
+    let mut list = all.to_vec();
+    list.sort_by_key(|e| (sections.iter().position(|s| *s == e.section), e.name));
+    list
+}
+
+fn letters(places: Places) -> String {
+    let letter = |place, letter| if places.has(place) { letter } else { '-' };
+    let defaults = if places.has(Places::NAMED_DEFAULTS) { 'N' } else { letter(Places::DEFAULTS, 'D') };
+    [defaults, letter(Places::FRONTEND, 'F'), letter(Places::LISTEN, 'L'), letter(Places::BACKEND, 'B')]
+        .into_iter()
+        .collect()
 }
 
 fn add<T>(all: &mut Vec<Entry>, table: &Table<T>) {

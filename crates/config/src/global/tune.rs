@@ -39,14 +39,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.h2_header_table_size = a.number("a size", 0..=65535)?;
         Ok(())
     }),
-    Entry::new("tune.h2.initial-window-size", ONE, "Window of an HTTP/2 stream", |g, a| {
-        both(g, a, |t, a| window(t, a))
-    }),
+    Entry::new("tune.h2.initial-window-size", ONE, "Window of an HTTP/2 stream", |g, a| both(g, a, window)),
     Entry::new("tune.h2.fe.initial-window-size", ONE, "The same, of clients", |g, a| window(&mut g.tune.h2_fe, a)),
     Entry::new("tune.h2.be.initial-window-size", ONE, "The same, of servers", |g, a| window(&mut g.tune.h2_be, a)),
-    Entry::new("tune.h2.max-concurrent-streams", ONE, "HTTP/2 streams of a connection", |g, a| {
-        both(g, a, |t, a| streams(t, a))
-    }),
+    Entry::new("tune.h2.max-concurrent-streams", ONE, "HTTP/2 streams of a connection", |g, a| both(g, a, streams)),
     Entry::new("tune.h2.fe.max-concurrent-streams", ONE, "The same, of clients", |g, a| streams(&mut g.tune.h2_fe, a)),
     Entry::new("tune.h2.be.max-concurrent-streams", ONE, "The same, of servers", |g, a| streams(&mut g.tune.h2_be, a)),
     Entry::new("tune.h2.max-frame-size", ONE, "Bytes of an HTTP/2 frame", |g, a| {

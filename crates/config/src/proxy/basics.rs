@@ -153,10 +153,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .at(BACK),
     Entry::new("http-send-name-header", between(0, 1), "Tells the server its own name in this header", |d, a| {
-        d.proxy.http_send_name_header = match a.take() {
-            Some(word) => Some(word.text.clone()),
-            None => None,
-        };
+        d.proxy.http_send_name_header = a.take().map(|word| word.text.clone());
         Ok(())
     })
     .at(BACK),
