@@ -8,6 +8,7 @@ use crate::{
     cookie, finish,
     forward::{Broken, Flow, Waits},
     headers,
+    http2::{self, Http2Server, Mux},
     message::{Client, Fault, Sink, Source, Upstream},
     queue::Granted,
     respond,
@@ -19,12 +20,13 @@ use crate::{
     watchdog::Stage,
     worker::Worker,
 };
-use penstock_config::model::Proxy;
+use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Known, Limits, RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -320,7 +322,7 @@ pub(crate) async fn connect(
     x.log.termination = match opened {
         Some(Ok(stream)) => {
             cells.connects.inc();
-            connected(x, &stream);
+            connected(x, facts_of(&stream));
             return Some(stream);
         }
         Some(Err(Failure::Exhausted(_))) => *b"RC",
@@ -333,20 +335,24 @@ pub(crate) async fn connect(
 }
 
 /// There is a connection to the server.
-fn connected(x: &mut Exchange, stream: &Stream) {
+fn connected(x: &mut Exchange, facts: ServerConnFacts) {
     let now = Instant::now();
     x.log.termination = *b"--";
     x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
     x.times.connected = Some(now);
+    x.log.server_address = facts.dst;
+    x.server_conn = facts;
+}
+
+fn facts_of(stream: &Stream) -> ServerConnFacts {
     let socket = stream.socket();
-    x.server_conn = ServerConnFacts {
+    ServerConnFacts {
         src: socket.local_addr().ok(),
         dst: socket.peer_addr().ok(),
         http_major: 1,
         tls: stream.tls().map(|tls| Arc::new(tls.clone())),
         ..ServerConnFacts::default()
-    };
-    x.log.server_address = x.server_conn.dst;
+    }
 }
 
 /// One attempt at one server: a connection, the request, the response.
@@ -365,11 +371,17 @@ async fn attempt(
     let first = conn.requests == 0 && !repeated;
     let sni = route::sni(conn, x, server);
     let private = server.config.settings.send_proxy.is_some();
-    let reused = if private { None } else { worker.pool.take(at, proxy.http_reuse, first, sni.as_deref()) };
-    let (stream, uses) = match reused {
+    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
+    let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
+    if let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
+        cells.reuses.inc();
+        connected(x, mux.facts().clone());
+        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+    }
+    let (stream, uses) = match worker.pool.take(at, reuse, first, sni.as_deref()) {
         Some(taken) => {
             cells.reuses.inc();
-            connected(x, &taken.stream);
+            connected(x, facts_of(&taken.stream));
             (taken.stream, taken.uses)
         }
         None => match connect(conn, x, server, at, sni.as_deref()).await {
@@ -377,9 +389,19 @@ async fn attempt(
             None => return Err(Ended::Retry(Reason::Connect)),
         },
     };
+    if http2::is_spoken_by(&stream, &server.config.settings) {
+        let tune = &worker.shared.config.global.tune.h2_be;
+        let Ok(mux) = Mux::open(stream, x.server_conn.clone(), sni, tune).await else {
+            x.log.termination = *b"SC";
+            return Err(Ended::Retry(Reason::Connect));
+        };
+        if !private && !worker.draining.get() {
+            worker.muxes.share(at, mux.clone());
+        }
+        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+    }
     cells.session(worker.now_ms());
 
-    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
     let may_keep = headers::to_server(conn, x, proxy, server);
     upstream.request(&mut x.request, client.request_framing());
@@ -394,6 +416,27 @@ async fn attempt(
         _ => upstream.give_back(),
     }
     result
+}
+
+/// An attempt over a connection that others may share.
+#[allow(clippy::too_many_arguments, reason = "one attempt, which these are the parts of")]
+async fn multiplexed(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    mux: &Rc<Mux>,
+    slot: &Slot,
+    at: ServerRef,
+    proxy: &Proxy,
+    limits: Limits,
+) -> Result<(), Ended> {
+    let worker = conn.worker.clone();
+    worker.counters().server(at.proxy, at.server).session(worker.now_ms());
+    x.server_conn.http_major = 2;
+    let mut upstream = Http2Server::new(mux.clone(), limits);
+    headers::to_server(conn, x, proxy, slot.server());
+    upstream.request(&mut x.request, client.request_framing());
+    forward(conn, client, x, &mut upstream, at, proxy, mux.uses() > 0).await
 }
 
 /// When each side's silence becomes a timeout. A side that nothing is expected of has no limit.

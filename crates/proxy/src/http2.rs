@@ -5,5 +5,18 @@ mod client;
 mod connection;
 mod convert;
 mod guard;
+mod server;
+
+use crate::stream::Stream;
+use penstock_config::model::ServerSettings;
 
 pub(crate) use connection::run;
+pub(crate) use server::{Http2Server, Mux, MuxPool};
+
+/// Whether a connection to a server that was just opened carries HTTP/2: said by `proto h2`, or agreed on by ALPN.
+pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {
+    match stream.tls().and_then(|tls| tls.alpn.as_deref()) {
+        Some(alpn) => alpn == b"h2",
+        None => settings.proto.as_deref() == Some("h2"),
+    }
+}

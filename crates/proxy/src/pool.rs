@@ -106,5 +106,6 @@ pub(crate) async fn run(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.purge(&worker);
+        worker.muxes.purge(&worker);
     }
 }

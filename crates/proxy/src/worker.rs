@@ -8,6 +8,7 @@ use crate::{
     check,
     counters::WorkerCounters,
     exchange::Kept,
+    http2::MuxPool,
     log::{Logger, severity},
     pool::{self, Pool},
     watchdog::{Fault, Pulse},
@@ -51,6 +52,8 @@ pub(crate) struct Worker {
     pub buffers: Buffers,
     pub exchanges: Kept,
     pub pool: Pool,
+    /// Connections to servers that speak HTTP/2.
+    pub muxes: MuxPool,
     pub logger: Logger,
     /// A waker for the task of each connection.
     pub connections: RefCell<Slab<Waker>>,
@@ -103,6 +106,7 @@ impl Worker {
             buffers: Buffers::new(shared.config.global.tune.bufsize),
             exchanges: Kept::default(),
             pool: Pool::default(),
+            muxes: MuxPool::default(),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),
             draining: Cell::new(false),
@@ -121,6 +125,7 @@ impl Worker {
         // Connections that are left end here; what they log goes out.
         drop(local);
         worker.pool.clear();
+        worker.muxes.clear();
         worker.logger.flush();
         pulse.end();
     }
@@ -165,6 +170,7 @@ impl Worker {
     fn drain(&self) {
         self.draining.set(true);
         self.pool.clear();
+        self.muxes.clear();
         self.connections.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
         self.check_drained();
     }

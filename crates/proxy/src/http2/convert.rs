@@ -115,14 +115,18 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method()).map_err(|_| Error::Method)?;
     *request.version_mut() = http::Version::HTTP_2;
-    let authority = head.host().unwrap_or_default();
-    let authority = uri::Authority::try_from(authority).map_err(|_| Error::Authority);
+    let authority = head.host().filter(|host| !host.is_empty());
+    let authority = authority.map(uri::Authority::try_from).transpose().map_err(|_| Error::Authority)?;
     let mut parts = uri::Parts::default();
     if head.method() == b"CONNECT" {
-        parts.authority = Some(authority?);
+        parts.authority = authority;
     } else {
-        parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?);
-        parts.authority = Some(authority?);
+        match authority {
+            Some(_) => parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?),
+            // An HTTP/1.0 request without a host: only so does h2 take it, and says `:scheme http`.
+            None => *request.version_mut() = http::Version::HTTP_11,
+        }
+        parts.authority = authority;
         let path = head.path_and_query();
         let path = if path.is_empty() { b"/" } else { path };
         parts.path_and_query = Some(uri::PathAndQuery::try_from(path).map_err(|_| Error::Target)?);

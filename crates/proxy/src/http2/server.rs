@@ -1,0 +1,325 @@
+//! A server's connection that carries many exchanges, and the end of one of them.
+
+use super::{
+    client::{fault, io_error, poll_send_body},
+    convert::{read_response, read_trailers, write_request},
+};
+use crate::{
+    buffer::Buffer,
+    message::{Body, Counts, End, Fault, Sink, Source, Upstream},
+    server::ServerRef,
+    stream::Stream,
+    worker::Worker,
+};
+use bytes::{Buf, Bytes};
+use h2::{
+    Reason, RecvStream, SendStream,
+    client::{self, ResponseFuture, SendRequest},
+};
+use http::Request;
+use penstock_config::model::{H2Tune, HttpReuse};
+use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead};
+use penstock_rules::ServerConnFacts;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    future::Future,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// A connection to a server, shared by exchanges. It ends when the last of its handles does.
+pub(crate) struct Mux {
+    send: SendRequest<Bytes>,
+    scheme: &'static str,
+    facts: ServerConnFacts,
+    /// The name TLS was asked for.
+    sni: Option<String>,
+    /// Exchanges on it now.
+    open: Cell<usize>,
+    /// Exchanges it has carried.
+    uses: Cell<u64>,
+    /// When it last had one.
+    since: Cell<Instant>,
+    closed: Rc<Cell<bool>>,
+    limit: usize,
+}
+
+impl Mux {
+    /// Starts HTTP/2 on a fresh connection.
+    pub async fn open(
+        stream: Stream,
+        facts: ServerConnFacts,
+        sni: Option<String>,
+        tune: &H2Tune,
+    ) -> Result<Rc<Mux>, Fault> {
+        let scheme = if stream.tls().is_some() { "https" } else { "http" };
+        let handshake = client::Builder::new()
+            .initial_window_size(tune.initial_window_size)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(tune.max_frame_size.clamp(16_384, (1 << 24) - 1))
+            .enable_push(false)
+            .handshake(stream);
+        let (send, connection) = handshake.await.map_err(fault)?;
+        let closed = Rc::new(Cell::new(false));
+        let ended = closed.clone();
+        tokio::task::spawn_local(async move {
+            // Whatever ended it, each exchange on it is told for itself.
+            let _ = connection.await;
+            ended.set(true);
+        });
+        Ok(Rc::new(Mux {
+            send,
+            scheme,
+            facts: ServerConnFacts { http_major: 2, ..facts },
+            sni,
+            open: Cell::new(0),
+            uses: Cell::new(0),
+            since: Cell::new(Instant::now()),
+            closed,
+            limit: tune.max_concurrent_streams as usize,
+        }))
+    }
+    /// The connection as rules and logs see it.
+    pub fn facts(&self) -> &ServerConnFacts {
+        &self.facts
+    }
+    /// Exchanges it has carried before those that run.
+    pub fn uses(&self) -> u64 {
+        self.uses.get()
+    }
+    fn has_room(&self) -> bool {
+        !self.closed.get() && self.open.get() < self.limit.min(self.send.current_max_send_streams())
+    }
+}
+
+/// As towards clients: what all responses together may have in flight.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// The shared connections of one worker.
+#[derive(Default)]
+pub(crate) struct MuxPool {
+    open: RefCell<HashMap<ServerRef, Vec<Rc<Mux>>>>,
+}
+
+impl MuxPool {
+    /// A connection with room for another exchange that this request may have.
+    pub fn take(&self, at: ServerRef, reuse: HttpReuse, first_request: bool, sni: Option<&str>) -> Option<Rc<Mux>> {
+        let open = self.open.borrow();
+        let proven_only = match (reuse, first_request) {
+            (HttpReuse::Never, _) | (HttpReuse::Safe, true) => return None,
+            (HttpReuse::Aggressive, true) => true,
+            (HttpReuse::Safe | HttpReuse::Aggressive, false) | (HttpReuse::Always, _) => false,
+        };
+        let usable = |mux: &&Rc<Mux>| mux.has_room() && (mux.uses() > 0 || !proven_only) && mux.sni.as_deref() == sni;
+        open.get(&at)?.iter().find(usable).cloned()
+    }
+    /// Lets others use a connection.
+    pub fn share(&self, at: ServerRef, mux: Rc<Mux>) {
+        self.open.borrow_mut().entry(at).or_default().push(mux);
+    }
+    /// Lets go of what has ended, and of what nobody used for `pool-purge-delay`.
+    pub fn purge(&self, worker: &Worker) {
+        let now = Instant::now();
+        for (at, list) in self.open.borrow_mut().iter_mut() {
+            let delay = worker.shared.config.proxies[at.proxy].servers[at.server].settings.pool_purge_delay;
+            let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
+            list.retain(|mux| !mux.closed.get() && !idle_too_long(mux));
+        }
+    }
+    /// Lets go of all of them: they end with their exchanges.
+    pub fn clear(&self) {
+        self.open.borrow_mut().clear();
+    }
+}
+
+/// A connection just opened for an exchange is not idle yet.
+const PURGE_MIN: Duration = Duration::from_secs(1);
+
+/// One exchange on a server's connection.
+pub(crate) struct Http2Server {
+    mux: Rc<Mux>,
+    send: SendRequest<Bytes>,
+    outbound: Outbound,
+    response: Option<ResponseFuture>,
+    inbound: Option<RecvStream>,
+    rest: Bytes,
+    trailers: Option<Fields>,
+    limits: Limits,
+    head_request: bool,
+    answered: bool,
+    counts: Counts,
+}
+
+enum Outbound {
+    /// There is none yet, or it cannot be sent so.
+    None(Option<Error>),
+    /// Its head waits for what follows it, so that a request without a body is one frame.
+    Head(Request<()>),
+    Body(SendStream<Bytes>),
+    Ended,
+}
+
+impl Http2Server {
+    pub fn new(mux: Rc<Mux>, limits: Limits) -> Self {
+        mux.open.set(mux.open.get() + 1);
+        Http2Server {
+            send: mux.send.clone(),
+            mux,
+            outbound: Outbound::None(None),
+            response: None,
+            inbound: None,
+            rest: Bytes::new(),
+            trailers: None,
+            limits,
+            head_request: false,
+            answered: false,
+            counts: Counts::default(),
+        }
+    }
+    fn begin(&mut self, inbound: RecvStream, head: &mut ResponseHead) -> Result<Framing, Error> {
+        let bodiless = self.head_request || matches!(head.status(), 204 | 304) || inbound.is_end_stream();
+        let framing = match head.fields.known(Known::ContentLength) {
+            // The server is held to it by h2; what it says is checked like any other.
+            Some(_) => match penstock_http::response_framing(head, b"GET", false)? {
+                _ if bodiless => Framing::None,
+                framing => framing,
+            },
+            None if bodiless => {
+                if !self.head_request && !matches!(head.status(), 204 | 304) {
+                    head.fields.append(b"content-length", b"0")?;
+                }
+                Framing::None
+            }
+            None => {
+                // Of HTTP/1 clients only; those of HTTP/2 never see it.
+                head.fields.append(b"transfer-encoding", b"chunked")?;
+                Framing::Chunked
+            }
+        };
+        self.inbound = Some(inbound);
+        Ok(framing)
+    }
+}
+
+impl Drop for Http2Server {
+    fn drop(&mut self) {
+        self.mux.open.set(self.mux.open.get() - 1);
+        self.mux.uses.set(self.mux.uses.get() + 1);
+        self.mux.since.set(Instant::now());
+        if let Outbound::Body(stream) = &mut self.outbound {
+            stream.send_reset(Reason::CANCEL);
+        }
+    }
+}
+
+impl Source for Http2Server {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let before = buffer.len();
+        let Some(inbound) = &mut self.inbound else { return Poll::Ready(Ok(Body::End)) };
+        loop {
+            let taken = buffer.append(&self.rest);
+            self.rest.advance(taken);
+            self.counts.received += taken as u64;
+            if taken > 0 {
+                inbound.flow_control().release_capacity(taken).map_err(fault)?;
+            }
+            if !self.rest.is_empty() {
+                return Poll::Ready(Ok(Body::More));
+            }
+            if inbound.is_end_stream() {
+                return Poll::Ready(Ok(Body::End));
+            }
+            match inbound.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => self.rest = data,
+                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
+                Poll::Ready(None) => match ready!(inbound.poll_trailers(cx)) {
+                    Ok(trailers) => {
+                        self.trailers = trailers.as_ref().map(read_trailers);
+                        return Poll::Ready(Ok(Body::End));
+                    }
+                    Err(e) => return Poll::Ready(Err(fault(e))),
+                },
+                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::More)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
+    }
+}
+
+impl Sink for Http2Server {
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        if let Outbound::Head(_) = self.outbound {
+            // More exchanges than the server takes at once wait here for their turn.
+            ready!(self.send.poll_ready(cx)).map_err(io_error)?;
+            let Outbound::Head(request) = std::mem::replace(&mut self.outbound, Outbound::Ended) else {
+                unreachable!("looked at a line before")
+            };
+            let whole = buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
+            let (response, stream) = self.send.send_request(request, whole).map_err(io_error)?;
+            self.response = Some(response);
+            if !whole {
+                self.outbound = Outbound::Body(stream);
+            }
+        }
+        match &mut self.outbound {
+            Outbound::Body(stream) => {
+                if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent))? {
+                    self.outbound = Outbound::Ended;
+                }
+                Poll::Ready(Ok(()))
+            }
+            Outbound::Ended => {
+                buffer.clear();
+                Poll::Ready(Ok(()))
+            }
+            Outbound::None(_) | Outbound::Head(_) => Poll::Ready(Err(io::ErrorKind::InvalidInput.into())),
+        }
+    }
+}
+
+impl Upstream for Http2Server {
+    fn request(&mut self, head: &mut RequestHead, _: Framing) {
+        self.head_request = head.method() == b"HEAD";
+        self.counts.sent += head.fields.wire_len() as u64;
+        self.outbound = match write_request(head, self.mux.scheme) {
+            Ok(request) => Outbound::Head(request),
+            Err(e) => Outbound::None(Some(e)),
+        };
+    }
+    fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
+        let Some(response) = &mut self.response else {
+            return match self.outbound {
+                Outbound::None(Some(e)) => Poll::Ready(Err(Fault::Invalid(e))),
+                _ => Poll::Pending,
+            };
+        };
+        if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
+            self.answered = true;
+            read_response(&interim.map_err(fault)?, head, &self.limits)?;
+            return Poll::Ready(Ok(Framing::None));
+        }
+        let response = ready!(Pin::new(response).poll(cx)).map_err(fault)?;
+        self.answered = true;
+        self.response = None;
+        read_response(&response, head, &self.limits)?;
+        self.counts.received += head.fields.wire_len() as u64;
+        Poll::Ready(self.begin(response.into_body(), head).map_err(Fault::Invalid))
+    }
+    fn answered(&self) -> bool {
+        self.answered
+    }
+    fn tunnel(&mut self) {
+        // DATA frames carry the bytes both ways, whatever they mean.
+    }
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
