@@ -7,7 +7,7 @@ use penstock_config::{
 };
 use penstock_engine::{Settings, doubles::Double, doubles::Manner, worker};
 use penstock_tls::{Acceptor, Connector, Memory, Shared, drive_engine};
-use std::{net::SocketAddr, path::PathBuf, rc::Rc};
+use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::OnceLock};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -56,10 +56,16 @@ pub enum Kind {
     P384,
 }
 
+/// A key. RSA keys are slow to make, so each size has one for the whole test.
 pub fn key(kind: Kind) -> rcgen::KeyPair {
+    static RSA: [OnceLock<String>; 2] = [OnceLock::new(), OnceLock::new()];
+    let rsa = |size, place: usize| {
+        let made = || rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap().serialize_pem();
+        rcgen::KeyPair::from_pem(RSA[place].get_or_init(made))
+    };
     let made = match kind {
-        Kind::Rsa2048 => rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048),
-        Kind::Rsa4096 => rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_4096),
+        Kind::Rsa2048 => rsa(rcgen::RsaKeySize::_2048, 0),
+        Kind::Rsa4096 => rsa(rcgen::RsaKeySize::_4096, 1),
         Kind::P256 => rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
         Kind::P384 => rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
     };

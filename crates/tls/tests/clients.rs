@@ -1,0 +1,149 @@
+//! Client certificates, in OpenSSL's numbers, and servers that are verified.
+
+mod common;
+
+use common::*;
+use penstock_config::model::{BindTls, ServerTls, TlsConf, TlsVersion, Verify};
+use penstock_engine::{Settings, doubles::Manner};
+use penstock_tls::{Connector, Memory};
+use std::time::Duration;
+
+struct Setup {
+    files: Memory,
+}
+
+fn setup() -> Setup {
+    let (ca, stranger) = (Authority::new("ca"), Authority::new("stranger"));
+    let past = rcgen::date_time_ymd(2021, 1, 1);
+    let future = rcgen::date_time_ymd(2080, 1, 1);
+    let numbered =
+        |serial: u64| ca.sign_with(Kind::P256, "client", |params| params.serial_number = Some(serial.into()));
+    let list = [
+        ("/site.pem", ca.sign(Kind::Rsa2048, "site.test")),
+        ("/ca.pem", ca.pem.clone()),
+        ("/stranger.pem", stranger.pem.clone()),
+        ("/good.pem", numbered(7)),
+        ("/good4096.pem", ca.sign(Kind::Rsa4096, "client")),
+        ("/revoked.pem", numbered(8)),
+        ("/crl.pem", ca.revoke(&[8])),
+        ("/unknown.pem", stranger.sign(Kind::P256, "client")),
+        ("/self.pem", self_signed(Kind::P256, &["client"])),
+        ("/expired.pem", ca.sign_with(Kind::P256, "client", |params| params.not_after = past)),
+        ("/early.pem", ca.sign_with(Kind::P256, "client", |params| params.not_before = future)),
+    ];
+    let list: Vec<(&str, &str)> = list.iter().map(|(name, content)| (*name, content.as_str())).collect();
+    Setup { files: files(&list) }
+}
+
+impl Setup {
+    fn bind(&self, verify: Verify, change: impl FnOnce(&mut BindTls)) -> BindTls {
+        let mut tls = crt(&["/site.pem"]);
+        tls.conf = TlsConf { verify: Some(verify), ca_file: Some(path("/ca.pem")), ..TlsConf::default() };
+        change(&mut tls);
+        tls
+    }
+
+    fn client(&self, certificate: Option<&str>, max_ver: Option<TlsVersion>) -> Connector {
+        let conf = TlsConf { ca_file: Some(path("/ca.pem")), max_ver, ..TlsConf::default() };
+        connector(ServerTls { conf, crt: certificate.map(path), ..ServerTls::default() }, &self.files)
+    }
+}
+
+fn worker<R>(body: impl Future<Output = R>) -> R {
+    on_worker(None, Settings::default(), body)
+}
+
+#[test]
+fn who_is_let_in_and_with_what_number_he_is_refused() {
+    let setup = setup();
+    worker(async {
+        let crl = |tls: &mut BindTls| tls.conf.crl_file = Some(path("/crl.pem"));
+        let required = facts_server(acceptor(setup.bind(Verify::Required, crl), &setup.files)).await;
+        let optional = facts_server(acceptor(setup.bind(Verify::Optional, |_| ()), &setup.files)).await;
+        for max_ver in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            let client = |certificate| setup.client(certificate, Some(max_ver));
+            for good in ["/good.pem", "/good4096.pem"] {
+                let said = ask(&client(Some(good)), required, Some("site.test")).await.unwrap();
+                assert!(said.contains("peer=true verify=0"), "{said}");
+                last_said().await;
+            }
+            for (certificate, number) in
+                [("/revoked.pem", 23), ("/unknown.pem", 20), ("/self.pem", 18), ("/expired.pem", 10), ("/early.pem", 9)]
+            {
+                assert!(ask(&client(Some(certificate)), required, Some("site.test")).await.is_err());
+                let said = last_said().await;
+                let expected = format!("31: SSL client certificate not trusted (verification result {number})");
+                assert_eq!(said, expected, "{certificate} {max_ver:?}");
+            }
+            assert!(ask(&client(None), required, Some("site.test")).await.is_err());
+            assert!(last_said().await.starts_with("34: SSL handshake failure"));
+
+            let said = ask(&client(None), optional, Some("site.test")).await.unwrap();
+            assert!(said.contains("peer=false verify=0"), "{said}");
+            assert!(ask(&client(Some("/unknown.pem")), optional, Some("site.test")).await.is_err());
+        }
+    });
+}
+
+#[test]
+fn an_ignored_error_lets_in_and_is_told() {
+    let setup = setup();
+    worker(async {
+        let ignoring = |list: &'static str| move |tls: &mut BindTls| tls.crt_ignore_err = Some(list.to_owned());
+        let some = facts_server(acceptor(setup.bind(Verify::Required, ignoring("10,18")), &setup.files)).await;
+        for (certificate, number) in [("/expired.pem", 10), ("/self.pem", 18)] {
+            let client = setup.client(Some(certificate), None);
+            // Twice: a resumed session still says so.
+            for resumed in [false, true] {
+                let said = ask(&client, some, Some("site.test")).await.unwrap();
+                assert!(said.contains(&format!("verify={number} leaf_err={number} ca_err=0")), "{said}");
+                assert!(said.contains(&format!("resumed={resumed}")), "{said}");
+            }
+        }
+        assert!(ask(&setup.client(Some("/unknown.pem"), None), some, Some("site.test")).await.is_err());
+        let all = facts_server(acceptor(setup.bind(Verify::Optional, ignoring("all")), &setup.files)).await;
+        let said = ask(&setup.client(Some("/unknown.pem"), None), all, Some("site.test")).await.unwrap();
+        assert!(said.contains("verify=20"), "{said}");
+    });
+}
+
+#[test]
+fn a_server_is_verified_by_chain_and_by_name() {
+    let setup = setup();
+    let server = |ca: &str, verify, verifyhost: Option<&str>| {
+        let conf = TlsConf { ca_file: Some(path(ca)), verify, ..TlsConf::default() };
+        connector(ServerTls { conf, verifyhost: verifyhost.map(str::to_owned), ..ServerTls::default() }, &setup.files)
+    };
+    worker(async {
+        let address = facts_server(acceptor(crt(&["/site.pem"]), &setup.files)).await;
+        assert!(ask(&server("/ca.pem", None, None), address, Some("site.test")).await.is_ok());
+        // Without a name to go by, only the chain counts; `verifyhost` gives one.
+        assert!(ask(&server("/ca.pem", None, None), address, None).await.is_ok());
+        assert!(ask(&server("/ca.pem", None, Some("site.test")), address, None).await.is_ok());
+        let refused = ask(&server("/ca.pem", None, Some("other.test")), address, None).await.unwrap_err();
+        assert!(refused.starts_with("Server presented an SSL certificate different from"), "{refused}");
+        let refused = ask(&server("/ca.pem", None, None), address, Some("other.test")).await.unwrap_err();
+        assert!(refused.starts_with("Server presented an SSL certificate different from"), "{refused}");
+        assert!(ask(&server("/stranger.pem", None, None), address, Some("site.test")).await.is_err());
+        assert!(ask(&server("/stranger.pem", Some(Verify::None), None), address, Some("other.test")).await.is_ok());
+        // Its own certificate as the authority, as self-made setups have it.
+        let own = facts_server(acceptor(crt(&["/self.pem"]), &setup.files)).await;
+        assert!(ask(&server("/self.pem", None, None), own, Some("client")).await.is_ok());
+    });
+}
+
+#[test]
+fn client_certificates_work_while_every_operation_waits() {
+    let setup = setup();
+    let manner = Some(Manner::Late(Duration::from_millis(2)));
+    on_worker(manner, Settings::default(), async {
+        let address = facts_server(acceptor(setup.bind(Verify::Required, |_| ()), &setup.files)).await;
+        for max_ver in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            for certificate in ["/good.pem", "/good4096.pem"] {
+                let client = setup.client(Some(certificate), Some(max_ver));
+                let said = ask(&client, address, Some("site.test")).await.unwrap();
+                assert!(said.contains("peer=true verify=0"), "{said}");
+            }
+        }
+    });
+}
