@@ -86,7 +86,7 @@ fn stock(pem: &str, listener: TcpListener, connections: usize) -> u64 {
 fn ours(pem: &str, listener: TcpListener, connections: usize) -> u64 {
     let files = Memory([("/a.pem".into(), pem.as_bytes().to_vec())].into());
     let tls = BindTls { crt: vec![Spanned { value: "/a.pem".into(), span: Span::default() }], ..BindTls::default() };
-    let bind = Bind { tls: Some(tls), ..Bind::default() };
+    let bind = Bind { tls: Some(tls), ..Bind::new(Vec::new(), Span::default()) };
     let config = Config::default();
     let mut diagnostics = Diagnostics::default();
     let acceptor = Acceptor::build(&config, &bind, &Shared::new(&config), &files, &mut diagnostics).unwrap();

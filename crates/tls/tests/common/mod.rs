@@ -15,28 +15,7 @@ use tokio::{
 };
 
 pub fn bind(tls: BindTls) -> Bind {
-    Bind {
-        addresses: Vec::new(),
-        name: None,
-        tls: Some(tls),
-        accept_proxy: false,
-        interface: None,
-        backlog: None,
-        maxconn: None,
-        v6only: false,
-        v4v6: false,
-        transparent: false,
-        defer_accept: false,
-        tfo: false,
-        tcp_ut: None,
-        mss: None,
-        proto: None,
-        mode: None,
-        user: None,
-        group: None,
-        id: None,
-        span: Span::default(),
-    }
+    Bind { tls: Some(tls), ..Bind::new(Vec::new(), Span::default()) }
 }
 
 pub fn path(text: &str) -> Spanned<PathBuf> {
