@@ -350,7 +350,7 @@ fn facts_of(stream: &Stream) -> ServerConnFacts {
         src: socket.local_addr().ok(),
         dst: socket.peer_addr().ok(),
         http_major: 1,
-        tls: stream.tls().map(|tls| Arc::new(tls.clone())),
+        tls: stream.tls().cloned(),
         ..ServerConnFacts::default()
     }
 }

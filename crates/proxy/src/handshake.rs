@@ -98,7 +98,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
         None => Stream::Clear(socket),
         Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, Vec::new())).await {
             Some(Ok(tls)) => {
-                conn.facts.tls = Some(std::sync::Arc::new(tls.facts().clone()));
+                conn.facts.tls = Some(tls.facts().clone());
                 Stream::Tls(Box::new(tls))
             }
             Some(Err(e)) => return fail(conn, &Failure::Tls(e)),

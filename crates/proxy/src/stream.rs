@@ -6,6 +6,7 @@ use penstock_tls::TlsStream;
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,7 +26,7 @@ impl Stream {
         }
     }
     /// What the TLS handshake came to.
-    pub fn tls(&self) -> Option<&TlsFacts> {
+    pub fn tls(&self) -> Option<&Arc<TlsFacts>> {
         match self {
             Stream::Clear(_) => None,
             Stream::Tls(tls) => Some(tls.facts()),

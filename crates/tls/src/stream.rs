@@ -10,6 +10,7 @@ use penstock_rules::TlsFacts;
 use std::{
     fmt, io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,7 +27,7 @@ const COALESCE: usize = 16 * 1024;
 pub struct TlsStream<S> {
     socket: S,
     session: Session,
-    facts: Box<TlsFacts>,
+    facts: Arc<TlsFacts>,
     /// Ciphertext whose record is not complete.
     held: Vec<u8>,
     /// Plaintext that did not fit the caller's buffer, and how far it has been read.
@@ -70,7 +71,7 @@ impl<S> TlsStream<S> {
         input.shrink_to_fit();
         TlsStream {
             socket,
-            facts: Box::new(facts::facts(&session)),
+            facts: Arc::new(facts::facts(&session)),
             session,
             held: input,
             plain,
@@ -84,11 +85,11 @@ impl<S> TlsStream<S> {
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut TlsFacts {
-        &mut self.facts
+        Arc::make_mut(&mut self.facts)
     }
 
     /// What the handshake came to.
-    pub fn facts(&self) -> &TlsFacts {
+    pub fn facts(&self) -> &Arc<TlsFacts> {
         &self.facts
     }
 
