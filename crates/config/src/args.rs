@@ -98,6 +98,7 @@ impl<'a> Args<'a> {
         N: FromStr + PartialOrd + Display + Copy,
     {
         let digits = text.strip_prefix('-').unwrap_or(text);
+        let word = &Word { text: text.to_owned(), span: part(word, text) };
         let value = text.parse::<N>().ok().filter(|_| !text.starts_with('+'));
         match value {
             Some(value) if range.contains(&value) => Ok(value),
@@ -203,6 +204,15 @@ impl<'a> Args<'a> {
     pub(crate) fn end(&self) -> Span {
         let last = self.words.last().map_or(self.keyword_span, |w| w.span);
         Span { start: last.end, end: last.end + 1, ..last }
+    }
+}
+
+/// The span of `text` in `word`, when it is a slice of its text.
+fn part(word: &Word, text: &str) -> Span {
+    let offset = (text.as_ptr() as usize).wrapping_sub(word.text.as_ptr() as usize);
+    match offset.checked_add(text.len()) {
+        Some(end) if end <= word.text.len() => word.part(offset..end),
+        _ => word.span,
     }
 }
 

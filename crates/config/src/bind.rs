@@ -265,15 +265,21 @@ pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Bind> {
 pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut Args<'_>) -> Parsed {
     let (keyword, keyword_span) = (args.keyword, args.keyword_span);
     let mut result = Ok(());
+    let mut after_unknown = false;
     while let Some(word) = args.take() {
         let Some((setting, _)) = table.find(std::slice::from_ref(word)) else {
             let known = table.keywords().map(|k| k.name);
             let hint = crate::units::nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
+            // Probably the value of the unknown setting before it.
+            if std::mem::replace(&mut after_unknown, true) && hint.is_none() {
+                continue;
+            }
             let finding = args.diagnostics().error(word.span, format!("'{keyword}' has no setting '{}'", word.text));
             finding.hint = hint;
             result = Err(Reported);
             continue;
         };
+        after_unknown = false;
         (args.keyword, args.keyword_span) = (setting.name, word.span);
         let done = match setting.support {
             Support::Refused { why, instead } => {

@@ -19,7 +19,7 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
     let proxy = &mut draft.proxy;
     let name = proxy.name.clone();
     let diagnostics = &mut around.diagnostics;
-    if proxy.kind.has_frontend() && proxy.binds.is_empty() {
+    if proxy.kind.has_frontend() && proxy.binds.is_empty() && !draft.seen.contains_key("bind") {
         diagnostics
             .warning(proxy.span, format!("{kind} '{name}' has no 'bind' line: nothing can reach it"))
             .hint("add for instance 'bind :80', or declare it as a backend");
@@ -197,7 +197,8 @@ fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagn
         return;
     };
     let Some(tracked) = other.servers.iter().find(|s| s.name == name) else {
-        let near = nearest(name, other.servers.iter().map(|s| s.name.as_str()));
+        let others = other.servers.iter().map(|s| s.name.as_str()).filter(|n| *n != server.name);
+        let near = nearest(name, others);
         diagnostics.error(target.span, format!("'{backend}' has no server called '{name}' to track")).hint =
             near.map(|near| format!("did you mean '{near}'?"));
         return;

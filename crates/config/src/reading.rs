@@ -297,7 +297,10 @@ impl Reading {
                     before += w.text.len() + 1;
                     bad.at < before
                 });
-                let span = word.or(arguments.last()).unwrap_or(name).span;
+                let span = match word {
+                    Some(word) => word.part(bad.at + 1 + word.text.len() - before..word.text.len()),
+                    None => arguments.last().unwrap_or(name).span,
+                };
                 let finding = self.around.diagnostics.error(span, bad.message);
                 finding.hint = bad.hint;
                 false
@@ -363,7 +366,7 @@ fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
     if args.words.len() < min {
         let end = args.end();
         let needs = if min == 1 { "an argument".to_owned() } else { format!("{min} arguments") };
-        args.diagnostics().error(end, format!("'{name}' needs {needs}")).hint(keyword.doc);
+        args.diagnostics().error(end, format!("'{name}' needs {needs}")).hint(format!("{name}: {}", keyword.doc));
         return Err(Reported);
     }
     if args.words.len() > max && keyword.arity.max != u8::MAX {
@@ -373,7 +376,11 @@ fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
             1 => "one argument".to_owned(),
             n => format!("at most {n} arguments"),
         };
-        return args.wrong(extra, format!("'{name}' takes {takes}, but '{}' follows", extra.text), keyword.doc);
+        return args.wrong(
+            extra,
+            format!("'{name}' takes {takes}, but '{}' follows", extra.text),
+            format!("{name}: {}", keyword.doc),
+        );
     }
     Ok(())
 }
@@ -400,10 +407,11 @@ fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surrounding
     let section = table.section;
     let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
     let names = table.keywords().map(|k| k.name).chain(sections::names());
-    if let Some(near) = crate::units::nearest(&first.text, names) {
+    // A keyword of another section is not a misspelt one of this.
+    if let Some(places) = sections::places_of(&first.text) {
+        finding.hint(places);
+    } else if let Some(near) = crate::units::nearest(&first.text, names) {
         finding.hint(format!("did you mean '{near}'?"));
-    } else if let Some(place) = sections::place_of(&first.text) {
-        finding.hint(format!("'{}' belongs in {place}", first.text));
     }
     Reported
 }

@@ -52,12 +52,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// The section that a word which is a keyword elsewhere belongs in.
-pub(crate) fn place_of(word: &str) -> Option<&'static str> {
-    crate::manual::keywords()
-        .into_iter()
-        .find(|k| k.name == word || k.name.split(' ').next() == Some(word))
-        .map(|k| k.section)
+/// The sections that a word which is a keyword elsewhere belongs in.
+pub(crate) fn places_of(word: &str) -> Option<String> {
+    let of = |k: &crate::manual::Entry| k.name == word || k.name.split(' ').next() == Some(word);
+    let entry = crate::manual::keywords().into_iter().find(of)?;
+    Some(match entry.section {
+        "proxy" => format!("'{}' belongs in {}", entry.name, crate::proxy::place_names(entry.places).join(", ")),
+        line @ ("bind" | "server") => format!("'{}' is a setting of '{line}' lines", entry.name),
+        section => format!("'{}' belongs in '{section}'", entry.name),
+    })
 }
 
 /// The section being read.
@@ -248,12 +251,32 @@ impl Sections {
 
     /// A line of the current section.
     pub(crate) fn keyword(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
+        let result = self.dispatch(words, around);
+        let first = &words[0];
+        // A misspelt header of a section: the lines below it are not those of the section above.
+        if result.is_err()
+            && first.span.start == 0
+            && places_of(&first.text).is_none()
+            && crate::units::nearest(&first.text, names()).is_some()
+        {
+            self.end_section(around);
+            self.current = Section::Skipped;
+        }
+        result
+    }
+
+    fn dispatch(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
         let free = |_: &mut _, _: &'static _, _: Span, _: &mut Surroundings| Ok(());
         match &mut self.current {
             Section::None => {
                 let finding =
                     around.diagnostics.error(words[0].span, format!("'{}' stands before any section", words[0].text));
-                finding.hint(expected(&words[0].text, names()));
+                finding.hint(match places_of(&words[0].text) {
+                    Some(places) => places,
+                    None => expected(&words[0].text, names()),
+                });
+                // What follows would only repeat it.
+                self.current = Section::Skipped;
                 Err(Reported)
             }
             Section::Skipped => Ok(()),

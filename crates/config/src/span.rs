@@ -34,6 +34,19 @@ pub struct Word {
     pub span: Span,
 }
 
+impl Word {
+    /// Where a part of the text stands. Exact when the word is written as it reads; with quotes, escapes or variables
+    /// in it, the whole word.
+    pub fn part(&self, range: std::ops::Range<usize>) -> Span {
+        let plain = (self.span.end - self.span.start) as usize == self.text.len();
+        if !plain || range.start > range.end || range.end > self.text.len() {
+            return self.span;
+        }
+        let start = self.span.start;
+        Span { start: start + range.start as u32, end: start + range.end as u32, ..self.span }
+    }
+}
+
 impl std::ops::Deref for Word {
     type Target = str;
     fn deref(&self) -> &str {

@@ -61,11 +61,11 @@ pub fn size(text: &str) -> Option<u64> {
 
 /// The known word nearest to `word`, if one is near enough to be what was meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A third of the letters may be wrong, at least one and at most four. Very long words are not names.
-    if word.is_empty() || word.len() > 64 {
+    // A third of the letters may be wrong, at most four. Very long words are not names, very short ones all alike.
+    if word.len() < 3 || word.len() > 64 {
         return None;
     }
-    let allowed = (word.len() / 3).clamp(1, 4);
+    let allowed = (word.len() / 3).min(4);
     known
         .into_iter()
         .filter(|k| k.len().abs_diff(word.len()) <= allowed)

@@ -146,7 +146,9 @@ impl Splitter<'_> {
     /// expression need no doubling.
     fn escape(&mut self) -> Result<(), BadLine> {
         let (byte, length) = match self.byte(1) {
-            Some(c @ (b' ' | b'\\' | b'#' | b'\'' | b'"' | b'$')) => (c, 2),
+            Some(c @ (b' ' | b'\\' | b'#' | b'\'' | b'"')) => (c, 2),
+            // Outside double quotes a dollar sign means nothing, so that the `\$` of a regular expression stays.
+            Some(b'$') if self.in_double() => (b'$', 2),
             Some(b't') => (b'\t', 2),
             Some(b'n') => (b'\n', 2),
             Some(b'r') => (b'\r', 2),

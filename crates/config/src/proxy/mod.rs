@@ -162,7 +162,8 @@ fn refused_in_wrong_place(name: &str) -> bool {
     )
 }
 
-fn place_names(places: Places) -> Vec<&'static str> {
+/// The names of the sections that a keyword may stand in.
+pub(crate) fn place_names(places: Places) -> Vec<&'static str> {
     [
         (Places::DEFAULTS, "defaults"),
         (Places::NAMED_DEFAULTS, "defaults with a name"),
