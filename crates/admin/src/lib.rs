@@ -1,3 +1,17 @@
-//! Stats page, CSV, Prometheus metrics: what an operator sees, rendered from one snapshot.
+//! Stats page, CSV, JSON, Prometheus metrics: what an operator sees, rendered from one snapshot.
+//!
+//! [`columns`] is the one table of what there is to see; every format reads it. [`service`] answers requests with them.
 
 #![forbid(unsafe_code)]
+
+pub mod columns;
+pub mod csv;
+mod html;
+pub mod json;
+pub mod metrics;
+pub mod page;
+pub mod prometheus;
+mod service;
+pub mod value;
+
+pub use service::{Exporter, Stats};

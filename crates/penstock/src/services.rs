@@ -1,8 +1,14 @@
 //! What answers requests inside the process, wired to the data plane.
 
+use penstock_admin::{Exporter, Stats};
 use penstock_proxy::Services;
+use std::sync::Arc;
 
 /// The stats page and the Prometheus exporter.
 pub fn all() -> Services {
-    Services::default()
+    let version = || env!("CARGO_PKG_VERSION").to_string();
+    Services {
+        stats: Some(Arc::new(Stats { version: version() })),
+        named: vec![("prometheus-exporter", Arc::new(Exporter { version: version() }))],
+    }
 }

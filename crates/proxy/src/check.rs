@@ -25,7 +25,7 @@ use penstock_http::proxy_protocol;
 use penstock_tls::{Connector, Disk};
 use run::{ConnectError, Next, Run};
 use schedule::{first, interval, spread};
-use script::{Connect, Names, Script};
+use script::{Connect, Script};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;

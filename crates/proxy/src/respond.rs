@@ -166,6 +166,7 @@ pub(crate) async fn service(
             fields: &fields,
             body: x.body.as_ref().map_or(&[], |body| body.data()),
             proxy: &shared.config.proxies[proxy],
+            admin: allows_admin(&shared.config.proxies[proxy]),
             handle: &conn.worker.handle,
         })
     };
@@ -178,4 +179,13 @@ pub(crate) async fn service(
     conn.worker.counters().frontend(conn.frontend).intercepted.inc();
     x.log.termination = *b"LR";
     send(conn, client, x, &answer.body, false).await;
+}
+
+/// Whether `stats admin` lets anyone act. Conditions other than `TRUE` are the rules' business.
+fn allows_admin(proxy: &penstock_config::model::Proxy) -> bool {
+    let always = |line: &penstock_config::Line| {
+        let words: Vec<&str> = line.words.iter().map(|word| word.text.as_str()).collect();
+        words.is_empty() || matches!(words[..], ["if", "TRUE"] | ["unless", "FALSE"])
+    };
+    proxy.stats.as_ref().is_some_and(|page| page.admin.iter().any(always))
 }

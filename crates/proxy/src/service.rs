@@ -17,6 +17,8 @@ pub struct ServiceRequest<'a> {
     pub body: &'a [u8],
     /// The proxy whose rules led here: the one that has `stats enable` or the `use-service` rule.
     pub proxy: &'a Proxy,
+    /// A condition of `stats admin` holds.
+    pub admin: bool,
     /// What the process knows and can do.
     pub handle: &'a Handle,
 }

@@ -96,6 +96,8 @@ pub struct Row {
     pub sid: u32,
     /// `mode http`.
     pub http: bool,
+    /// When the snapshot was taken, in seconds since start.
+    pub now_seconds: u64,
     /// What was counted.
     pub totals: Totals,
     /// Sessions.
@@ -164,6 +166,13 @@ pub struct ServerRow {
     pub backup: bool,
     /// `pool-max-conn`.
     pub idle_limit: Option<u32>,
+}
+
+impl Row {
+    /// Seconds since the last session, of those that count it.
+    pub fn idle_seconds(&self) -> Option<u64> {
+        self.totals.last_session.map(|last| self.now_seconds.saturating_sub(last))
+    }
 }
 
 impl ServerRow {
@@ -245,6 +254,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         iid: shared.proxies[index].id,
         sid: 0,
         http: proxy.mode == Mode::Http,
+        now_seconds: now_ms / 1000,
         totals,
         sessions: Level::default(),
         queue: Level::default(),

@@ -55,7 +55,7 @@ impl Backends {
     pub(crate) fn names(&self, at: ServerRef, node: Option<&str>) -> Names {
         let Some(backend) = self.get(at.proxy) else { return Names::default() };
         let server = &backend.servers[at.server];
-        let mut core = backend.core();
+        let core = backend.core();
         let status = core.status[at.server].clone();
         let weight = core.balancer.weight_of(at.server);
         let total = core.balancer.displayed_weight(core.balancer.totals().weight);

@@ -1,0 +1,328 @@
+//! `http-request use-service prometheus-exporter`: HAProxy's metric names, labels, types and parameters.
+
+use crate::columns::COLUMNS;
+use crate::metrics::METRICS;
+use penstock_proxy::snapshot::{Kind, Process, Row, Snapshot};
+use std::fmt::Write as _;
+
+/// What a scrape asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    process: bool,
+    frontends: bool,
+    listeners: bool,
+    backends: bool,
+    servers: bool,
+    /// `no-maint`: servers in maintenance are left out.
+    no_maint: bool,
+}
+
+impl Scope {
+    /// From a query string. The first `scope` turns everything off, then each turns one thing on; `None` for a scope
+    /// that does not exist.
+    pub fn parse(query: &str) -> Option<Scope> {
+        let all =
+            Scope { process: true, frontends: true, listeners: true, backends: true, servers: true, no_maint: false };
+        let none = Scope { process: false, frontends: false, listeners: false, backends: false, servers: false, ..all };
+        let (mut scope, mut narrowed) = (all, false);
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "scope" => {
+                    if !std::mem::replace(&mut narrowed, true) {
+                        scope = Scope { no_maint: scope.no_maint, ..none };
+                    }
+                    match value {
+                        "" => {}
+                        "*" | "%2a" | "%2A" => scope = Scope { no_maint: scope.no_maint, ..all },
+                        "global" => scope.process = true,
+                        "frontend" => scope.frontends = true,
+                        "listener" => scope.listeners = true,
+                        "backend" => scope.backends = true,
+                        "server" => scope.servers = true,
+                        "sticktable" => {}
+                        _ => return None,
+                    }
+                }
+                "no-maint" => scope.no_maint = true,
+                _ => {}
+            }
+        }
+        Some(scope)
+    }
+}
+
+/// The exposition format, version 0.0.4.
+pub fn render(snapshot: &Snapshot, scope: Scope, version: &str) -> String {
+    let mut out = String::with_capacity(16 * 1024);
+    if scope.process {
+        process(&mut out, &snapshot.process, version);
+    }
+    for (kind, letter, wanted) in [
+        (Kind::Frontend, 'F', scope.frontends),
+        (Kind::Listener, 'L', scope.listeners),
+        (Kind::Backend, 'B', scope.backends),
+        (Kind::Server, 'S', scope.servers),
+    ] {
+        if !wanted {
+            continue;
+        }
+        let in_maintenance = |row: &&Row| row.server.as_ref().is_some_and(|server| server.status.admin.maint());
+        let rows: Vec<&Row> = snapshot
+            .rows
+            .iter()
+            .filter(|row| row.kind == kind)
+            .filter(|row| !(scope.no_maint && in_maintenance(row)))
+            .collect();
+        for metric in METRICS.iter().filter(|metric| metric.kinds.contains(letter)) {
+            let name = format!("haproxy_{}_{}", prefix(kind), metric.name);
+            let mut series = String::new();
+            for row in &rows {
+                match metric.name {
+                    "status" => states(&mut series, &name, row),
+                    "check_status" => check_results(&mut series, &name, row),
+                    "agg_server_status" | "agg_server_check_status" => {
+                        count_states(&mut series, &name, row, &snapshot.rows);
+                    }
+                    "agg_check_status" => count_results(&mut series, &name, row, &snapshot.rows),
+                    "http_responses_total" => {
+                        for (class, code) in ["1xx", "2xx", "3xx", "4xx", "5xx", "other"].iter().enumerate() {
+                            if row.http {
+                                let labels = format!("{},code=\"{code}\"", labels(row));
+                                let _ = writeln!(series, "{name}{{{labels}}} {}", row.totals.responses[class]);
+                            }
+                        }
+                    }
+                    _ => plain(&mut series, &name, metric.column, row),
+                }
+            }
+            if !series.is_empty() {
+                head(&mut out, &name, metric.counter, metric.help);
+                out.push_str(&series);
+            }
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, name: &str, counter: bool, help: &str) {
+    let kind = if counter { "counter" } else { "gauge" };
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+}
+
+fn prefix(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Frontend => "frontend",
+        Kind::Listener => "listener",
+        Kind::Backend => "backend",
+        Kind::Server => "server",
+    }
+}
+
+fn labels(row: &Row) -> String {
+    let proxy = escape(&row.proxy_name);
+    match row.kind {
+        Kind::Server => format!("proxy=\"{proxy}\",server=\"{}\"", escape(&row.name)),
+        Kind::Listener => format!("proxy=\"{proxy}\",listener=\"{}\"", escape(&row.name)),
+        _ => format!("proxy=\"{proxy}\""),
+    }
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Columns that only an HTTP proxy has.
+const HTTP_ONLY: [&str; 10] = [
+    "req_rate_max",
+    "req_tot",
+    "comp_in",
+    "comp_out",
+    "comp_byp",
+    "comp_rsp",
+    "intercepted",
+    "cache_lookups",
+    "cache_hits",
+    "hrsp_1xx",
+];
+
+fn plain(out: &mut String, name: &str, column: &str, row: &Row) {
+    let server_check = column.starts_with("check_");
+    let checked = row.server.as_ref().is_some_and(|server| server.check().is_some());
+    if HTTP_ONLY.contains(&column) && !row.http || server_check && !checked {
+        return;
+    }
+    let Some(column) = COLUMNS.iter().find(|c| c.name == column) else { return };
+    let value = (column.value)(row, false).number();
+    let labels = labels(row);
+    // Columns count milliseconds where these metrics count seconds.
+    let in_ms =
+        name.ends_with("_seconds") && ["time", "time_max", "duration"].iter().any(|end| column.name.ends_with(end));
+    let _ = match value {
+        // A check without a code has the code 0.
+        None if server_check => writeln!(out, "{name}{{{labels}}} 0"),
+        None => writeln!(out, "{name}{{{labels}}} NaN"),
+        Some(ms) if in_ms => writeln!(out, "{name}{{{labels}}} {:.6}", ms / 1000.0),
+        Some(n) => writeln!(out, "{name}{{{labels}}} {n}"),
+    };
+}
+
+const SERVER_STATES: [&str; 5] = ["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
+
+/// The state of a server as one of [`SERVER_STATES`].
+fn server_state(row: &Row) -> &'static str {
+    let word = row.status.split(' ').next().unwrap_or_default();
+    // A server without a check is up.
+    SERVER_STATES.into_iter().find(|state| *state == word).unwrap_or("UP")
+}
+
+fn states(out: &mut String, name: &str, row: &Row) {
+    let (known, now): (&[&str], &str) = match row.kind {
+        Kind::Server => (&SERVER_STATES, server_state(row)),
+        Kind::Listener => (&["WAITING", "OPEN", "FULL"], if row.status == "OPEN" { "OPEN" } else { "WAITING" }),
+        Kind::Frontend => (&["DOWN", "UP"], if row.status == "OPEN" { "UP" } else { "DOWN" }),
+        Kind::Backend => (&["DOWN", "UP"], row.status.as_str()),
+    };
+    let labels = labels(row);
+    for state in known {
+        let _ = writeln!(out, "{name}{{{labels},state=\"{state}\"}} {}", u8::from(*state == now));
+    }
+}
+
+const CHECK_RESULTS: [&str; 16] = [
+    "HANA", "SOCKERR", "L4OK", "L4TOUT", "L4CON", "L6OK", "L6TOUT", "L6RSP", "L7TOUT", "L7RSP", "L7OK", "L7OKC",
+    "L7STS", "PROCERR", "PROCTOUT", "PROCOK",
+];
+
+fn check_result(row: &Row) -> Option<&'static str> {
+    Some(row.server.as_ref()?.check()?.status)
+}
+
+fn check_results(out: &mut String, name: &str, row: &Row) {
+    let Some(now) = check_result(row) else { return };
+    let labels = labels(row);
+    for result in CHECK_RESULTS {
+        let _ = writeln!(out, "{name}{{{labels},state=\"{result}\"}} {}", u8::from(result == now));
+    }
+}
+
+fn servers_of<'a>(row: &'a Row, rows: &'a [Row]) -> impl Iterator<Item = &'a Row> {
+    rows.iter().filter(|other| other.kind == Kind::Server && other.proxy == row.proxy)
+}
+
+fn count_states(out: &mut String, name: &str, row: &Row, rows: &[Row]) {
+    let labels = labels(row);
+    for state in SERVER_STATES {
+        let n = servers_of(row, rows).filter(|server| server_state(server) == state).count();
+        let _ = writeln!(out, "{name}{{{labels},state=\"{state}\"}} {n}");
+    }
+}
+
+fn count_results(out: &mut String, name: &str, row: &Row, rows: &[Row]) {
+    let labels = labels(row);
+    for result in CHECK_RESULTS {
+        let n = servers_of(row, rows).filter(|server| check_result(server) == Some(result)).count();
+        let _ = writeln!(out, "{name}{{{labels},state=\"{result}\"}} {n}");
+    }
+}
+
+/// What the whole process shows. Values that belong to parts of HAProxy that do not exist here are the constants that a
+/// process without those parts has.
+fn process(out: &mut String, process: &Process, version: &str) {
+    let (current, _, total) = process.connections;
+    let (done, resumed, _) = process.tls;
+    let fresh = done.saturating_sub(resumed);
+    let reuse = if done == 0 { 0 } else { 100 * resumed / done };
+    #[rustfmt::skip] // One line a metric reads as the table that it is.
+    let table: &[(&str, bool, String, &str)] = &[
+        ("nbthread", false, process.threads.to_string(), "Workers"),
+        ("nbproc", false, "1".into(), "Processes, always 1"),
+        ("relative_process_id", false, "1".into(), "Number of the process, always 1"),
+        ("uptime_seconds", false, process.uptime.as_secs().to_string(), "Time since the start"),
+        ("pool_failures_total", true, "0".into(), "Failed allocations: the process ends instead"),
+        ("max_fds", false, process.max_fds.to_string(), "Files that may be open"),
+        ("max_sockets", false, process.max_fds.to_string(), "Sockets that may be open"),
+        ("max_connections", false, process.maxconn.to_string(), "Client connections allowed"),
+        ("hard_max_connections", false, process.maxconn.to_string(), "Client connections allowed at start"),
+        ("current_connections", false, current.to_string(), "Client connections now"),
+        ("connections_total", true, total.to_string(), "Client connections"),
+        ("requests_total", true, process.requests.to_string(), "Requests"),
+        ("max_ssl_connections", false, "0".into(), "TLS connections allowed: no limit of their own"),
+        ("current_ssl_connections", false, "0".into(), "TLS connections now: not counted apart"),
+        ("ssl_connections_total", true, done.to_string(), "TLS connections of clients"),
+        ("max_pipes", false, "0".into(), "Pipes allowed: none are used"),
+        ("pipes_used_total", true, "0".into(), "Pipes in use"),
+        ("pipes_free_total", true, "0".into(), "Pipes kept"),
+        ("current_connection_rate", false, process.connection_rate.0.to_string(), "Connections a second"),
+        ("limit_connection_rate", false, "0".into(), "Connections a second allowed"),
+        ("max_connection_rate", false, process.connection_rate.1.to_string(), "Most connections a second"),
+        ("current_session_rate", false, process.session_rate.0.to_string(), "Sessions a second"),
+        ("limit_session_rate", false, "0".into(), "Sessions a second allowed"),
+        ("max_session_rate", false, process.session_rate.1.to_string(), "Most sessions a second"),
+        ("current_ssl_rate", false, "0".into(), "TLS sessions a second: not counted apart"),
+        ("limit_ssl_rate", false, "0".into(), "TLS sessions a second allowed"),
+        ("max_ssl_rate", false, "0".into(), "Most TLS sessions a second: not counted apart"),
+        ("current_frontend_ssl_key_rate", false, "0".into(), "Full TLS handshakes a second: not counted apart"),
+        ("max_frontend_ssl_key_rate", false, "0".into(), "Most full TLS handshakes a second: not counted apart"),
+        ("frontend_ssl_reuse", false, reuse.to_string(), "TLS sessions resumed, percent"),
+        ("current_backend_ssl_key_rate", false, "0".into(), "Full TLS handshakes with servers a second: not counted apart"),
+        ("max_backend_ssl_key_rate", false, "0".into(), "Most full TLS handshakes with servers a second: not counted apart"),
+        ("ssl_cache_lookups_total", true, done.to_string(), "TLS sessions looked up"),
+        ("ssl_cache_misses_total", true, fresh.to_string(), "TLS sessions not found"),
+        ("http_comp_bytes_in_total", true, "0".into(), "Bytes given to compression"),
+        ("http_comp_bytes_out_total", true, "0".into(), "Bytes that compression made of them"),
+        ("limit_http_comp", false, "0".into(), "Bytes a second that compression may take"),
+        ("current_zlib_memory", false, "NaN".into(), "Memory of zlib: not used"),
+        ("max_zlib_memory", false, "NaN".into(), "Memory zlib may use: not used"),
+        ("current_tasks", false, current.to_string(), "Tasks: one a connection"),
+        ("current_run_queue", false, "0".into(), "Tasks that wait to run: not counted"),
+        ("idle_time_percent", false, "NaN".into(), "Share of time spent waiting: not measured"),
+        ("stopping", false, u8::from(process.stopping).to_string(), "1 once it stops listening"),
+        ("jobs", false, (current + process.listeners).to_string(), "Connections and listeners"),
+        ("unstoppable_jobs", false, "0".into(), "Jobs that a stop does not wait for"),
+        ("listeners", false, process.listeners.to_string(), "Listeners"),
+        ("active_peers", false, "0".into(), "Peers: there is no peers protocol yet"),
+        ("connected_peers", false, "0".into(), "Peers connected"),
+        ("dropped_logs_total", true, process.dropped_logs.to_string(), "Log lines that could not be sent"),
+        ("busy_polling_enabled", false, "0".into(), "1 under busy polling"),
+        ("failed_resolutions", true, "0".into(), "Names that failed to resolve"),
+        ("bytes_out_total", true, process.bytes_out.to_string(), "Bytes to clients"),
+        ("spliced_bytes_out_total", true, "0".into(), "Bytes moved by splicing"),
+        ("bytes_out_rate", false, "NaN".into(), "Bytes a second to clients: not measured"),
+        ("recv_logs_total", true, "0".into(), "Log lines received"),
+        ("build_info", false, String::new(), "Version"),
+        ("max_memory_bytes", false, "0".into(), "Memory allowed, 0 for no limit"),
+        ("pool_allocated_bytes", false, "NaN".into(), "Memory of pools: not used"),
+        ("pool_used_bytes", false, "NaN".into(), "Memory of pools in use: not used"),
+        ("start_time_seconds", false, process.started.to_string(), "When it started, since 1970"),
+    ];
+    for (name, counter, value, help) in table {
+        let name = format!("haproxy_process_{name}");
+        head(out, &name, *counter, help);
+        let _ = match value.as_str() {
+            "" => writeln!(out, "{name}{{version=\"{}\"}} 1", escape(version)),
+            value => writeln!(out, "{name} {value}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_names_a_column() {
+        for metric in METRICS {
+            assert!(COLUMNS.iter().any(|column| column.name == metric.column), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn scopes_add_up() {
+        let scope = Scope::parse("scope=frontend&scope=server&no-maint").expect("known scopes");
+        assert!(scope.frontends && scope.servers && scope.no_maint && !scope.backends && !scope.process);
+        assert_eq!(Scope::parse("scope=elsewhere"), None);
+        assert!(Scope::parse("").is_some_and(|scope| scope.process && scope.listeners));
+        assert!(Scope::parse("scope=").is_some_and(|scope| !scope.process && !scope.servers));
+    }
+}
