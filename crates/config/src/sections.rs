@@ -100,7 +100,7 @@ impl Sections {
     pub(crate) fn new(env: &Env<'_>) -> Self {
         Sections {
             current: Section::None,
-            global: Global { localpeer: Some(env.local_peer.clone()), ..Global::default() },
+            global: Global { localpeer: Some(env.local_peer.clone()), strict_limits: true, ..Global::default() },
             userlists: Vec::new(),
             resolvers: Vec::new(),
             peers: Vec::new(),

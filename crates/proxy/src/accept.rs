@@ -32,7 +32,7 @@ impl Listening {
     }
     async fn accept(&self) -> io::Result<Socket> {
         match self {
-            Listening::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::Tcp(stream)),
+            Listening::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::from(stream)),
             Listening::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
         }
     }
@@ -103,7 +103,7 @@ impl Accepted {
         let Accepted { socket, place, proxy, bind, accepted } = self;
         match socket {
             // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
-            Socket::Tcp(stream) => match stream.into_std() {
+            Socket::Tcp(tcp) => match tcp.into_inner().into_std() {
                 Ok(socket) => Ok(Moved { socket, place, proxy, bind, accepted }),
                 Err(e) => crate::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
             },
@@ -119,7 +119,7 @@ impl Moved {
         worker.publish_load();
         // Without memory or descriptors for the reactor the client sees its connection closed.
         if let Ok(stream) = TcpStream::from_std(socket) {
-            Accepted { socket: Socket::Tcp(stream), place, proxy, bind, accepted }.start(worker);
+            Accepted { socket: Socket::from(stream), place, proxy, bind, accepted }.start(worker);
         }
     }
 }

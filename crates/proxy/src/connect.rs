@@ -87,7 +87,7 @@ pub(crate) async fn open_socket(
             bind_source(&socket, ip, source.ports)?;
         }
     }
-    socket.connect(address).await.map(Socket::Tcp)
+    socket.connect(address).await.map(Socket::from)
 }
 
 /// Binds to the source address; without a port the system chooses one only when it knows the destination, so that the

@@ -2,6 +2,7 @@
 
 use rustix::net::{RecvFlags, recv};
 use std::{
+    cell::OnceCell,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
@@ -15,22 +16,54 @@ use tokio::{
 
 /// A connected socket registered with the worker's reactor.
 pub(crate) enum Socket {
-    Tcp(TcpStream),
+    Tcp(Tcp),
     Unix(UnixStream),
+}
+
+/// A TCP connection that asks the kernel for its two addresses once, not for each request it carries.
+pub(crate) struct Tcp {
+    stream: TcpStream,
+    ends: OnceCell<Box<Ends>>,
+}
+
+/// This end and the other.
+struct Ends {
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Tcp {
+    fn ends(&self) -> io::Result<&Ends> {
+        if self.ends.get().is_none() {
+            let ends = Ends { local: self.stream.local_addr()?, peer: self.stream.peer_addr()? };
+            self.ends.get_or_init(|| Box::new(ends));
+        }
+        Ok(self.ends.get().expect("it was set on the line above"))
+    }
+    /// The stream by itself.
+    pub fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Self {
+        Socket::Tcp(Tcp { stream, ends: OnceCell::new() })
+    }
 }
 
 impl Socket {
     /// Ready when there may be bytes, an end of stream or an error to read.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Socket::Tcp(s) => s.poll_read_ready(cx),
+            Socket::Tcp(s) => s.stream.poll_read_ready(cx),
             Socket::Unix(s) => s.poll_read_ready(cx),
         }
     }
     /// What is known of the socket without asking the kernel, once it is something.
     pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
-            Socket::Tcp(s) => s.ready(interest).await,
+            Socket::Tcp(s) => s.stream.ready(interest).await,
             Socket::Unix(s) => s.ready(interest).await,
         }
     }
@@ -38,28 +71,28 @@ impl Socket {
     pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let peek = || Ok(recv(self.as_fd(), &mut *into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
         match self {
-            Socket::Tcp(s) => s.try_io(Interest::READABLE, peek),
+            Socket::Tcp(s) => s.stream.try_io(Interest::READABLE, peek),
             Socket::Unix(s) => s.try_io(Interest::READABLE, peek),
         }
     }
     /// Takes bytes that were peeked at; `WouldBlock` when there are none.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(s) => s.try_read(into),
+            Socket::Tcp(s) => s.stream.try_read(into),
             Socket::Unix(s) => s.try_read(into),
         }
     }
     /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Socket::Tcp(s) => s.peer_addr(),
+            Socket::Tcp(s) => Ok(s.ends()?.peer),
             Socket::Unix(_) => Ok(UNSPECIFIED),
         }
     }
     /// This end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Socket::Tcp(s) => s.local_addr(),
+            Socket::Tcp(s) => Ok(s.ends()?.local),
             Socket::Unix(_) => Ok(UNSPECIFIED),
         }
     }
@@ -77,7 +110,7 @@ pub(crate) const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Socket::Tcp(s) => s.as_fd(),
+            Socket::Tcp(s) => s.stream.as_fd(),
             Socket::Unix(s) => s.as_fd(),
         }
     }
@@ -86,7 +119,7 @@ impl AsFd for Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_read(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_read(cx, buf),
         }
     }
@@ -95,7 +128,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_write(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_write(cx, buf),
         }
     }
@@ -105,7 +138,7 @@ impl AsyncWrite for Socket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_write_vectored(cx, bufs),
             Socket::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
         }
     }
@@ -117,7 +150,7 @@ impl AsyncWrite for Socket {
     }
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_shutdown(cx),
             Socket::Unix(s) => Pin::new(s).poll_shutdown(cx),
         }
     }
