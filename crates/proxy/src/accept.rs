@@ -57,7 +57,8 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
-                worker.take(Accepted { socket, place, proxy, bind, accepted: Instant::now() });
+                let accepted = worker.clock.tick();
+                worker.take(Accepted { socket, place, proxy, bind, accepted });
             }
             Err(e) if is_exhausted(&e) => {
                 // An operator who wants to see why gets one of the descriptors kept for that.

@@ -6,7 +6,6 @@ use crate::{
     message::{Body, Client, Fault},
 };
 use std::{future::poll_fn, task::Poll, time::Duration};
-use tokio::time::Instant;
 
 /// How waiting for a body ended.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub(crate) async fn wait(
     }
     client.allow_body();
     exchange::flush(conn, client).await;
-    conn.deadline.set(Instant::now(), limit);
+    conn.deadline.set(conn.worker.clock.now(), limit);
     let worker = conn.worker.clone();
     let body = x.body.get_or_insert_with(|| {
         let mut buffer = worker.buffers.take();

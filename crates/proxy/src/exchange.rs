@@ -10,6 +10,7 @@ use crate::{
     headers,
     http2::{self, Http2Server, Mux},
     message::{Client, Fault, Sink, Source, Upstream},
+    pool::Returned,
     queue::Granted,
     respond,
     route::{self, Route},
@@ -103,10 +104,10 @@ impl Exchange {
     }
     /// Its head has been read.
     pub fn request_complete(&mut self, conn: &mut Conn) {
-        let now = Instant::now();
+        let now = conn.worker.clock.now();
         self.times.complete = Some(now);
         self.log.TR = self.times.first_byte.map_or(-1, |first| ms_between(first, now));
-        self.log.request_unix_us = crate::handshake::unix_us();
+        self.log.request_unix_us = conn.worker.clock.unix_us();
         conn.session.requests += 1;
         let tune = &conn.worker.shared.config.global.tune;
         self.txn.received.keep(&self.request, tune.http_logurilen);
@@ -174,7 +175,7 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
-    cookie::from_client(x, proxy, pool, crate::handshake::unix_us() / 1_000_000);
+    cookie::from_client(x, proxy, pool, worker.clock.unix_s());
     worker.counters().backend(backend).session(worker.now_ms());
     let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
     let mut failures = 0;
@@ -254,9 +255,10 @@ pub(crate) async fn assign(
     let proxy = &conn.worker.shared.clone().config.proxies[pool.proxy];
     let mut want = *want;
     // The time in queues is one, however many queues there were.
-    let since = Instant::now();
+    let clock = &conn.worker.clone().clock;
+    let since = clock.now();
     let waited = |x: &mut Exchange| {
-        let now = Instant::now();
+        let now = clock.now();
         x.log.Tw = ms_between(x.times.complete.unwrap_or(now), now);
         x.times.assigned = Some(now);
     };
@@ -274,6 +276,7 @@ pub(crate) async fn assign(
                 conn.deadline.set(since, proxy.timeouts.queue.or(proxy.timeouts.connect));
                 let deadline = &mut conn.deadline;
                 let granted = poll_fn(|cx| {
+                    clock.tick();
                     if let Poll::Ready(granted) = Pin::new(&mut ticket).poll(cx) {
                         return Poll::Ready(Ok(granted));
                     }
@@ -314,15 +317,16 @@ pub(crate) async fn connect(
 ) -> Option<Stream> {
     let worker = conn.worker.clone();
     let timeout = worker.shared.config.proxies[at.proxy].timeouts.connect;
-    conn.deadline.set(Instant::now(), timeout);
+    conn.deadline.set(worker.clock.tick(), timeout);
     let mut deadline = std::mem::take(&mut conn.deadline);
     let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni))).await;
     conn.deadline = deadline;
+    worker.clock.tick();
     let cells = worker.counters().server(at.proxy, at.server);
     x.log.termination = match opened {
         Some(Ok(stream)) => {
             cells.connects.inc();
-            connected(x, facts_of(&stream));
+            connected(x, facts_of(&stream), worker.clock.now());
             return Some(stream);
         }
         Some(Err(Failure::Exhausted(_))) => *b"RC",
@@ -335,8 +339,7 @@ pub(crate) async fn connect(
 }
 
 /// There is a connection to the server.
-fn connected(x: &mut Exchange, facts: ServerConnFacts) {
-    let now = Instant::now();
+fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) {
     x.log.termination = *b"--";
     x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
     x.times.connected = Some(now);
@@ -375,13 +378,13 @@ async fn attempt(
     let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
     if let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
         cells.reuses.inc();
-        connected(x, mux.facts().clone());
+        connected(x, mux.facts().clone(), worker.clock.now());
         return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
     }
     let (stream, uses) = match worker.pool.take(at, reuse, first, sni.as_deref()) {
         Some(taken) => {
             cells.reuses.inc();
-            connected(x, facts_of(&taken.stream));
+            connected(x, taken.facts, worker.clock.now());
             (taken.stream, taken.uses)
         }
         None => match connect(conn, x, server, at, sni.as_deref()).await {
@@ -410,7 +413,7 @@ async fn attempt(
     match result {
         Ok(()) if may_keep && !private => {
             if let Some(stream) = upstream.into_idle() {
-                worker.pool.give(&worker, at, stream, uses + 1, sni);
+                worker.pool.give(&worker, at, Returned { stream, facts: x.server_conn.clone(), uses: uses + 1, sni });
             }
         }
         _ => upstream.give_back(),
@@ -463,13 +466,13 @@ impl Patience {
         &mut self,
         cx: &mut Context<'_>,
         deadline: &mut Deadline,
+        now: Instant,
         waits: (bool, bool),
         moved: bool,
     ) -> Poll<Side> {
         let (client, server) = waits;
         let stands = |waits: bool, due: Option<Instant>| waits == due.is_some();
         if moved || !stands(client, self.client_due) || !stands(server, self.server_due) {
-            let now = Instant::now();
             let due = |waits: bool, due: Option<Instant>, limit: Option<Duration>| match (waits, limit) {
                 (true, Some(limit)) => {
                     if moved {
@@ -524,8 +527,10 @@ async fn forward(
     if let Some(body) = x.body.take() {
         request.preload(body, x.body_complete);
     }
+    let mut woken = false;
     let framing = loop {
         let head = poll_fn(|cx| {
+            worker.clock.resume(&mut woken);
             poll_head(cx, conn, client, x, upstream, &mut request, &mut patience, proxy.options.abortonclose)
         })
         .await;
@@ -541,7 +546,7 @@ async fn forward(
             }
         }
     };
-    let now = Instant::now();
+    let now = worker.clock.now();
     x.times.answered = Some(now);
     x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
     worker.counters().server(at.proxy, at.server).response(x.response.status());
@@ -551,7 +556,7 @@ async fn forward(
     }
     headers::to_client(x, proxy);
     if let Some(pool) = worker.shared.backends.get(at.proxy) {
-        cookie::to_client(x, proxy, pool, crate::handshake::unix_us() / 1_000_000);
+        cookie::to_client(x, proxy, pool, worker.clock.unix_s());
     }
     let last = headers::closes(conn, x) || !request.done;
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
@@ -564,7 +569,12 @@ async fn forward(
     }
     finish::as_soon_as(conn, client, x);
     let mut response = Flow::new();
-    let result = poll_fn(|cx| poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience)).await;
+    let mut woken = false;
+    let result = poll_fn(|cx| {
+        worker.clock.resume(&mut woken);
+        poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience)
+    })
+    .await;
     request.give_back(buffers);
     response.give_back(buffers);
     finish_body(conn, client, x, at, result)
@@ -572,7 +582,7 @@ async fn forward(
 
 /// Sends what waits in the client's end.
 pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) {
-    conn.deadline.set(Instant::now(), conn.proxy().timeouts.client);
+    conn.deadline.set(conn.worker.clock.now(), conn.proxy().timeouts.client);
     let mut nothing = Buffer::none();
     // A failure shows again, and is handled, when the response is sent.
     let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await;
@@ -618,7 +628,7 @@ fn poll_head(
     }
     // The server is waited for once it has the request; until then whoever holds the request up.
     let on_client = !request.done && request.waits_for == Waits::Source;
-    patience.poll(cx, &mut conn.deadline, (on_client, !on_client), moved).map(Head::Timeout)
+    patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (on_client, !on_client), moved).map(Head::Timeout)
 }
 
 /// No response head came: says so to the client, unless another attempt may help.
@@ -751,7 +761,9 @@ fn poll_body(
     }
     let waits_client = response.waits_for == Waits::Sink || (!request.done && request.waits_for == Waits::Source);
     let waits_server = response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink);
-    patience.poll(cx, &mut conn.deadline, (waits_client, waits_server), moved).map(Transfer::Timeout)
+    patience
+        .poll(cx, &mut conn.deadline, conn.worker.clock.now(), (waits_client, waits_server), moved)
+        .map(Transfer::Timeout)
 }
 
 fn finish_body(
@@ -801,6 +813,7 @@ async fn tunnel(
         (patience.client, patience.server) = (limit, limit);
     }
     let ended = poll_fn(|cx| {
+        conn.worker.clock.tick();
         let buffers = &conn.worker.buffers;
         for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
             if flow.done {
@@ -817,7 +830,7 @@ async fn tunnel(
             return Poll::Ready(None);
         }
         let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
-        match patience.poll(cx, &mut conn.deadline, (true, true), moved) {
+        match patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (true, true), moved) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
             Poll::Ready(Side::Server) => Poll::Ready(Some(*b"sD")),

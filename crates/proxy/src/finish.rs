@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
 pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
-    let now = Instant::now();
+    let now = conn.worker.clock.now();
     let counts = client.counts();
     x.log.bytes_read = counts.sent;
     x.log.bytes_uploaded = counts.received;
@@ -25,7 +25,7 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
 pub(crate) fn tcp(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
     x.log.bytes_read = counts.sent;
     x.log.bytes_uploaded = counts.received;
-    measure(conn, x, Instant::now());
+    measure(conn, x, conn.worker.clock.now());
     count(conn, x);
     write(conn, x);
 }
@@ -35,7 +35,7 @@ pub(crate) fn tcp_as_soon_as(conn: &mut Conn, counts: Counts, x: &mut Exchange) 
     if conn.proxy().options.logasap {
         x.log.as_soon_as = true;
         x.log.bytes_read = counts.sent;
-        measure(conn, x, Instant::now());
+        measure(conn, x, conn.worker.clock.now());
         write_line(conn, x);
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn as_soon_as(conn: &mut Conn, client: &dyn Client, x: &mut Exchange)
     if conn.proxy().options.logasap && !x.log.as_soon_as {
         x.log.as_soon_as = true;
         x.log.bytes_read = client.counts().sent;
-        measure(conn, x, Instant::now());
+        measure(conn, x, conn.worker.clock.now());
         write_line(conn, x);
     }
 }

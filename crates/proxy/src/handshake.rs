@@ -15,7 +15,7 @@ use penstock_config::model::Mode;
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
 use penstock_tls::HandshakeError;
-use std::{future::poll_fn, io, pin::Pin, rc::Rc, time::SystemTime};
+use std::{future::poll_fn, io, pin::Pin, rc::Rc};
 use tokio::{io::AsyncWrite, time::Instant};
 
 /// A connection's task, from its first byte to its last.
@@ -66,7 +66,7 @@ fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFac
         local,
         listener_id: conf.id.unwrap_or(bind as u32 + 1),
         listener_name: conf.name.as_deref().map(Into::into),
-        accepted_unix_us: unix_us(),
+        accepted_unix_us: worker.clock.unix_us(),
         ..ConnFacts::default()
     }
 }
@@ -74,11 +74,6 @@ fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFac
 /// An IPv4 address that a dual-stack socket shows as IPv6 counts as what it is.
 fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Microseconds since 1970.
-pub(crate) fn unix_us() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Runs what comes before the first request, within `timeout client`.
@@ -105,7 +100,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         },
     };
-    conn.handshake_ms = (Instant::now() - conn.accepted).as_millis() as i64;
+    conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
     Some(stream)
 }
 

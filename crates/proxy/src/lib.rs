@@ -11,6 +11,7 @@ pub mod balance;
 mod body;
 mod buffer;
 pub mod check;
+mod clock;
 mod conn;
 mod connect;
 mod cookie;

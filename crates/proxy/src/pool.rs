@@ -2,10 +2,10 @@
 //! `http-reuse` says.
 
 use crate::{server::ServerRef, stream::Stream, worker::Worker};
-use penstock_config::model::HttpReuse;
+use penstock_config::{Config, model::HttpReuse};
+use penstock_rules::ServerConnFacts;
 use std::{
     cell::RefCell,
-    collections::HashMap,
     io::ErrorKind,
     rc::Rc,
     task::{Context, Waker},
@@ -15,73 +15,85 @@ use tokio::time::Instant;
 
 /// A connection without an exchange.
 struct Idle {
-    stream: Stream,
+    connection: Returned,
     since: Instant,
-    /// It has carried more than one exchange: the server honours keep-alive.
-    proven: bool,
-    uses: u64,
-    /// The name TLS was asked for.
-    sni: Option<String>,
 }
 
-/// A connection taken out for an exchange.
-pub(crate) struct Taken {
+/// A connection that has carried an exchange and may carry another.
+pub(crate) struct Returned {
     pub stream: Stream,
+    pub facts: ServerConnFacts,
     /// Exchanges it has carried.
     pub uses: u64,
+    /// The name TLS was asked for.
+    pub sni: Option<String>,
 }
 
 /// The idle connections of one worker.
-#[derive(Default)]
 pub(crate) struct Pool {
-    idle: RefCell<HashMap<ServerRef, Vec<Idle>>>,
+    /// Those of every server, one proxy's after the other's.
+    lists: RefCell<Vec<Vec<Idle>>>,
+    /// Where each proxy's begin.
+    first: Vec<usize>,
 }
 
 impl Pool {
+    pub fn new(config: &Config) -> Self {
+        let mut servers = 0;
+        let first = config.proxies.iter().map(|proxy| {
+            servers += proxy.servers.len();
+            servers - proxy.servers.len()
+        });
+        Pool { first: first.collect(), lists: RefCell::new((0..servers).map(|_| Vec::new()).collect()) }
+    }
+    fn place(&self, at: ServerRef) -> usize {
+        self.first[at.proxy] + at.server
+    }
     /// The connection used last that this request may have; those found closed by the server are dropped.
-    pub fn take(&self, at: ServerRef, reuse: HttpReuse, first_request: bool, sni: Option<&str>) -> Option<Taken> {
-        let mut idle = self.idle.borrow_mut();
-        let list = idle.get_mut(&at)?;
+    pub fn take(&self, at: ServerRef, reuse: HttpReuse, first_request: bool, sni: Option<&str>) -> Option<Returned> {
+        // One that has carried more than one exchange has proved that its server honours keep-alive.
         let proven_only = match (reuse, first_request) {
             (HttpReuse::Never, _) | (HttpReuse::Safe, true) => return None,
             (HttpReuse::Aggressive, true) => true,
             (HttpReuse::Safe | HttpReuse::Aggressive, false) | (HttpReuse::Always, _) => false,
         };
+        let list = &mut self.lists.borrow_mut()[self.place(at)];
         loop {
-            let position = list.iter().rposition(|c| (c.proven || !proven_only) && c.sni.as_deref() == sni)?;
-            let found = list.swap_remove(position);
+            let usable =
+                |idle: &Idle| (idle.connection.uses > 1 || !proven_only) && idle.connection.sni.as_deref() == sni;
+            let found = list.swap_remove(list.iter().rposition(usable)?).connection;
             if is_quiet(&found.stream) {
-                return Some(Taken { stream: found.stream, uses: found.uses });
+                return Some(found);
             }
         }
     }
     /// Takes a connection back after its exchange, if the server's limits let it be kept.
-    pub fn give(&self, worker: &Worker, at: ServerRef, stream: Stream, uses: u64, sni: Option<String>) {
+    pub fn give(&self, worker: &Worker, at: ServerRef, connection: Returned) {
         let settings = &worker.shared.config.proxies[at.proxy].servers[at.server].settings;
         // The limit is the server's; each worker keeps its share.
-        let workers = worker.shared.loads.len() as i64;
-        let kept = usize::try_from((settings.pool_max_conn + workers - 1) / workers).unwrap_or(usize::MAX);
-        let reusable = settings.max_reuse < 0 || (uses as i64) <= settings.max_reuse;
-        let mut idle = self.idle.borrow_mut();
-        let list = idle.entry(at).or_default();
-        if reusable && settings.pool_max_conn != 0 && list.len() < kept.max(1) && !worker.draining.get() {
-            list.push(Idle { stream, since: Instant::now(), proven: uses > 1, uses, sni });
+        let kept =
+            usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(worker.shared.loads.len()));
+        let reusable = settings.max_reuse < 0 || connection.uses as i64 <= settings.max_reuse;
+        let list = &mut self.lists.borrow_mut()[self.place(at)];
+        if reusable && list.len() < kept && !worker.draining.get() {
+            list.push(Idle { connection, since: worker.clock.now() });
         }
     }
     /// Idle connections to a server.
     pub fn len(&self, at: ServerRef) -> usize {
-        self.idle.borrow().get(&at).map_or(0, Vec::len)
+        self.lists.borrow()[self.place(at)].len()
     }
     /// Closes all of them.
     pub fn clear(&self) {
-        self.idle.borrow_mut().clear();
+        self.lists.borrow_mut().iter_mut().for_each(Vec::clear);
     }
     /// Drops what servers have closed, and half of what nobody needed for `pool-purge-delay`.
     fn purge(&self, worker: &Worker) {
         let now = Instant::now();
-        for (at, list) in self.idle.borrow_mut().iter_mut() {
-            list.retain(|idle| is_quiet(&idle.stream));
-            let settings = &worker.shared.config.proxies[at.proxy].servers[at.server].settings;
+        let settings =
+            worker.shared.config.proxies.iter().flat_map(|proxy| &proxy.servers).map(|server| &server.settings);
+        for (list, settings) in self.lists.borrow_mut().iter_mut().zip(settings) {
+            list.retain(|idle| is_quiet(&idle.connection.stream));
             let stale = list.iter().filter(|idle| now - idle.since >= settings.pool_purge_delay).count();
             let low = settings.pool_low_conn as usize;
             let mut drop = stale.div_ceil(2).min(list.len().saturating_sub(low));

@@ -136,7 +136,7 @@ pub(crate) async fn send(conn: &mut Conn, client: &mut dyn Client, x: &mut Excha
             }
         }
     });
-    conn.deadline.set(Instant::now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
+    conn.deadline.set(conn.worker.clock.now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
     let sent = in_time(&mut conn.deadline, sending).await;
     conn.worker.buffers.give(buffer);
     if sent != Some(true) {

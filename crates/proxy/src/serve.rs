@@ -18,11 +18,11 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     conn.facts.http_major = 1;
     let limits = limits(&conn);
     let mut client = Http1Client::new(stream, conn.worker.clone(), limits);
-    let mut ready = Instant::now();
+    let mut ready = conn.worker.clock.tick();
     while wait(&mut conn, &mut client, ready).await {
         // What a request needs is on the heap only while there is one.
         match Box::pin(request(&mut conn, &mut client, ready)).await {
-            Next::Request => ready = Instant::now(),
+            Next::Request => ready = conn.worker.clock.now(),
             Next::End => break,
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
@@ -57,6 +57,7 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool
     let Conn { deadline, worker, .. } = conn;
     poll_fn(|cx| {
         if client.poll_ready(cx).is_ready() {
+            worker.clock.tick();
             return Poll::Ready(true);
         }
         if !first && worker.draining.get() {
@@ -80,17 +81,21 @@ enum Next {
 async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
     conn.worker.pulse().enter(Stage::Parse);
     let mut x = Exchange::take(&conn.worker);
-    let first_byte = Instant::now();
+    let first_byte = conn.worker.clock.now();
     let timeouts = &conn.proxy().timeouts;
     // The first request has had its time running since the connection was ready for it.
     let since = if conn.requests == 0 { ready } else { first_byte };
     conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
     x.begin(conn, ready, first_byte);
     let received = {
-        let (deadline, head) = (&mut conn.deadline, &mut x.request);
-        poll_fn(|cx| match client.poll_request(cx, head) {
-            Poll::Ready(received) => Poll::Ready(Some(received)),
-            Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+        let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
+        let mut woken = false;
+        poll_fn(|cx| {
+            clock.resume(&mut woken);
+            match client.poll_request(cx, head) {
+                Poll::Ready(received) => Poll::Ready(Some(received)),
+                Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+            }
         })
         .await
     };
@@ -154,7 +159,7 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
 
 /// Reads what still comes, and throws it away.
 pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
-    conn.deadline.set(Instant::now(), Some(LINGER_TIME));
+    conn.deadline.set(conn.worker.clock.now(), Some(LINGER_TIME));
     let mut buffer = conn.worker.buffers.take();
     let mut left = LINGER_BYTES;
     let deadline = &mut conn.deadline;

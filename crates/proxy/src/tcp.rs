@@ -22,7 +22,7 @@ use std::{
     rc::Rc,
     task::{Context, Poll, ready},
 };
-use tokio::{io::AsyncWrite, time::Instant};
+use tokio::io::AsyncWrite;
 
 /// One end of a connection as a stream of bytes.
 pub(crate) struct Raw {
@@ -95,7 +95,7 @@ impl Sink for Raw {
 pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     let worker = conn.worker.clone();
     let mut x = Exchange::take(&worker);
-    let now = Instant::now();
+    let now = worker.clock.tick();
     x.begin(&conn, now, now);
     x.times.complete = Some(now);
     let mut client = Raw::new(stream, worker.clone());
@@ -201,7 +201,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
         let on_client = waits(&up, Waits::Source) || waits(&down, Waits::Sink) || up.done;
         let on_server = waits(&down, Waits::Source) || waits(&up, Waits::Sink) || down.done;
-        match patience.poll(cx, &mut conn.deadline, (on_client, on_server), moved) {
+        match patience.poll(cx, &mut conn.deadline, worker.clock.tick(), (on_client, on_server), moved) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
             Poll::Ready(Side::Server) => Poll::Ready(Some(*b"sD")),

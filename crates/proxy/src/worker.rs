@@ -6,6 +6,7 @@ use crate::{
     accept::{Accepted, Moved},
     buffer::Buffers,
     check,
+    clock::Clock,
     counters::WorkerCounters,
     exchange::Kept,
     http2::MuxPool,
@@ -49,6 +50,7 @@ pub(crate) struct Worker {
     pub id: usize,
     pub handle: Handle,
     pub shared: Arc<Shared>,
+    pub clock: Clock,
     pub buffers: Buffers,
     pub exchanges: Kept,
     pub pool: Pool,
@@ -103,9 +105,10 @@ impl Worker {
         };
         let worker = Rc::new(Worker {
             id,
+            clock: Clock::new(),
             buffers: Buffers::new(shared.config.global.tune.bufsize),
             exchanges: Kept::default(),
-            pool: Pool::default(),
+            pool: Pool::new(&shared.config),
             muxes: MuxPool::default(),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),
@@ -228,7 +231,8 @@ impl Worker {
 
     /// Milliseconds since the process started, by which rates are counted.
     pub fn now_ms(&self) -> u64 {
-        self.shared.backends.started().elapsed().as_millis() as u64
+        let started = self.shared.backends.started();
+        self.clock.now().into_std().saturating_duration_since(started).as_millis() as u64
     }
 
     /// Writes a line of the process itself to its log.
