@@ -196,7 +196,7 @@ fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagn
         diagnostics.error(target.span, format!("no backend is called '{backend}'")).hint = names.near(backend);
         return;
     };
-    let Some(tracked) = other.servers.iter().find(|s| s.name == name) else {
+    let Some(tracked) = names.servers.get(&(backend, name)) else {
         let others = other.servers.iter().map(|s| s.name.as_str()).filter(|n| *n != server.name);
         let near = nearest(name, others);
         diagnostics.error(target.span, format!("'{backend}' has no server called '{name}' to track")).hint =
@@ -224,7 +224,7 @@ fn chain_returns(names: &Names<'_>, proxy: &Proxy, server: &Server) -> bool {
         let Some(target) = &current.settings.track else { return false };
         let (backend, name) = target.text.split_once('/').unwrap_or((&at.name, &target.text));
         let Some(next) = names.backends.get(backend) else { return false };
-        let Some(found) = next.servers.iter().find(|s| s.name == name) else { return false };
+        let Some(found) = names.servers.get(&(backend, name)) else { return false };
         (at, current) = (next, found);
         if std::ptr::eq(current, server) {
             return true;
@@ -242,15 +242,17 @@ fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clo
         nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
 }
 
-/// Backends by name.
+/// Backends by name, and their servers by both names.
 struct Names<'c> {
     backends: HashMap<&'c str, &'c Proxy>,
+    servers: HashMap<(&'c str, &'c str), &'c Server>,
 }
 
 impl<'c> Names<'c> {
     fn new(config: &'c Config) -> Self {
-        let backends = config.proxies.iter().filter(|p| p.kind.has_backend()).map(|p| (p.name.as_str(), p)).collect();
-        Names { backends }
+        let backends = || config.proxies.iter().filter(|p| p.kind.has_backend());
+        let servers = backends().flat_map(|p| p.servers.iter().map(|s| ((p.name.as_str(), s.name.as_str()), s)));
+        Names { backends: backends().map(|p| (p.name.as_str(), p)).collect(), servers: servers.collect() }
     }
 
     fn near(&self, name: &str) -> Option<String> {
