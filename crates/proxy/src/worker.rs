@@ -123,6 +123,9 @@ impl Worker {
             shared,
         });
         worker.refill_reserve();
+        if worker.shared.acceptors.iter().flatten().any(Option::is_some) {
+            penstock_tls::warm_up();
+        }
         let local = LocalSet::new();
         local.block_on(&runtime, worker.clone().serve(control, listeners, ready));
         // Connections that are left end here; what they log goes out.
@@ -144,6 +147,7 @@ impl Worker {
         let logger = self.clone();
         tokio::task::spawn_local(async move { logger.logger.run().await });
         tokio::task::spawn_local(pool::run(self.clone()));
+        tokio::task::spawn_local(penstock_tls::drive_engine());
         if self.id == 0 {
             check::start(&self);
             tokio::task::spawn_local(check::tick(self.clone()));

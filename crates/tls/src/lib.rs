@@ -27,6 +27,7 @@ mod stream;
 mod suspend;
 mod tickets;
 mod verify;
+mod warm;
 
 pub use accept::Acceptor;
 pub use build::Shared;
@@ -35,3 +36,4 @@ pub use drive::drive_engine;
 pub use error::HandshakeError;
 pub use loader::{Disk, Loader, Memory};
 pub use stream::{TlsStream, Truncated};
+pub use warm::warm_up;

@@ -7,6 +7,18 @@ use penstock_engine::{
 use std::time::Duration;
 use tokio::task::{LocalSet, spawn_local};
 
+thread_local! {
+    static DEEPEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How deep the code on this stack went: stacks are all zero before, so to the lowest byte that is not.
+pub(super) fn note_depth(stack: &DefaultStack) {
+    // SAFETY: called by the stack's owner when its coroutine has returned; the range is the mapping's writable part.
+    let bytes = unsafe { &*usable(stack) };
+    let untouched = bytes.iter().take_while(|byte| **byte == 0).count();
+    DEEPEST.set(DEEPEST.get().max(STACK_SIZE - untouched));
+}
+
 /// Runs `body` as a worker does: local tasks on one thread, the queue driven beside them.
 fn worker(manner: Manner, body: impl Future<Output = ()> + 'static) {
     worker::install(Double::new(manner, 8), Settings::default());
@@ -104,4 +116,80 @@ fn a_stack_is_wiped_before_its_next_use() {
             }
         });
     });
+}
+
+/// One of everything that goes deep, all computed on the handshake's own stack, as when the engine serves no class of it.
+#[test]
+fn stacks_are_twice_what_the_worst_handshake_needs() {
+    use crate::{Acceptor, Connector, Memory, Shared};
+    use penstock_config::{
+        Config, Diagnostics, Span, Spanned,
+        model::{Bind, BindTls, ServerTls, TlsConf, TlsVersion, Verify},
+    };
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    // A chain of four, RSA-4096 throughout: the deepest signature and the longest verification.
+    let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_4096).unwrap().serialize_pem();
+    let key = || KeyPair::from_pem(&key).unwrap();
+    let params = |name: &str, authority: bool| {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        if authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params
+    };
+    let root = params("root.test", true).self_signed(&key()).unwrap();
+    let mut issuer = Issuer::new(params("root.test", true), key());
+    let mut chain = String::new();
+    for name in ["one.test", "two.test"] {
+        chain = params(name, true).signed_by(&key(), &issuer).unwrap().pem() + &chain;
+        issuer = Issuer::new(params(name, true), key());
+    }
+    let leaf = params("leaf.test", false).signed_by(&key(), &issuer).unwrap().pem();
+    let pem = leaf + &chain + &key().serialize_pem();
+    let files = Memory([("/leaf.pem".into(), pem.into_bytes()), ("/root.pem".into(), root.pem().into_bytes())].into());
+    let path = |name: &str| Spanned { value: name.into(), span: Span::default() };
+    let config = Config::default();
+    worker::install(Double::new(Manner::Prompt, 0), Settings::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for (version, curve) in [
+        (TlsVersion::Tls12, "P-384"),
+        (TlsVersion::Tls12, "X25519"),
+        (TlsVersion::Tls13, "P-384"),
+        (TlsVersion::Tls13, "X25519MLKEM768"),
+    ] {
+        let conf = TlsConf {
+            verify: Some(Verify::Required),
+            ca_file: Some(path("/root.pem")),
+            curves: Some(Spanned { value: curve.to_owned() + ":P-256", span: Span::default() }),
+            max_ver: Some(version),
+            ..TlsConf::default()
+        };
+        let bind_tls = BindTls { crt: vec![path("/leaf.pem")], conf: conf.clone(), ..BindTls::default() };
+        let bind = Bind { tls: Some(bind_tls), ..Bind::new(Vec::new(), Span::default()) };
+        let mut said = Diagnostics::default();
+        let acceptor = Acceptor::build(&config, &bind, &Shared::new(&config), &files, &mut said).unwrap();
+        let server = ServerTls { conf, crt: Some(path("/leaf.pem")), ..ServerTls::default() };
+        let connector = Connector::build(&config, &server, Span::default(), &files, &mut said).unwrap();
+        runtime.block_on(async {
+            let (here, there) = tokio::io::duplex(64 * 1024);
+            let accepted = async {
+                let mut tls = acceptor.accept(here, Vec::new()).await.unwrap();
+                assert!(tls.facts().peer.as_ref().is_some_and(|peer| peer.chain.len() == 3));
+                tls.write_all(b"x").await.unwrap();
+            };
+            let connected = async {
+                let mut tls = connector.connect(there, Some("leaf.test")).await.unwrap();
+                assert_eq!(tls.read_u8().await.unwrap(), b'x');
+            };
+            tokio::join!(accepted, connected)
+        });
+    }
+    worker::uninstall();
+    let deepest = DEEPEST.get();
+    println!("deepest: {deepest} of {STACK_SIZE} bytes");
+    assert!(deepest > 4096, "nothing was measured");
+    assert!(2 * deepest <= STACK_SIZE, "{deepest} of {STACK_SIZE} bytes used");
 }
