@@ -9,6 +9,7 @@ pub mod nginx;
 pub mod normalise;
 pub mod origin;
 pub mod port;
+pub mod probes;
 pub mod process;
 pub mod run;
 pub mod runner;

@@ -88,7 +88,8 @@ pub fn carry_out(scenario: &Scenario, subject: Subject, expected_logs: Option<us
 }
 
 impl<'a> Run<'a> {
-    fn prepare(scenario: &'a Scenario, subject: Subject) -> Result<Self, Failure> {
+    /// Makes the run's folder, files and log receiver.
+    pub fn prepare(scenario: &'a Scenario, subject: Subject) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("penstock-run-").tempdir().map_err(|e| e.to_string())?;
         let syslog = Syslog::start(&folder.path().join("log.sock")).map_err(|e| format!("syslog: {e}"))?;
         let masks: Vec<&str> = scenario.sections.iter().filter(|s| s.kind == "mask").map(|s| s.text.as_str()).collect();
@@ -124,7 +125,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes the configuration and starts the program, unless the scenario starts it itself.
-    fn start(&mut self) -> Result<(), Failure> {
+    pub fn start(&mut self) -> Result<(), Failure> {
         let Some(section) = self.scenario.sections.iter().find(|s| s.kind == "config") else { return Ok(()) };
         let mut text = String::new();
         let whole = section.has("whole");

@@ -11,6 +11,22 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Rewrites the table of known failures after a run of the tests named in `ran`: rows of tests that passed go, a test
+/// that failed gets a row with the first line of what was wrong, unless it has one.
+pub fn write_known_failures(path: &Path, failures: &[(String, Failure)], ran: &[&str]) -> Result<(), Failure> {
+    let mut rows = read(path)?;
+    let failed = |name: &str| failures.iter().any(|(n, _)| n == name);
+    rows.retain(|name, _| failed(name) || !ran.contains(&name.as_str()));
+    for (name, failure) in failures {
+        let first = failure.lines().find(|l| l.starts_with(['+', '-'])).or(failure.lines().next()).unwrap_or_default();
+        rows.entry(name.clone()).or_insert_with(|| format!("differs: {}", first.replace('|', "/")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let head: String = text.lines().filter(|l| !l.starts_with("| `")).map(|l| format!("{l}\n")).collect();
+    let rows: String = rows.iter().map(|(name, reason)| format!("| `{name}` | {reason} |\n")).collect();
+    std::fs::write(path, head + &rows).map_err(|e| format!("{}: {e}", path.display()))
+}
+
 fn parse(text: &str) -> Result<BTreeMap<String, String>, Failure> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
