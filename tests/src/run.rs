@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
                 scenario.sections.iter().filter(|s| s.kind == "expect" && s.has("log") && self.is_meant(s)).collect();
             let stated: usize = expected.iter().flat_map(|s| s.text.lines()).filter(|l| is_positive(l)).count();
             let wanted = expected_logs.unwrap_or(0).max(stated);
-            self.syslog.wait_for(wanted, Duration::from_secs(5));
+            self.syslog.wait_for(wanted, Duration::from_secs(3));
             // A line too many shows only if it is given the time to come.
             std::thread::sleep(Duration::from_millis(30));
             let known = self.known();

@@ -201,7 +201,7 @@ fn sh(run: &Run<'_>, command: &str) -> Result<std::process::Output, Failure> {
 /// `[wait ms N]`, `[wait log]` with a pattern, `[wait state PROXY/SERVER WORD]` from the stats of `{{stats listen}}`.
 fn wait(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure> {
     let arguments: Vec<&str> = section.arguments.iter().map(String::as_str).collect();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(12);
     match arguments[..] {
         ["ms", number] => {
             std::thread::sleep(Duration::from_millis(number.parse().map_err(|_| "ms needs a number")?));
