@@ -18,6 +18,8 @@ mod vector;
 
 pub use cpu::{Implementation, Lanes};
 pub use error::LaneError;
+#[doc(hidden)]
+pub use vector::portable::multiplications;
 
 /// Lanes of a vector: the most jobs one call takes.
 pub const LANES: usize = 8;

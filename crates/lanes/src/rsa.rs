@@ -7,6 +7,7 @@
 mod batch;
 mod key;
 mod mont;
+mod mont20;
 mod pack;
 mod verify;
 

@@ -12,7 +12,7 @@
 pub(crate) mod avx512;
 #[cfg(test)]
 pub(crate) mod bound;
-mod portable;
+pub(crate) mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;

@@ -5,14 +5,15 @@ use super::mont::{Modulus, mont_mul, mont_reduce, mont_sqr};
 use super::pack::{pack, pack_moduli, pack_window, subtract_once, unpack};
 use super::verify::Check;
 use crate::cpu::Task;
-use crate::vector::{Digit, Lane8, Vector, kernel};
+use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 use crate::{LANES, LaneError, Lanes, limbs};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bits of an exponent that one window multiplies at once: a table of sixteen powers fits the first-level cache
-/// beside the moduli for 2048 bits, and at every size the scan of 32 would cost what its fewer products save.
-const WINDOW: u32 = 4;
-const TABLE: usize = 1 << WINDOW;
+/// Bits of an exponent that one window multiplies at once. For 2048 bits a scan of 32 entries would cost what its
+/// fewer products save, and sixteen fit the first-level cache beside the moduli; above, five bits save 2 and 3 %.
+const fn window_bits(half_limbs: usize) -> u32 {
+    if half_limbs == 20 { 4 } else { 5 }
+}
 
 /// One private operation: `input^d mod n`.
 #[derive(Clone, Copy)]
@@ -133,8 +134,9 @@ struct Pass<V: Vector, const H: usize> {
     /// The exponents' windows, the highest first.
     windows: Vec<V>,
     table: Vec<[Digit<V>; H]>,
-    power: [Digit<V>; H],
-    scratch: [Digit<V>; H],
+    power: Box<[Digit<V>; H]>,
+    scratch: Box<[Digit<V>; H]>,
+    factor: [Digit<V>; H],
 }
 
 impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
@@ -171,7 +173,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
     fn power_steps(&self) -> usize {
-        1 + (TABLE - 2) + self.passes[0].windows.len() + 1
+        1 + (Pass::<V, H>::TABLE - 2) + self.passes[0].windows.len() + 1
     }
 }
 
@@ -217,12 +219,15 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
 }
 
 impl<V: Lane8, const H: usize> Pass<V, H> {
+    const WINDOW: u32 = window_bits(H);
+    const TABLE: usize = 1 << Self::WINDOW;
+
     fn new(keys: &[&RsaKey; 4], inputs: &[&[u64]; 4], size: RsaSize) -> Self {
         let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
         let exponents: [&[u64]; 8] = core::array::from_fn(|lane| &half(lane).exponent[..]);
-        let windows = (0..(size.bits() / 2).div_ceil(WINDOW as usize))
+        let windows = (0..(size.bits() / 2).div_ceil(Self::WINDOW as usize))
             .rev()
-            .map(|window| pack_window(exponents, window * WINDOW as usize, WINDOW))
+            .map(|window| pack_window(exponents, window * Self::WINDOW as usize, Self::WINDOW))
             .collect();
         let zero = [Digit::whole(V::splat(0)); H];
         Pass {
@@ -233,17 +238,18 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             q: pack(core::array::from_fn(|lane| &keys[lane % 4].halves[1].prime.m[..])),
             input: [0, H].map(|at| pack(core::array::from_fn(|lane| &inputs[lane % 4][at..]))),
             windows,
-            table: vec![zero; TABLE],
-            power: zero,
-            scratch: zero,
+            table: vec![zero; Self::TABLE],
+            power: Box::new(zero),
+            scratch: Box::new(zero),
+            factor: zero,
         }
     }
 
     fn step(&mut self, columns: &mut [V], at: usize) {
         match at {
             0 => self.enter(columns),
-            at if at <= TABLE - 2 => self.extend_table(columns, at + 1),
-            at if at - (TABLE - 1) < self.windows.len() => self.window(columns, at - (TABLE - 1)),
+            at if at <= Self::TABLE - 2 => self.extend_table(columns, at + 1),
+            at if at - (Self::TABLE - 1) < self.windows.len() => self.window(columns, at - (Self::TABLE - 1)),
             _ => {}
         }
     }
@@ -272,14 +278,13 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             select(&self.table, self.windows[0], &mut self.power);
             return;
         }
-        for _ in 0..WINDOW / 2 {
+        for _ in 0..Self::WINDOW {
             mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch);
-            mont_sqr(columns, &self.scratch, &self.modulus, &mut self.power);
+            core::mem::swap(&mut self.power, &mut self.scratch);
         }
-        select(&self.table, self.windows[at], &mut self.scratch);
-        // The product reads its operands before the result is written.
-        let power = self.power;
-        mont_mul(columns, &power, &self.scratch, &self.modulus, &mut self.power);
+        select(&self.table, self.windows[at], &mut self.factor);
+        mont_mul(columns, &self.power, &self.factor, &self.modulus, &mut self.scratch);
+        core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
@@ -290,7 +295,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         mont_mul(columns, &self.power, &one, &self.modulus, &mut self.scratch);
         subtract_once(&mut self.scratch, &self.modulus.m);
         subtract_once(&mut self.scratch, &self.modulus.m);
-        let x = self.scratch;
+        let x = *self.scratch;
         let y = x.map(Digit::swap_halves);
         // (x - y) qinv = x qinv + (3 p - y qinv), where each product is at most 2 p + 1: below 5 p + 1.
         let mut a = [Digit::whole(V::splat(0)); H];
@@ -327,6 +332,7 @@ impl<V: Vector, const H: usize> Drop for Pass<V, H> {
         self.table.as_flattened_mut().zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
+        self.factor.zeroize();
     }
 }
 
@@ -383,13 +389,17 @@ kernel! {
         index: V,
         out: &'a mut [Digit<V>; N],
     ) {
-        for block in (0..N).step_by(10) {
-            let mut digits = [Digit::whole(V::splat(0)); 10];
-            for (entry, powers) in table.iter().enumerate() {
-                let here = index.eq(V::splat(entry as u64));
-                crate::vector::repeat!(10, J => digits[J] = digits[J].or_if(here, powers[block + J]));
+        // As many digits in registers as there are, so that each entry's mask is made once or twice.
+        let wide = if N.is_multiple_of(20) { 20 } else { 15 };
+        for block in (0..N).step_by(wide) {
+            let mut digits = [Digit::whole(V::splat(0)); 20];
+            let mut entry = V::splat(0);
+            for powers in table {
+                let here = index.eq(entry);
+                entry = entry.add(V::splat(1));
+                repeat!(20, J => if J < wide { digits[J] = digits[J].or_if(here, powers[block + J]) });
             }
-            crate::vector::repeat!(10, J => out[block + J] = digits[J]);
+            repeat!(20, J => if J < wide { out[block + J] = digits[J] });
         }
     }
 }

@@ -20,6 +20,7 @@
 //!
 //! **Time** depends on N alone. Tests: `no_column_overflows`, `products_agree_with_big_integers`, and all of `rsa`.
 
+use super::mont20::{mul20, reduce20, square20};
 use crate::vector::{Digit, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
@@ -41,6 +42,14 @@ impl<V: Vector, const N: usize> Zeroize for Modulus<V, N> {
         self.fold.zeroize();
         self.k0.zeroize();
     }
+}
+
+/// The same modulus, where `N` is known to be twenty.
+#[inline(always)]
+fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20> {
+    assert!(N == 20);
+    // SAFETY: the same type, as just asserted.
+    unsafe { &*core::ptr::from_ref(modulus).cast() }
 }
 
 /// Columns between a product and its reduction: `2 N` of them, reused from call to call.
@@ -235,8 +244,12 @@ kernel! {
         result: &'a mut [Digit<V>; N],
     ) {
         sized::<V, N>(columns);
-        product(columns, x, y);
-        reduce(columns, modulus, result);
+        if N == 20 {
+            mul20(part(x, 0), part(y, 0), twenty(modulus), part_mut(result, 0));
+        } else {
+            product(columns, x, y);
+            reduce(columns, modulus, result);
+        }
     }
 }
 
@@ -249,8 +262,13 @@ kernel! {
         result: &'a mut [Digit<V>; N],
     ) {
         sized::<V, N>(columns);
-        square(columns, x);
-        reduce(columns, modulus, result);
+        if N == 20 {
+            square20(part_mut(columns, 0), part(x, 0));
+            reduce20(part(columns, 0), twenty(modulus), part_mut(result, 0));
+        } else {
+            square(columns, x);
+            reduce(columns, modulus, result);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The lanes in plain Rust. Each operation is a call of its own: the unrolled kernels would otherwise grow eightfold.
 
 use super::{Digit, Kernel, Lane8, MASK52, RADIX, Vector};
+use core::cell::Cell;
 use zeroize::DefaultIsZeroes;
 
 #[derive(Clone, Copy, Default)]
@@ -8,6 +9,20 @@ use zeroize::DefaultIsZeroes;
 pub(crate) struct Portable([u64; 8]);
 
 impl DefaultIsZeroes for Portable {}
+
+thread_local! {
+    static MULTIPLICATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many VPMADD52 instructions this thread's portable operations have stood in for. A kernel's count does not
+/// depend on data, so one portable run tells the benchmark what a vector run executes.
+pub fn multiplications() -> u64 {
+    MULTIPLICATIONS.get()
+}
+
+fn count() {
+    MULTIPLICATIONS.set(MULTIPLICATIONS.get() + 1);
+}
 
 #[inline(never)]
 fn map2(a: Portable, b: Portable, f: impl Fn(u64, u64) -> u64) -> Portable {
@@ -45,9 +60,11 @@ impl Vector for Portable {
         map2(self, self, |a, _| ((a as i64) >> K) as u64)
     }
     fn madd_lo(self, a: Digit<Self>, b: Digit<Self>) -> Self {
+        count();
         map3(self, a.0, b.0, |c, a, b| c.wrapping_add(a.wrapping_mul(b) & MASK52))
     }
     fn madd_hi(self, a: Digit<Self>, b: Digit<Self>) -> Self {
+        count();
         map3(self, a.0, b.0, |c, a, b| c.wrapping_add(((u128::from(a) * u128::from(b)) >> RADIX) as u64))
     }
     fn eq(self, other: Self) -> Self {

@@ -1,0 +1,66 @@
+//! What is measured: each operation on lanes, and the same one at a time in aws-lc.
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+use aws_lc_rs::{rand::SystemRandom, rsa, signature};
+use common::TestKey;
+use penstock_lanes::rsa::{RsaBatch, RsaJob};
+use penstock_lanes::{LANES, Lanes, multiplications};
+use std::hint::black_box;
+
+/// One line of the table, for eight fills.
+pub struct Operation {
+    pub name: &'static str,
+    /// Lanes that one job takes.
+    pub lanes_per_job: usize,
+    /// One call with so many jobs.
+    pub lanes: Box<dyn Fn(usize)>,
+    /// One operation, natively.
+    pub native: Box<dyn Fn()>,
+    /// Eight operations in crypto_mb.
+    pub crypto_mb: Option<Box<dyn Fn()>>,
+    /// Vector multiplications in a call with eight jobs.
+    pub multiplications: Box<dyn Fn() -> u64>,
+}
+
+/// All of them.
+pub fn all(lanes: Lanes) -> Vec<Operation> {
+    vec![
+        rsa_sign(lanes, "rsa2048_sign", "rsa2048-1"),
+        rsa_sign(lanes, "rsa3072_sign", "rsa3072-1"),
+        rsa_sign(lanes, "rsa4096_sign", "rsa4096-1"),
+    ]
+}
+
+/// Runs `f` with the portable twin and counts its multiplications.
+fn counted(f: impl Fn(Lanes)) -> u64 {
+    let before = multiplications();
+    f(Lanes::portable());
+    multiplications() - before
+}
+
+fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
+    let key = TestKey::load(key);
+    let pair = rsa::KeyPair::from_der(&key.der).unwrap();
+    let prepared: &'static _ = Box::leak(Box::new(key.prepare()));
+    let input: &'static [u8] = Box::leak(vec![0x5a; prepared.size().bytes()].into_boxed_slice());
+    let sign = move |lanes: Lanes, fill: usize| {
+        let jobs = [RsaJob { key: prepared, input }; LANES];
+        black_box(RsaBatch::new(lanes, &jobs[..fill]).finish());
+    };
+    let random = SystemRandom::new();
+    Operation {
+        name,
+        lanes_per_job: 2,
+        lanes: Box::new(move |fill| sign(lanes, fill)),
+        native: Box::new(move || {
+            let mut out = [0; 512];
+            let out = &mut out[..pair.public_modulus_len()];
+            pair.sign(&signature::RSA_PKCS1_SHA256, &random, b"message", out).unwrap();
+            black_box(out);
+        }),
+        crypto_mb: None,
+        multiplications: Box::new(move || counted(|lanes| sign(lanes, LANES))),
+    }
+}
