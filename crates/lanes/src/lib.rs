@@ -14,10 +14,13 @@ mod cpu;
 mod error;
 mod limbs;
 pub mod rsa;
+mod secret;
 mod vector;
+pub mod x25519;
 
 pub use cpu::{Implementation, Lanes};
 pub use error::LaneError;
+pub use secret::Secret;
 #[doc(hidden)]
 pub use vector::portable::multiplications;
 

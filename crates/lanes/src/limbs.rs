@@ -31,6 +31,25 @@ pub(crate) fn to_be(limbs: &[u64], bytes: &mut [u8]) {
     }
 }
 
+/// 256 bits, little-endian, as five limbs.
+pub(crate) fn five_from_le(bytes: &[u8; 32]) -> [u64; 5] {
+    let word = |i: usize| u64::from_le_bytes(core::array::from_fn(|j| bytes[8 * i + j]));
+    let w = [word(0), word(1), word(2), word(3)];
+    [
+        w[0] & MASK52,
+        (w[0] >> 52 | w[1] << 12) & MASK52,
+        (w[1] >> 40 | w[2] << 24) & MASK52,
+        (w[2] >> 28 | w[3] << 36) & MASK52,
+        w[3] >> 16,
+    ]
+}
+
+/// Five limbs of a number below 2^256, little-endian.
+pub(crate) fn five_to_le(l: &[u64; 5]) -> [u8; 32] {
+    let words = [l[0] | l[1] << 52, l[1] >> 12 | l[2] << 40, l[2] >> 24 | l[3] << 28, l[3] >> 36 | l[4] << 16];
+    core::array::from_fn(|i| words[i / 8].to_le_bytes()[i % 8])
+}
+
 /// `out = a - b`; answers 1 if that went below zero (and wrapped), else 0.
 pub(crate) fn sub(a: &[u64], b: &[u64], out: &mut [u64]) -> u64 {
     let mut borrow = 0;

@@ -87,6 +87,11 @@ pub(crate) trait Lane8: Vector {
     fn chi(a: Self, b: Self, c: Self) -> Self;
     /// Of each bit, what at least two of the three say.
     fn majority(a: Self, b: Self, c: Self) -> Self;
+    /// Of eight entries, side by side in `table`, the one that each lane's index names (its low three bits). Not a
+    /// memory access: every entry is in the register.
+    fn pick8(table: Self, index: Self) -> Self;
+    /// Of sixteen entries in two registers, the one that each lane's index names (its low four bits).
+    fn pick16(low: Self, high: Self, index: Self) -> Self;
     fn rotl64<const K: i32>(self) -> Self;
     /// Rotates each 32-bit half.
     fn rotr32<const K: i32>(self) -> Self;
@@ -151,12 +156,12 @@ pub(crate) trait Kernel<V> {
 /// Declares a hot function over any [`Vector`], entered through [`Vector::enter`]. The struct of the given name holds
 /// the arguments and gives the machine code its symbol.
 macro_rules! kernel {
-    ($(#[$meta:meta])* fn $name:ident as $symbol:ident <$($life:lifetime,)* $v:ident $(, const $c:ident : usize)*>
+    ($(#[$meta:meta])* fn $name:ident as $symbol:ident <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*>
         ($($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         #[allow(non_camel_case_types)]
-        struct $symbol<$($life,)* $v: Vector $(, const $c: usize)*> { $($arg: $ty),* }
+        struct $symbol<$($life,)* $v: $bound $(, const $c: usize)*> { $($arg: $ty),* }
 
-        impl<$($life,)* $v: Vector $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
+        impl<$($life,)* $v: $bound $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
             type Out = kernel!(@out $($out)?);
             #[inline(always)]
             fn run(self) -> Self::Out {
@@ -167,7 +172,7 @@ macro_rules! kernel {
 
         $(#[$meta])*
         #[inline(always)]
-        pub(crate) fn $name<$($life,)* $v: Vector $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
+        pub(crate) fn $name<$($life,)* $v: $bound $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
             $v::enter($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
         }
     };
@@ -183,9 +188,10 @@ macro_rules! repeat {
     (8, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7) };
     (9, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8) };
     (10, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9) };
+    (15, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
     (16, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
     (19, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18) };
     (20, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19) };
-    (@ $i:ident $e:expr; $($k:literal)*) => { $({ const $i: usize = $k; $e })* };
+    (@ $i:ident $e:expr; $($k:literal)*) => {{ $({ const $i: usize = $k; $e })* }};
 }
 pub(crate) use repeat;

@@ -3,10 +3,10 @@
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
-use aws_lc_rs::{rand::SystemRandom, rsa, signature};
+use aws_lc_rs::{agreement, rand::SystemRandom, rsa, signature};
 use common::TestKey;
 use penstock_lanes::rsa::{RsaBatch, RsaJob};
-use penstock_lanes::{LANES, Lanes, multiplications};
+use penstock_lanes::{LANES, Lanes, multiplications, x25519};
 use std::hint::black_box;
 
 /// One line of the table, for eight fills.
@@ -30,6 +30,8 @@ pub fn all(lanes: Lanes) -> Vec<Operation> {
         rsa_sign(lanes, "rsa2048_sign", "rsa2048-1"),
         rsa_sign(lanes, "rsa3072_sign", "rsa3072-1"),
         rsa_sign(lanes, "rsa4096_sign", "rsa4096-1"),
+        x25519_derive(lanes),
+        x25519_keygen(lanes),
     ]
 }
 
@@ -62,5 +64,58 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
         }),
         crypto_mb: None,
         multiplications: Box::new(move || counted(|lanes| sign(lanes, LANES))),
+    }
+}
+
+fn native_agreement(algorithm: &'static agreement::Algorithm) -> Box<dyn Fn()> {
+    let key = agreement::PrivateKey::generate(algorithm).unwrap();
+    let peer = agreement::PrivateKey::generate(algorithm).unwrap().compute_public_key().unwrap();
+    Box::new(move || {
+        let peer = agreement::UnparsedPublicKey::new(algorithm, peer.as_ref());
+        agreement::agree(&key, peer, (), |shared| Ok::<_, ()>(drop(black_box(shared[0])))).unwrap();
+    })
+}
+
+/// A new key pair; with the public key, as a handshake sends it.
+fn native_keygen(algorithm: &'static agreement::Algorithm) -> Box<dyn Fn()> {
+    Box::new(move || {
+        black_box(agreement::PrivateKey::generate(algorithm).unwrap().compute_public_key().unwrap());
+    })
+}
+
+fn x25519_derive(lanes: Lanes) -> Operation {
+    let scalars: [[u8; 32]; LANES] = core::array::from_fn(|i| [i as u8 + 1; 32]);
+    let peers: [[u8; 32]; LANES] = core::array::from_fn(|i| [i as u8 + 101; 32]);
+    let derive = move |lanes, fill: usize| {
+        let jobs: [x25519::DeriveJob; LANES] =
+            core::array::from_fn(|i| x25519::DeriveJob { scalar: &scalars[i], peer: &peers[i] });
+        black_box(x25519::derive(lanes, &jobs[..fill]));
+    };
+    Operation {
+        name: "x25519_derive",
+        lanes_per_job: 1,
+        lanes: Box::new(move |fill| derive(lanes, fill)),
+        native: native_agreement(&agreement::X25519),
+        crypto_mb: None,
+        multiplications: Box::new(move || counted(|lanes| derive(lanes, LANES))),
+    }
+}
+
+fn x25519_keygen(lanes: Lanes) -> Operation {
+    let scalars: [[u8; 32]; LANES] = core::array::from_fn(|i| [i as u8 + 1; 32]);
+    let keygen = move |lanes, fill: usize| {
+        let jobs: [&[u8; 32]; LANES] = core::array::from_fn(|i| &scalars[i]);
+        black_box(x25519::public_keys(lanes, &jobs[..fill]));
+    };
+    Operation {
+        name: "x25519_keygen",
+        lanes_per_job: 1,
+        lanes: Box::new(move |fill| keygen(lanes, fill)),
+        native: native_keygen(&agreement::X25519),
+        crypto_mb: None,
+        multiplications: Box::new(move || {
+            keygen(Lanes::detect(), 1); // makes the table
+            counted(|lanes| keygen(lanes, LANES))
+        }),
     }
 }

@@ -344,7 +344,7 @@ impl<V: Vector, const H: usize, const N: usize> Drop for Batch<V, H, N> {
 
 kernel! {
     /// `out = a - b + 3 m`, for `b` at most `3 m`.
-    fn difference as Difference<'a, V, const H: usize>(
+    fn difference as Difference<'a, V: Vector, const H: usize>(
         a: &'a [Digit<V>; H],
         b: &'a [Digit<V>; H],
         m: &'a [Digit<V>; H],
@@ -362,7 +362,7 @@ kernel! {
 
 kernel! {
     /// `out = h q + y`, as integers.
-    fn garner as Garner<'a, V, const H: usize, const N: usize>(
+    fn garner as Garner<'a, V: Vector, const H: usize, const N: usize>(
         columns: &'a mut [V],
         h: &'a [Digit<V>; H],
         q: &'a [Digit<V>; H],
@@ -384,7 +384,7 @@ kernel! {
 
 kernel! {
     /// The entry of `table` that each lane's index names. Every entry is read, whatever the indices.
-    fn select as Select<'a, V, const N: usize>(
+    fn select as Select<'a, V: Vector, const N: usize>(
         table: &'a [[Digit<V>; N]],
         index: V,
         out: &'a mut [Digit<V>; N],

@@ -236,7 +236,7 @@ fn last_row<V: Vector, const N: usize>(columns: &Columns<V>, modulus: &Modulus<V
 
 kernel! {
     /// `result = x y / R mod m`.
-    fn mont_mul as MontMul<'a, V, const N: usize>(
+    fn mont_mul as MontMul<'a, V: Vector, const N: usize>(
         columns: &'a mut Columns<V>,
         x: &'a [Digit<V>; N],
         y: &'a [Digit<V>; N],
@@ -255,7 +255,7 @@ kernel! {
 
 kernel! {
     /// `result = x^2 / R mod m`.
-    fn mont_sqr as MontSqr<'a, V, const N: usize>(
+    fn mont_sqr as MontSqr<'a, V: Vector, const N: usize>(
         columns: &'a mut Columns<V>,
         x: &'a [Digit<V>; N],
         modulus: &'a Modulus<V, N>,
@@ -274,7 +274,7 @@ kernel! {
 
 kernel! {
     /// `result = columns / R mod m`: of a number twice as long.
-    fn mont_reduce as MontReduce<'a, V, const N: usize>(
+    fn mont_reduce as MontReduce<'a, V: Vector, const N: usize>(
         columns: &'a mut Columns<V>,
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],

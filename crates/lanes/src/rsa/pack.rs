@@ -33,7 +33,7 @@ pub(crate) fn unpack<V: Lane8>(digits: &[Digit<V>], lane: usize, out: &mut [u64]
 
 kernel! {
     /// Subtracts the modulus where that does not go below zero. A value up to `2 m` is fully reduced after two.
-    fn subtract_once as SubtractOnce<'a, V, const N: usize>(x: &'a mut [Digit<V>; N], m: &'a [Digit<V>; N]) {
+    fn subtract_once as SubtractOnce<'a, V: Vector, const N: usize>(x: &'a mut [Digit<V>; N], m: &'a [Digit<V>; N]) {
         let mut borrow = V::splat(0);
         let mut reduced = [Digit::whole(V::splat(0)); N];
         for i in 0..N {

@@ -139,6 +139,9 @@ impl Lane8 for Avx512 {
         fn xor3(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0x96>(a.0, b.0, c.0));
         fn chi(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xd2>(a.0, b.0, c.0));
         fn majority(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xe8>(a.0, b.0, c.0));
+        fn pick8(table: Self, index: Self) -> Self = Avx512(_mm512_permutexvar_epi64(index.0, table.0));
+        fn pick16(low: Self, high: Self, index: Self) -> Self =
+            Avx512(_mm512_permutex2var_epi64(low.0, index.0, high.0));
         fn rotl64<const K: i32>(self: Self) -> Self = Avx512(_mm512_rol_epi64::<K>(self.0));
         fn rotr32<const K: i32>(self: Self) -> Self = Avx512(_mm512_ror_epi32::<K>(self.0));
         fn shr32<const K: u32>(self: Self) -> Self = Avx512(_mm512_srli_epi32::<K>(self.0));

@@ -134,6 +134,18 @@ impl Lane8 for Portable {
     fn majority(a: Self, b: Self, c: Self) -> Self {
         map3(a, b, c, |a, b, c| (a & b) | (a & c) | (b & c))
     }
+    fn pick8(table: Self, index: Self) -> Self {
+        Self::pick16(table, Portable([0; 8]), index.and(Portable([7; 8])))
+    }
+    fn pick16(low: Self, high: Self, index: Self) -> Self {
+        // Every entry is looked at: there is no such permutation outside a register.
+        let mut out = Portable([0; 8]);
+        let index = index.and(Portable([15; 8]));
+        for (entry, word) in low.0.iter().chain(&high.0).enumerate() {
+            out = out.or_if(index.eq(Portable([entry as u64; 8])), Portable([*word; 8]));
+        }
+        out
+    }
     fn rotl64<const K: i32>(self) -> Self {
         map2(self, self, |a, _| a.rotate_left(K as u32))
     }

@@ -1,0 +1,192 @@
+//! Multiples of the base point, on the birationally equivalent Edwards curve -x^2 + y^2 = 1 + d x^2 y^2.
+//!
+//! A scalar is written as 64 signed digits of base 16, from -8 to 8. Of a table of `(1..=8) 256^i B`, the odd digits'
+//! entries are added, the sum is multiplied by 16, and the even digits' entries are added: 64 additions, 4 doublings.
+//! A row of the table is eight entries of fifteen words: each word's eight versions lie side by side in one register,
+//! from which every lane picks its own by a permutation, so no address depends on a digit. The addition (Hisil, Wong,
+//! Carter, Dawson 2008, with `a = -1`) is complete on this curve: there are no exceptions. The table is computed when
+//! first used, by these same kernels.
+//!
+//! Bounds: those of [`super::field`]. Tests: `points_stay_within_bounds`, and all of `x25519`.
+
+use super::field::{Cols, Fe, columns, constant, freeze, invert, mul, select, sqr, times};
+use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
+
+/// One to eight times a point: of `y + x`, `y - x` and `2 d x y`, five limbs each, the eight versions.
+pub(crate) type Row = [[u64; 8]; 15];
+
+/// `(1..=8) 256^i B` for i below 32.
+pub(crate) type Table = [Row; 32];
+
+/// `2 d`.
+const D2: [u64; 5] = [0x69b9426b2f159, 0x9a8283b156ebd, 0xef3d13000e014, 0xfce7198e80f2e, 0x2406d9dc56df];
+/// `y + x`, `y - x` and `x y` of the base point (RFC 8032, section 5.1).
+const BASE: [[u64; 5]; 3] = [
+    [0xc93c6f58c3b85, 0xc6fb8c0e192fb, 0x43d42c2cf932d, 0xba65270b48986, 0x7cf9d3a33d4],
+    [0x3905d740913e, 0x5d140beb39d1, 0x88f8a09fd399f, 0x1267a5c184346, 0x44fd2f9298f8],
+    [0xe8ab3a5b7dda3, 0x80775152f56dd, 0x4abe37d20f09f, 0x766566ea4e8e6, 0x67875f0fd78b],
+];
+
+/// A point in extended coordinates (X : Y : Z : T), as its use next needs it: `Y + X`, `Y - X`, Z and T.
+#[derive(Clone, Copy)]
+pub(crate) struct Point<V> {
+    sum: Fe<V>,
+    difference: Fe<V>,
+    z: Cols<V>,
+    t: Fe<V>,
+}
+
+/// A point to be added: `Y + X`, `Y - X`, `2 d T`.
+#[derive(Clone, Copy)]
+pub(crate) struct Addend<V> {
+    sum: Fe<V>,
+    difference: Fe<V>,
+    t2d: Fe<V>,
+}
+
+impl<V: Vector> Point<V> {
+    fn neutral() -> Self {
+        let one = constant([1, 0, 0, 0, 0]);
+        Point { sum: one, difference: one, z: columns(&one), t: constant([0; 5]) }
+    }
+
+    /// X = E F, Y = G H, Z = F G, T = E H.
+    #[inline(always)]
+    fn complete(e: Fe<V>, f: Fe<V>, g: Fe<V>, h: Fe<V>) -> Self {
+        let x = mul(&e, &f);
+        let y = mul(&g, &h);
+        let sum = y.add(x).digits();
+        let difference = y.sub(x).digits();
+        V::fence();
+        Point { sum, difference, z: mul(&f, &g), t: mul(&e, &h).digits() }
+    }
+
+    /// The sum, or where `negative` the difference, with an addend whose Z times ours, twice, is `twice_z`.
+    #[inline(always)]
+    fn add(&self, q: &Addend<V>, negative: V::Mask, twice_z: Cols<V>) -> Self {
+        // The negative of a point has x and T negated: sum and difference change places, and so do F and G.
+        let a = mul(&self.difference, &select::<V>(negative, &q.difference, &q.sum));
+        let b = mul(&self.sum, &select::<V>(negative, &q.sum, &q.difference));
+        let e = b.sub(a).digits();
+        let h = b.add(a).digits();
+        V::fence();
+        let c = mul(&self.t, &q.t2d);
+        let (less, more) = (twice_z.sub(c).digits(), twice_z.add(c).digits());
+        let f = select::<V>(negative, &less, &more);
+        let g = select::<V>(negative, &more, &less);
+        V::fence();
+        Self::complete(e, f, g, h)
+    }
+
+    /// From `S = Y + X` and `D = Y - X`: E = S^2 - D^2, H = S^2 + D^2, G = 2 S D, F = 4 Z^2 - G: the published
+    /// doubling's (with E = 2 X Y and so on), twice each, with the signs of F and H turned, which turns those of X, Y,
+    /// Z and T.
+    #[inline(always)]
+    fn double(&self) -> Self {
+        let s = sqr(&self.sum);
+        let d = sqr(&self.difference);
+        let e = s.sub(d).digits();
+        let h = s.add(d).digits();
+        V::fence();
+        let sd = mul(&self.sum, &self.difference);
+        let g = sd.add(sd).digits();
+        let z = sqr(&self.z.digits());
+        let z = z.add(z);
+        let f = z.add(z).sub(sd).sub(sd).digits();
+        V::fence();
+        Self::complete(e, f, g, h)
+    }
+}
+
+kernel! {
+    /// The sum of the table's entries that the digits name: `magnitudes` from 0 to 8, `negative` by lane. Then the
+    /// u-coordinate on Montgomery's curve, (Z + Y) / (Z - Y), as a fraction.
+    fn fixed_base as FixedBase<'a, V: Lane8>(
+        table: &'a Table,
+        magnitudes: &'a [V; 64],
+        negative: &'a [V::Mask; 64],
+        numerator: &'a mut Fe<V>,
+        denominator: &'a mut Fe<V>,
+    ) {
+        let mut p = Point::<V>::neutral();
+        for i in 0..64 {
+            if i == 32 {
+                for _ in 0..4 {
+                    p = p.double();
+                }
+            }
+            // Odd digits first.
+            let digit = if i < 32 { 2 * i + 1 } else { 2 * (i - 32) };
+            let row = &table[digit / 2];
+            let index = magnitudes[digit].sub(V::splat(1));
+            let none = magnitudes[digit].eq(V::splat(0));
+            let mut words = [Digit::whole(V::splat(0)); 15];
+            repeat!(15, J => {
+                let neutral = V::splat(if J == 0 || J == 5 { 1 } else { 0 });
+                words[J] = Digit::whole(V::pick8(V::from_lanes(&row[J]), index).or_if(none, neutral));
+            });
+            let part = |at: usize| -> Fe<V> { core::array::from_fn(|j| words[at + j]) };
+            let q = Addend { sum: part(0), difference: part(5), t2d: part(10) };
+            p = p.add(&q, negative[digit], p.z.add(p.z));
+        }
+        let z = p.z.add(p.z);
+        let y = columns(&p.sum).add(columns(&p.difference));
+        *numerator = z.add(y).digits();
+        // Y + X and Y - X are digits of differences: up to 2^48.6 at the top, so 2 p twice and once more.
+        *denominator = z.sub_wide(y).digits();
+    }
+}
+
+kernel! {
+    /// `table[row]` from 256^row B in every lane, and the point for the next row.
+    fn extend_table as ExtendTable<'a, V: Lane8>(point: &'a mut Point<V>, multiples: &'a mut Point<V>) {
+        let d2 = constant(D2);
+        let q = Addend {
+            sum: point.sum,
+            difference: point.difference,
+            t2d: mul(&point.t, &d2).digits(),
+        };
+        let z = point.z.digits();
+        // Lane j holds j + 1 times the point, by doubling and adding.
+        let mut p = Point::neutral();
+        for bits in [0b1000_0000, 0b0111_1000, 0b0110_0110, 0b0101_0101] {
+            p = p.double();
+            let product = mul(&p.z.digits(), &z);
+            let sum = p.add(&q, V::mask_from_bits(0), product.add(product));
+            let here = V::mask_from_bits(bits);
+            p.sum = select::<V>(here, &p.sum, &sum.sum);
+            p.difference = select::<V>(here, &p.difference, &sum.difference);
+            p.t = select::<V>(here, &p.t, &sum.t);
+            for i in 0..5 {
+                p.z.0[i] = p.z.0[i].or_if(here, sum.z.0[i]);
+            }
+        }
+        *multiples = p;
+        for _ in 0..8 {
+            *point = point.double();
+        }
+    }
+}
+
+/// Computes the table: about a quarter of a millisecond on AVX-512.
+pub(crate) fn table<V: Lane8>() -> Box<Table> {
+    let mut table: Box<Table> = vec![[[0; 8]; 15]; 32].try_into().expect("there are 32 rows");
+    let [sum, difference, t] = BASE.map(constant);
+    let mut point = Point::<V> { sum, difference, z: columns(&constant([1, 0, 0, 0, 0])), t };
+    for row in table.iter_mut() {
+        let mut p = Point::neutral();
+        extend_table(&mut point, &mut p);
+        let inverse = invert(&p.z.digits());
+        let mut t2d = constant([0; 5]);
+        times(&p.t, &constant(D2), &mut t2d);
+        for (part, coordinate) in [p.sum, p.difference, t2d].iter().enumerate() {
+            let mut affine = constant([0; 5]);
+            times(coordinate, &inverse, &mut affine);
+            freeze(&mut affine);
+            for (limb, digit) in affine.iter().enumerate() {
+                row[5 * part + limb] = digit.value().to_lanes();
+            }
+        }
+    }
+    table
+}
