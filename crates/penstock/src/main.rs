@@ -1,6 +1,7 @@
 //! The penstock command: HAProxy's flags, and subcommands beside them.
 
 mod configuration;
+mod engine;
 mod flags;
 mod limits;
 mod master;

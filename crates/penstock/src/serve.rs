@@ -1,6 +1,6 @@
 //! One process that serves: build, listen, go to the background, give up privileges, start, and obey signals.
 
-use crate::{configuration, flags::Flags, limits, ready, ready::Reporter, services};
+use crate::{configuration, engine, flags::Flags, limits, ready, ready::Reporter, services};
 use penstock_config::{
     Config, Diagnostics,
     model::{Account, Global, Source},
@@ -105,6 +105,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
         .nbthread
         .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
     limits::apply(&mut config, workers, diagnostics);
+    engine::check(&config.global.crypto, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let shown = Config { files: config.files.clone(), ..Config::default() };
     let runtime = Runtime::build(config, services::all(), diagnostics);
