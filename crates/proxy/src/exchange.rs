@@ -562,6 +562,7 @@ async fn forward(
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
     x.responded = true;
     x.txn.status = Some(x.response.status());
+    x.log.bytes_read = upstream.counts().received;
     if framing == Framing::Tunnel {
         client.tunnel();
         upstream.tunnel();
@@ -575,6 +576,7 @@ async fn forward(
         poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience)
     })
     .await;
+    x.log.bytes_read = upstream.counts().received;
     request.give_back(buffers);
     response.give_back(buffers);
     finish_body(conn, client, x, at, result)
@@ -839,6 +841,7 @@ async fn tunnel(
     .await;
     up.give_back(&conn.worker.buffers);
     down.give_back(&conn.worker.buffers);
+    x.log.bytes_read = upstream.counts().received;
     if let Some(termination) = ended {
         x.log.termination = termination;
     }

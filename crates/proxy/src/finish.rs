@@ -13,9 +13,7 @@ use tokio::time::Instant;
 /// Counts and logs an exchange that has ended.
 pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
     let now = conn.worker.clock.now();
-    let counts = client.counts();
-    x.log.bytes_read = counts.sent;
-    x.log.bytes_uploaded = counts.received;
+    x.log.bytes_uploaded = client.counts().received;
     measure(conn, x, now);
     count(conn, x);
     write(conn, x);
@@ -52,7 +50,7 @@ pub(crate) fn log_unless_null(conn: &mut Conn, client: &dyn Client, x: &mut Exch
 pub(crate) fn as_soon_as(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
     if conn.proxy().options.logasap && !x.log.as_soon_as {
         x.log.as_soon_as = true;
-        x.log.bytes_read = client.counts().sent;
+        x.log.bytes_uploaded = client.counts().received;
         measure(conn, x, conn.worker.clock.now());
         write_line(conn, x);
     }

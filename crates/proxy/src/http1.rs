@@ -6,11 +6,27 @@ use crate::{
     message::{Body, End, Fault},
     stream::Stream,
 };
-use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Step, write_last_chunk};
+use penstock_http::{BodyReader, Error, Fields, Framing, Known, Limits, Step, write_last_chunk};
 use std::{
     io,
     task::{Context, Poll, ready},
 };
+
+/// How many bytes a head counts for in logs and statistics (`%B`, `%U`, `bin`, `bout`). HAProxy counts messages in its own
+/// form, not as they are on the wire: twenty bytes and the parts of the start line, names and values (`connection` is not
+/// kept), and one byte for the end.
+pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
+    let fields = fields.iter().filter(|field| field.known != Known::Connection);
+    (20 + start_line + fields.map(|field| field.name.len() + field.value.len()).sum::<usize>() + 1) as u64
+}
+
+/// The length of `HTTP/1.1`.
+pub(crate) const VERSION: usize = 8;
+
+/// What the end of a chunked body counts for: its trailers, and one byte.
+fn trailer_weight(fields: &Fields) -> u64 {
+    (fields.iter().map(|field| field.name.len() + field.value.len()).sum::<usize>() + 1) as u64
+}
 
 /// A body on its way in.
 pub(crate) enum Inbound {
@@ -41,6 +57,13 @@ impl Inbound {
         match self {
             Inbound::Chunked(reader) => Some(reader.trailers()).filter(|fields| !fields.is_empty()),
             _ => None,
+        }
+    }
+    /// What the end of the body counts for, once it is there; see [`weight`].
+    pub fn end_weight(&self) -> u64 {
+        match self {
+            Inbound::Chunked(reader) => trailer_weight(reader.trailers()),
+            _ => 0,
         }
     }
     /// Moves payload from `input` (what was read together with the head) and from `stream` to `buffer`.

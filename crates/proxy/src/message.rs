@@ -89,7 +89,7 @@ pub(crate) trait Client: Source + Sink {
     }
     /// The response cannot be completed: the client must see that whatever its framing.
     fn abort(&mut self);
-    /// Payload bytes of the request received, and bytes sent to the client, as the log counts them.
+    /// Bytes of the request received as the log counts them, and bytes sent to the client.
     fn counts(&self) -> Counts;
     /// The exchange goes on as two byte streams (101, CONNECT): from now on bodies are raw in both directions.
     fn tunnel(&mut self);
@@ -112,6 +112,6 @@ pub(crate) trait Upstream: Source + Sink {
     fn answered(&self) -> bool;
     /// See [`Client::tunnel`].
     fn tunnel(&mut self);
-    /// Payload bytes sent to and received from the server.
+    /// Bytes sent to the server, and bytes of the response received as the log counts them.
     fn counts(&self) -> Counts;
 }

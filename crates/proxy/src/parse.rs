@@ -2,7 +2,7 @@
 
 use crate::{
     buffer::Buffer,
-    http1::{Inbound, Outbound, give_if_empty},
+    http1::{Inbound, Outbound, VERSION, give_if_empty, weight},
     message::{Body, Client, Counts, End, Fault, Sink, Source},
     stream::Stream,
     worker::Worker,
@@ -118,7 +118,7 @@ impl Http1Client {
                 match head.parse(input.data(), &self.limits) {
                     Ok(Parse::Complete { consumed }) => {
                         input.consume(consumed);
-                        self.received = consumed as u64;
+                        self.received = weight(head.method().len() + head.target().len() + VERSION, &head.fields);
                         give_if_empty(&mut self.input, &self.worker.buffers);
                         return Poll::Ready(match self.begin(head) {
                             Ok(()) => Received::Request,
@@ -190,6 +190,9 @@ impl Source for Http1Client {
         let before = buffer.len();
         let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
         self.received += (buffer.len() - before) as u64;
+        if matches!(result, Poll::Ready(Ok(Body::End))) {
+            self.received += self.inbound.end_weight();
+        }
         if matches!(result, Poll::Ready(Ok(_))) {
             // What it waited for has become pointless.
             self.expects_continue = false;

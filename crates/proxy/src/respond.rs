@@ -5,6 +5,7 @@ use crate::{
     body::{self, Waited},
     conn::{Conn, in_time},
     exchange::Exchange,
+    http1::{VERSION, weight},
     message::{Client, End},
 };
 use penstock_config::model::Proxy;
@@ -65,6 +66,9 @@ pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<
 
 fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
     head.start(status, Version::Http11);
+    if let Some(reason) = page_reason(status) {
+        head.set_reason(reason.as_bytes()).expect("plain text");
+    }
     let reason = std::str::from_utf8(head.reason()).unwrap_or_default();
     let mut body = String::with_capacity(128);
     // Writing to a string cannot fail.
@@ -72,6 +76,16 @@ fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
     let length = body.len().to_string();
     fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
     body.into_bytes()
+}
+
+/// HAProxy's pages have their own wording of a few reasons.
+fn page_reason(status: u16) -> Option<&'static str> {
+    match status {
+        400 => Some("Bad request"),
+        408 => Some("Request Time-out"),
+        504 => Some("Gateway Time-out"),
+        _ => None,
+    }
 }
 
 /// One sentence for a person who sees the page.
@@ -117,6 +131,7 @@ pub(crate) async fn send(conn: &mut Conn, client: &mut dyn Client, x: &mut Excha
         true => (Framing::None, &b""[..]),
         false => (Framing::Length(body.len() as u64), body),
     };
+    x.log.bytes_read = weight(VERSION + 3 + x.response.reason().len(), &x.response.fields) + body.len() as u64;
     client.respond(&mut x.response, framing, last);
     x.responded = true;
     let mut buffer = conn.worker.buffers.take();

@@ -2,7 +2,7 @@
 
 use crate::{
     buffer::Buffer,
-    http1::{Inbound, Outbound, give_if_empty},
+    http1::{Inbound, Outbound, VERSION, give_if_empty, weight},
     message::{Body, Counts, End, Fault, Sink, Source, Upstream},
     stream::Stream,
     worker::Worker,
@@ -89,6 +89,9 @@ impl Source for Http1Server {
         let before = buffer.len();
         let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
         self.received += (buffer.len() - before) as u64;
+        if matches!(result, Poll::Ready(Ok(Body::End))) {
+            self.received += self.inbound.end_weight();
+        }
         result
     }
     fn trailers(&self) -> Option<&Fields> {
@@ -129,7 +132,7 @@ impl Upstream for Http1Server {
                 match head.parse(input.data(), &self.limits)? {
                     Parse::Complete { consumed } => {
                         input.consume(consumed);
-                        self.received += consumed as u64;
+                        self.received += weight(VERSION + 3 + head.reason().len(), &head.fields);
                         give_if_empty(&mut self.input, &self.worker.buffers);
                         return Poll::Ready(self.begin(head).map_err(Fault::Invalid));
                     }

