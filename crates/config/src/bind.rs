@@ -167,11 +167,11 @@ const TLS: &[Entry] = &[
     }),
     Entry::new("crl-file", ONE, "Revoked certificates of clients", |d, a| tls::crl_file(&mut d.tls.conf, a)),
     Entry::new("ca-ignore-err", ONE, "Errors in a client's chain that are passed over", |d, a| {
-        d.tls.ca_ignore_err = Some(a.text("'all' or numbers of errors")?);
+        d.tls.ca_ignore_err = Some(errors(a)?);
         Ok(())
     }),
     Entry::new("crt-ignore-err", ONE, "Errors in a client's certificate that are passed over", |d, a| {
-        d.tls.crt_ignore_err = Some(a.text("'all' or numbers of errors")?);
+        d.tls.crt_ignore_err = Some(errors(a)?);
         Ok(())
     }),
     Entry::refused("ca-sign-file", "Authority for generated certificates", NO_SIGNING, INSTEAD_OF_SIGNING),
@@ -302,6 +302,20 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
         (args.keyword, args.keyword_span) = (keyword, keyword_span);
     }
     result
+}
+
+/// `all`, or numbers or names of OpenSSL's verification errors between commas.
+fn errors(args: &mut Args<'_>) -> Parsed<String> {
+    let word = args.word("'all' or errors")?;
+    let known = |error: &str| error.starts_with("X509_V_ERR_") || error.parse().is_ok_and(|n: u32| n > 0 && n < 100);
+    match word.text.split(',').find(|error| *error != "all" && !known(error)) {
+        None => Ok(word.text.clone()),
+        Some(error) => args.wrong(
+            word,
+            format!("'{error}' is not a verification error"),
+            "expected 'all', or numbers between commas as openssl-verify(1) lists them",
+        ),
+    }
 }
 
 /// Permissions as chmod(1) writes them.

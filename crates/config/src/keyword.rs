@@ -109,6 +109,8 @@ pub(crate) struct Keyword<T: 'static> {
     pub(crate) doc: &'static str,
     /// `no KEYWORD` exists.
     pub(crate) negatable: bool,
+    /// HAProxy passes over words too many without a word; here they are a warning.
+    pub(crate) spare: bool,
     pub(crate) parse: fn(&mut T, &mut Args<'_>) -> Parsed,
 }
 
@@ -120,7 +122,7 @@ impl<T> Keyword<T> {
         doc: &'static str,
         parse: fn(&mut T, &mut Args<'_>) -> Parsed,
     ) -> Self {
-        Keyword { name, places: ALL, arity, support: Support::Implemented, doc, negatable: false, parse }
+        Keyword { name, places: ALL, arity, support: Support::Implemented, doc, negatable: false, spare: false, parse }
     }
     /// A keyword without effect here, for this reason.
     pub(crate) const fn accepted(name: &'static str, arity: Arity, doc: &'static str, why: &'static str) -> Self {
@@ -148,6 +150,10 @@ impl<T> Keyword<T> {
     /// `no KEYWORD` exists.
     pub(crate) const fn no(self) -> Self {
         Keyword { negatable: true, ..self }
+    }
+    /// Words too many are only a warning.
+    pub(crate) const fn spare(self) -> Self {
+        Keyword { spare: true, ..self }
     }
     /// It is parsed, but for this reason without effect.
     pub(crate) const fn notice(self, why: &'static str) -> Self {

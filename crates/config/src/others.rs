@@ -134,7 +134,8 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
         Keyword::<Resolvers>::new("parse-resolv-conf", NONE, "Name servers of /etc/resolv.conf", |r, _| {
             r.parse_resolv_conf = true;
             Ok(())
-        }),
+        })
+        .spare(),
         Keyword::<Resolvers>::new("hold", exactly(2), "How long an answer counts", |r, a| {
             let states = ["nx", "refused", "timeout", "other", "valid", "obsolete"].map(|s| (s, s));
             let state = a.choice("a state", &states)?;
@@ -145,19 +146,23 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
         Keyword::<Resolvers>::new("resolve_retries", ONE, "Questions before giving up", |r, a| {
             r.resolve_retries = a.number("a number of tries", 1..=i32::MAX as u32)?;
             Ok(())
-        }),
+        })
+        .spare(),
         Keyword::<Resolvers>::new("timeout resolve", ONE, "Time between resolutions", |r, a| {
             r.timeout_resolve = a.time("a time")?;
             Ok(())
-        }),
+        })
+        .spare(),
         Keyword::<Resolvers>::new("timeout retry", ONE, "Time between questions", |r, a| {
             r.timeout_retry = a.time("a time")?;
             Ok(())
-        }),
+        })
+        .spare(),
         Keyword::<Resolvers>::new("accepted_payload_size", ONE, "Largest answer in bytes", |r, a| {
             r.accepted_payload_size = a.number("a size", 512..=65535)?;
             Ok(())
-        }),
+        })
+        .spare(),
     ]],
 );
 
@@ -183,9 +188,9 @@ pub(crate) static PEERS: Table<Peers> = Table::new(
         Keyword::<Peers>::accepted("bind", SOME, "Where peers connect to", TABLES),
         Keyword::<Peers>::accepted("default-bind", ANYTHING, "Settings of that address", TABLES),
         Keyword::<Peers>::accepted("default-server", ANYTHING, "Settings of peers", TABLES),
-        Keyword::<Peers>::accepted("disabled", NONE, "Peers are not spoken to", TABLES),
+        Keyword::<Peers>::accepted("disabled", NONE, "Peers are not spoken to", TABLES).spare(),
         Keyword::<Peers>::accepted("disable", NONE, "Peers are not spoken to", TABLES),
-        Keyword::<Peers>::accepted("enabled", NONE, "Undoes 'disabled'", TABLES),
+        Keyword::<Peers>::accepted("enabled", NONE, "Undoes 'disabled'", TABLES).spare(),
         Keyword::<Peers>::accepted("enable", NONE, "Undoes 'disabled'", TABLES),
         Keyword::<Peers>::accepted("log", SOME, "Where their connections are logged", TABLES),
         Keyword::<Peers>::accepted("shards", ONE, "How many peers share the keys", TABLES),
@@ -233,11 +238,11 @@ const CACHED: &str = "nothing is cached; responses are forwarded as they come";
 static CACHE: Table<()> = Table::new(
     "cache",
     &[&[
-        Keyword::accepted("total-max-size", ONE, "Megabytes of the cache", CACHED),
-        Keyword::accepted("max-object-size", ONE, "Largest object", CACHED),
-        Keyword::accepted("max-age", ONE, "Longest life of an object", CACHED),
-        Keyword::accepted("process-vary", ONE, "Objects differ by Vary", CACHED),
-        Keyword::accepted("max-secondary-entries", ONE, "Variants of an object", CACHED),
+        Keyword::accepted("total-max-size", ONE, "Megabytes of the cache", CACHED).spare(),
+        Keyword::accepted("max-object-size", ONE, "Largest object", CACHED).spare(),
+        Keyword::accepted("max-age", ONE, "Longest life of an object", CACHED).spare(),
+        Keyword::accepted("process-vary", ONE, "Objects differ by Vary", CACHED).spare(),
+        Keyword::accepted("max-secondary-entries", ONE, "Variants of an object", CACHED).spare(),
     ]],
 );
 
@@ -247,7 +252,7 @@ static MAILERS: Table<()> = Table::new(
     "mailers",
     &[&[
         Keyword::accepted("mailer", exactly(2), "A mail server", MAILED),
-        Keyword::accepted("timeout mail", ONE, "Longest delivery", MAILED),
+        Keyword::accepted("timeout mail", ONE, "Longest delivery", MAILED).spare(),
     ]],
 );
 

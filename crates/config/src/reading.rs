@@ -371,6 +371,13 @@ fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
     }
     if args.words.len() > max && keyword.arity.max != u8::MAX {
         let extra = &args.words[max];
+        if keyword.spare {
+            args.diagnostics()
+                .warning(extra.span, format!("'{}' and what follows is not read by '{name}'", extra.text))
+                .hint("remove it, or protect the spaces of one argument with quotes");
+            args.words = &args.words[..max];
+            return Ok(());
+        }
         let takes = match max {
             0 => "no argument".to_owned(),
             1 => "one argument".to_owned(),

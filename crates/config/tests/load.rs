@@ -183,6 +183,6 @@ fn defaults_are_anonymous_named_or_inherited() {
 #[test]
 fn all_errors_are_reported_at_once() {
     let found = errors("global\n maxcon 10\n nbproc 4\nfrontend f\n bind :80x\n mode htp\n use_backend nowhere\n");
-    assert_eq!(found.len(), 6, "{found:#?}");
+    assert_eq!(found.len(), 5, "{found:#?}");
     assert!(found.last().unwrap().contains("no backend is called 'nowhere'"));
 }

@@ -89,7 +89,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("log-send-hostname", between(0, 1), "Syslog lines carry the host's name, or this one", |g, a| {
         g.log_send_hostname = Some(a.take().map(|w| w.text.clone()));
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("node", ONE, "The node's name on the statistics page", |g, a| {
         g.node = Some(a.text("a name")?);
         Ok(())
@@ -109,21 +110,26 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats maxconn", ONE, "Most connections to that socket", |g, a| {
         g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
     Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
         g.hard_stop_after = Some(a.time("a time")?);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("grace", ONE, "Time between the order to stop softly and the stop", |g, a| {
         g.grace = Some(a.time("a time")?);
         Ok(())
-    }),
-    Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once"),
+    })
+    .spare(),
+    Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once")
+        .spare(),
     Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
         g.server_state_file = Some(PathBuf::from(a.text("a file")?));
         Ok(())
@@ -164,15 +170,16 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("expose-experimental-directives", NONE, "Experimental keywords may be used", |g, _| {
         g.experimental = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::accepted("expose-deprecated-directives", NONE, "Deprecated keywords may be used", "none is held back"),
     Entry::accepted("set-dumpable", between(0, 1), "Core dumps after a change of user", "the system decides").no(),
-    Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q"),
+    Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q").spare(),
     Entry::accepted("zero-warning", NONE, "Warnings stop the start", "use the command line's -dW"),
     Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
     Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
     Entry::accepted("mworker-max-reloads", ONE, "Reloads an old worker survives", "old workers end by hard-stop-after"),
-    Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").no(),
+    Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").spare().no(),
     Entry::accepted("cpu-set", SOME, "Which CPUs are used", "use 'cpu-map'"),
     Entry::accepted("cpu-policy", SOME, "How CPUs are chosen", "use 'cpu-map'"),
     Entry::accepted("thread-groups", ONE, "Number of groups of threads", "all threads are one group"),

@@ -83,7 +83,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("ssl-load-extra-del-ext", NONE, "Their names replace the certificate's extension", |g, _| {
         g.ssl_load_extra_del_ext = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("ssl-engine", between(1, 255), "The engine that computes handshakes", |g, a| {
         g.crypto.ssl_engine = Some(a.spanned("an engine's name")?);
         if a.peek().is_some() {
@@ -102,13 +103,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("ssl-mode-async", NONE, "Handshakes do not wait for their engine", |g, _| {
         g.crypto.ssl_mode_async = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("ssl-provider", ONE, "The engine, under its newer name", |g, a| {
         g.crypto.ssl_provider = Some(a.spanned("a provider's name")?);
         Ok(())
     }),
-    Entry::accepted("ssl-provider-path", ONE, "Where OpenSSL finds providers", "engines are part of this program"),
-    Entry::accepted("ssl-propquery", ONE, "What OpenSSL asks providers", "engines are part of this program"),
+    Entry::accepted("ssl-provider-path", ONE, "Where OpenSSL finds providers", "engines are part of this program")
+        .spare(),
+    Entry::accepted("ssl-propquery", ONE, "What OpenSSL asks providers", "engines are part of this program").spare(),
     Entry::new("tune.crypto.engine", ONE, "The engine, by this program's own names", |g, a| {
         let names = ["native", "sw", "hw", "hw+sw", "auto"].map(|n| (n, ()));
         let word = a.peek().map(|w| w.span);
@@ -128,7 +131,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
     Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
     Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),
-    Entry::accepted("ssl-skip-self-issued-ca", NONE, "Roots are not sent", "chains are sent as the files have them"),
+    Entry::accepted("ssl-skip-self-issued-ca", NONE, "Roots are not sent", "chains are sent as the files have them")
+        .spare(),
     Entry::accepted("ssl-security-level", ONE, "OpenSSL's security level", "weak algorithms do not exist here"),
     Entry::accepted("ssl-passphrase-cmd", SOME, "Who knows keys' passphrases", "keys are read unencrypted"),
     Entry::accepted("ssl-f-use", SOME, "Certificates of a crt-store", "name them on 'bind' lines"),

@@ -21,6 +21,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.hash_balance_factor = factor;
         Ok(())
     })
+    .spare()
     .at(BACK),
     Entry::new("hash-preserve-affinity", ONE, "Which hashed servers keep their clients when full", |_, a| {
         a.choice("a policy", &[("always", ()), ("maxconn", ()), ("maxqueue", ())])
@@ -39,8 +40,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.dynamic_cookie_key = Some(a.text("a secret")?);
         Ok(())
     })
+    .spare()
     .at(BACK),
     Entry::new("persist rdp-cookie", between(0, 1), "RDP's cookie names the server", |_, _| Ok(()))
+        .spare()
         .at(BACK)
         .notice("RDP cookies are not read"),
     Entry::new(
@@ -49,6 +52,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Queue length at which a client's connection may change servers",
         |_, a| a.number("a number of requests", -1..=i64::from(i32::MAX)).map(drop),
     )
+    .spare()
     .at(BACK)
     .notice("a request goes to the server that its rules choose"),
     Entry::new("use-server", at_least(2), "Names the server under a condition", |d, a| {

@@ -59,11 +59,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("disabled", NONE, "The proxy takes no traffic", |d, _| {
         d.proxy.disabled = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("enabled", NONE, "Undoes 'disabled' of the defaults", |d, _| {
         d.proxy.disabled = false;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("maxconn", ONE, "Most connections at a time", |d, a| {
         d.proxy.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
         Ok(())
@@ -83,6 +85,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.rate_limit_sessions = Some(a.number("a number of sessions a second", 0..=i32::MAX as u32)?);
         Ok(())
     })
+    .spare()
     .at(FRONT),
     Entry::new("retries", ONE, "How often a failed connection to a server is tried again", |d, a| {
         d.proxy.retries = a.number("a number of tries", 0..=i32::MAX as u32)?;
@@ -143,6 +146,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
         errorloc(d, a, 303)
     }),
     Entry::new("http-error", at_least(2), "An error page from a file or a string, with headers", |d, a| {
+        a.choice("the word 'status'", &[("status", ())])?;
+        status(a)?;
+        a.next = 0;
         let rest = a.rest();
         d.proxy.http_errors.push(rest);
         Ok(())
@@ -152,10 +158,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
         a.unexpected(&["usesrc", "interface"])
     })
     .at(BACK),
-    Entry::new("http-send-name-header", between(0, 1), "Tells the server its own name in this header", |d, a| {
+    Entry::new("http-send-name-header", ONE, "Tells the server its own name in this header", |d, a| {
         d.proxy.http_send_name_header = a.take().map(|word| word.text.clone());
         Ok(())
     })
+    .spare()
     .at(BACK),
     Entry::new("load-server-state-from-file", ONE, "Where the servers' state is read from at start", |d, a| {
         let kind = a.choice("a kind of state file", &[("global", "global"), ("local", "local"), ("none", "none")])?;

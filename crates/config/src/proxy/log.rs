@@ -47,6 +47,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.log_tag = Some(a.text("a tag")?);
         Ok(())
     })
+    .spare()
     .at(ALL),
     Entry::refused("log-steps", "At which steps lines are logged", "log profiles are not supported", "remove it")
         .at(FRONT),

@@ -185,6 +185,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         };
         Ok(())
     })
+    .spare()
     .at(BACK)
     .no(),
     Entry::refused(
@@ -209,9 +210,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("option httpslog", NONE, "One log line for each request, with TLS facts", |d, _| {
         log(d, LogFormat::Https)
     })
+    .spare()
     .at(FRONT),
-    Entry::new("option tcplog", between(0, 1), "One log line for each connection", |d, _| log(d, LogFormat::Tcp))
-        .at(FRONT),
+    Entry::new("option tcplog", NONE, "One log line for each connection", |d, _| log(d, LogFormat::Tcp)).at(FRONT),
     check("option httpchk", between(0, 3), "Health checks by an HTTP request", httpchk),
     check("option tcp-check", NONE, "Health checks by the 'tcp-check' lines", |d, a| {
         a.rest();

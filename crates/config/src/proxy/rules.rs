@@ -43,6 +43,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.tcp_request_inspect_delay = Some(a.time("a time")?);
         Ok(())
     })
+    .spare()
     .at(RULES),
     rule("tcp-response content", BACK_RULES, "What to do with the first bytes of a response", |d, a| {
         push(d, a, |p| &mut p.tcp_response_content)
@@ -51,6 +52,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.tcp_response_inspect_delay = Some(a.time("a time")?);
         Ok(())
     })
+    .spare()
     .at(BACK_RULES),
     rule("redirect", ANY, "Answers with a redirection", |d, a| push(d, a, |p| &mut p.redirects)),
     Entry::new("use_backend", SOME, "Names the backend, under a condition", |d, a| push(d, a, |p| &mut p.use_backend))
@@ -91,6 +93,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.unique_id_header = Some(a.text("the name of a header")?);
         Ok(())
     })
+    .spare()
     .at(FRONT),
     removed("reqadd", "write 'http-request add-header'"),
     removed("reqallow", "write 'http-request allow'"),

@@ -13,43 +13,52 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("stats enable", NONE, "Serves the statistics page", |d, _| {
         page(d);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats uri", ONE, "Its path", |d, a| {
         page(d).uri = a.text("a path")?;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats realm", ONE, "What its password prompt says", |d, a| {
         page(d).realm = Some(a.text("a realm")?);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats auth", ONE, "A user who may see it", |d, a| {
         let word = a.word("USER:PASSWORD")?;
         // HAProxy takes a name without a colon as one without a password.
         let (user, password) = word.text.split_once(':').unwrap_or((&word.text, ""));
         page(d).auth.push((user.to_owned(), password.to_owned()));
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats refresh", ONE, "How often the browser loads it again", |d, a| {
         page(d).refresh = Some(a.time_in_unit("a time", std::time::Duration::from_secs(1))?);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats hide-version", NONE, "It does not show the version", |d, _| {
         page(d).hide_version = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats show-legends", NONE, "It shows addresses and settings", |d, _| {
         page(d).show_legends = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats show-modules", NONE, "It shows the counters of modules", |d, _| {
         page(d).show_modules = true;
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats show-node", between(0, 1), "It shows the node's name", |d, a| {
         let name = a.take().map(|w| w.text.clone());
         page(d).show_node = Some(name);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats show-desc", between(0, 255), "It shows a description", |d, a| {
         let text = super::basics::joined(a);
         page(d).show_desc = Some(Some(text).filter(|t| !t.is_empty()));
@@ -59,7 +68,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         let name = a.text("the name of a proxy, or '.'")?;
         page(d).scope.push(name);
         Ok(())
-    }),
+    })
+    .spare(),
     Entry::new("stats admin", at_least(2), "When it may change servers' states", |d, a| {
         condition(a)?;
         let line = a.rest();
