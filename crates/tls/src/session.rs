@@ -88,22 +88,32 @@ macro_rules! pass {
 /// Brings the connection to the state in which it may write, and lets `$write` fill `$room` bytes of the output.
 macro_rules! write_traffic {
     ($session:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
-        // What rustls itself still wants out (the answer to a key update) goes first.
-        $session.pass($held, &mut 0, &mut |_| (), $output)?;
-        let start = $output.len();
-        $output.resize(start + $room, 0);
-        let $space = &mut $output[start..];
-        let written = match $session {
-            Session::Server(conn) => match conn.process_tls_records($held).state? {
-                ConnectionState::WriteTraffic(mut $traffic) => $write,
-                _ => Ok(0),
-            },
-            Session::Client(conn) => match conn.process_tls_records($held).state? {
-                ConnectionState::WriteTraffic(mut $traffic) => $write,
-                _ => Ok(0),
-            },
-        };
-        finish($output, start, written)
+        let mut first = true;
+        loop {
+            // What rustls itself still wants out goes first, and the pass ends in the state that may write.
+            $session.pass($held, &mut 0, &mut |_| (), $output)?;
+            let start = $output.len();
+            $output.resize(start + $room, 0);
+            let $space = &mut $output[start..];
+            let written = match $session {
+                Session::Server(conn) => match conn.process_tls_records($held).state? {
+                    ConnectionState::WriteTraffic(mut $traffic) => $write,
+                    _ => Ok(0),
+                },
+                Session::Client(conn) => match conn.process_tls_records($held).state? {
+                    ConnectionState::WriteTraffic(mut $traffic) => $write,
+                    _ => Ok(0),
+                },
+            };
+            $output.truncate(start + *written.as_ref().unwrap_or(&0));
+            match written {
+                Ok(_) => break Ok(()),
+                // Room is counted for the data alone. The refused call has moved the answer to a key update from where only
+                // it looks to where the next pass finds it; then the room is enough.
+                Err(EncryptError::InsufficientSize(_)) if std::mem::take(&mut first) => {}
+                Err(_) => break Err(Error::EncryptError),
+            }
+        }
     }};
 }
 
@@ -149,15 +159,6 @@ impl Session {
     /// The connection may no longer send.
     pub fn close_notify(&mut self, held: &mut [u8], output: &mut Vec<u8>) -> Result<(), Error> {
         write_traffic!(self, held, ALERT_ROOM, output, |traffic, room| traffic.queue_close_notify(room))
-    }
-}
-
-fn finish(output: &mut Vec<u8>, start: usize, written: Result<usize, EncryptError>) -> Result<(), Error> {
-    output.truncate(start + *written.as_ref().unwrap_or(&0));
-    match written {
-        Ok(_) => Ok(()),
-        Err(EncryptError::InsufficientSize(_)) => unreachable!("room counts every record's expansion"),
-        Err(EncryptError::EncryptExhausted) => Err(Error::EncryptError),
     }
 }
 
