@@ -123,7 +123,18 @@ impl Linker<'_> {
     /// What cannot be read or does not fit together.
     pub fn expression_in(&mut self, text: &str, at: usize, scope: Scope) -> Result<(Expr, usize), Problem> {
         let name = word_at(text, at);
-        let word = &text[name.clone()];
+        let fetch = text[name.clone()].to_owned();
+        self.expression_of(text, name, &fetch, scope)
+    }
+
+    /// The same, where the word at `name` stands for the fetch `word` (`path_beg` for `path`).
+    pub(crate) fn expression_of(
+        &mut self,
+        text: &str,
+        name: Range<usize>,
+        word: &str,
+        scope: Scope,
+    ) -> Result<(Expr, usize), Problem> {
         let Some(spec) = fetch::find(word, scope.place) else {
             return Err(Problem::new(name, format!("unknown sample fetch `{word}`")).hint(
                 hint::nearest(word, fetch::names()).or_else(|| {
@@ -235,7 +246,7 @@ impl Linker<'_> {
 }
 
 /// A keyword's name from `at` on.
-fn word_at(text: &str, at: usize) -> Range<usize> {
+pub(crate) fn word_at(text: &str, at: usize) -> Range<usize> {
     let len = text[at..]
         .bytes()
         .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+' | b':'))

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 pub mod client_hello;
 mod context;
 pub mod conv;
@@ -26,6 +27,7 @@ mod verdict;
 pub mod words;
 mod x509;
 
+pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use client_hello::{ClientHello, HelloError};
 pub use context::{Buffered, Context, LogLevel, RequestLine, Session, SocketWishes, Txn};
 pub use expr::{Expr, Fetched, Missing};

@@ -49,7 +49,7 @@ impl<N: Copy + Ord + std::hash::Hash + std::ops::BitAnd<Output = N>> Networks<N>
 }
 
 impl IpSet {
-    /// `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (missing bytes are zero), `2001:db8::/32`.
+    /// `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (which is 10.0.0.1), `2001:db8::/32`.
     ///
     /// # Errors
     /// When it is none of these. Names are not resolved: what a rule compares with does not depend on DNS.
@@ -96,16 +96,17 @@ pub fn parse_network(text: &str) -> Option<Network> {
         Ok(IpAddr::V6(ip)) => Some(Network::V6(ip.into(), mask.map_or(Some(u128::MAX), parse_mask6)?)),
         Ok(IpAddr::V4(ip)) => Some(Network::V4(ip.into(), mask.map_or(Some(u32::MAX), parse_mask4)?)),
         Err(_) => {
-            // `10.2/16`: the bytes left out are zero.
+            // `10.12` is 10.0.0.12: the zero bytes before the last may be left out.
             let mut bytes = [0u8; 4];
-            let parts: Vec<&str> = ip.split('.').collect();
-            if parts.len() > 3 || mask.is_none() {
+            let (head, last) = ip.rsplit_once('.')?;
+            if head.split('.').count() > 2 {
                 return None;
             }
-            for (slot, part) in bytes.iter_mut().zip(parts) {
+            for (slot, part) in bytes.iter_mut().zip(head.split('.')) {
                 *slot = part.parse().ok()?;
             }
-            Some(Network::V4(u32::from_be_bytes(bytes), parse_mask4(mask?)?))
+            bytes[3] = last.parse().ok()?;
+            Some(Network::V4(u32::from_be_bytes(bytes), mask.map_or(Some(u32::MAX), parse_mask4)?))
         }
     }
 }
@@ -152,7 +153,8 @@ mod tests {
 
     #[test]
     fn forms_of_networks() {
-        assert_eq!(parse_network("10.2/16"), Some(Network::V4(0x0a02_0000, 0xffff_0000)));
+        assert_eq!(parse_network("10.12"), Some(Network::V4(0x0a00_000c, u32::MAX)));
+        assert_eq!(parse_network("192.168.1/22"), Some(Network::V4(0xc0a8_0001, 0xffff_fc00)));
         assert_eq!(parse_network("1.2.3.4/255.255.0.0"), Some(Network::V4(0x0102_0304, 0xffff_0000)));
         assert_eq!(parse_network("0.0.0.0/0"), Some(Network::V4(0, 0)));
         for wrong in ["10.0.0.0/33", "example.com", "::/129", "10.0.0.0/", "/8", ""] {

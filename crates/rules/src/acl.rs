@@ -1,0 +1,542 @@
+//! ACLs, and the conditions made of them.
+
+use crate::{
+    context::Context,
+    expr::{Expr, Missing, word_at},
+    fetch, hint,
+    keyword::{Places, Problem},
+    link::{Linker, Scope},
+    patterns::{Method, Pattern, PatternFile, PatternSet},
+    value::{Type, Value},
+    words::Words,
+};
+use penstock_config::{Diagnostics, Span, Word};
+use std::{collections::HashMap, sync::Arc};
+
+/// A test: a sample, and what it is compared with.
+#[derive(Clone, Debug)]
+pub struct Test {
+    expr: Expr,
+    method: Method,
+    set: PatternSet,
+    files: Vec<Arc<PatternFile>>,
+}
+
+/// What is known of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It does not hold.
+    No,
+    /// It cannot be told before more bytes come.
+    NotYet,
+    /// It holds.
+    Yes,
+}
+
+impl Answer {
+    fn and(self, other: Answer) -> Answer {
+        match (self, other) {
+            (Answer::No, _) | (_, Answer::No) => Answer::No,
+            (Answer::Yes, Answer::Yes) => Answer::Yes,
+            _ => Answer::NotYet,
+        }
+    }
+    fn negated(self, negate: bool) -> Answer {
+        match self {
+            Answer::No if negate => Answer::Yes,
+            Answer::Yes if negate => Answer::No,
+            same => same,
+        }
+    }
+}
+
+impl Test {
+    /// Whether any value of the sample matches.
+    pub fn run(&self, ctx: &Context<'_>) -> Answer {
+        let matches = |value: &Value<'_>| self.set.find(value).is_some() || self.files.iter().any(|f| f.matches(value));
+        match self.expr.any(ctx, matches) {
+            Ok(true) => Answer::Yes,
+            Ok(false) | Err(Missing::Absent) => Answer::No,
+            Err(Missing::NotYet) => Answer::NotYet,
+        }
+    }
+}
+
+/// An ACL: it matches when any of its tests does.
+#[derive(Clone, Debug)]
+pub struct Acl {
+    /// Its name; empty for an anonymous one.
+    pub name: String,
+    tests: Vec<Test>,
+}
+
+impl Acl {
+    /// Whether any of its tests matches.
+    pub fn run(&self, ctx: &Context<'_>) -> Answer {
+        let mut answer = Answer::No;
+        for test in &self.tests {
+            match test.run(ctx) {
+                Answer::Yes => return Answer::Yes,
+                Answer::NotYet => answer = Answer::NotYet,
+                Answer::No => {}
+            }
+        }
+        answer
+    }
+    /// Where all of its tests can be evaluated.
+    fn meets(&self, place: Places) -> bool {
+        self.tests.iter().any(|test| test.expr.places.meets(place))
+    }
+}
+
+/// `if` or `unless` and what follows: alternatives of which each wants all its terms.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    unless: bool,
+    alternatives: Vec<Vec<Term>>,
+}
+
+#[derive(Clone, Debug)]
+struct Term {
+    negated: bool,
+    acl: Arc<Acl>,
+}
+
+impl Condition {
+    /// The condition of a rule without one.
+    pub fn always() -> Condition {
+        Condition::default()
+    }
+    /// Whether there is nothing to ask.
+    pub fn is_always(&self) -> bool {
+        self.alternatives.is_empty()
+    }
+
+    /// Whether it holds.
+    pub fn holds(&self, ctx: &Context<'_>) -> Answer {
+        if self.alternatives.is_empty() {
+            return Answer::Yes;
+        }
+        let mut answer = Answer::No;
+        for terms in &self.alternatives {
+            let mut all = Answer::Yes;
+            for term in terms {
+                all = all.and(term.acl.run(ctx).negated(term.negated));
+                if all == Answer::No {
+                    break;
+                }
+            }
+            match all {
+                Answer::Yes => {
+                    answer = Answer::Yes;
+                    break;
+                }
+                Answer::NotYet => answer = Answer::NotYet,
+                Answer::No => {}
+            }
+        }
+        answer.negated(self.unless)
+    }
+}
+
+/// The ACLs of a section by name. Those the manual predefines are made when first used.
+#[derive(Clone, Debug, Default)]
+pub struct Acls(HashMap<String, Arc<Acl>>);
+
+/// The ACLs of the manual's section 7.4.
+pub const PREDEFINED: &[(&str, &str)] = &[
+    ("ALWAYS_FALSE", "always_false"),
+    ("ALWAYS_TRUE", "always_true"),
+    ("FALSE", "always_false"),
+    ("HTTP", "req.proto_http"),
+    ("HTTP_1.0", "req.ver 1.0"),
+    ("HTTP_1.1", "req.ver 1.1"),
+    ("HTTP_2.0", "req.ver 2.0"),
+    ("HTTP_3.0", "req.ver 3.0"),
+    ("HTTP_CONTENT", "req.hdr_val(content-length) gt 0"),
+    ("HTTP_URL_ABS", "url_reg ^[^/:]*://"),
+    ("HTTP_URL_SLASH", "url_beg /"),
+    ("HTTP_URL_STAR", "url *"),
+    ("LOCALHOST", "src 127.0.0.1/8 ::1"),
+    ("METH_CONNECT", "method CONNECT"),
+    ("METH_DELETE", "method DELETE"),
+    ("METH_GET", "method GET HEAD"),
+    ("METH_HEAD", "method HEAD"),
+    ("METH_OPTIONS", "method OPTIONS"),
+    ("METH_PATCH", "method PATCH"),
+    ("METH_POST", "method POST"),
+    ("METH_PUT", "method PUT"),
+    ("METH_TRACE", "method TRACE"),
+    ("RDP_COOKIE", "req.rdp_cookie_cnt gt 0"),
+    ("REQ_CONTENT", "req.len gt 0"),
+    ("TRUE", "always_true"),
+    ("WAIT_END", "wait_end"),
+];
+
+/// Fetches that have forms of their own for each way to compare text.
+const WITH_FORMS: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp", "ssl_fc_sni"];
+const FORMS: &[&str] = &["beg", "dir", "dom", "end", "len", "reg", "sub"];
+
+/// The fetch and the method that an ACL's own keyword stands for.
+fn criterion(word: &str) -> Option<(&str, Method)> {
+    let (fetch, form) = word.rsplit_once('_')?;
+    (WITH_FORMS.contains(&fetch) && FORMS.contains(&form)).then(|| Some((fetch, Method::parse(form)?)))?
+}
+
+/// Names of all criteria that are no fetches, for the manual and for hints.
+pub fn criteria() -> impl Iterator<Item = String> {
+    WITH_FORMS.iter().flat_map(|fetch| FORMS.iter().map(move |form| format!("{fetch}_{form}")))
+}
+
+impl Linker<'_> {
+    /// Compiles the criterion, flags and values of an ACL.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, and the word it is in.
+    pub fn test(&mut self, words: &[Word], scope: Scope) -> Result<Test, (Span, Problem)> {
+        let Some((first, values)) = words.split_first() else {
+            return Err((Span::default(), Problem::new(0..0, "a criterion is missing")));
+        };
+        let wrong = |problem| (first.span, problem);
+        let name = word_at(first, 0);
+        let word = &first.text[name.clone()];
+        let form = criterion(word).filter(|_| fetch::find(word, scope.place).is_none());
+        let fetch = form.map_or(word, |(fetch, _)| fetch).to_owned();
+        let (expr, end) = self.expression_of(&first.text, name.clone(), &fetch, scope).map_err(|problem| {
+            let near = hint::nearest(word, criteria().collect::<Vec<_>>().iter().map(String::as_str));
+            wrong(if problem.hint.is_none() && problem.at == name { problem.hint(near) } else { problem })
+        })?;
+        if end < first.text.len() {
+            let rest = &first.text[end..];
+            return Err(wrong(Problem::new(
+                end..first.text.len(),
+                format!("`{rest}` does not belong to an expression"),
+            )));
+        }
+        let dotted = expr.fetch == "req.ssl_ver" && !expr.has_converters();
+        // A form's own method counts only as long as no converter follows.
+        let mut method = match form {
+            Some((_, method)) if !expr.has_converters() => Some(method),
+            _ if expr.fetch.ends_with(".payload") || expr.fetch.ends_with(".payload_lv") => Some(Method::Bin),
+            _ => Method::of_type(expr.output()),
+        };
+        let Flags { patterns, files } = self.values(values, &mut method, &expr)?;
+        let Some(method) = method else {
+            let message = format!("what `{}` gives ({}) has no usual way of matching", first.text, expr.output());
+            return Err(wrong(
+                Problem::new(0..first.text.len(), message).hint("say how with -m, such as -m str".to_owned()),
+            ));
+        };
+        if !method.takes(expr.output()) {
+            let message =
+                format!("`-m {}` does not go with {}, the type of `{}`", method.name(), expr.output(), first.text);
+            return Err(wrong(Problem::new(0..first.text.len(), message)));
+        }
+        let set = patterns.compile(method, dotted)?;
+        Ok(Test { expr, method, set, files })
+    }
+
+    fn values(&mut self, words: &[Word], method: &mut Option<Method>, expr: &Expr) -> Result<Flags, (Span, Problem)> {
+        let mut flags = Flags::default();
+        let mut ignore_case = false;
+        let mut as_map = false;
+        let mut at = 0;
+        let mut named = Vec::new();
+        while let Some(word) = words.get(at) {
+            let value = |what: &str| {
+                words.get(at + 1).ok_or_else(|| {
+                    (word.span, Problem::new(0..word.text.len(), format!("`{}` wants {what}", word.text)))
+                })
+            };
+            match word.text.as_str() {
+                "-i" => ignore_case = true,
+                "-n" => {}
+                "-M" => as_map = true,
+                "-u" => {
+                    value("an identifier")?;
+                    at += 1;
+                }
+                "-f" => {
+                    named.push((value("a file")?, ignore_case, as_map));
+                    at += 1;
+                }
+                "-m" => {
+                    let name = value("a matching method")?;
+                    let Some(found) = Method::parse(&name.text) else {
+                        let problem =
+                            Problem::new(0..name.text.len(), format!("unknown matching method `{}`", name.text));
+                        let all: Vec<&str> = Method::NAMES.iter().map(|(name, _)| *name).collect();
+                        let near = hint::nearest(&name.text, all.iter().copied());
+                        return Err((name.span, problem.hint(near.or(Some(format!("one of {}", all.join(", ")))))));
+                    };
+                    *method = Some(found);
+                    at += 1;
+                }
+                "--" => {
+                    at += 1;
+                    break;
+                }
+                other if other.len() == 2 && other.starts_with('-') && other.as_bytes()[1].is_ascii_alphabetic() => {
+                    return Err((
+                        word.span,
+                        Problem::new(0..2, format!("unknown flag `{other}` of an ACL"))
+                            .hint("the flags are -i -f -m -n -M -u; -- ends them".to_owned()),
+                    ));
+                }
+                _ => break,
+            }
+            at += 1;
+        }
+        let numeric = matches!(method, Some(Method::Int | Method::Len));
+        let mut operator = None;
+        for word in &words[at..] {
+            match word.text.as_str() {
+                op @ ("eq" | "ge" | "gt" | "le" | "lt") if numeric => operator = Some(op.to_owned()),
+                _ => flags.patterns.list.push((word.clone(), ignore_case, operator.clone())),
+            }
+        }
+        let file_method = method.or_else(|| Method::of_type(expr.output())).unwrap_or(Method::Str);
+        for (word, ignore_case, as_map) in named {
+            let map = as_map.then_some(Type::Str);
+            let file = self.pattern_file(&word.text, file_method, map, ignore_case).map_err(|p| (word.span, p))?;
+            flags.files.push(file);
+        }
+        Ok(flags)
+    }
+
+    /// Compiles a section's `acl` lines.
+    pub fn acls(&mut self, lines: &[penstock_config::Line], scope: Scope, diagnostics: &mut Diagnostics) -> Acls {
+        let mut acls = Acls::default();
+        for line in lines {
+            let mut words = Words::new(line);
+            let Some(name) = words.next() else {
+                diagnostics.error(line.span, "`acl` wants a name and a criterion");
+                continue;
+            };
+            let valid = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b));
+            if !valid || matches!(name.text.as_str(), "or" | "if" | "unless") {
+                diagnostics.error(name.span, format!("`{}` is no name of an ACL", name.text)).hint = Some(
+                    "letters, digits, `-`, `_`, `.` and `:` make a name; `if`, `unless` and `or` are none".to_owned(),
+                );
+                continue;
+            }
+            if words.is_empty() {
+                diagnostics.error(name.span, format!("the ACL `{}` wants a criterion", name.text));
+                continue;
+            }
+            // Which rules use it is not known yet, so it may look at anything.
+            let anywhere = Scope { place: Places::ALWAYS, ..scope };
+            match self.test(words.rest(), anywhere) {
+                Ok(test) => {
+                    let acl = acls
+                        .0
+                        .entry(name.text.clone())
+                        .or_insert_with(|| Arc::new(Acl { name: name.text.clone(), tests: Vec::new() }));
+                    Arc::make_mut(acl).tests.push(test);
+                }
+                Err((span, problem)) => {
+                    problem.report(span, word_text(words.rest(), span), diagnostics);
+                    // A rule that uses it should not be blamed as well.
+                    acls.0
+                        .entry(name.text.clone())
+                        .or_insert_with(|| Arc::new(Acl { name: name.text.clone(), tests: Vec::new() }));
+                }
+            }
+        }
+        acls
+    }
+
+    /// Compiles `if ...` or `unless ...`, or nothing at all.
+    pub fn condition(
+        &mut self,
+        words: &mut Words<'_>,
+        acls: &mut Acls,
+        scope: Scope,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Condition> {
+        let Some(first) = words.next() else { return Some(Condition::always()) };
+        let unless = match first.text.as_str() {
+            "if" => false,
+            "unless" => true,
+            other => {
+                diagnostics.error(first.span, format!("`{other}` is not expected here")).hint =
+                    hint::nearest(other, ["if", "unless"]).or(Some("a condition begins with `if` or `unless`".into()));
+                return None;
+            }
+        };
+        if words.is_empty() {
+            diagnostics.error(first.span, format!("`{}` wants a condition", first.text));
+            return None;
+        }
+        self.terms(words, acls, scope, diagnostics).map(|alternatives| Condition { unless, alternatives })
+    }
+
+    fn terms(
+        &mut self,
+        words: &mut Words<'_>,
+        acls: &mut Acls,
+        scope: Scope,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Vec<Vec<Term>>> {
+        let mut alternatives = vec![Vec::new()];
+        let mut negated = false;
+        let mut fine = true;
+        while let Some(word) = words.next() {
+            let mut text = word.text.as_str();
+            if matches!(text, "or" | "||") {
+                if alternatives.last().is_some_and(Vec::is_empty) || negated || words.is_empty() {
+                    diagnostics.error(word.span, format!("`{text}` wants a term on each side"));
+                    return None;
+                }
+                alternatives.push(Vec::new());
+                continue;
+            }
+            while let Some(rest) = text.strip_prefix('!') {
+                negated = !negated;
+                text = rest;
+            }
+            let acl = match text {
+                "" if words.is_empty() => {
+                    diagnostics.error(word.span, "`!` wants a term after it");
+                    return None;
+                }
+                "" => continue,
+                "{" => {
+                    let rest = words.rest();
+                    let Some(len) = rest.iter().position(|word| word.text == "}") else {
+                        diagnostics.error(word.span, "`{` is not closed").hint =
+                            Some("spaces stand before and after each brace".into());
+                        return None;
+                    };
+                    let inside = &rest[..len];
+                    (0..=len).for_each(|_| {
+                        words.next();
+                    });
+                    match self.test(inside, scope) {
+                        Ok(test) => Some(Arc::new(Acl { name: String::new(), tests: vec![test] })),
+                        Err((span, problem)) => {
+                            let span = if inside.is_empty() { word.span } else { span };
+                            problem.report(span, word_text(inside, span), diagnostics);
+                            None
+                        }
+                    }
+                }
+                name => self.named(name, word, acls, scope, diagnostics),
+            };
+            match acl {
+                Some(acl) => alternatives.last_mut().expect("there is always one").push(Term { negated, acl }),
+                None => fine = false,
+            }
+            negated = false;
+        }
+        fine.then_some(alternatives)
+    }
+
+    fn named(
+        &mut self,
+        name: &str,
+        word: &Word,
+        acls: &mut Acls,
+        scope: Scope,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Arc<Acl>> {
+        if !acls.0.contains_key(name)
+            && let Some((_, text)) = PREDEFINED.iter().find(|(known, _)| *known == name)
+        {
+            let line = crate::words::line_of(text);
+            let anywhere = Scope { place: Places::ALWAYS, ..scope };
+            let test = self.test(&line.words, anywhere).expect("the predefined ACLs are well formed");
+            acls.0.insert(name.to_owned(), Arc::new(Acl { name: name.to_owned(), tests: vec![test] }));
+        }
+        let Some(acl) = acls.0.get(name) else {
+            let known = acls.0.keys().map(String::as_str).chain(PREDEFINED.iter().map(|(name, _)| *name));
+            diagnostics.error(word.span, format!("there is no ACL `{name}`")).hint = hint::nearest(name, known);
+            return None;
+        };
+        if !acl.tests.is_empty() && !acl.meets(scope.place) {
+            diagnostics.warning(
+                word.span,
+                format!(
+                    "the ACL `{name}` never matches here: what it looks at is not available ({})",
+                    scope.place.describe()
+                ),
+            );
+        }
+        Some(Arc::clone(acl))
+    }
+}
+
+#[derive(Default)]
+struct Flags {
+    patterns: Patterns,
+    files: Vec<Arc<PatternFile>>,
+}
+
+/// Patterns written in the line, each with its case and the operator before it.
+#[derive(Default)]
+struct Patterns {
+    list: Vec<(Word, bool, Option<String>)>,
+}
+
+impl Patterns {
+    fn compile(&self, method: Method, dotted: bool) -> Result<PatternSet, (Span, Problem)> {
+        if !method.wants_patterns() {
+            return PatternSet::new(method, &[], false).map_err(|(_, problem)| (Span::default(), problem));
+        }
+        let with_operators = self.list.iter().any(|(_, _, operator)| operator.is_some());
+        let patterns: Vec<Pattern> = self
+            .list
+            .iter()
+            .map(|(word, ignore_case, operator)| Pattern {
+                text: if with_operators {
+                    range_of(&word.text, operator.as_deref(), dotted)
+                } else {
+                    word.text.clone()
+                },
+                ignore_case: *ignore_case,
+            })
+            .collect();
+        PatternSet::new(method, &patterns, dotted).map_err(|(at, problem)| {
+            let word = &self.list[at].0;
+            (word.span, Problem { at: 0..word.text.len(), ..problem })
+        })
+    }
+}
+
+/// `gt 5` as the range `6:`. With versions the last part counts.
+fn range_of(text: &str, operator: Option<&str>, dotted: bool) -> String {
+    let step = |by: i64| -> String {
+        match (dotted, text.rsplit_once('.')) {
+            (true, Some((major, minor))) => match minor.parse::<i64>() {
+                Ok(minor) => format!("{major}.{}", minor.saturating_add(by)),
+                Err(_) => text.to_owned(),
+            },
+            _ => text.parse::<i64>().map_or(text.to_owned(), |n| n.saturating_add(by).to_string()),
+        }
+    };
+    match operator {
+        Some("ge") => format!("{text}:"),
+        Some("gt") => format!("{}:", step(1)),
+        Some("le") => format!(":{text}"),
+        Some("lt") => format!(":{}", step(-1)),
+        _ => text.to_owned(),
+    }
+}
+
+/// The text of the word at a span, to tell whether quotes were taken off it.
+fn word_text(words: &[Word], span: Span) -> &str {
+    words.iter().find(|word| word.span == span).map_or("", |word| &word.text)
+}
+
+impl Problem {
+    /// Reports it, underlining the bytes it is about where the word stands in the file as it is.
+    pub(crate) fn report(self, span: Span, text: &str, diagnostics: &mut Diagnostics) {
+        let plain = (span.end - span.start) as usize == text.len();
+        let span = if plain && self.at.end <= text.len() && self.at.start < self.at.end {
+            Span { start: span.start + self.at.start as u32, end: span.start + self.at.end as u32, ..span }
+        } else {
+            span
+        };
+        diagnostics.error(span, self.message).hint = self.hint;
+    }
+}
