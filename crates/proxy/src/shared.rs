@@ -137,6 +137,7 @@ fn proxy_facts(index: usize, proxy: &Proxy) -> ProxyFacts {
         timeout_client_ms: ms(proxy.timeouts.client),
         timeout_server_ms: ms(proxy.timeouts.server),
         timeout_tunnel_ms: ms(proxy.timeouts.tunnel),
+        unique_id_format: None,
     }
 }
 

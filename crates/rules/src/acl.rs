@@ -17,7 +17,6 @@ use std::{collections::HashMap, sync::Arc};
 #[derive(Clone, Debug)]
 pub struct Test {
     expr: Expr,
-    method: Method,
     set: PatternSet,
     files: Vec<Arc<PatternFile>>,
 }
@@ -233,7 +232,7 @@ impl Linker<'_> {
             return Err(wrong(Problem::new(0..first.text.len(), message)));
         }
         let set = patterns.compile(method, dotted)?;
-        Ok(Test { expr, method, set, files })
+        Ok(Test { expr, set, files })
     }
 
     fn values(&mut self, words: &[Word], method: &mut Option<Method>, expr: &Expr) -> Result<Flags, (Span, Problem)> {

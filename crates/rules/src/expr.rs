@@ -5,7 +5,7 @@ use crate::{
     conv::{self, ConvFn},
     fetch::{self, FetchRun},
     hint,
-    keyword::{Arg, ArgKind, ArgSpec, Places, Problem, Support},
+    keyword::{Arg, ArgKind, ArgSpec, Args as _, Places, Problem, Support},
     link::{Linker, Scope},
     regexes::Regex,
     value::{Type, Value},
@@ -158,7 +158,12 @@ impl Linker<'_> {
                 ),
             ));
         }
-        let (args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
+        let (mut args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
+        if spec.name == "env" {
+            // The environment is read once, as HAProxy does.
+            let variable = args.bytes(0).and_then(|name| self.host.env(std::str::from_utf8(name).ok()?));
+            args = vec![variable.map_or(Arg::None, |value| Arg::Bytes(value.into_bytes().into()))];
+        }
         let mut expr = Expr {
             run,
             args: args.into(),

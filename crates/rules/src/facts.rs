@@ -1,6 +1,6 @@
 //! What the layers above tell the rules about a connection, its two sides and the world around it.
 
-use crate::{table::Millis, tls_facts::TlsFacts};
+use crate::{log::LogFormat, table::Millis, tls_facts::TlsFacts};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -36,6 +36,8 @@ pub struct ProxyFacts {
     pub timeout_server_ms: u64,
     /// `timeout tunnel`.
     pub timeout_tunnel_ms: u64,
+    /// `unique-id-format`, from [`crate::ProxyRules`].
+    pub unique_id_format: Option<Arc<LogFormat>>,
 }
 
 /// What does not change about a server.

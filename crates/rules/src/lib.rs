@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod action;
 pub mod client_hello;
+mod compile;
 mod context;
 pub mod conv;
 mod crypt;
@@ -17,6 +19,8 @@ mod link;
 pub mod log;
 pub mod patterns;
 mod regexes;
+mod rules;
+mod stick;
 pub mod table;
 mod time;
 mod tls_facts;
@@ -28,7 +32,9 @@ pub mod words;
 mod x509;
 
 pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
+pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
 pub use client_hello::{ClientHello, HelloError};
+pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
 pub use context::{Buffered, Context, LogLevel, RequestLine, Session, SocketWishes, Txn};
 pub use expr::{Expr, Fetched, Missing};
 pub use facts::{
@@ -37,8 +43,10 @@ pub use facts::{
 };
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
 pub use link::{Host, Linker, NoHost, Scope as Place};
-pub use log::LogFacts;
+pub use log::{LogFacts, LogFormat};
 pub use regexes::Regex;
+pub use rules::{Kind, Rule, Rules};
+pub use stick::StickRule;
 pub use tls_facts::{PeerCertificate, TlsFacts};
 pub use userlist::Userlist;
 pub use value::{Type, Value, parse_int, write_int};

@@ -75,7 +75,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int((ctx.now.unix_us % 1_000_000) as i64)
     }),
     one("env", &[arg("name", ArgKind::Str)], Str, ALWAYS, "A variable of the environment at start.", |_, args| {
-        Ok(Value::str(args.bytes(0).unwrap_or_default()))
+        args.bytes(0).map(Value::str).ok_or(Missing::Absent)
     }),
     one(
         "fe_conn",
@@ -171,7 +171,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(args.table(0).ok_or(Missing::Absent)?.len() as i64)
     }),
     one("thread", &[], Int, ALWAYS, "Number of the worker, from 0.", |ctx, _| int(ctx.world.thread())),
-    one("unique-id", &[], Str, ALWAYS, "The request's unique-id, where one has been made.", |ctx, _| {
+    one("unique-id", &[], Str, ALWAYS, "The request's unique-id.", |ctx, _| {
+        ctx.make_unique_id();
         Ok(Value::string(ctx.txn.unique_id.borrow().clone().ok_or(Missing::Absent)?))
     }),
     one("uuid", &[opt("version", ArgKind::Int)], Str, ALWAYS, "A random UUID (version 4).", |ctx, _| {

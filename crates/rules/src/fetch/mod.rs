@@ -9,6 +9,7 @@ mod layer5;
 mod payload;
 
 pub(crate) use counters::{Counter, Lookup, lookups};
+pub(crate) use http::{path_of, split_commas};
 
 use crate::{
     context::Context,

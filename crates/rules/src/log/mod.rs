@@ -1,5 +1,9 @@
 //! Log lines and everything else made from a `log-format` string.
 
+mod alias;
 mod facts;
+mod format;
 
+pub use alias::{ALIASES, AliasSpec};
 pub use facts::LogFacts;
+pub use format::{CLF, DEFAULT_HTTP, DEFAULT_TCP, Flags, HTTP, HTTPS, LogFormat, Purpose, TCP};

@@ -10,7 +10,7 @@ mod tracking;
 pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
 pub use spec::{TableError, TableSpec};
 pub use store::{Entry, KeyType, StickTable};
-pub use tracking::{Tracked, Tracking};
+pub use tracking::{COUNTERS, Tracked, Tracking};
 
 /// Milliseconds of a clock that never steps back; where it starts does not matter.
 pub type Millis = u64;

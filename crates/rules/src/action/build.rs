@@ -1,0 +1,778 @@
+//! Reading the words of rules into actions.
+
+use super::{
+    Action, Address, HeaderName, Milliseconds, Number, Part, Redirect, ReplyTemplate,
+    normalize::Normalizer,
+    redirect::Target,
+    reply::Body,
+    table::{ACTIONS, find},
+};
+use crate::{
+    acl::{Acls, Condition as Cond},
+    context::LogLevel,
+    conv,
+    expr::{Expr, word_at},
+    hint,
+    keyword::{Problem, Support},
+    link::{Linker, Scope},
+    log::{LogFormat, Purpose},
+    regexes::Regex,
+    rules::{Kind, Rule},
+    table::Data,
+    value::Type,
+    vars::{Condition, VarRef},
+    words::{Words, parse_time_ms},
+};
+use penstock_config::{Diagnostics, Line, Span, Word};
+use std::{path::Path, time::Duration};
+
+/// One line being read, and everything its words may refer to.
+pub(crate) struct Build<'b, 'l, 'c> {
+    pub(crate) linker: &'b mut Linker<'c>,
+    pub(crate) diagnostics: &'b mut Diagnostics,
+    pub(crate) acls: &'b mut Acls,
+    pub(crate) scope: Scope,
+    pub(crate) kind: Kind,
+    /// Lengths of the capture slots so far; rules may add some.
+    pub(crate) captures: &'b mut Captures,
+    /// The name shown by `auth` where none is given.
+    pub(crate) realm: &'b str,
+    pub(crate) words: Words<'l>,
+    /// The action's own word, and what stands after its parenthesis.
+    pub(crate) word: &'l Word,
+    pub(crate) inside: &'l str,
+}
+
+/// Lengths of the capture slots of a frontend.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Captures {
+    pub(crate) request: Vec<usize>,
+    pub(crate) response: Vec<usize>,
+}
+
+const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
+impl<'l> Build<'_, 'l, '_> {
+    /// Reads the action and the condition. Everything wrong has been reported when it gives nothing.
+    pub(crate) fn rule(&mut self, line: &Line) -> Option<Rule> {
+        let Some((spec, inside)) = find(&self.word.text) else {
+            let known = ACTIONS.iter().filter(|spec| spec.allowed_in(self.kind)).map(|spec| spec.name);
+            let near = hint::nearest(self.word.text.split('(').next().unwrap_or_default(), known);
+            self.error(self.word.span, format!("unknown action `{}` of `{}`", self.word.text, self.kind.name()), near);
+            return None;
+        };
+        if !spec.allowed_in(self.kind) {
+            let elsewhere: Vec<&str> =
+                Kind::ALL.iter().filter(|kind| spec.allowed_in(**kind)).map(|kind| kind.name()).collect();
+            let hint = format!("it may stand in {}", elsewhere.join(", "));
+            self.error(self.word.span, format!("`{}` is no action of `{}`", spec.name, self.kind.name()), Some(hint));
+            return None;
+        }
+        let read = match spec.support {
+            Support::Yes(read) => read,
+            Support::No(why) => {
+                self.error(self.word.span, format!("the action `{}` is not supported: {why}", spec.name), None);
+                return None;
+            }
+        };
+        self.inside = inside.strip_suffix(')').unwrap_or(inside);
+        let action = read(self)?;
+        let condition = self.condition()?;
+        Some(Rule { condition, action, span: line.span })
+    }
+
+    pub(crate) fn condition(&mut self) -> Option<Cond> {
+        self.linker.condition(&mut self.words, self.acls, self.scope, self.diagnostics)
+    }
+
+    pub(crate) fn error(&mut self, span: Span, message: String, hint: Option<String>) {
+        self.diagnostics.error(span, message).hint = hint;
+    }
+
+    fn problem(&mut self, word: &Word, problem: Problem) {
+        problem.report(word.span, &word.text, self.diagnostics);
+    }
+
+    /// The next word, which must be there and must not begin the condition.
+    fn next(&mut self, what: &str) -> Option<&'l Word> {
+        match self.words.peek() {
+            Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
+            _ => {
+                let span = self.words.last_span();
+                self.error(span, format!("`{}` wants {what}", self.word.text), None);
+                None
+            }
+        }
+    }
+
+    /// A keyword's value.
+    fn value_of(&mut self, keyword: &Word) -> Option<&'l Word> {
+        let value = self.words.next();
+        if value.is_none() {
+            self.error(keyword.span, format!("`{}` wants a value", keyword.text), None);
+        }
+        value
+    }
+
+    pub(crate) fn expect(&mut self, word: &str) -> Option<()> {
+        let found = self.next(&format!("`{word}`"))?;
+        if found.text == word {
+            return Some(());
+        }
+        self.error(found.span, format!("`{word}` is expected, not `{}`", found.text), None);
+        None
+    }
+
+    /// A sample expression: one word, and words that are converters by themselves.
+    fn expr(&mut self) -> Option<Expr> {
+        let first = self.next("a sample expression")?;
+        let mut text = first.text.clone();
+        while let Some(word) = self.words.peek() {
+            let name = word_at(word, 0);
+            if matches!(word.text.as_str(), "if" | "unless" | "table" | "len" | "id")
+                || conv::find(&word.text[name]).is_none()
+            {
+                break;
+            }
+            text.push(',');
+            text.push_str(word);
+            self.words.next();
+        }
+        match self.linker.expression_in(&text, 0, self.scope) {
+            Ok((expr, end)) if end == text.len() => Some(expr),
+            Ok((_, end)) => {
+                let problem =
+                    Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+                self.problem(first, problem);
+                None
+            }
+            Err(problem) => {
+                self.problem(first, problem);
+                None
+            }
+        }
+    }
+
+    fn typed_expr(&mut self, wanted: Type) -> Option<Box<Expr>> {
+        let word = self.words.peek();
+        let expr = self.expr()?;
+        if !expr.output().casts_to(wanted) {
+            let span = word.map_or(self.word.span, |word| word.span);
+            self.error(
+                span,
+                format!("the expression gives {}, but `{}` wants {wanted}", expr.output(), self.word.text),
+                None,
+            );
+            return None;
+        }
+        Some(Box::new(expr))
+    }
+
+    pub(crate) fn format_of(&mut self, word: &Word, purpose: Purpose) -> Option<LogFormat> {
+        match self.linker.log_format(&word.text, purpose, self.scope) {
+            Ok(format) => Some(format),
+            Err(problem) => {
+                self.problem(word, problem);
+                None
+            }
+        }
+    }
+
+    fn regex(&mut self) -> Option<Regex> {
+        let word = self.next("a regular expression")?;
+        match Regex::new(&word.text, false) {
+            Ok(regex) => Some(regex),
+            Err(problem) => {
+                self.problem(word, problem);
+                None
+            }
+        }
+    }
+
+    fn name(&mut self) -> Option<Box<[u8]>> {
+        let word = self.next("the name of a field")?;
+        if penstock_http::is_token(word.as_bytes()) {
+            return Some(word.to_ascii_lowercase().into_bytes().into());
+        }
+        self.error(word.span, format!("`{}` cannot be the name of a field", word.text), None);
+        None
+    }
+
+    /// The message's parts that a rule of this kind changes come from HTTP.
+    fn http_format(&mut self) -> Option<LogFormat> {
+        let word = self.next("a value")?;
+        self.format_of(word, Purpose::Http)
+    }
+
+    pub(crate) fn header(&mut self, make: fn(Box<[u8]>, LogFormat) -> Action) -> Option<Action> {
+        let name = self.name()?;
+        Some(make(name, self.http_format()?))
+    }
+
+    pub(crate) fn del_header(&mut self) -> Option<Action> {
+        let word = self.next("the name of a field")?;
+        let part = || word.to_ascii_lowercase().into_bytes().into();
+        if !self.words.take("-m") {
+            return Some(Action::DelHeader(HeaderName::Exactly(part())));
+        }
+        let method = self.next("a matching method")?;
+        Some(Action::DelHeader(match method.text.as_str() {
+            "str" => HeaderName::Exactly(part()),
+            "beg" => HeaderName::Begins(part()),
+            "end" => HeaderName::Ends(part()),
+            "sub" => HeaderName::Contains(part()),
+            "reg" => match Regex::new(&word.text, true) {
+                Ok(regex) => HeaderName::Matches(regex),
+                Err(problem) => {
+                    self.problem(word, problem);
+                    return None;
+                }
+            },
+            other => {
+                let hint = Some("one of str, beg, end, sub, reg".to_owned());
+                self.error(method.span, format!("names of fields are not compared by `{other}`"), hint);
+                return None;
+            }
+        }))
+    }
+
+    pub(crate) fn replace_header(&mut self, whole: bool) -> Option<Action> {
+        let name = self.name()?;
+        let regex = self.regex()?;
+        Some(Action::ReplaceHeader { name, regex, by: self.http_format()?, whole })
+    }
+
+    pub(crate) fn replace_target(&mut self, part: Part) -> Option<Action> {
+        let regex = self.regex()?;
+        Some(Action::ReplaceTarget { part, regex, by: self.http_format()? })
+    }
+
+    pub(crate) fn target(&mut self, part: Part) -> Option<Action> {
+        Some(Action::SetTarget { part, value: self.http_format()? })
+    }
+
+    pub(crate) fn normalize(&mut self) -> Option<Action> {
+        let word = self.next("a normaliser")?;
+        let option = Normalizer::option(&word.text).is_some_and(|option| self.words.take(option));
+        match Normalizer::parse(&word.text, option) {
+            Some(normalizer) => Some(Action::Normalize(normalizer)),
+            None => {
+                let near = hint::nearest(&word.text, Normalizer::NAMES.iter().copied())
+                    .or_else(|| Some(format!("one of {}", Normalizer::NAMES.join(", "))));
+                self.error(word.span, format!("unknown normaliser `{}`", word.text), near);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn number(&mut self, make: fn(i64) -> Option<Action>) -> Option<Action> {
+        let word = self.next("a number")?;
+        let number = match word.strip_prefix("0x") {
+            Some(digits) => i64::from_str_radix(digits, 16).ok(),
+            None => word.parse().ok(),
+        };
+        let action = number.and_then(make);
+        if action.is_none() {
+            self.error(word.span, format!("`{}` is no number that `{}` can take", word.text, self.word.text), None);
+        }
+        action
+    }
+
+    pub(crate) fn status(&mut self) -> Option<Action> {
+        let status = self.status_code(100)?;
+        let reason = if self.words.take("reason") {
+            Some(self.next("a reason")?.text.clone().into_bytes().into())
+        } else {
+            None
+        };
+        Some(Action::SetStatus { status, reason })
+    }
+
+    fn status_code(&mut self, lowest: u16) -> Option<u16> {
+        let word = self.next("a status")?;
+        let status = word.parse::<u16>().ok().filter(|status| (lowest..1000).contains(status));
+        if status.is_none() {
+            self.error(word.span, format!("`{}` is no status from {lowest} on", word.text), None);
+        }
+        status
+    }
+
+    pub(crate) fn auth(&mut self) -> Option<Action> {
+        let realm = if self.words.take("realm") { self.next("a realm")?.text.clone() } else { self.realm.to_owned() };
+        Some(Action::Auth { realm: realm.into_bytes().into() })
+    }
+
+    pub(crate) fn log_level(&mut self) -> Option<Action> {
+        let word = self.next("a level")?;
+        if word.text == "silent" {
+            return Some(Action::LogLevel(LogLevel::Silent));
+        }
+        match LEVELS.iter().position(|level| *level == word.text) {
+            Some(level) => Some(Action::LogLevel(LogLevel::Level(level as u8))),
+            None => {
+                let near = hint::nearest(&word.text, LEVELS.iter().copied().chain(["silent"]));
+                self.error(word.span, format!("unknown level `{}` of logs", word.text), near);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn strict_mode(&mut self) -> Option<Action> {
+        let word = self.next("`on` or `off`")?;
+        match word.text.as_str() {
+            "on" => Some(Action::StrictMode(true)),
+            "off" => Some(Action::StrictMode(false)),
+            other => {
+                self.error(word.span, format!("`on` or `off` is expected, not `{other}`"), None);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn silent_drop(&mut self) -> Option<Action> {
+        if self.words.take("rst-ttl") {
+            self.next("a number of hops")?;
+        }
+        Some(Action::SilentDrop)
+    }
+
+    pub(crate) fn switch_mode(&mut self) -> Option<Action> {
+        self.expect("http")?;
+        if self.words.take("proto") {
+            self.next("a protocol")?;
+        }
+        Some(Action::SwitchToHttp)
+    }
+
+    pub(crate) fn service(&mut self) -> Option<Action> {
+        let word = self.next("the name of a service")?;
+        if word.text == "prometheus-exporter" {
+            return Some(Action::UseService(word.text.as_str().into()));
+        }
+        let hint = hint::nearest(&word.text, ["prometheus-exporter"]);
+        self.error(word.span, format!("there is no service `{}`", word.text), hint);
+        None
+    }
+
+    pub(crate) fn wait_for_body(&mut self) -> Option<Action> {
+        let (mut time, mut at_least) = (None, 0);
+        while let Some(word) = self.words.peek() {
+            match word.text.as_str() {
+                "time" => {
+                    self.words.next();
+                    time = Some(self.time()?);
+                }
+                "at-least" => {
+                    self.words.next();
+                    let size = self.next("a size")?;
+                    let Some(bytes) = crate::words::parse_size(size) else {
+                        self.error(size.span, format!("`{}` is no size", size.text), None);
+                        return None;
+                    };
+                    at_least = bytes;
+                }
+                _ => break,
+            }
+        }
+        let Some(ms) = time else {
+            self.error(self.word.span, "`wait-for-body` wants a `time`".to_owned(), None);
+            return None;
+        };
+        Some(Action::WaitForBody { time: Duration::from_millis(ms), at_least })
+    }
+
+    fn time(&mut self) -> Option<u64> {
+        let word = self.next("a time")?;
+        let ms = parse_time_ms(word);
+        if ms.is_none() {
+            self.error(word.span, format!("`{}` is no time", word.text), Some("such as 500ms or 10s".to_owned()));
+        }
+        ms
+    }
+
+    pub(crate) fn timeout(&mut self) -> Option<Action> {
+        let which = self.next("`server` or `tunnel`")?;
+        let tunnel = match which.text.as_str() {
+            "server" => false,
+            "tunnel" => true,
+            other => {
+                self.error(which.span, format!("`server` or `tunnel` is expected, not `{other}`"), None);
+                return None;
+            }
+        };
+        let fixed = self.words.peek().and_then(|word| parse_time_ms(word));
+        let value = match fixed {
+            Some(ms) => {
+                self.words.next();
+                Milliseconds::Fixed(ms)
+            }
+            None => Milliseconds::Sample(self.typed_expr(Type::Int)?),
+        };
+        Some(Action::Timeout { tunnel, value })
+    }
+
+    pub(crate) fn priority(&mut self, class: bool) -> Option<Action> {
+        Some(Action::Priority { class, expr: self.typed_expr(Type::Int)? })
+    }
+
+    pub(crate) fn address(&mut self, which: Address) -> Option<Action> {
+        let wanted = if matches!(which, Address::Dst | Address::Src) { Type::Addr } else { Type::Int };
+        Some(Action::SetAddress { which, expr: self.typed_expr(wanted)? })
+    }
+
+    /// `(txn.x,ifnotset)`.
+    fn variable(&mut self) -> Option<(VarRef, Box<[Condition]>)> {
+        let mut parts = self.inside.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let var = match self.linker.var(name) {
+            Ok(var) => var,
+            Err(problem) => {
+                let at = self.word.text.find('(').map_or(0, |at| at + 1);
+                self.problem(self.word, Problem { at: at..at + name.len(), ..problem });
+                return None;
+            }
+        };
+        let mut conditions = Vec::new();
+        for part in parts {
+            match Condition::parse(part) {
+                Some(condition) => conditions.push(condition),
+                None => {
+                    self.error(self.word.span, format!("unknown condition `{part}` of an assignment"), None);
+                    return None;
+                }
+            }
+        }
+        Some((var, conditions.into()))
+    }
+
+    pub(crate) fn set_var(&mut self) -> Option<Action> {
+        let (var, conditions) = self.variable()?;
+        Some(Action::SetVar { var, conditions, expr: Box::new(self.expr()?) })
+    }
+
+    pub(crate) fn set_var_fmt(&mut self) -> Option<Action> {
+        let (var, conditions) = self.variable()?;
+        let word = self.next("a format")?;
+        Some(Action::SetVarFmt { var, conditions, value: self.format_of(word, Purpose::Text)? })
+    }
+
+    pub(crate) fn unset_var(&mut self) -> Option<Action> {
+        self.variable().map(|(var, _)| Action::UnsetVar(var))
+    }
+
+    pub(crate) fn capture(&mut self) -> Option<Action> {
+        let expr = self.typed_expr(Type::Str)?;
+        let keyword = self.next("`len` or `id`")?;
+        let value = self.value_of(keyword)?;
+        let Ok(n) = value.parse::<usize>() else {
+            self.error(value.span, format!("`{}` is no number", value.text), None);
+            return None;
+        };
+        let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
+        match keyword.text.as_str() {
+            "len" => {
+                slots.push(n);
+                Some(Action::Capture { expr, slot: slots.len() - 1, len: n })
+            }
+            "id" => {
+                // A backend may fill a slot that only the frontend before it declares.
+                let len = slots.get(n).copied().unwrap_or(usize::from(u16::MAX));
+                if n > 1_000 {
+                    self.error(value.span, format!("there is no capture slot {n}"), None);
+                    return None;
+                }
+                Some(Action::Capture { expr, slot: n, len })
+            }
+            other => {
+                self.error(keyword.span, format!("`len` or `id` is expected, not `{other}`"), None);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn track(&mut self) -> Option<Action> {
+        let counter = self.inside.parse::<usize>().ok().filter(|counter| *counter < crate::table::COUNTERS);
+        let Some(counter) = counter else {
+            self.error(
+                self.word.span,
+                format!("there is no counter `{}`: they are sc0, sc1 and sc2", self.word.text),
+                None,
+            );
+            return None;
+        };
+        let word = self.words.peek();
+        let expr = self.expr()?;
+        let table = if self.words.take("table") {
+            let name = self.next("the name of a stick table")?;
+            self.linker.table(name, 0..name.len()).map_err(|problem| self.problem(name, problem)).ok()?
+        } else {
+            let own = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id.0 as usize));
+            match own.and_then(|proxy| self.linker.tables.get(&proxy.name)) {
+                Some(table) => std::sync::Arc::clone(table),
+                None => {
+                    let message =
+                        format!("`{}` wants a `table`: this section declares none of its own", self.word.text);
+                    self.error(self.word.span, message, None);
+                    return None;
+                }
+            }
+        };
+        if !expr.output().casts_to(table.spec.key.sample()) {
+            let span = word.map_or(self.word.span, |word| word.span);
+            let message =
+                format!("the table `{}` has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
+            self.error(span, message, None);
+            return None;
+        }
+        Some(Action::Track { counter, expr: Box::new(expr), table })
+    }
+
+    /// `(<idx>,<sc>)` or `(<sc>)`.
+    fn counter(&mut self, indexed: bool) -> Option<(usize, usize)> {
+        let numbers: Option<Vec<usize>> = self.inside.split(',').map(|n| n.trim().parse().ok()).collect();
+        let found = match (numbers.as_deref(), indexed) {
+            (Some(&[index, counter]), true) => Some((index, counter)),
+            (Some(&[counter]), false) => Some((0, counter)),
+            _ => None,
+        };
+        match found.filter(|(index, counter)| *counter < crate::table::COUNTERS && *index < 100) {
+            Some(found) => Some(found),
+            None => {
+                let form = if indexed { "(<index>,<counter>)" } else { "(<counter>)" };
+                let message = format!("`{}` wants {form} after its name, a counter from 0 to 2", self.word.text);
+                self.error(self.word.span, message, None);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn increment(&mut self, fixed: Option<usize>) -> Option<Action> {
+        let (index, counter) = self.counter(fixed.is_none())?;
+        let (data, rate) = match fixed {
+            Some(0) => (Data::Gpc0, Data::Gpc0Rate),
+            Some(_) => (Data::Gpc1, Data::Gpc1Rate),
+            None => (Data::Gpc, Data::GpcRate),
+        };
+        Some(Action::IncrementGpc { counter, data, rate, index })
+    }
+
+    pub(crate) fn set_gpt(&mut self, first: bool) -> Option<Action> {
+        let (index, counter) = self.counter(!first)?;
+        let fixed = self.words.peek().and_then(|word| word.parse::<u32>().ok());
+        let value = match fixed {
+            Some(n) => {
+                self.words.next();
+                Number::Fixed(n)
+            }
+            None => Number::Sample(self.typed_expr(Type::Int)?),
+        };
+        Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
+    }
+
+    /// `add-acl(file) key`, `set-map(file) key value` and their opposites.
+    pub(crate) fn pattern(&mut self, map: bool, remove: bool) -> Option<Action> {
+        let files = self.linker.files_named(self.inside, map);
+        if files.is_empty() {
+            let kind = if map { "map" } else { "list of patterns" };
+            let hint = Some("a converter or an ACL must use the file before a rule changes it".to_owned());
+            self.error(self.word.span, format!("there is no {kind} `{}`", self.inside), hint);
+            return None;
+        }
+        let key = self.next("a key")?;
+        let key = self.format_of(key, Purpose::Text)?;
+        let value = if map && !remove {
+            let value = self.next("a value")?;
+            Some(self.format_of(value, Purpose::Text)?)
+        } else {
+            None
+        };
+        Some(Action::Pattern { files: files.into(), key, value, remove })
+    }
+
+    pub(crate) fn deny(&mut self) -> Option<Action> {
+        let status = if self.kind.is_response() { 502 } else { 403 };
+        self.reply(status, Body::ErrorPage).map(Action::Deny)
+    }
+
+    pub(crate) fn tarpit(&mut self) -> Option<Action> {
+        self.reply(500, Body::ErrorPage).map(Action::Tarpit)
+    }
+
+    pub(crate) fn return_reply(&mut self) -> Option<Action> {
+        self.reply(200, Body::Empty).map(Action::Return)
+    }
+
+    /// The arguments that describe an answer.
+    pub(crate) fn reply(&mut self, status: u16, body: Body) -> Option<ReplyTemplate> {
+        let mut reply = ReplyTemplate { status, body, ..ReplyTemplate::default() };
+        let mut typed = None;
+        while let Some(word) = self.words.peek() {
+            if matches!(word.text.as_str(), "if" | "unless") {
+                break;
+            }
+            self.words.next();
+            match word.text.as_str() {
+                "status" | "deny_status" => reply.status = self.status_code(200)?,
+                "content-type" => {
+                    let kind = self.value_of(word)?;
+                    typed = Some(word);
+                    reply.content_type = Some(kind.as_bytes().into());
+                }
+                "default-errorfiles" => reply.body = Body::ErrorPage,
+                "errorfile" => {
+                    let path = self.value_of(word)?;
+                    reply.body = Body::Raw(self.file(path)?.into());
+                }
+                "errorfiles" => {
+                    let hint = Some("write `errorfile` with the file itself".to_owned());
+                    self.error(word.span, "named groups of error files cannot be used in rules".to_owned(), hint);
+                    return None;
+                }
+                "file" => {
+                    let path = self.value_of(word)?;
+                    reply.body = Body::Bytes(self.file(path)?.into());
+                }
+                "string" => {
+                    let text = self.value_of(word)?;
+                    reply.body = Body::Bytes(text.as_bytes().into());
+                }
+                "lf-string" => {
+                    let text = self.value_of(word)?;
+                    reply.body = Body::Format(Box::new(self.format_of(text, Purpose::Http)?));
+                }
+                "lf-file" => {
+                    let path = self.value_of(word)?;
+                    let content = self.file(path)?;
+                    let Ok(text) = String::from_utf8(content) else {
+                        self.error(path.span, format!("{} is not text", path.text), None);
+                        return None;
+                    };
+                    let text = Word { text, span: path.span };
+                    reply.body = Body::Format(Box::new(self.format_of(&text, Purpose::Http)?));
+                }
+                "hdr" => {
+                    let name = self.name()?;
+                    reply.fields.push((name, self.http_format()?));
+                }
+                other => {
+                    let known = [
+                        "status",
+                        "content-type",
+                        "default-errorfiles",
+                        "errorfile",
+                        "file",
+                        "string",
+                        "lf-string",
+                        "lf-file",
+                        "hdr",
+                    ];
+                    let near = hint::nearest(other, known.into_iter().chain(["if", "unless"]));
+                    self.error(word.span, format!("unknown argument `{other}` of `{}`", self.word.text), near);
+                    return None;
+                }
+            }
+        }
+        let has_body = matches!(&reply.body, Body::Bytes(_) | Body::Format(_));
+        match (typed, has_body) {
+            (None, true) => {
+                let hint = Some("such as content-type text/plain".to_owned());
+                self.error(self.word.span, format!("`{}` with a body wants a `content-type`", self.word.text), hint);
+                return None;
+            }
+            (Some(word), false) => {
+                self.diagnostics.warning(word.span, "`content-type` has no effect without a body");
+            }
+            _ => {}
+        }
+        Some(reply)
+    }
+
+    fn file(&mut self, path: &Word) -> Option<Vec<u8>> {
+        match self.linker.host.file(Path::new(&path.text)) {
+            Ok(content) => Some(content),
+            Err(why) => {
+                self.error(path.span, why, None);
+                None
+            }
+        }
+    }
+
+    /// `location <url>` and what may follow it.
+    pub(crate) fn redirect(&mut self) -> Option<Redirect> {
+        let mut target = None;
+        let mut redirect = Redirect {
+            target: Target::Location,
+            to: LogFormat::default(),
+            code: 302,
+            drop_query: false,
+            append_slash: false,
+            ignore_empty: false,
+            cookie: None,
+        };
+        while let Some(word) = self.words.peek() {
+            if matches!(word.text.as_str(), "if" | "unless") {
+                break;
+            }
+            self.words.next();
+            let kind = match word.text.as_str() {
+                "location" => Some(Target::Location),
+                "prefix" => Some(Target::Prefix),
+                "scheme" => Some(Target::Scheme),
+                _ => None,
+            };
+            if let Some(kind) = kind {
+                let value = self.value_of(word)?;
+                redirect.to = self.format_of(value, Purpose::Http)?;
+                redirect.target = kind;
+                target = Some(word);
+                continue;
+            }
+            match word.text.as_str() {
+                "code" => {
+                    let code = self.value_of(word)?;
+                    match code.parse() {
+                        Ok(n @ (301 | 302 | 303 | 307 | 308)) => redirect.code = n,
+                        _ => {
+                            let hint = Some("one of 301, 302, 303, 307, 308".to_owned());
+                            self.error(code.span, format!("`{}` is no code of a redirection", code.text), hint);
+                            return None;
+                        }
+                    }
+                }
+                "drop-query" => redirect.drop_query = true,
+                "append-slash" => redirect.append_slash = true,
+                "ignore-empty" => redirect.ignore_empty = true,
+                "set-cookie" => {
+                    let cookie = self.value_of(word)?;
+                    redirect.cookie = Some([cookie.as_bytes(), b"; path=/;"].concat().into());
+                }
+                "clear-cookie" => {
+                    let cookie = self.value_of(word)?;
+                    let equals: &[u8] = if cookie.contains('=') { b"" } else { b"=" };
+                    redirect.cookie = Some([cookie.as_bytes(), equals, b"; path=/; Max-Age=0;"].concat().into());
+                }
+                other => {
+                    let known = [
+                        "location",
+                        "prefix",
+                        "scheme",
+                        "code",
+                        "drop-query",
+                        "append-slash",
+                        "ignore-empty",
+                        "set-cookie",
+                        "clear-cookie",
+                    ];
+                    let near = hint::nearest(other, known);
+                    self.error(word.span, format!("unknown argument `{other}` of a redirection"), near);
+                    return None;
+                }
+            }
+        }
+        if target.is_none() {
+            self.error(self.word.span, "a redirection wants a `location`, a `prefix` or a `scheme`".to_owned(), None);
+            return None;
+        }
+        Some(redirect)
+    }
+}

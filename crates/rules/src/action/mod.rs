@@ -1,0 +1,539 @@
+//! Actions: what a rule does when its condition holds.
+
+mod build;
+mod normalize;
+mod redirect;
+mod reply;
+mod table;
+
+pub(crate) use build::{Build, Captures};
+pub use redirect::Redirect;
+pub use reply::ReplyTemplate;
+pub use table::{ACTIONS, ActionSpec};
+
+use crate::{
+    context::{Context, LogLevel},
+    expr::{Expr, Missing},
+    log::LogFormat,
+    patterns::PatternFile,
+    regexes::Regex,
+    rules::Kind,
+    table::{Data, StickTable, Tracked},
+    value::{Type, Value},
+    vars::{Condition, VarRef},
+    verdict::{Reply, Verdict, Why},
+};
+use normalize::Normalizer;
+use penstock_config::Span;
+use penstock_http::Fields;
+use std::{sync::Arc, time::Duration};
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Accept,
+    Reject,
+    SilentDrop,
+    Close,
+    Deny(ReplyTemplate),
+    Tarpit(ReplyTemplate),
+    Return(ReplyTemplate),
+    Redirect(Redirect),
+    Auth {
+        realm: Box<[u8]>,
+    },
+    UseService(Arc<str>),
+    SwitchToHttp,
+    ExpectProxy,
+    WaitForBody {
+        time: Duration,
+        at_least: u64,
+    },
+    WaitForHandshake,
+    AddHeader {
+        name: Box<[u8]>,
+        value: LogFormat,
+    },
+    SetHeader {
+        name: Box<[u8]>,
+        value: LogFormat,
+    },
+    DelHeader(HeaderName),
+    /// `replace-header`: the whole line; `replace-value`: each value.
+    ReplaceHeader {
+        name: Box<[u8]>,
+        regex: Regex,
+        by: LogFormat,
+        whole: bool,
+    },
+    EarlyHint {
+        name: Box<[u8]>,
+        value: LogFormat,
+    },
+    SetTarget {
+        part: Part,
+        value: LogFormat,
+    },
+    ReplaceTarget {
+        part: Part,
+        regex: Regex,
+        by: LogFormat,
+    },
+    Normalize(Normalizer),
+    SetStatus {
+        status: u16,
+        reason: Option<Box<[u8]>>,
+    },
+    SetVar {
+        var: VarRef,
+        conditions: Box<[Condition]>,
+        expr: Box<Expr>,
+    },
+    SetVarFmt {
+        var: VarRef,
+        conditions: Box<[Condition]>,
+        value: LogFormat,
+    },
+    UnsetVar(VarRef),
+    Capture {
+        expr: Box<Expr>,
+        slot: usize,
+        len: usize,
+    },
+    LogLevel(LogLevel),
+    Socket(Socket),
+    SetAddress {
+        which: Address,
+        expr: Box<Expr>,
+    },
+    Priority {
+        class: bool,
+        expr: Box<Expr>,
+    },
+    Timeout {
+        tunnel: bool,
+        value: Milliseconds,
+    },
+    Track {
+        counter: usize,
+        expr: Box<Expr>,
+        table: Arc<StickTable>,
+    },
+    IncrementGpc {
+        counter: usize,
+        data: Data,
+        rate: Data,
+        index: usize,
+    },
+    SetGpt {
+        counter: usize,
+        data: Data,
+        index: usize,
+        value: Number,
+    },
+    NoRetry,
+    StrictMode(bool),
+    /// `add-acl`, `del-acl`, `set-map`, `del-map`; `value` for `set-map` alone.
+    Pattern {
+        files: Box<[Arc<PatternFile>]>,
+        key: LogFormat,
+        value: Option<LogFormat>,
+        remove: bool,
+    },
+}
+
+/// Which fields `del-header` removes.
+#[derive(Clone, Debug)]
+pub(crate) enum HeaderName {
+    Exactly(Box<[u8]>),
+    Begins(Box<[u8]>),
+    Ends(Box<[u8]>),
+    Contains(Box<[u8]>),
+    Matches(Regex),
+}
+
+/// A part of the request line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Method,
+    Path,
+    PathAndQuery,
+    Query,
+    Uri,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Socket {
+    Mark(u32),
+    Tos(u8),
+    Nice(i32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Address {
+    Dst,
+    DstPort,
+    Src,
+    SrcPort,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Milliseconds {
+    Fixed(u64),
+    Sample(Box<Expr>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Number {
+    Fixed(u32),
+    Sample(Box<Expr>),
+}
+
+/// What came of an action.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Next,
+    NotYet,
+    Failed,
+    Done(Verdict),
+}
+
+fn changed<E>(result: Result<(), E>) -> Outcome {
+    if result.is_ok() { Outcome::Next } else { Outcome::Failed }
+}
+
+/// The fields that rules of a kind change.
+fn fields<'c>(kind: Kind, ctx: &'c mut Context<'_>) -> Option<&'c mut Fields> {
+    if kind.is_response() {
+        ctx.response.as_deref_mut().map(|head| &mut head.fields)
+    } else {
+        ctx.request.as_deref_mut().map(|head| &mut head.fields)
+    }
+}
+
+impl Action {
+    pub(crate) fn run(&self, kind: Kind, span: Span, ctx: &mut Context<'_>, at: usize) -> Outcome {
+        let next = at + 1;
+        let respond = |why, reply| Outcome::Done(Verdict::Respond(why, Box::new(reply)));
+        match self {
+            Action::Accept => Outcome::Done(Verdict::Accept),
+            Action::Reject => Outcome::Done(Verdict::Reject),
+            Action::SilentDrop => Outcome::Done(Verdict::SilentDrop),
+            Action::Close => Outcome::Done(Verdict::Close),
+            Action::Deny(reply) => respond(Why::Deny, reply.render(ctx, span)),
+            Action::Tarpit(reply) => respond(Why::Tarpit, reply.render(ctx, span)),
+            Action::Return(reply) => respond(Why::Return, reply.render(ctx, span)),
+            Action::Redirect(redirect) => match redirect.render(ctx, span) {
+                Some(reply) => respond(Why::Redirect, reply),
+                None => Outcome::Next,
+            },
+            Action::Auth { realm } => {
+                let challenge = [b"Basic realm=\"", &realm[..], b"\""].concat();
+                let fields = vec![(b"www-authenticate".to_vec(), challenge)];
+                respond(Why::Auth, Reply { fields, ..Reply::error_page(401, span) })
+            }
+            Action::UseService(name) => Outcome::Done(Verdict::Service(Arc::clone(name))),
+            Action::SwitchToHttp => Outcome::Done(Verdict::SwitchToHttp),
+            Action::ExpectProxy => Outcome::Done(Verdict::ExpectProxy { next }),
+            Action::WaitForBody { time, at_least } => {
+                Outcome::Done(Verdict::WaitBody { next, time: *time, at_least: *at_least })
+            }
+            Action::WaitForHandshake => Outcome::Done(Verdict::WaitHandshake { next }),
+            Action::AddHeader { name, value } => {
+                let value = value.to_bytes(ctx);
+                fields(kind, ctx).map_or(Outcome::Next, |fields| changed(fields.append(name, value.trim_ascii())))
+            }
+            Action::SetHeader { name, value } => {
+                let value = value.to_bytes(ctx);
+                fields(kind, ctx).map_or(Outcome::Next, |fields| changed(fields.set(name, value.trim_ascii())))
+            }
+            Action::DelHeader(name) => {
+                if let Some(fields) = fields(kind, ctx) {
+                    name.remove_from(fields);
+                }
+                Outcome::Next
+            }
+            Action::ReplaceHeader { name, regex, by, whole } => {
+                let by = by.to_bytes(ctx);
+                fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole))
+            }
+            Action::EarlyHint { name, value } => {
+                let value = value.to_bytes(ctx);
+                ctx.txn.early_hints.push((name.to_vec(), value));
+                Outcome::Next
+            }
+            Action::SetTarget { part, value } => {
+                let value = value.to_bytes(ctx);
+                part.set(ctx, &value)
+            }
+            Action::ReplaceTarget { part, regex, by } => {
+                let by = by.to_bytes(ctx);
+                let Some(head) = ctx.request.as_deref() else { return Outcome::Next };
+                let old = match part {
+                    Part::Path => head.path(),
+                    Part::PathAndQuery => head.path_and_query(),
+                    _ => head.target(),
+                };
+                let mut new = Vec::with_capacity(old.len() + by.len());
+                if regex.rewrite(old, &by, &mut new) { part.set(ctx, &new) } else { Outcome::Next }
+            }
+            Action::Normalize(normalizer) => {
+                let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
+                match normalizer.apply(head.path_and_query()) {
+                    Ok(Some(new)) => changed(head.set_path_and_query(&new)),
+                    Ok(None) => Outcome::Next,
+                    Err(()) => respond(Why::Deny, Reply::error_page(400, span)),
+                }
+            }
+            Action::SetStatus { status, reason } => {
+                let Some(head) = ctx.response.as_deref_mut() else { return Outcome::Next };
+                head.set_status(*status);
+                reason.as_deref().map_or(Outcome::Next, |reason| changed(head.set_reason(reason)))
+            }
+            Action::SetVar { var, conditions, expr } => {
+                let value = match expr.eval(ctx) {
+                    Ok(value) => value,
+                    Err(Missing::NotYet) => return Outcome::NotYet,
+                    Err(Missing::Absent) => return Outcome::Next,
+                };
+                if ctx.may_assign(var, conditions, &value) {
+                    let value = value.into_owned();
+                    ctx.set_var(var, Some(value));
+                }
+                Outcome::Next
+            }
+            Action::SetVarFmt { var, conditions, value } => {
+                let value = Value::string(value.to_bytes(ctx));
+                if ctx.may_assign(var, conditions, &value) {
+                    ctx.set_var(var, Some(value));
+                }
+                Outcome::Next
+            }
+            Action::UnsetVar(var) => {
+                ctx.set_var(var, None);
+                Outcome::Next
+            }
+            Action::Capture { expr, slot, len } => {
+                let captured = match expr.eval(ctx) {
+                    Ok(value) => {
+                        value.cast(Type::Str).and_then(|value| value.bytes().map(|b| b[..b.len().min(*len)].to_vec()))
+                    }
+                    Err(Missing::NotYet) => return Outcome::NotYet,
+                    Err(Missing::Absent) => None,
+                };
+                let slots =
+                    if kind.is_response() { &mut ctx.txn.response_captures } else { &mut ctx.txn.request_captures };
+                if let Some(captured) = captured {
+                    if slots.len() <= *slot {
+                        slots.resize(slot + 1, None);
+                    }
+                    slots[*slot] = Some(captured);
+                }
+                Outcome::Next
+            }
+            Action::LogLevel(level) => {
+                ctx.txn.log_level = Some(*level);
+                Outcome::Next
+            }
+            Action::Socket(wish) => {
+                let early = matches!(kind, Kind::TcpConnection | Kind::TcpSession);
+                let wishes = if early { &mut ctx.session.socket } else { &mut ctx.txn.socket };
+                match wish {
+                    Socket::Mark(mark) => wishes.mark = Some(*mark),
+                    Socket::Tos(tos) => wishes.tos = Some(*tos),
+                    Socket::Nice(nice) => wishes.nice = Some(*nice),
+                }
+                Outcome::Next
+            }
+            Action::SetAddress { which, expr } => which.set(ctx, expr),
+            Action::Priority { class, expr } => {
+                if let Some(n) = expr.eval(ctx).ok().and_then(|value| value.to_int()) {
+                    if *class {
+                        ctx.txn.priority_class = n.clamp(-2047, 2047) as i32;
+                    } else {
+                        ctx.txn.priority_offset_ms = n.clamp(-524_287, 524_287) as i32;
+                    }
+                }
+                Outcome::Next
+            }
+            Action::Timeout { tunnel, value } => {
+                let ms = match value {
+                    Milliseconds::Fixed(ms) => Some(*ms),
+                    Milliseconds::Sample(expr) => {
+                        expr.eval(ctx).ok().and_then(|value| value.to_int()).and_then(|ms| u64::try_from(ms).ok())
+                    }
+                };
+                if ms.is_some() {
+                    *if *tunnel { &mut ctx.txn.timeout_tunnel_ms } else { &mut ctx.txn.timeout_server_ms } = ms;
+                }
+                Outcome::Next
+            }
+            Action::Track { counter, expr, table } => track(kind, ctx, *counter, expr, table),
+            Action::IncrementGpc { counter, data, rate, index } => {
+                if let Some(tracked) = tracked(ctx, *counter) {
+                    let now = ctx.now.mono;
+                    tracked.table().add(tracked.entry(), *rate, *index, 1, now);
+                    tracked.table().add(tracked.entry(), *data, *index, 1, now);
+                }
+                Outcome::Next
+            }
+            Action::SetGpt { counter, data, index, value } => {
+                let value = match value {
+                    Number::Fixed(n) => Some(*n),
+                    Number::Sample(expr) => expr.eval(ctx).ok().and_then(|value| value.to_int()).map(|n| n as u32),
+                };
+                if let (Some(tracked), Some(value)) = (tracked(ctx, *counter), value) {
+                    tracked.table().set(tracked.entry(), *data, *index, value.into());
+                }
+                Outcome::Next
+            }
+            Action::NoRetry => {
+                ctx.txn.no_retry = true;
+                Outcome::Next
+            }
+            Action::StrictMode(on) => {
+                ctx.txn.lenient = !on;
+                Outcome::Next
+            }
+            Action::Pattern { files, key, value, remove } => {
+                let key = key.to_bytes(ctx);
+                let value = value.as_ref().map(|value| value.to_bytes(ctx)).unwrap_or_default();
+                let (Ok(key), Ok(value)) = (String::from_utf8(key), String::from_utf8(value)) else {
+                    return Outcome::Next;
+                };
+                for file in files {
+                    if *remove {
+                        file.remove(&key);
+                    } else if file.set(&key, &value).is_err() {
+                        return Outcome::Failed;
+                    }
+                }
+                Outcome::Next
+            }
+        }
+    }
+}
+
+fn tracked<'c>(ctx: &'c Context<'_>, counter: usize) -> Option<&'c Tracked> {
+    ctx.txn.tracking.slot(counter).or_else(|| ctx.session.tracking.slot(counter))
+}
+
+fn track(kind: Kind, ctx: &mut Context<'_>, counter: usize, expr: &Expr, table: &Arc<StickTable>) -> Outcome {
+    let early = matches!(kind, Kind::TcpConnection | Kind::TcpSession);
+    let free = |tracking: &crate::table::Tracking| tracking.slot(counter).is_none();
+    if !free(if early { &ctx.session.tracking } else { &ctx.txn.tracking }) {
+        return Outcome::Next;
+    }
+    let now = ctx.now.mono;
+    let entry = match expr.eval(ctx) {
+        Ok(key) => table.get_or_insert(key, now),
+        Err(Missing::NotYet) => return Outcome::NotYet,
+        Err(Missing::Absent) => None,
+    };
+    let Some(entry) = entry else { return Outcome::Next };
+    let tracked = Tracked::new(Arc::clone(table), entry, now);
+    // What was counted on the others before this rule ran is counted here now.
+    if ctx.request.is_some() || kind.is_http() {
+        tracked.count(Data::HttpReqCnt, 1, now);
+        tracked.count(Data::HttpReqRate, 1, now);
+    }
+    if let Some(head) = ctx.response.as_deref().filter(|_| kind.is_response()) {
+        match head.status() {
+            400..=499 => {
+                tracked.count(Data::HttpErrCnt, 1, now);
+                tracked.count(Data::HttpErrRate, 1, now);
+            }
+            500 | 502..=504 | 506..=599 => {
+                tracked.count(Data::HttpFailCnt, 1, now);
+                tracked.count(Data::HttpFailRate, 1, now);
+            }
+            _ => {}
+        }
+    }
+    if early { &mut ctx.session.tracking } else { &mut ctx.txn.tracking }.track(counter, tracked);
+    Outcome::Next
+}
+
+impl HeaderName {
+    fn remove_from(&self, fields: &mut Fields) {
+        match self {
+            HeaderName::Exactly(name) => {
+                fields.remove(name);
+            }
+            HeaderName::Begins(part) => {
+                fields.remove_if(|field| field.name.starts_with(part));
+            }
+            HeaderName::Ends(part) => {
+                fields.remove_if(|field| field.name.ends_with(part));
+            }
+            HeaderName::Contains(part) => {
+                fields.remove_if(|field| memchr::memmem::find(field.name, part).is_some());
+            }
+            HeaderName::Matches(regex) => {
+                fields.remove_if(|field| regex.is_match(field.name));
+            }
+        }
+    }
+}
+
+fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], whole: bool) -> Outcome {
+    for at in 0..fields.len() {
+        let Some(field) = fields.at(at).filter(|field| field.name.eq_ignore_ascii_case(name)) else { continue };
+        let mut new = Vec::with_capacity(field.value.len() + by.len());
+        let mut found = false;
+        if whole {
+            found = regex.rewrite(field.value, by, &mut new);
+        } else {
+            for (at, value) in crate::fetch::split_commas(field.value).enumerate() {
+                if at > 0 {
+                    new.extend_from_slice(b", ");
+                }
+                if regex.rewrite(value, by, &mut new) {
+                    found = true;
+                } else {
+                    new.extend_from_slice(value);
+                }
+            }
+        }
+        if found && fields.set_value_at(at, new.trim_ascii()).is_err() {
+            return Outcome::Failed;
+        }
+    }
+    Outcome::Next
+}
+
+impl Part {
+    fn set(self, ctx: &mut Context<'_>, value: &[u8]) -> Outcome {
+        let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
+        changed(match self {
+            Part::Method => head.set_method(value),
+            Part::Path => head.set_path(value),
+            Part::PathAndQuery => head.set_path_and_query(value),
+            Part::Query => head.set_query(value),
+            Part::Uri => head.set_target(value),
+        })
+    }
+}
+
+impl Address {
+    fn set(self, ctx: &mut Context<'_>, expr: &Expr) -> Outcome {
+        let value = match expr.eval(ctx) {
+            Ok(value) => value.into_owned(),
+            Err(Missing::NotYet) => return Outcome::NotYet,
+            Err(Missing::Absent) => return Outcome::Next,
+        };
+        let ip = |value: Value<'static>| match value.cast(Type::Addr) {
+            Some(Value::Ipv4(ip)) => Some(ip.into()),
+            Some(Value::Ipv6(ip)) => Some(ip.into()),
+            _ => None,
+        };
+        let port = |value: &Value<'_>| value.to_int().and_then(|port| u16::try_from(port).ok());
+        match self {
+            Address::Dst => ctx.txn.dst_ip = ip(value).or(ctx.txn.dst_ip),
+            Address::Src => ctx.txn.src_ip = ip(value).or(ctx.txn.src_ip),
+            Address::DstPort => ctx.txn.dst_port = port(&value).or(ctx.txn.dst_port),
+            Address::SrcPort => ctx.txn.src_port = port(&value).or(ctx.txn.src_port),
+        }
+        Outcome::Next
+    }
+}

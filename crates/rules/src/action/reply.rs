@@ -1,0 +1,55 @@
+//! Answers made by `return`, `deny`, `tarpit` and `http-error`.
+
+use crate::{
+    context::Context,
+    log::LogFormat,
+    verdict::{Reply, ReplyBody},
+};
+use penstock_config::Span;
+use std::sync::Arc;
+
+/// An answer as written in the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyTemplate {
+    /// Its status.
+    pub status: u16,
+    pub(crate) content_type: Option<Box<[u8]>>,
+    pub(crate) fields: Vec<(Box<[u8]>, LogFormat)>,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Body {
+    /// What the proxy answers for the status.
+    #[default]
+    ErrorPage,
+    /// Nothing.
+    Empty,
+    Bytes(Arc<[u8]>),
+    Format(Box<LogFormat>),
+    /// A whole response.
+    Raw(Arc<[u8]>),
+}
+
+impl ReplyTemplate {
+    /// The answer to this request.
+    pub fn render(&self, ctx: &Context<'_>, span: Span) -> Reply {
+        let mut fields = Vec::with_capacity(self.fields.len() + 1);
+        let body = match &self.body {
+            Body::ErrorPage => ReplyBody::ErrorPage,
+            Body::Empty => ReplyBody::Bytes(Vec::new()),
+            Body::Bytes(bytes) => ReplyBody::Bytes(bytes.to_vec()),
+            Body::Format(format) => ReplyBody::Bytes(format.to_bytes(ctx)),
+            Body::Raw(raw) => ReplyBody::Raw(Arc::clone(raw)),
+        };
+        for (name, value) in &self.fields {
+            fields.push((name.to_vec(), value.to_bytes(ctx)));
+        }
+        if let (Some(kind), ReplyBody::Bytes(bytes)) = (&self.content_type, &body)
+            && !bytes.is_empty()
+        {
+            fields.push((b"content-type".to_vec(), kind.to_vec()));
+        }
+        Reply { status: self.status, fields, body, close: false, span }
+    }
+}

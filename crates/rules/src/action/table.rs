@@ -1,0 +1,195 @@
+//! The table of actions: where each is allowed, its arguments, and how it is read.
+
+use super::{Action, Build};
+use crate::keyword::Support;
+use crate::rules::Kind;
+
+/// How the words after an action's name are read. `None`: what is wrong has been reported.
+pub(crate) type Reader = fn(&mut Build<'_, '_, '_>) -> Option<Action>;
+
+/// A row of the table of actions.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionSpec {
+    /// Its name, without what stands in parentheses.
+    pub name: &'static str,
+    /// The lists it may stand in, a bit for each [`Kind`].
+    pub(crate) kinds: u8,
+    /// Its arguments, for the manual.
+    pub args: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// Whether it works here.
+    pub(crate) support: Support<Reader>,
+}
+
+impl ActionSpec {
+    /// Whether it may stand in a list of this kind.
+    pub fn allowed_in(&self, kind: Kind) -> bool {
+        self.kinds & kind.bit() != 0
+    }
+    /// Whether it works here; the reason where it does not.
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self.support {
+            Support::Yes(_) => None,
+            Support::No(why) => Some(why),
+        }
+    }
+}
+
+const CON: u8 = 1 << Kind::TcpConnection as u8;
+const SES: u8 = 1 << Kind::TcpSession as u8;
+const TCP: u8 = 1 << Kind::TcpContent as u8;
+const TCP_RES: u8 = 1 << Kind::TcpResponse as u8;
+const REQ: u8 = 1 << Kind::HttpRequest as u8;
+const RES: u8 = 1 << Kind::HttpResponse as u8;
+const AFTER: u8 = 1 << Kind::HttpAfterResponse as u8;
+const HTTP: u8 = REQ | RES | AFTER;
+const TCP_ALL: u8 = CON | SES | TCP | TCP_RES;
+const ALL: u8 = TCP_ALL | HTTP;
+
+const fn row(name: &'static str, kinds: u8, args: &'static str, doc: &'static str, read: Reader) -> ActionSpec {
+    ActionSpec { name, kinds, args, doc, support: Support::Yes(read) }
+}
+
+const fn refused(name: &'static str, kinds: u8, doc: &'static str, why: &'static str) -> ActionSpec {
+    ActionSpec { name, kinds, args: "", doc, support: Support::No(why) }
+}
+
+const CACHE: &str = "there is no cache yet";
+const BANDWIDTH: &str = "bandwidth is not limited yet";
+
+/// All actions.
+pub const ACTIONS: &[ActionSpec] = &[
+    row("accept", TCP_ALL, "", "Ends the list; the connection goes on.", |_| Some(Action::Accept)),
+    row("add-acl", REQ | RES, "(<file>) <key>", "Adds a pattern to a list.", |b| b.pattern(false, false)),
+    row("add-header", HTTP, "<name> <fmt>", "Adds a field.", |b| {
+        b.header(|name, value| Action::AddHeader { name, value })
+    }),
+    row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
+    row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
+    refused("cache-store", RES, "Keeps the response in the cache.", CACHE),
+    refused("cache-use", REQ, "Answers from the cache.", CACHE),
+    row(
+        "capture",
+        CON | SES | TCP | REQ | RES | AFTER,
+        "<expr> {len <n> | id <slot>}",
+        "Keeps a sample for the log.",
+        |b| b.capture(),
+    ),
+    row("close", TCP_RES, "", "Closes the server's connection.", |_| Some(Action::Close)),
+    row("del-acl", REQ | RES, "(<file>) <key>", "Removes a pattern from a list.", |b| b.pattern(false, true)),
+    row("del-header", HTTP, "<name> [-m <method>]", "Removes fields.", |b| b.del_header()),
+    row("del-map", REQ | RES, "(<file>) <key>", "Removes a pattern from a map.", |b| b.pattern(true, true)),
+    row("deny", REQ | RES, "[status <code>] [<reply>]", "Answers with an error.", |b| b.deny()),
+    row("disable-l7-retry", REQ, "", "This request is not sent twice.", |_| Some(Action::NoRetry)),
+    refused("do-resolve", TCP | REQ, "Resolves a name into a variable.", "names are resolved for servers only"),
+    row("early-hint", REQ, "<name> <fmt>", "Sends a field in a 103 response.", |b| {
+        b.header(|name, value| Action::EarlyHint { name, value })
+    }),
+    refused("expect-netscaler-cip", CON, "Expects a NetScaler header.", "use the PROXY protocol"),
+    row("expect-proxy", CON, "layer4", "Expects a PROXY header.", |b| {
+        b.expect("layer4")?;
+        Some(Action::ExpectProxy)
+    }),
+    row("normalize-uri", REQ, "<normalizer> [full | strict]", "Normalises the path or the query.", |b| b.normalize()),
+    refused("ot-group", ALL, "Sends a group of spans to a tracer.", "there is no tracing"),
+    row("redirect", REQ | RES, "<redirection>", "Sends the client elsewhere.", |b| b.redirect().map(Action::Redirect)),
+    row("reject", TCP_ALL | REQ, "", "Closes the connection without an answer.", |_| Some(Action::Reject)),
+    row("replace-header", HTTP, "<name> <regex> <fmt>", "Replaces whole values of a field.", |b| {
+        b.replace_header(true)
+    }),
+    row("replace-path", REQ, "<regex> <fmt>", "Replaces the path.", |b| b.replace_target(super::Part::Path)),
+    row("replace-pathq", REQ, "<regex> <fmt>", "Replaces path and query.", |b| {
+        b.replace_target(super::Part::PathAndQuery)
+    }),
+    row("replace-uri", REQ, "<regex> <fmt>", "Replaces the whole target.", |b| b.replace_target(super::Part::Uri)),
+    row("replace-value", HTTP, "<name> <regex> <fmt>", "Replaces single values of a field.", |b| {
+        b.replace_header(false)
+    }),
+    row("return", REQ | RES, "[status <code>] [<reply>]", "Answers.", |b| b.return_reply()),
+    row("sc-inc-gpc", ALL & !AFTER, "(<idx>,<sc>)", "Counts on a general purpose counter.", |b| b.increment(None)),
+    row("sc-inc-gpc0", ALL & !AFTER, "(<sc>)", "Counts on the first general purpose counter.", |b| {
+        b.increment(Some(0))
+    }),
+    row("sc-inc-gpc1", ALL & !AFTER, "(<sc>)", "Counts on the second general purpose counter.", |b| {
+        b.increment(Some(1))
+    }),
+    row("sc-set-gpt", ALL & !AFTER, "(<idx>,<sc>) {<int> | <expr>}", "Sets a general purpose tag.", |b| {
+        b.set_gpt(false)
+    }),
+    row("sc-set-gpt0", ALL & !AFTER, "(<sc>) {<int> | <expr>}", "Sets the first general purpose tag.", |b| {
+        b.set_gpt(true)
+    }),
+    refused("send-spoe-group", TCP | TCP_RES | REQ | RES, "Sends messages to an agent.", "there are no SPOE agents"),
+    refused("set-bandwidth-limit", TCP | TCP_RES | REQ | RES, "Limits the bandwidth.", BANDWIDTH),
+    row("set-dst", CON | SES | TCP | REQ, "<expr>", "Sets the address the client connected to.", |b| {
+        b.address(super::Address::Dst)
+    }),
+    row("set-dst-port", CON | SES | TCP | REQ, "<expr>", "Sets the port the client connected to.", |b| {
+        b.address(super::Address::DstPort)
+    }),
+    row("set-header", HTTP, "<name> <fmt>", "Replaces all fields of a name by one.", |b| {
+        b.header(|name, value| Action::SetHeader { name, value })
+    }),
+    row(
+        "set-log-level",
+        TCP | TCP_RES | REQ | RES,
+        "<level>",
+        "Sets the severity of the log line, or silences it.",
+        |b| b.log_level(),
+    ),
+    row("set-map", REQ | RES, "(<file>) <key> <value>", "Sets an entry of a map.", |b| b.pattern(true, false)),
+    row("set-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Sets the mark of the client's packets.", |b| {
+        b.number(|n| u32::try_from(n).ok().map(|n| Action::Socket(super::Socket::Mark(n))))
+    }),
+    row("set-method", REQ, "<fmt>", "Sets the method.", |b| b.target(super::Part::Method)),
+    row("set-nice", TCP | TCP_RES | REQ | RES, "<nice>", "Sets a priority; without effect here.", |b| {
+        b.number(|n| (-1024..=1024).contains(&n).then(|| Action::Socket(super::Socket::Nice(n as i32))))
+    }),
+    row("set-path", REQ, "<fmt>", "Sets the path.", |b| b.target(super::Part::Path)),
+    row("set-pathq", REQ, "<fmt>", "Sets path and query.", |b| b.target(super::Part::PathAndQuery)),
+    row("set-priority-class", TCP | REQ, "<expr>", "Sets the priority class in queues.", |b| b.priority(true)),
+    row("set-priority-offset", TCP | REQ, "<expr>", "Sets the priority offset in queues.", |b| b.priority(false)),
+    row("set-query", REQ, "<fmt>", "Sets the query.", |b| b.target(super::Part::Query)),
+    row("set-src", CON | SES | TCP | REQ, "<expr>", "Sets the client's address.", |b| b.address(super::Address::Src)),
+    row("set-src-port", CON | SES | TCP | REQ, "<expr>", "Sets the client's port.", |b| {
+        b.address(super::Address::SrcPort)
+    }),
+    row("set-status", RES | AFTER, "<status> [reason <text>]", "Sets the status.", |b| b.status()),
+    row("set-timeout", REQ, "{server | tunnel} {<time> | <expr>}", "Sets a timeout.", |b| b.timeout()),
+    row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of the client's packets.", |b| {
+        b.number(|n| u8::try_from(n).ok().map(|n| Action::Socket(super::Socket::Tos(n))))
+    }),
+    row("set-uri", REQ, "<fmt>", "Sets the whole target.", |b| b.target(super::Part::Uri)),
+    row("set-var", ALL, "(<var>[,<cond>]*) <expr>", "Sets a variable.", |b| b.set_var()),
+    row("set-var-fmt", ALL, "(<var>[,<cond>]*) <fmt>", "Sets a variable to a text.", |b| b.set_var_fmt()),
+    row("silent-drop", ALL & !AFTER, "[rst-ttl <ttl>]", "Stops talking without telling the client.", |b| {
+        b.silent_drop()
+    }),
+    row("strict-mode", HTTP, "{on | off}", "Whether a rule that fails ends the message.", |b| b.strict_mode()),
+    row("switch-mode", TCP, "http [proto <proto>]", "Goes on as HTTP.", |b| b.switch_mode()),
+    row("tarpit", REQ, "[deny_status <code>] [<reply>]", "Answers with an error, late.", |b| b.tarpit()),
+    row(
+        "track-sc",
+        CON | SES | TCP | REQ | RES,
+        "<n> <expr> [table <table>]",
+        "Counts the connection or request on an entry.",
+        |b| b.track(),
+    ),
+    row("unset-var", ALL, "(<var>)", "Forgets a variable.", |b| b.unset_var()),
+    row("use-service", TCP | REQ, "<service>", "Answers by a service of the program.", |b| b.service()),
+    row("wait-for-body", REQ | RES, "time <time> [at-least <bytes>]", "Waits for the body.", |b| b.wait_for_body()),
+    row("wait-for-handshake", REQ, "", "Waits for the TLS handshake to be over.", |_| Some(Action::WaitForHandshake)),
+];
+
+/// An action by the word written: `track-sc0` and `set-var(txn.x)` are found too. Returns what stands in parentheses.
+pub(crate) fn find(word: &str) -> Option<(&'static ActionSpec, &str)> {
+    let (name, args) = match word.split_once('(') {
+        Some((name, rest)) => (name, rest),
+        None => (word, ""),
+    };
+    if let Some(counter) = name.strip_prefix("track-sc").filter(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit()) {
+        return ACTIONS.iter().find(|spec| spec.name == "track-sc").map(|spec| (spec, counter));
+    }
+    ACTIONS.iter().find(|spec| spec.name == name && name != "track-sc").map(|spec| (spec, args))
+}

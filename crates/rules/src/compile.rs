@@ -1,0 +1,485 @@
+//! A whole configuration's rules, compiled proxy by proxy.
+
+use crate::{
+    acl::{Acls, Condition},
+    action::{Build, Captures, Redirect, ReplyTemplate},
+    expr::Expr,
+    facts::{ProxyId, ServerId},
+    keyword::{Places, Problem},
+    link::{Host, Linker, Scope},
+    log::{self, LogFormat, Purpose},
+    rules::{Kind, Rule, Rules},
+    stick::{self, StickRule},
+    table::{Data, StickTable, TableSpec},
+    userlist::Userlist,
+    words::Words,
+};
+use penstock_config::{
+    Config, Diagnostics, Line, Span, Word,
+    model::{LogFormat as LogOption, Mode, Proxy},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The rules of one proxy, ready to run.
+#[derive(Debug)]
+pub struct ProxyRules {
+    /// Whose rules they are.
+    pub proxy: ProxyId,
+    /// `tcp-request connection`.
+    pub tcp_connection: Rules,
+    /// `tcp-request session`.
+    pub tcp_session: Rules,
+    /// `tcp-request content`.
+    pub tcp_content: Rules,
+    /// `tcp-response content`.
+    pub tcp_response: Rules,
+    /// `http-request`, and after them the `redirect` lines.
+    pub http_request: Rules,
+    /// `http-response`.
+    pub http_response: Rules,
+    /// `http-after-response`.
+    pub http_after_response: Rules,
+    /// `use_backend`, in order; the first whose condition holds is taken.
+    pub use_backend: Vec<Switch>,
+    /// `use-server`.
+    pub use_server: Vec<UseServer>,
+    /// `force-persist` and `ignore-persist`.
+    pub persist: Vec<PersistRule>,
+    /// `stick on`, `match`, `store-request`, `store-response`.
+    pub stick: Vec<StickRule>,
+    /// The proxy's own stick table.
+    pub table: Option<Arc<StickTable>>,
+    /// `monitor fail`: any that holds makes the monitor's answer 503.
+    pub monitor_fail: Vec<Condition>,
+    /// `stats http-request`.
+    pub stats_request: Rules,
+    /// `stats admin`.
+    pub stats_admin: Vec<Condition>,
+    /// The log line.
+    pub log_format: LogFormat,
+    /// `log-format-sd`, the structured data of RFC 5424.
+    pub log_format_sd: Option<LogFormat>,
+    /// `error-log-format`.
+    pub error_log_format: Option<LogFormat>,
+    /// `unique-id-format`.
+    pub unique_id_format: Option<Arc<LogFormat>>,
+    /// `http-error`: answers for statuses.
+    pub http_errors: BTreeMap<u16, ReplyTemplate>,
+    /// Names and lengths of request capture slots; a slot without a name is filled by rules.
+    pub request_captures: Vec<CaptureSlot>,
+    /// The same for responses.
+    pub response_captures: Vec<CaptureSlot>,
+}
+
+/// A capture slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureSlot {
+    /// The header kept in it, in lower case.
+    pub header: Option<String>,
+    /// The most bytes kept.
+    pub len: usize,
+}
+
+/// `use_backend`.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// When.
+    pub condition: Condition,
+    /// To where.
+    pub to: Destination,
+    /// The rule.
+    pub span: Span,
+}
+
+/// Where `use_backend` sends.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// A backend known from the start.
+    Backend(ProxyId),
+    /// The backend whose name this gives; where there is none of the name, the next rule is tried.
+    Named(LogFormat),
+}
+
+/// `use-server`.
+#[derive(Clone, Debug)]
+pub struct UseServer {
+    /// When.
+    pub condition: Condition,
+    /// A server of this backend.
+    pub server: ServerOf,
+    /// The rule.
+    pub span: Span,
+}
+
+/// Which server `use-server` means.
+#[derive(Clone, Debug)]
+pub enum ServerOf {
+    /// A server known from the start.
+    Server(ServerId),
+    /// The server whose name this gives.
+    Named(LogFormat),
+}
+
+/// `force-persist` or `ignore-persist`.
+#[derive(Clone, Debug)]
+pub struct PersistRule {
+    /// When.
+    pub condition: Condition,
+    /// `force-persist`: a server that is down is used all the same; otherwise its cookie is ignored.
+    pub force: bool,
+}
+
+/// Compiles a configuration's rules. Tables, userlists, variables and pattern files are shared between its proxies.
+pub struct Compiler<'a> {
+    linker: Linker<'a>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl<'a> Compiler<'a> {
+    /// Reads stick tables and userlists, to which rules of any proxy may refer.
+    pub fn new(config: &'a Config, host: &'a dyn Host, diagnostics: &'a mut Diagnostics) -> Self {
+        let mut linker = Linker::new(config, host);
+        for list in &config.userlists {
+            linker.userlists.insert(list.name.clone(), Arc::new(Userlist::new(list, diagnostics)));
+        }
+        let servers_stick = stick::tables_with_servers(config);
+        for proxy in &config.proxies {
+            let Some(line) = &proxy.stick_table else { continue };
+            match TableSpec::parse(&mut Words::new(line)) {
+                Ok(mut spec) => {
+                    if servers_stick.contains(proxy.name.as_str()) {
+                        spec.schema.store(Data::ServerId, 0, 1);
+                    }
+                    linker.tables.insert(proxy.name.clone(), Arc::new(StickTable::new(&proxy.name, spec)));
+                }
+                Err(error) => diagnostics.error(error.span, error.message).hint = error.hint,
+            }
+        }
+        Compiler { linker, diagnostics }
+    }
+
+    /// Compiles every proxy, in the order of the configuration.
+    pub fn proxies(&mut self) -> Vec<ProxyRules> {
+        let config = self.linker.config;
+        (0..config.proxies.len()).map(|index| self.proxy(ProxyId(index as u32))).collect()
+    }
+
+    /// The stick tables by name.
+    pub fn tables(&self) -> BTreeMap<String, Arc<StickTable>> {
+        self.linker.tables.iter().map(|(name, table)| (name.clone(), Arc::clone(table))).collect()
+    }
+
+    /// An expression that stands by itself (`sni`, `balance hash`): all words of a line.
+    pub fn expression(&mut self, line: &Line, proxy: ProxyId, place: Places) -> Option<Expr> {
+        let text = line.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
+        let scope = Scope { proxy: Some(proxy), place };
+        let span = line.words.first().map_or(line.span, |word| word.span);
+        match self.linker.expression_in(&text, 0, scope) {
+            Ok((expr, end)) if end == text.len() => Some(expr),
+            Ok((_, end)) => {
+                let problem =
+                    Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+                problem.report(span, &text, self.diagnostics);
+                None
+            }
+            Err(problem) => {
+                problem.report(span, &text, self.diagnostics);
+                None
+            }
+        }
+    }
+
+    /// A log-format string that stands by itself (`http-check send hdr`).
+    pub fn format(&mut self, word: &Word, purpose: Purpose, proxy: ProxyId, place: Places) -> Option<LogFormat> {
+        let scope = Scope { proxy: Some(proxy), place };
+        match self.linker.log_format(&word.text, purpose, scope) {
+            Ok(format) => Some(format),
+            Err(problem) => {
+                problem.report(word.span, &word.text, self.diagnostics);
+                None
+            }
+        }
+    }
+
+    fn proxy(&mut self, id: ProxyId) -> ProxyRules {
+        let proxy = &self.linker.config.proxies[id.0 as usize];
+        let scope = |place| Scope { proxy: Some(id), place };
+        let mut acls = self.linker.acls(&proxy.acls, scope(Places::ALWAYS), self.diagnostics);
+        let mut section = Section { id, proxy, acls: &mut acls, captures: slots(proxy) };
+
+        let tcp_connection =
+            self.rules(&mut section, Kind::TcpConnection, &proxy.tcp_request_connection, Places::CONNECTION);
+        let tcp_session = self.rules(&mut section, Kind::TcpSession, &proxy.tcp_request_session, Places::SESSION);
+        let tcp_content = self.rules(&mut section, Kind::TcpContent, &proxy.tcp_request_content, Places::REQUEST);
+        let tcp_response = self.rules(&mut section, Kind::TcpResponse, &proxy.tcp_response_content, Places::RESPONSE);
+        let mut http_request = self.rules(&mut section, Kind::HttpRequest, &proxy.http_request, Places::REQUEST);
+        let http_response = self.rules(&mut section, Kind::HttpResponse, &proxy.http_response, Places::RESPONSE);
+        let http_after_response =
+            self.rules(&mut section, Kind::HttpAfterResponse, &proxy.http_after_response, Places::RESPONSE);
+        let redirects = proxy.redirects.iter().filter_map(|line| self.redirect(&mut section, line));
+        http_request.list.extend(redirects.collect::<Vec<_>>());
+        if !proxy.http_request.is_empty() && proxy.mode != Mode::Http {
+            let span = proxy.http_request[0].span;
+            self.diagnostics
+                .warning(span, format!("`http-request` rules of `{}` have no effect in mode tcp", proxy.name));
+        }
+        let stats_request = match &proxy.stats {
+            Some(stats) => self.rules(&mut section, Kind::HttpRequest, &stats.http_request, Places::REQUEST),
+            None => Rules::none(Kind::HttpRequest),
+        };
+        let stats_admin = proxy.stats.iter().flat_map(|stats| &stats.admin);
+        let stats_admin =
+            stats_admin.filter_map(|line| self.condition_of(&mut section, line, Places::REQUEST)).collect();
+        let monitor_fail = proxy.monitor_fail.iter();
+        let monitor_fail =
+            monitor_fail.filter_map(|line| self.condition_of(&mut section, line, Places::REQUEST)).collect();
+        let use_backend = proxy.use_backend.iter().filter_map(|line| self.switch(&mut section, line)).collect();
+        let use_server = proxy.use_server.iter().filter_map(|line| self.use_server(&mut section, line)).collect();
+        let persist = proxy.persist_rules.iter().filter_map(|line| self.persist(&mut section, line)).collect();
+        let stick = proxy.stick.iter().filter_map(|line| self.stick(&mut section, line)).collect();
+        let http_errors = proxy.http_errors.iter().filter_map(|line| self.http_error(&mut section, line)).collect();
+        if let Some(word) = &proxy.default_backend {
+            let found = self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend());
+            if let Err(problem) = found {
+                problem.report(word.span, &word.text, self.diagnostics);
+            }
+        }
+
+        let log = |this: &mut Self, word: &Option<Word>, place| {
+            word.as_ref().and_then(|word| this.format(word, Purpose::Log, id, place))
+        };
+        let log_format = match &proxy.log_format {
+            Some(_) => log(self, &proxy.log_format, Places::LOG).unwrap_or_default(),
+            None => self.predefined(id, proxy),
+        };
+        let log_format_sd = log(self, &proxy.log_format_sd, Places::LOG);
+        let error_log_format = log(self, &proxy.error_log_format, Places::ERROR);
+        let unique_id_format = log(self, &proxy.unique_id_format, Places::REQUEST).map(Arc::new);
+        let Captures { request, response } = section.captures;
+        ProxyRules {
+            proxy: id,
+            tcp_connection,
+            tcp_session,
+            tcp_content,
+            tcp_response,
+            http_request,
+            http_response,
+            http_after_response,
+            use_backend,
+            use_server,
+            persist,
+            stick,
+            table: self.linker.tables.get(&proxy.name).cloned(),
+            monitor_fail,
+            stats_request,
+            stats_admin,
+            log_format,
+            log_format_sd,
+            error_log_format,
+            unique_id_format,
+            http_errors,
+            request_captures: capture_slots(&proxy.capture_request_headers, &request),
+            response_captures: capture_slots(&proxy.capture_response_headers, &response),
+        }
+    }
+
+    fn predefined(&mut self, id: ProxyId, proxy: &Proxy) -> LogFormat {
+        let text = match (proxy.options.log, proxy.mode) {
+            (LogOption::Tcp, _) => log::TCP,
+            (LogOption::Http, _) => log::HTTP,
+            (LogOption::HttpClf, _) => log::CLF,
+            (LogOption::Https, _) => log::HTTPS,
+            (LogOption::Default, Mode::Http) => log::DEFAULT_HTTP,
+            (LogOption::Default, Mode::Tcp) => log::DEFAULT_TCP,
+        };
+        let scope = Scope { proxy: Some(id), place: Places::LOG };
+        self.linker.log_format(text, Purpose::Log, scope).expect("the predefined formats are well formed")
+    }
+
+    fn rules(&mut self, section: &mut Section<'_>, kind: Kind, lines: &[Line], place: Places) -> Rules {
+        let list = lines.iter().filter_map(|line| {
+            let Some(first) = line.words.first() else {
+                self.diagnostics.error(line.span, format!("`{}` wants an action", kind.name()));
+                return None;
+            };
+            self.build(section, kind, line, first, place).rule(line)
+        });
+        let list = list.collect();
+        Rules { kind, list }
+    }
+
+    fn build<'b, 'l>(
+        &'b mut self,
+        section: &'b mut Section<'_>,
+        kind: Kind,
+        line: &'l Line,
+        word: &'l Word,
+        place: Places,
+    ) -> Build<'b, 'l, 'a> {
+        let mut words = Words::new(line);
+        words.next();
+        Build {
+            linker: &mut self.linker,
+            diagnostics: self.diagnostics,
+            acls: section.acls,
+            scope: Scope { proxy: Some(section.id), place },
+            kind,
+            captures: &mut section.captures,
+            realm: section.proxy.stats.as_ref().and_then(|stats| stats.realm.as_deref()).unwrap_or(&section.proxy.name),
+            words,
+            word,
+            inside: "",
+        }
+    }
+
+    /// A line whose words are a condition.
+    fn condition_of(&mut self, section: &mut Section<'_>, line: &Line, place: Places) -> Option<Condition> {
+        let scope = Scope { proxy: Some(section.id), place };
+        self.linker.condition(&mut Words::new(line), section.acls, scope, self.diagnostics)
+    }
+
+    fn redirect(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Rule> {
+        let Some(first) = line.words.first() else {
+            self.diagnostics.error(line.span, "`redirect` wants a `location`, a `prefix` or a `scheme`");
+            return None;
+        };
+        let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
+        build.words = Words::new(line);
+        let redirect: Redirect = build.redirect()?;
+        let condition = build.condition()?;
+        Some(Rule { condition, action: crate::action::Action::Redirect(redirect), span: line.span })
+    }
+
+    fn switch(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Switch> {
+        let Some(name) = line.words.first() else {
+            self.diagnostics.error(line.span, "`use_backend` wants the name of a backend");
+            return None;
+        };
+        let to = if name.text.contains('%') {
+            Destination::Named(self.format(name, Purpose::Text, section.id, Places::REQUEST)?)
+        } else {
+            let found = self.linker.proxy(&name.text, 0..name.text.len(), "backend", |kind| kind.has_backend());
+            match found {
+                Ok(id) => Destination::Backend(id),
+                Err(problem) => {
+                    problem.report(name.span, &name.text, self.diagnostics);
+                    return None;
+                }
+            }
+        };
+        let mut words = Words::new(line);
+        words.next();
+        let scope = Scope { proxy: Some(section.id), place: Places::REQUEST };
+        let condition = self.linker.condition(&mut words, section.acls, scope, self.diagnostics)?;
+        Some(Switch { condition, to, span: line.span })
+    }
+
+    fn use_server(&mut self, section: &mut Section<'_>, line: &Line) -> Option<UseServer> {
+        let Some(name) = line.words.first() else {
+            self.diagnostics.error(line.span, "`use-server` wants the name of a server");
+            return None;
+        };
+        let scope = Scope { proxy: Some(section.id), place: Places::REQUEST };
+        let server = if name.text.contains('%') {
+            ServerOf::Named(self.format(name, Purpose::Text, section.id, Places::REQUEST)?)
+        } else {
+            match self.linker.server(&name.text, 0..name.text.len(), scope) {
+                Ok(server) => ServerOf::Server(server),
+                Err(problem) => {
+                    problem.report(name.span, &name.text, self.diagnostics);
+                    return None;
+                }
+            }
+        };
+        let mut words = Words::new(line);
+        words.next();
+        let condition = self.linker.condition(&mut words, section.acls, scope, self.diagnostics)?;
+        Some(UseServer { condition, server, span: line.span })
+    }
+
+    fn persist(&mut self, section: &mut Section<'_>, line: &Line) -> Option<PersistRule> {
+        let mut words = Words::new(line);
+        let force = words.next().is_some_and(|word| word.text == "force-persist");
+        let scope = Scope { proxy: Some(section.id), place: Places::REQUEST };
+        let condition = self.linker.condition(&mut words, section.acls, scope, self.diagnostics)?;
+        Some(PersistRule { condition, force })
+    }
+
+    fn stick(&mut self, section: &mut Section<'_>, line: &Line) -> Option<StickRule> {
+        stick::compile(&mut self.linker, section.acls, section.id, line, self.diagnostics)
+    }
+
+    /// `http-error status 503 content-type ... string ...`.
+    fn http_error(&mut self, section: &mut Section<'_>, line: &Line) -> Option<(u16, ReplyTemplate)> {
+        const ANSWERED: &[u16] =
+            &[200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504];
+        let Some(first) = line.words.first().filter(|word| word.text == "status") else {
+            let span = line.words.first().map_or(line.span, |word| word.span);
+            self.diagnostics.error(span, "`http-error` begins with `status` and a code");
+            return None;
+        };
+        let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
+        build.words = Words::new(line);
+        let reply = build.reply(0, Default::default())?;
+        if !ANSWERED.contains(&reply.status) {
+            let codes: Vec<String> = ANSWERED.iter().map(u16::to_string).collect();
+            let span = line.words.get(1).map_or(line.span, |word| word.span);
+            self.diagnostics.error(span, format!("the proxy never answers {} by itself", reply.status)).hint =
+                Some(format!("one of {}", codes.join(", ")));
+            return None;
+        }
+        Some((reply.status, reply))
+    }
+}
+
+/// A proxy while it is compiled.
+struct Section<'s> {
+    id: ProxyId,
+    proxy: &'s Proxy,
+    acls: &'s mut Acls,
+    captures: Captures,
+}
+
+/// The slots that are declared outside rules, which come first.
+fn slots(proxy: &Proxy) -> Captures {
+    let len = |capture: &penstock_config::model::Capture| capture.len as usize;
+    let mut captures = Captures {
+        request: proxy.capture_request_headers.iter().map(len).collect(),
+        response: proxy.capture_response_headers.iter().map(len).collect(),
+    };
+    for (request, len) in &proxy.declare_captures {
+        if *request { &mut captures.request } else { &mut captures.response }.push(*len as usize);
+    }
+    captures
+}
+
+fn capture_slots(headers: &[penstock_config::model::Capture], lens: &[usize]) -> Vec<CaptureSlot> {
+    let header = |at: usize| headers.get(at).map(|capture| capture.name.to_ascii_lowercase());
+    lens.iter().enumerate().map(|(at, len)| CaptureSlot { header: header(at), len: *len }).collect()
+}
+
+impl ProxyRules {
+    /// Keeps the request headers that `capture request header` names. Slots are made for all, so that those without a
+    /// header are there for rules.
+    pub fn capture_request(&self, fields: &penstock_http::Fields, txn: &mut crate::Txn) {
+        capture(&self.request_captures, fields, &mut txn.request_captures);
+    }
+
+    /// The same for the response.
+    pub fn capture_response(&self, fields: &penstock_http::Fields, txn: &mut crate::Txn) {
+        capture(&self.response_captures, fields, &mut txn.response_captures);
+    }
+}
+
+/// The last occurrence of each header wins, as in HAProxy.
+fn capture(slots: &[CaptureSlot], fields: &penstock_http::Fields, into: &mut Vec<Option<Vec<u8>>>) {
+    if into.len() < slots.len() {
+        into.resize(slots.len(), None);
+    }
+    for (slot, kept) in slots.iter().zip(into) {
+        let Some(header) = &slot.header else { continue };
+        if let Some(value) = fields.get_all(header.as_bytes()).next_back() {
+            *kept = Some(value[..value.len().min(slot.len)].to_vec());
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The aliases of log formats (`%ci`, `%ST`, ...): section 8.2.6 of the manual.
+
+use super::format::{Flags, write_escaped};
+use crate::{
+    context::Context,
+    fetch::path_of,
+    time::{Civil, write_offset},
+    value::{Value, write_int},
+};
+use std::net::{IpAddr, SocketAddr};
+
+/// A row of the table of aliases.
+#[derive(Clone, Copy, Debug)]
+pub struct AliasSpec {
+    /// Its name, without the percent sign.
+    pub name: &'static str,
+    /// Only in HTTP.
+    pub http: bool,
+    /// What it writes, in one line.
+    pub doc: &'static str,
+    /// Writes it.
+    pub(super) write: fn(&Context<'_>, Flags, &mut Vec<u8>),
+}
+
+const fn row(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
+    AliasSpec { name, http: false, doc, write }
+}
+
+const fn http(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
+    AliasSpec { name, http: true, doc, write }
+}
+
+/// All aliases. `%o` is no alias but sets flags for those that follow.
+pub const ALIASES: &[AliasSpec] = &[
+    row("B", "Bytes sent to the client.", |c, _, out| total(c.log.as_soon_as, c.log.bytes_read as i64, out)),
+    http("CC", "The request cookie captured.", |c, f, out| f.text(c.txn.request_cookie.as_deref(), out)),
+    http("CS", "The response cookie captured.", |c, f, out| f.text(c.txn.response_cookie.as_deref(), out)),
+    row("H", "The machine's name.", |c, f, out| f.text(Some(c.world.hostname().as_bytes()), out)),
+    http("HM", "The method as received.", |c, f, out| uri(c, f, out, |line| line.method())),
+    http("HP", "The target as received, without the query.", |c, f, out| {
+        uri(c, f, out, |line| before_query(line.target()))
+    }),
+    http("HPO", "The path as received, without the query.", |c, f, out| {
+        uri(c, f, out, |line| before_query(path_of(line.target())));
+    }),
+    http("HQ", "The query as received, with its `?`.", |c, f, out| {
+        uri(c, f, out, |line| &line.target()[before_query(line.target()).len()..]);
+    }),
+    http("HU", "The target as received.", |c, f, out| uri(c, f, out, |line| line.target())),
+    http("HV", "The version as received.", |c, f, out| uri(c, f, out, |line| line.version())),
+    row("ID", "The unique-id.", |c, f, out| {
+        c.make_unique_id();
+        f.text(c.txn.unique_id.borrow().as_deref(), out);
+    }),
+    row("ST", "The status, -1 where there was none.", |c, _, out| write_int(out, c.txn.status.map_or(-1, i64::from))),
+    row("T", "The accept date, UTC.", |c, _, out| date(c.log.accept_unix_us, 0, out)),
+    http("Ta", "From the request's first byte to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Ta, out)),
+    row("Tc", "Connecting to the server, ms.", |c, _, out| write_int(out, c.log.Tc)),
+    row("Td", "Transferring data, ms.", |c, _, out| write_int(out, c.log.Td)),
+    row("Tl", "The accept date, local time.", |c, _, out| {
+        date(c.log.accept_unix_us, offset(c, c.log.accept_unix_us), out);
+    }),
+    row("Th", "Handshakes, ms.", |c, _, out| write_int(out, c.log.Th)),
+    http("Ti", "Idle before the request, ms.", |c, _, out| write_int(out, c.log.Ti)),
+    http("Tq", "Th + Ti + TR, ms.", |c, _, out| write_int(out, c.log.Tq())),
+    http("TR", "Receiving the request head, ms.", |c, _, out| write_int(out, c.log.TR)),
+    http("Tr", "Waiting for the response head, ms.", |c, _, out| write_int(out, c.log.Tr)),
+    row("Ts", "The accept date in seconds since 1970.", |c, f, out| f.number(c.log.accept_unix_us / 1_000_000, out)),
+    row("Tt", "From accept to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Tt, out)),
+    row("Tu", "From the end of the idle time to the end, ms.", |c, _, out| total(c.log.as_soon_as, c.log.Tu, out)),
+    row("Tw", "Waiting in queues, ms.", |c, _, out| write_int(out, c.log.Tw)),
+    row("U", "Bytes received from the client.", |c, _, out| total(c.log.as_soon_as, c.log.bytes_uploaded as i64, out)),
+    row("ac", "Connections of the process.", |c, _, out| write_int(out, c.log.actconn.into())),
+    row("b", "The backend.", |c, f, out| f.text(Some(c.backend.unwrap_or(c.frontend).1.name.as_bytes()), out)),
+    row("bc", "Connections of the backend.", |c, _, out| write_int(out, c.log.beconn.into())),
+    row("bi", "Our address towards the server.", |c, f, out| f.ip(c.server_conn.and_then(|conn| conn.src), None, out)),
+    row("bp", "Our port towards the server.", |c, f, out| f.port(c.server_conn.and_then(|conn| conn.src), None, out)),
+    row("bq", "Requests before this one in the backend's queue.", |c, _, out| {
+        write_int(out, c.log.backend_queue.into())
+    }),
+    row("ci", "The client's address.", |c, f, out| f.ip(c.client(), Some("unix"), out)),
+    row("cp", "The client's port.", |c, f, out| f.port(c.client(), Some(c.conn.listener_id), out)),
+    row("f", "The frontend.", |c, f, out| f.text(Some(c.frontend.1.name.as_bytes()), out)),
+    row("fc", "Connections of the frontend.", |c, _, out| write_int(out, c.log.feconn.into())),
+    row("fi", "The address the client connected to.", |c, f, out| f.ip(c.conn.dst, Some("unix"), out)),
+    row("fp", "The port the client connected to.", |c, f, out| f.port(c.conn.dst, Some(c.conn.listener_id), out)),
+    row("ft", "The frontend, with `~` behind it for TLS.", |c, f, out| {
+        f.quoted(out, |out| {
+            out.extend_from_slice(c.frontend.1.name.as_bytes());
+            if c.conn.tls.is_some() {
+                out.push(b'~');
+            }
+        });
+    }),
+    row("hr", "Request headers captured, in braces.", |c, f, out| braces(&c.txn.request_captures, f, out)),
+    row("hrl", "Request headers captured, one after the other.", |c, f, out| list(&c.txn.request_captures, f, out)),
+    row("hs", "Response headers captured, in braces.", |c, f, out| braces(&c.txn.response_captures, f, out)),
+    row("hsl", "Response headers captured, one after the other.", |c, f, out| list(&c.txn.response_captures, f, out)),
+    row("lc", "Log lines of the frontend.", |c, f, out| f.number(c.log.log_counter.into(), out)),
+    row("ms", "Milliseconds of the accept date, three digits.", |c, f, out| {
+        let ms = c.log.accept_unix_us / 1_000 % 1_000;
+        if f.hexadecimal {
+            out.extend_from_slice(format!("{ms:02X}").as_bytes());
+        } else {
+            milliseconds(c.log.accept_unix_us, out);
+        }
+    }),
+    row("pid", "The process number.", |c, f, out| f.number(c.world.pid().into(), out)),
+    http("r", "The request line as received.", |c, f, out| {
+        f.quoted(out, |out| {
+            let line = &c.txn.received;
+            if line.is_empty() {
+                out.extend_from_slice(b"<BADREQ>");
+                return;
+            }
+            for (at, part) in [line.method(), line.target(), line.version()].into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b' ');
+                }
+                write_escaped(part, b"\"#", out);
+            }
+        });
+    }),
+    row("rc", "Attempts repeated, with `+` when another server was tried.", |c, _, out| {
+        total(c.log.redispatched, c.log.retries.into(), out);
+    }),
+    row("rt", "Number of the request in the process.", |c, f, out| f.number(c.log.request_counter.into(), out)),
+    row("s", "The server.", |c, f, out| {
+        f.text(Some(c.server.map_or(c.log.no_server.as_bytes(), |server| server.name.as_bytes())), out);
+    }),
+    row("sc", "Connections of the server.", |c, _, out| write_int(out, c.log.srv_conn.into())),
+    row("si", "The server's address.", |c, f, out| f.ip(c.log.server_address, None, out)),
+    row("sp", "The server's port.", |c, f, out| f.port(c.log.server_address, None, out)),
+    row("sq", "Requests before this one in the server's queue.", |c, _, out| write_int(out, c.log.srv_queue.into())),
+    row("sslc", "The cipher.", |c, f, out| f.text(c.conn.tls.as_deref().map(|tls| tls.cipher.as_bytes()), out)),
+    row("sslv", "The version of TLS.", |c, f, out| {
+        f.text(c.conn.tls.as_deref().map(|tls| tls.version.as_bytes()), out)
+    }),
+    row("t", "The accept date, local time, with ms.", |c, _, out| date_ms(c, c.log.accept_unix_us, out)),
+    http("tr", "When the request began, local time, with ms.", |c, _, out| date_ms(c, c.log.request_unix_us, out)),
+    http("trg", "When the request began, UTC.", |c, _, out| date(c.log.request_unix_us, 0, out)),
+    http("trl", "When the request began, local time.", |c, _, out| {
+        date(c.log.request_unix_us, offset(c, c.log.request_unix_us), out);
+    }),
+    row("ts", "How it ended, two characters.", |c, _, out| out.extend_from_slice(&c.log.termination)),
+    http("tsc", "How it ended, and what became of the persistence cookie.", |c, _, out| {
+        out.extend_from_slice(&c.log.termination);
+        out.extend_from_slice(&c.log.cookie);
+    }),
+];
+
+/// A number that is not final, or was not reached straight, has a plus sign.
+fn total(plus: bool, n: i64, out: &mut Vec<u8>) {
+    if plus {
+        out.push(b'+');
+    }
+    write_int(out, n);
+}
+
+fn before_query(target: &[u8]) -> &[u8] {
+    memchr::memchr(b'?', target).map_or(target, |at| &target[..at])
+}
+
+fn uri<'c>(ctx: &'c Context<'_>, flags: Flags, out: &mut Vec<u8>, part: impl Fn(&'c crate::RequestLine) -> &'c [u8]) {
+    flags.quoted(out, |out| {
+        if ctx.txn.received.is_empty() {
+            out.extend_from_slice(b"<BADREQ>");
+        } else {
+            write_escaped(part(&ctx.txn.received), b"\"#", out);
+        }
+    });
+}
+
+fn offset(ctx: &Context<'_>, unix_us: u64) -> i32 {
+    ctx.world.utc_offset_s((unix_us / 1_000_000) as i64)
+}
+
+/// `06/Feb/2009:12:14:14 +0100`.
+fn date(unix_us: u64, offset_s: i32, out: &mut Vec<u8>) {
+    Civil::from_unix((unix_us / 1_000_000) as i64 + i64::from(offset_s)).write_clf(out);
+    out.push(b' ');
+    write_offset(out, offset_s);
+}
+
+/// `06/Feb/2009:12:14:14.655`.
+fn date_ms(ctx: &Context<'_>, unix_us: u64, out: &mut Vec<u8>) {
+    Civil::from_unix((unix_us / 1_000_000) as i64 + i64::from(offset(ctx, unix_us))).write_clf(out);
+    out.push(b'.');
+    milliseconds(unix_us, out);
+}
+
+fn milliseconds(unix_us: u64, out: &mut Vec<u8>) {
+    let ms = (unix_us / 1_000 % 1_000) as u16;
+    out.extend([ms / 100, ms / 10 % 10, ms % 10].map(|digit| b'0' + digit as u8));
+}
+
+/// `{a|b|}`; nothing where nothing is captured at all.
+fn braces(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
+    if captures.is_empty() {
+        return;
+    }
+    flags.quoted(out, |out| {
+        out.push(b'{');
+        for (at, capture) in captures.iter().enumerate() {
+            if at > 0 {
+                out.push(b'|');
+            }
+            write_escaped(capture.as_deref().unwrap_or_default(), b"\"#{|}", out);
+        }
+        out.push(b'}');
+    });
+}
+
+/// `"a" "b" ""` with quotes, `a b -` without.
+fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
+    for (at, capture) in captures.iter().enumerate() {
+        if at > 0 {
+            out.push(b' ');
+        }
+        match capture {
+            Some(capture) => flags.quoted(out, |out| write_escaped(capture, b"\"#{|}", out)),
+            None if flags.quote => out.extend_from_slice(b"\"\""),
+            None => out.push(b'-'),
+        }
+    }
+}
+
+impl Flags {
+    fn quoted(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.quote {
+            out.push(b'"');
+        }
+        write(out);
+        if self.quote {
+            out.push(b'"');
+        }
+    }
+
+    /// Text, quoted and escaped as the flags say; what is missing is `-` in a log line.
+    pub(super) fn text(self, text: Option<&[u8]>, out: &mut Vec<u8>) {
+        self.quoted(out, |out| match text {
+            Some(text) if !text.is_empty() && self.escape => {
+                for &byte in text {
+                    if matches!(byte, b'"' | b'\\' | b']') {
+                        out.push(b'\\');
+                    }
+                    out.push(byte);
+                }
+            }
+            Some(text) if !text.is_empty() => out.extend_from_slice(text),
+            _ if self.mandatory && !self.quote => out.push(b'-'),
+            _ => {}
+        });
+    }
+
+    fn number(self, n: u64, out: &mut Vec<u8>) {
+        if self.hexadecimal {
+            out.extend_from_slice(format!("{:04X}", n as u32).as_bytes());
+        } else {
+            write_int(out, n as i64);
+        }
+    }
+
+    fn ip(self, addr: Option<SocketAddr>, without: Option<&str>, out: &mut Vec<u8>) {
+        match addr.map(|addr| addr.ip().to_canonical()) {
+            Some(IpAddr::V4(ip)) if self.hexadecimal => {
+                out.extend_from_slice(&crate::conv::hex_of(&ip.octets()));
+            }
+            Some(IpAddr::V6(ip)) if self.hexadecimal => {
+                out.extend_from_slice(&crate::conv::hex_of(&ip.octets()));
+            }
+            Some(ip) => self.quoted(out, |out| Value::ip(ip).write_text(out)),
+            None => self.text(without.map(str::as_bytes), out),
+        }
+    }
+
+    fn port(self, addr: Option<SocketAddr>, without: Option<u32>, out: &mut Vec<u8>) {
+        match addr.map(|addr| u32::from(addr.port())).or(without) {
+            Some(port) if self.hexadecimal => out.extend_from_slice(format!("{port:04X}").as_bytes()),
+            Some(port) => write_int(out, port.into()),
+            None => self.text(None, out),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The client's address as logs show it: what the connection says, whatever rules set.
+    fn client(&self) -> Option<SocketAddr> {
+        self.conn.src
+    }
+}

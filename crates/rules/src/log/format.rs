@@ -1,0 +1,284 @@
+//! Log-format strings, compiled and rendered: log lines, and every value of a rule that may hold `%[...]`.
+
+use super::alias::{ALIASES, AliasSpec};
+use crate::{
+    context::Context,
+    expr::Expr,
+    hint,
+    keyword::Problem,
+    link::{Linker, Scope},
+    value::Value,
+};
+
+/// A compiled log-format string.
+#[derive(Clone, Debug, Default)]
+pub struct LogFormat {
+    nodes: Vec<Node>,
+    encode_http: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Text(Box<[u8]>),
+    /// One space, unless the line ends in one already.
+    Separator,
+    Alias(&'static AliasSpec, Flags),
+    Sample(Box<Expr>, Flags),
+}
+
+/// What `%{...}` sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `Q`: in double quotes.
+    pub quote: bool,
+    /// `E`: `"`, `\` and `]` get a backslash.
+    pub escape: bool,
+    /// `X`: addresses and some numbers in hexadecimal.
+    pub hexadecimal: bool,
+    /// What is missing leaves a `-`.
+    pub mandatory: bool,
+}
+
+/// What a string is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A log line or a unique-id: spaces are merged, what is missing is `-`.
+    Log,
+    /// Part of an HTTP message: what may not stand there is encoded.
+    Http,
+    /// Anything else.
+    Text,
+}
+
+/// Byte for byte what `option tcplog` writes.
+pub const TCP: &str = "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq";
+/// `option httplog`.
+pub const HTTP: &str =
+    "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";
+/// `option httpslog`.
+pub const HTTPS: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r \
+     %[fc_err]/%[ssl_fc_err,hex]/%[ssl_c_err]/%[ssl_c_ca_err]/%[ssl_fc_is_resumed] %[ssl_fc_sni]/%sslv/%sslc";
+/// `option httplog clf`.
+pub const CLF: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms %ft %b %s %TR %Tw %Tc %Tr %Ta %tsc %ac %fc %bc %sc %rc %sq %bq %CC %CS %hrl %hsl";
+/// No option at all, in a `mode tcp` frontend.
+pub const DEFAULT_TCP: &str = "Connect from %ci:%cp to %fi:%fp (%f/TCP)";
+/// No option at all, in a `mode http` frontend.
+pub const DEFAULT_HTTP: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
+
+impl LogFormat {
+    /// Renders it at the end of `out`.
+    pub fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
+        // Spaces around something that writes nothing are one space; none begins a line.
+        let mut spaced = true;
+        for node in &self.nodes {
+            let before = out.len();
+            match node {
+                Node::Separator => {
+                    if !spaced {
+                        out.push(b' ');
+                    }
+                    spaced = true;
+                    continue;
+                }
+                Node::Text(text) => out.extend_from_slice(text),
+                Node::Alias(spec, flags) => (spec.write)(ctx, *flags, out),
+                Node::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
+            }
+            spaced &= out.len() == before;
+        }
+    }
+
+    fn sample(&self, ctx: &Context<'_>, expr: &Expr, flags: Flags, out: &mut Vec<u8>) {
+        let value = expr.eval(ctx).ok().and_then(|value| match value {
+            // Text ends at a NUL.
+            Value::Bin(_) => value.cast(crate::value::Type::Str),
+            value => Some(value),
+        });
+        match value {
+            // Numbers and addresses need neither quotes nor escapes looked for.
+            Some(value @ (Value::Int(_) | Value::Bool(_) | Value::Ipv4(_) | Value::Ipv6(_))) if !flags.quote => {
+                value.write_text(out);
+            }
+            Some(value) if self.encode_http => {
+                if flags.quote {
+                    out.push(b'"');
+                }
+                encode_http(value.bytes().unwrap_or(&value.to_text()), out);
+                if flags.quote {
+                    out.push(b'"');
+                }
+            }
+            Some(value) => match value.bytes() {
+                Some(text) => flags.text(Some(text), out),
+                None => flags.text(Some(&value.to_text()), out),
+            },
+            None => flags.text(None, out),
+        }
+    }
+
+    /// The text, where it does not depend on anything.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &self.nodes[..] {
+            [] => Some(b""),
+            [Node::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The rendered text by itself.
+    pub fn to_bytes(&self, ctx: &Context<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.render(ctx, &mut out);
+        out
+    }
+}
+
+/// What an HTTP field may not hold, as `%` and two digits: control characters other than a tab, and DEL.
+fn encode_http(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if byte < 0x20 && byte != b'\t' || byte == 0x7f {
+            out.push(b'%');
+            out.extend_from_slice(&crate::conv::hex_of(&[byte]));
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// What could be taken for the log's own punctuation, as `#` and two digits: `special`, and what is not printable.
+pub(super) fn write_escaped(text: &[u8], special: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if !(0x20..0x7f).contains(&byte) || special.contains(&byte) {
+            out.push(b'#');
+            out.extend_from_slice(&crate::conv::hex_of(&[byte]));
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+impl Linker<'_> {
+    /// Compiles a log-format string.
+    ///
+    /// # Errors
+    /// What cannot be read, and where.
+    pub fn log_format(&mut self, text: &str, purpose: Purpose, scope: Scope) -> Result<LogFormat, Problem> {
+        let mut nodes = Vec::new();
+        let mut literal = Vec::new();
+        let mut common = Flags { mandatory: purpose == Purpose::Log, ..Flags::default() };
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                b' ' if purpose == Purpose::Log => {
+                    flush(&mut nodes, &mut literal);
+                    if !matches!(nodes.last(), Some(Node::Separator)) {
+                        nodes.push(Node::Separator);
+                    }
+                    at += 1;
+                }
+                b'%' if bytes.get(at + 1) == Some(&b'%') => {
+                    literal.push(b'%');
+                    at += 2;
+                }
+                b'%' => {
+                    flush(&mut nodes, &mut literal);
+                    let start = at;
+                    at += 1;
+                    let mut flags = common;
+                    if bytes.get(at) == Some(&b'{') {
+                        let Some(len) = text[at..].find('}') else {
+                            return Err(Problem::new(at..text.len(), "`%{` wants a closing `}`"));
+                        };
+                        flags.change(&text[at + 1..at + len], at + 1)?;
+                        at += len + 1;
+                    }
+                    if bytes.get(at) == Some(&b'[') {
+                        let (expr, end) = self.expression_in(text, at + 1, scope)?;
+                        if bytes.get(end) != Some(&b']') {
+                            return Err(Problem::new(end..text.len(), "`]` is expected after the expression"));
+                        }
+                        nodes.push(Node::Sample(Box::new(expr), flags));
+                        at = end + 1;
+                        continue;
+                    }
+                    let name = text[at..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+                    let name = &text[at..at + name];
+                    if name == "o" {
+                        common = flags;
+                        at += 1;
+                        continue;
+                    }
+                    let Some(spec) = ALIASES.iter().find(|spec| spec.name == name) else {
+                        return Err(unknown(name, start..at + name.len()));
+                    };
+                    nodes.push(Node::Alias(spec, flags));
+                    at += name.len();
+                }
+                byte => {
+                    literal.push(byte);
+                    at += 1;
+                }
+            }
+        }
+        flush(&mut nodes, &mut literal);
+        Ok(LogFormat { nodes, encode_http: purpose == Purpose::Http })
+    }
+}
+
+fn flush(nodes: &mut Vec<Node>, literal: &mut Vec<u8>) {
+    if !literal.is_empty() {
+        nodes.push(Node::Text(std::mem::take(literal).into()));
+    }
+}
+
+fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
+    if name.is_empty() {
+        return Problem::new(at, "`%` wants an alias or `[expression]` after it")
+            .hint("write %% for a percent sign".to_owned());
+    }
+    let near = ALIASES
+        .iter()
+        .find(|spec| spec.name.eq_ignore_ascii_case(name))
+        .map(|spec| format!("did you mean `%{}`?", spec.name));
+    Problem::new(at, format!("there is no alias `%{name}` of log formats"))
+        .hint(near.or_else(|| hint::nearest(name, ALIASES.iter().map(|spec| spec.name))))
+}
+
+impl Flags {
+    /// `+Q,-E`.
+    fn change(&mut self, list: &str, at: usize) -> Result<(), Problem> {
+        for flag in list.split(',').map(str::trim) {
+            let (on, name) = match flag.as_bytes() {
+                [b'-', ..] => (false, &flag[1..]),
+                [b'+', ..] => (true, &flag[1..]),
+                _ => (true, flag),
+            };
+            match name {
+                "Q" => self.quote = on,
+                "E" => self.escape = on,
+                "X" => self.hexadecimal = on,
+                "M" => self.mandatory = on,
+                other => {
+                    return Err(Problem::new(
+                        at..at + list.len(),
+                        format!("there is no flag `{other}` of log formats"),
+                    )
+                    .hint("the flags are Q (quote), E (escape) and X (hexadecimal)".to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Context<'_> {
+    /// Renders the unique-id of the request, if the frontend has a format for it and it is not made yet.
+    pub fn make_unique_id(&self) {
+        let Some(format) = &self.frontend.1.unique_id_format else { return };
+        if self.txn.unique_id.borrow().is_none() {
+            let id = format.to_bytes(self);
+            *self.txn.unique_id.borrow_mut() = Some(id);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Lists of rules: run in order until one decides.
+
+use crate::{
+    acl::{Answer, Condition},
+    action::{Action, Outcome},
+    context::Context,
+    verdict::Verdict,
+};
+use penstock_config::Span;
+
+/// Which list of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `tcp-request connection`.
+    TcpConnection,
+    /// `tcp-request session`.
+    TcpSession,
+    /// `tcp-request content`.
+    TcpContent,
+    /// `tcp-response content`.
+    TcpResponse,
+    /// `http-request`.
+    HttpRequest,
+    /// `http-response`.
+    HttpResponse,
+    /// `http-after-response`.
+    HttpAfterResponse,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: &'static [Kind] = &[
+        Kind::TcpConnection,
+        Kind::TcpSession,
+        Kind::TcpContent,
+        Kind::TcpResponse,
+        Kind::HttpRequest,
+        Kind::HttpResponse,
+        Kind::HttpAfterResponse,
+    ];
+    /// The directive.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::TcpConnection => "tcp-request connection",
+            Kind::TcpSession => "tcp-request session",
+            Kind::TcpContent => "tcp-request content",
+            Kind::TcpResponse => "tcp-response content",
+            Kind::HttpRequest => "http-request",
+            Kind::HttpResponse => "http-response",
+            Kind::HttpAfterResponse => "http-after-response",
+        }
+    }
+    pub(crate) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+    pub(crate) fn is_http(self) -> bool {
+        matches!(self, Kind::HttpRequest | Kind::HttpResponse | Kind::HttpAfterResponse)
+    }
+    pub(crate) fn is_response(self) -> bool {
+        matches!(self, Kind::TcpResponse | Kind::HttpResponse | Kind::HttpAfterResponse)
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(crate) condition: Condition,
+    pub(crate) action: Action,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// A list of rules of one kind.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Which.
+    pub kind: Kind,
+    pub(crate) list: Vec<Rule>,
+}
+
+impl Rules {
+    /// No rules.
+    pub fn none(kind: Kind) -> Rules {
+        Rules { kind, list: Vec::new() }
+    }
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Runs the rules from a place on, 0 at first and what a waiting verdict named later.
+    pub fn run(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
+        for (at, rule) in self.list.iter().enumerate().skip(from) {
+            match rule.condition.holds(ctx) {
+                Answer::Yes => {}
+                Answer::No => {
+                    ctx.settle();
+                    continue;
+                }
+                Answer::NotYet => return Verdict::WaitMore { next: at },
+            }
+            let outcome = rule.action.run(self.kind, rule.span, ctx, at);
+            ctx.settle();
+            match outcome {
+                Outcome::Next => {}
+                Outcome::NotYet => return Verdict::WaitMore { next: at },
+                Outcome::Failed => {
+                    if !ctx.txn.lenient {
+                        ctx.txn.last_rule = Some(rule.span);
+                        return Verdict::Failed;
+                    }
+                }
+                Outcome::Done(verdict) => {
+                    ctx.txn.last_rule = Some(rule.span);
+                    return verdict;
+                }
+            }
+        }
+        Verdict::Continue
+    }
+}

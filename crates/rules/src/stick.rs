@@ -1,0 +1,153 @@
+//! `stick on`, `stick match`, `stick store-request`, `stick store-response`.
+
+use crate::{
+    acl::{Acls, Answer, Condition},
+    context::Context,
+    expr::{Expr, Missing},
+    facts::ProxyId,
+    hint,
+    keyword::{Places, Problem},
+    link::{Linker, Scope},
+    table::{Data, StickTable},
+    words::Words,
+};
+use penstock_config::{Config, Diagnostics, Line, Span};
+use std::{collections::HashSet, sync::Arc};
+
+/// A rule of persistence by a stick table.
+#[derive(Clone, Debug)]
+pub struct StickRule {
+    /// Look the key up when a server is chosen.
+    pub matches: bool,
+    /// Keep the server under the request's key once it is chosen.
+    pub stores_request: bool,
+    /// Keep the server under the response's key.
+    pub stores_response: bool,
+    expr: Expr,
+    table: Arc<StickTable>,
+    condition: Condition,
+    /// The rule.
+    pub span: Span,
+}
+
+impl StickRule {
+    /// The number of the server the request sticks to. Counts as a use of the entry.
+    pub fn find(&self, ctx: &Context<'_>) -> Option<u32> {
+        if !self.matches || self.condition.holds(ctx) != Answer::Yes {
+            return None;
+        }
+        let now = ctx.now.mono;
+        let entry = self.table.lookup(self.expr.eval(ctx).ok()?, now)?;
+        self.table.touch(&entry, now);
+        let id = self.table.value(&entry, Data::ServerId, 0, now)?;
+        u32::try_from(id).ok().filter(|id| *id != 0)
+    }
+
+    /// Keeps the server under the key; call it for rules of the direction at hand, once a server is chosen.
+    pub fn store(&self, ctx: &Context<'_>, server_id: u32) {
+        if self.condition.holds(ctx) != Answer::Yes {
+            return;
+        }
+        let now = ctx.now.mono;
+        match self.expr.eval(ctx) {
+            Ok(key) => {
+                if let Some(entry) = self.table.get_or_insert(key, now) {
+                    self.table.set(&entry, Data::ServerId, 0, server_id.into());
+                }
+            }
+            Err(Missing::Absent | Missing::NotYet) => {}
+        }
+    }
+}
+
+/// Names of the tables in which servers are kept: those of proxies with `stick` lines and those they name.
+pub(crate) fn tables_with_servers(config: &Config) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    for proxy in &config.proxies {
+        for line in &proxy.stick {
+            let named = line.words.iter().position(|word| word.text == "table").and_then(|at| line.words.get(at + 1));
+            names.insert(named.map_or(proxy.name.as_str(), |word| word.text.as_str()));
+        }
+    }
+    names
+}
+
+const FORMS: &[&str] = &["match", "on", "store-request", "store-response"];
+
+pub(crate) fn compile(
+    linker: &mut Linker<'_>,
+    acls: &mut Acls,
+    proxy: ProxyId,
+    line: &Line,
+    diagnostics: &mut Diagnostics,
+) -> Option<StickRule> {
+    let mut words = Words::new(line);
+    let form = words.next();
+    let (matches, stores_request, stores_response) = match form.map(|word| word.text.as_str()) {
+        Some("match") => (true, false, false),
+        Some("on") => (true, true, false),
+        Some("store-request") => (false, true, false),
+        Some("store-response") => (false, false, true),
+        other => {
+            let span = form.map_or(line.span, |word| word.span);
+            diagnostics.error(span, "`stick` wants one of match, on, store-request, store-response").hint =
+                other.and_then(|word| hint::nearest(word, FORMS.iter().copied()));
+            return None;
+        }
+    };
+    let place = if stores_response { Places::RESPONSE } else { Places::REQUEST };
+    let scope = Scope { proxy: Some(proxy), place };
+    let Some(first) = words.next() else {
+        diagnostics.error(words.last_span(), "`stick` wants a sample expression");
+        return None;
+    };
+    // Converters may stand as words of their own.
+    let mut text = first.text.clone();
+    while let Some(word) = words.peek().filter(|word| !matches!(word.text.as_str(), "table" | "if" | "unless")) {
+        text.push(',');
+        text.push_str(word);
+        words.next();
+    }
+    let expr = match linker.expression_in(&text, 0, scope) {
+        Ok((expr, end)) if end == text.len() => expr,
+        Ok((_, end)) => {
+            let problem = Problem::new(end..text.len(), format!("`{}` does not belong to an expression", &text[end..]));
+            problem.report(first.span, &text, diagnostics);
+            return None;
+        }
+        Err(problem) => {
+            problem.report(first.span, &text, diagnostics);
+            return None;
+        }
+    };
+    let table = if words.take("table") {
+        let Some(name) = words.next() else {
+            diagnostics.error(words.last_span(), "`table` wants the name of a stick table");
+            return None;
+        };
+        match linker.table(name, 0..name.len()) {
+            Ok(table) => table,
+            Err(problem) => {
+                problem.report(name.span, name, diagnostics);
+                return None;
+            }
+        }
+    } else {
+        let name = &linker.config.proxies[proxy.0 as usize].name;
+        match linker.tables.get(name) {
+            Some(table) => Arc::clone(table),
+            None => {
+                diagnostics.error(line.span, "`stick` wants a `table`: this section declares none of its own");
+                return None;
+            }
+        }
+    };
+    if !expr.output().casts_to(table.spec.key.sample()) {
+        let message =
+            format!("the table `{}` has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
+        diagnostics.error(first.span, message);
+        return None;
+    }
+    let condition = linker.condition(&mut words, acls, scope, diagnostics)?;
+    Some(StickRule { matches, stores_request, stores_response, expr, table, condition, span: line.span })
+}
