@@ -61,8 +61,8 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "rate_lim", tags: *b"CLP", value: |row, _| only(row, &[Frontend], row.rate_limit) },
     Column { name: "rate_max", tags: *b"MMP", value: |row, _| unless(row, &[Listener], row.totals.session_rate.max) },
     Column { name: "check_status", tags: *b"MOP", value: |row, _| check_status(row) },
-    Column { name: "check_code", tags: *b"MOP", value: |row, _| check(row, |check| check.code) },
-    Column { name: "check_duration", tags: *b"MDP", value: |row, _| check(row, |check| check.duration.map(|took| took.as_millis() as u64)) },
+    Column { name: "check_code", tags: *b"MOP", value: |row, _| live_check(row, |check| check.code) },
+    Column { name: "check_duration", tags: *b"MDP", value: |row, _| live_check(row, |check| check.duration.map(|took| took.as_millis() as u64)) },
     Column { name: "hrsp_1xx", tags: *b"MCP", value: |row, _| response(row, 0) },
     Column { name: "hrsp_2xx", tags: *b"MCP", value: |row, _| response(row, 1) },
     Column { name: "hrsp_3xx", tags: *b"MCP", value: |row, _| response(row, 2) },
@@ -80,7 +80,7 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "comp_byp", tags: *b"MCP", value: |row, _| only(row, &[Frontend, Backend], 0_u64) },
     Column { name: "comp_rsp", tags: *b"MCP", value: |row, _| only(row, &[Frontend, Backend], 0_u64) },
     Column { name: "lastsess", tags: *b"MEP", value: |row, _| last_session(row) },
-    Column { name: "last_chk", tags: *b"MOP", value: |row, _| check(row, |check| (!check.status.is_empty()).then_some(check.info.as_str())) },
+    Column { name: "last_chk", tags: *b"MOP", value: |row, _| live_check(row, |check| (!check.status.is_empty()).then_some(check.info.as_str())) },
     Column { name: "last_agt", tags: *b"MOP", value: |_, _| Value::Empty },
     Column { name: "qtime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.queue_time.mean() as u32) },
     Column { name: "ctime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.connect_time.mean() as u32) },
@@ -89,11 +89,11 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "agent_status", tags: *b"MOP", value: |_, _| Value::Empty },
     Column { name: "agent_code", tags: *b"MOP", value: |_, _| Value::Empty },
     Column { name: "agent_duration", tags: *b"MDP", value: |_, _| Value::Empty },
-    Column { name: "check_desc", tags: *b"MOP", value: |row, _| check(row, |check| (!check.status.is_empty()).then_some(check.description)) },
+    Column { name: "check_desc", tags: *b"MOP", value: |row, _| live_check(row, |check| (!check.status.is_empty()).then_some(check.description)) },
     Column { name: "agent_desc", tags: *b"MOP", value: |_, _| Value::Empty },
-    Column { name: "check_rise", tags: *b"CGS", value: |row, _| check(row, |check| check.rise) },
-    Column { name: "check_fall", tags: *b"CGS", value: |row, _| check(row, |check| check.fall) },
-    Column { name: "check_health", tags: *b"CGS", value: |row, _| check(row, |check| check.health) },
+    Column { name: "check_rise", tags: *b"CGS", value: |row, _| live_check(row, |check| check.rise) },
+    Column { name: "check_fall", tags: *b"CGS", value: |row, _| live_check(row, |check| check.fall) },
+    Column { name: "check_health", tags: *b"CGS", value: |row, _| live_check(row, |check| check.health) },
     Column { name: "agent_rise", tags: *b"CGS", value: |_, _| Value::Empty },
     Column { name: "agent_fall", tags: *b"CGS", value: |_, _| Value::Empty },
     Column { name: "agent_health", tags: *b"CGS", value: |_, _| Value::Empty },
@@ -188,9 +188,16 @@ fn check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) -> Va
     own_check(row).map(value).into()
 }
 
+/// Of a server whose checks are not paused by maintenance.
+fn live_check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) -> Value {
+    let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
+    if paused { Value::Empty } else { check(row, value) }
+}
+
 /// A star marks a check under way.
 fn check_status(row: &Row) -> Value {
-    let Some(check) = own_check(row) else { return Value::Empty };
+    let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
+    let Some(check) = own_check(row).filter(|_| !paused) else { return Value::Empty };
     let word = if check.status.is_empty() { "INI" } else { check.status };
     Value::Text(if check.running { format!("* {word}") } else { word.to_string() })
 }

@@ -254,8 +254,10 @@ fn section(out: &mut String, rows: &[&Row], page: &StatsPage, view: &View) {
     out.push_str("</tr><tr>");
     for (_, columns) in HEAD {
         for (at, (column, legend)) in columns.iter().enumerate() {
-            let edge = if at == 0 { " class=\"edge\"" } else { "" };
-            let _ = write!(out, "<th{edge} scope=\"col\"><abbr title=\"{legend}\">{column}</abbr></th>");
+            let edge = if at == 0 { "edge" } else { "" };
+            let left = if matches!(*column, "Status" | "LastChk") { " left" } else { "" };
+            let _ =
+                write!(out, "<th class=\"{edge}{left}\" scope=\"col\"><abbr title=\"{legend}\">{column}</abbr></th>");
         }
     }
     out.push_str("</tr></thead><tbody>");

@@ -145,7 +145,7 @@ fn perform(request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> &'sta
     for (_, server) in pairs.iter().filter(|(name, _)| name == "s") {
         wanted += 1;
         if let Some(at) = find(&snapshot, view, page, &request.proxy.name, backend, server) {
-            request.handle.shared().backends.command(at, command, Instant::now());
+            request.handle.shared().backends.command(at, command, "changed from Web interface", Instant::now());
             done += 1;
         }
     }

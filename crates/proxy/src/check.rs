@@ -300,3 +300,6 @@ pub(crate) async fn tick(worker: Rc<Worker>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

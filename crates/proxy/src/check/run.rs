@@ -328,7 +328,7 @@ impl Run {
             head.clear();
         }
         let status = head.status();
-        if self.script.disable_on_404 && status == 404 {
+        if self.script.disable_on_404 && status == 404 && !self.names.down {
             return Found::Conditional;
         }
         let reason = String::from_utf8_lossy(head.reason()).into_owned();

@@ -95,6 +95,8 @@ pub struct Names {
     pub backend: String,
     /// The value of `X-Haproxy-Server-State`, for `send-state`.
     pub state: String,
+    /// It is down: a 404 does not bring it up.
+    pub down: bool,
 }
 
 impl Template {

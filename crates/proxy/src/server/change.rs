@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 /// Why a server changed, for its log line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// Words in parentheses, such as `location changed`.
-    pub note: String,
+    /// Who decided, such as `changed from Web interface`.
+    pub note: &'static str,
     /// The check that decided, where the log has not told it already.
     pub check: bool,
     /// The agent decided.
@@ -174,8 +174,9 @@ impl Backends {
         }
     }
 
-    /// Carries out what an operator asks.
-    pub fn command(&self, at: ServerRef, command: Command, now: Instant) {
+    /// Carries out what an operator asks; `by` says in logs how, such as `changed from Web interface`.
+    pub fn command(&self, at: ServerRef, command: Command, by: &'static str, now: Instant) {
+        let cause = Cause { note: by, ..Cause::default() };
         let Some(backend) = self.get(at.proxy).filter(|backend| at.server < backend.servers.len()) else { return };
         let since = self.since(now);
         match command {
@@ -199,15 +200,15 @@ impl Backends {
                 match command {
                     Command::HealthUp => {
                         set(|check| check.rise + check.fall - 1);
-                        self.set_running(at, &Cause::default(), now);
+                        self.set_running(at, &cause, now);
                     }
                     Command::HealthDown => {
                         set(|_| 0);
-                        self.set_stopped(at, &Cause::default(), now);
+                        self.set_stopped(at, &cause, now);
                     }
                     _ => {
                         set(|check| check.rise + check.fall - 1);
-                        self.set_stopping(at, &Cause::default(), now);
+                        self.set_stopping(at, &cause, now);
                     }
                 }
             }
@@ -277,10 +278,16 @@ impl Backends {
                 let ramp = self.ramp(backend, &core, server, now);
                 if ramp.is_none() {
                     core.status[server].state = Operational::Running;
+                    core.status[server].last_change = now;
                 }
                 backend.balance_again(&mut core, server, ramp);
                 drop(core);
-                backend.dispatch(server);
+                let requeued = backend.dispatch(server);
+                if ramp.is_none() {
+                    let mut text = format!("{} is UP", backend.subject(server));
+                    backend.append_counts(&mut text, &backend.core(), server, requeued);
+                    (self.announce)(&Notice { proxy: backend.proxy, severity: NOTICE, text: text + "." });
+                }
             }
         }
     }
@@ -290,7 +297,7 @@ impl Backend {
     /// The balancer learns the state of a server, readers too.
     fn balance_again(&self, core: &mut Core, server: usize, ramp: Option<Ramp>) {
         let status = &core.status[server];
-        core.balancer.update(server, status.is_ready(), status.effective_weight(), ramp);
+        core.balancer.update(server, status.is_ready(), status.weight, ramp);
         let (usable, running) = (core.balancer.members()[server].usable(), status.state != Operational::Stopped);
         self.servers[server].usable.store(usable, Relaxed);
         self.servers[server].running.store(running && !status.admin.maint(), Relaxed);
@@ -381,18 +388,16 @@ impl Backend {
         core.status[server].admin = is;
         let settings = &self.servers[server].config.settings;
         let mut severity = NOTICE;
+        let mut remains = false;
         let text = match (was.maint(), is.maint()) {
             (false, true) if from == Operational::Stopped => {
-                format!("{subject} was DOWN and now enters maintenance{}", reason(flag))
+                format!("{subject} was DOWN and now enters maintenance{}{via}", reason(flag))
             }
             (false, true) => {
                 self.leave_state(core, server, now);
                 let status = &mut core.status[server];
                 status.state = Operational::Stopped;
                 status.down_transitions += 1;
-                if let Some(check) = &mut status.check {
-                    check.health = 0;
-                }
                 self.balance_again(core, server, None);
                 after.evicted = self.evict(core, server);
                 after.shut_sessions = settings.on_marked_down_shutdown;
@@ -405,9 +410,14 @@ impl Backend {
                 text
             }
             (true, false) => {
-                let status = &core.status[server];
+                let status = &mut core.status[server];
+                // It is up until a check says otherwise, and the first one that fails does.
+                for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
+                    check.health = check.health.max(check.rise);
+                }
                 let healthy = |check: &Option<Check>| check.as_ref().is_none_or(|c| c.health >= c.rise);
                 let up = healthy(&status.check) && healthy(&status.agent) && tracked_up;
+                remains = is.has(Admin::FORCED_DRAIN);
                 let slow = settings.slowstart.filter(|slow| slow.as_secs() > 0);
                 if up {
                     self.leave_state(core, server, now);
@@ -449,6 +459,10 @@ impl Backend {
             }
         };
         after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
+        if remains {
+            let text = format!("{subject} remains in forced drain mode.");
+            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
+        }
         self.note_backend(core, had_servers, now, &mut after.notices);
         after
     }
@@ -502,7 +516,7 @@ impl Backend {
 
     fn append_cause(&self, text: &mut String, status: &Status, cause: &Cause, via: Option<&str>) {
         if !cause.note.is_empty() {
-            let _ = write!(text, " ({})", cause.note);
+            let _ = write!(text, ", {}", cause.note);
         }
         if let Some(via) = via {
             let _ = write!(text, " via {via}");

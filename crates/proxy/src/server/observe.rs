@@ -75,7 +75,8 @@ impl Backends {
             node.unwrap_or("localhost"),
             server.served(),
         );
-        Names { server: server.name.clone(), backend: backend.name.clone(), state }
+        let down = status.state == Operational::Stopped;
+        Names { server: server.name.clone(), backend: backend.name.clone(), state, down }
     }
 
     /// A check of `at` ended. `told`: the log wants to hear of every change of health.

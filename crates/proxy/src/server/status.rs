@@ -160,12 +160,8 @@ impl Status {
 
     /// Whether the algorithms may choose it, weight apart.
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, Operational::Starting | Operational::Running) && !self.admin.maint()
-    }
-
-    /// The weight the algorithms get: none while it drains.
-    pub fn effective_weight(&self) -> u32 {
-        if self.admin.drain() { 0 } else { self.weight }
+        let up = matches!(self.state, Operational::Starting | Operational::Running);
+        up && !self.admin.maint() && !self.admin.drain()
     }
 
     /// The state in HAProxy's words. `reference` is the server at the end of its chain of `track`, itself where it
