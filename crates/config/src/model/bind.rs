@@ -1,0 +1,109 @@
+//! Where connections come from: `bind` (manual section 5.1).
+
+use crate::{
+    model::{Account, BindTls},
+    span::{Span, Spanned},
+};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+/// An address to listen on or to log to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// `*:80`, `127.0.0.1:80`, `[::]:80`, `:::443`, with `first..=last` ports. Port 0 is refused.
+    Ip {
+        /// The address; `0.0.0.0` where none is given.
+        ip: IpAddr,
+        /// First port.
+        first: u16,
+        /// Last port, the same where no range is given.
+        last: u16,
+    },
+    /// `host:80`: resolved at start.
+    Host {
+        /// The name.
+        host: String,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+    },
+    /// `unix@/path` or `/path`.
+    Unix(PathBuf),
+    /// `abns@name`.
+    Abstract(String),
+    /// `fd@3`: an inherited listening descriptor.
+    Fd(i32),
+}
+
+/// `bind`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// The addresses, comma separated in the file.
+    pub addresses: Vec<Spanned<ListenAddress>>,
+    /// `name`.
+    pub name: Option<String>,
+    /// `ssl` and everything that belongs to it; `None` for clear text.
+    pub tls: Option<BindTls>,
+    /// `accept-proxy`.
+    pub accept_proxy: bool,
+    /// `interface`.
+    pub interface: Option<String>,
+    /// `backlog`.
+    pub backlog: Option<u32>,
+    /// `maxconn`.
+    pub maxconn: Option<u32>,
+    /// `v6only`.
+    pub v6only: bool,
+    /// `v4v6`.
+    pub v4v6: bool,
+    /// `transparent`.
+    pub transparent: bool,
+    /// `defer-accept`.
+    pub defer_accept: bool,
+    /// `tfo`.
+    pub tfo: bool,
+    /// `tcp-ut`.
+    pub tcp_ut: Option<Duration>,
+    /// `mss`.
+    pub mss: Option<u32>,
+    /// `proto h2` on clear text: prior-knowledge HTTP/2.
+    pub proto: Option<String>,
+    /// `mode` of a unix socket, octal.
+    pub mode: Option<u32>,
+    /// `user` or `uid` of a unix socket.
+    pub user: Option<Account>,
+    /// `group` or `gid` of a unix socket.
+    pub group: Option<Account>,
+    /// `id`.
+    pub id: Option<u32>,
+    /// Where it was written.
+    pub span: Span,
+}
+
+impl Bind {
+    /// A socket with every setting at its default.
+    pub fn new(addresses: Vec<Spanned<ListenAddress>>, span: Span) -> Self {
+        Bind {
+            addresses,
+            name: None,
+            tls: None,
+            accept_proxy: false,
+            interface: None,
+            backlog: None,
+            maxconn: None,
+            v6only: false,
+            v4v6: false,
+            transparent: false,
+            defer_accept: false,
+            tfo: false,
+            tcp_ut: None,
+            mss: None,
+            proto: None,
+            mode: None,
+            user: None,
+            group: None,
+            id: None,
+            span,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `global` (manual chapter 3).
+
+use crate::{
+    model::{ListenAddress, LogTarget, TlsDefaults, Verify},
+    span::{Line, Span, Spanned},
+};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// `global`.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// `nbthread`; `None`: as many as the CPUs the process may run on.
+    pub nbthread: Option<u32>,
+    /// `cpu-map`, resolved: for thread number (from 1) its CPUs. Absent threads are not bound.
+    pub cpu_map: BTreeMap<u32, Vec<u32>>,
+    /// `maxconn` of the process.
+    pub maxconn: Option<u32>,
+    /// `daemon`.
+    pub daemon: bool,
+    /// `master-worker`.
+    pub master_worker: bool,
+    /// `pidfile`.
+    pub pidfile: Option<PathBuf>,
+    /// `user` or `uid`, resolved at start.
+    pub user: Option<Spanned<Account>>,
+    /// `group` or `gid`, resolved at start.
+    pub group: Option<Spanned<Account>>,
+    /// `chroot`.
+    pub chroot: Option<Spanned<PathBuf>>,
+    /// `log` targets that `log global` refers to.
+    pub logs: Vec<LogTarget>,
+    /// `log-tag`, by default `haproxy`'s rule: the program name.
+    pub log_tag: Option<String>,
+    /// `log-send-hostname`: `Some(None)` sends the host's own name.
+    pub log_send_hostname: Option<Option<String>>,
+    /// `node`.
+    pub node: Option<String>,
+    /// `description`.
+    pub description: Option<String>,
+    /// `stats socket`.
+    pub stats_sockets: Vec<StatsSocket>,
+    /// `stats timeout`.
+    pub stats_timeout: Option<Duration>,
+    /// `stats maxconn`.
+    pub stats_maxconn: Option<u32>,
+    /// `hard-stop-after`.
+    pub hard_stop_after: Option<Duration>,
+    /// `grace`.
+    pub grace: Option<Duration>,
+    /// `ulimit-n`.
+    pub ulimit_n: Option<u64>,
+    /// `strict-limits` (default true).
+    pub strict_limits: bool,
+    /// `spread-checks`, percent.
+    pub spread_checks: u32,
+    /// `max-spread-checks`.
+    pub max_spread_checks: Option<Duration>,
+    /// `ssl-default-bind-ciphers`, `-ciphersuites`, `-curves`, `-options`.
+    pub tls_bind: TlsDefaults,
+    /// `ssl-default-server-ciphers`, `-ciphersuites`, `-curves`, `-options`.
+    pub tls_server: TlsDefaults,
+    /// `ssl-server-verify none` gives `Verify::None`; the default is `Required`.
+    pub ssl_server_verify: Option<Verify>,
+    /// `crt-base`, which the files named in crt-list files are relative to.
+    pub crt_base: Option<PathBuf>,
+    /// `ca-base`, likewise.
+    pub ca_base: Option<PathBuf>,
+    /// `ssl-load-extra-files`, `None` for the default (all).
+    pub ssl_load_extra_files: Option<Vec<String>>,
+    /// `ssl-load-extra-del-ext`.
+    pub ssl_load_extra_del_ext: bool,
+    /// The settings called `tune.*` that have an effect here.
+    pub tune: Tune,
+    /// Which crypto engine, from `tune.crypto.engine`, `ssl-engine`, `ssl-provider` and `ssl-mode-async`.
+    pub crypto: CryptoSettings,
+    /// `server-state-file` and `server-state-base`.
+    pub server_state_file: Option<PathBuf>,
+    /// `server-state-base`.
+    pub server_state_base: Option<PathBuf>,
+    /// `localpeer`.
+    pub localpeer: Option<String>,
+    /// `set-var` and `set-var-fmt` in `global`: process variables at start (the words after the keyword; the keyword is
+    /// the first word).
+    pub set_vars: Vec<Line>,
+    /// `expose-experimental-directives`.
+    pub experimental: bool,
+    /// `h1-case-adjust FROM TO` pairs.
+    pub h1_case_adjust: Vec<(String, String)>,
+}
+
+/// A user or group by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// `user www-data`.
+    Name(String),
+    /// `uid 33`.
+    Id(u32),
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Account::Id(0)
+    }
+}
+
+/// `tune.*`; every field is what the manual's section 3.2 says, in bytes unless named otherwise.
+#[derive(Clone, Debug)]
+pub struct Tune {
+    /// `tune.bufsize`, 16384.
+    pub bufsize: usize,
+    /// `tune.maxrewrite`, 1024.
+    pub maxrewrite: usize,
+    /// `tune.http.maxhdr`, 101.
+    pub http_maxhdr: usize,
+    /// `tune.http.logurilen`, 1024.
+    pub http_logurilen: usize,
+    /// `tune.http.cookielen`, 63.
+    pub http_cookielen: usize,
+    /// `tune.maxaccept`.
+    pub maxaccept: Option<u32>,
+    /// `tune.h2.initial-window-size`, `tune.h2.fe.*`, `tune.h2.be.*`.
+    pub h2_fe: H2Tune,
+    /// The same towards servers.
+    pub h2_be: H2Tune,
+    /// `tune.h2.header-table-size`, 4096.
+    pub h2_header_table_size: u32,
+    /// `tune.ssl.cachesize`, sessions kept for `no-tls-tickets`, 20000.
+    pub ssl_cachesize: u32,
+    /// `tune.ssl.lifetime`, 300 s.
+    pub ssl_lifetime: Duration,
+    /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
+    pub idle_pool_shared: bool,
+    /// `tune.rcvbuf.client`.
+    pub rcvbuf_client: Option<u32>,
+    /// `tune.rcvbuf.server`.
+    pub rcvbuf_server: Option<u32>,
+    /// `tune.sndbuf.client`.
+    pub sndbuf_client: Option<u32>,
+    /// `tune.sndbuf.server`.
+    pub sndbuf_server: Option<u32>,
+}
+
+impl Default for Tune {
+    fn default() -> Self {
+        Tune {
+            bufsize: 16384,
+            maxrewrite: 1024,
+            http_maxhdr: 101,
+            http_logurilen: 1024,
+            http_cookielen: 63,
+            maxaccept: None,
+            h2_fe: H2Tune::default(),
+            h2_be: H2Tune::default(),
+            h2_header_table_size: 4096,
+            ssl_cachesize: 20000,
+            ssl_lifetime: Duration::from_secs(300),
+            idle_pool_shared: true,
+            rcvbuf_client: None,
+            rcvbuf_server: None,
+            sndbuf_client: None,
+            sndbuf_server: None,
+        }
+    }
+}
+
+/// HTTP/2 limits of one side.
+#[derive(Clone, Debug)]
+pub struct H2Tune {
+    /// Bytes, 65536.
+    pub initial_window_size: u32,
+    /// Streams, 100.
+    pub max_concurrent_streams: u32,
+    /// Bytes, 16384.
+    pub max_frame_size: u32,
+}
+
+impl Default for H2Tune {
+    fn default() -> Self {
+        H2Tune { initial_window_size: 65536, max_concurrent_streams: 100, max_frame_size: 16384 }
+    }
+}
+
+/// Which engine computes handshakes, as written; what it resolves to on this machine is the engine crate's business.
+#[derive(Clone, Debug, Default)]
+pub struct CryptoSettings {
+    /// `tune.crypto.engine native|sw|hw|hw+sw|auto`.
+    pub engine: Option<Spanned<String>>,
+    /// `ssl-engine NAME`.
+    pub ssl_engine: Option<Spanned<String>>,
+    /// `algo` list of `ssl-engine`.
+    pub ssl_engine_algo: Option<Spanned<String>>,
+    /// `ssl-provider NAME`.
+    pub ssl_provider: Option<Spanned<String>>,
+    /// `ssl-mode-async`.
+    pub ssl_mode_async: bool,
+    /// `tune.crypto.batch-delay`.
+    pub batch_delay: Option<Duration>,
+    /// `tune.crypto.max-wait`.
+    pub max_wait: Option<Duration>,
+}
+
+/// `stats socket`.
+#[derive(Clone, Debug)]
+pub struct StatsSocket {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// `mode`, octal.
+    pub mode: Option<u32>,
+    /// `user` or `uid`.
+    pub user: Option<Account>,
+    /// `group` or `gid`.
+    pub group: Option<Account>,
+    /// `level user|operator|admin`.
+    pub level: StatsLevel,
+    /// `expose-fd listeners`.
+    pub expose_fd_listeners: bool,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// What a stats socket may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum StatsLevel {
+    User,
+    #[default]
+    Operator,
+    Admin,
+}

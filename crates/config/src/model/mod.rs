@@ -1,0 +1,74 @@
+//! The typed configuration: what every other crate reads.
+//!
+//! `defaults` sections are already applied: a [`Proxy`] carries its final values, `None` where neither it nor its
+//! defaults say anything. Rules, ACLs, samples and log formats stay words ([`crate::Line`]), which `penstock-rules` compiles.
+//! Section and directive names follow HAProxy's configuration manual.
+
+mod bind;
+mod global;
+mod log;
+mod options;
+mod others;
+mod proxy;
+mod server;
+mod tls;
+
+pub use bind::*;
+pub use global::*;
+pub use log::*;
+pub use options::*;
+pub use others::*;
+pub use proxy::*;
+pub use server::*;
+pub use tls::*;
+
+use crate::span::FileId;
+use std::collections::BTreeMap;
+
+/// A whole configuration, from all its files.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Name and text of each file read, by [`FileId`].
+    pub files: Vec<Source>,
+    /// The merged `global` sections.
+    pub global: Global,
+    /// `frontend`, `backend` and `listen`, in the order written.
+    pub proxies: Vec<Proxy>,
+    /// `userlist` sections.
+    pub userlists: Vec<Userlist>,
+    /// `resolvers` sections.
+    pub resolvers: Vec<Resolvers>,
+    /// `peers` sections.
+    pub peers: Vec<Peers>,
+    /// `crt-store` sections.
+    pub crt_stores: Vec<CrtStore>,
+    /// The environment as `setenv` and its relatives left it: what the `env` fetch reads.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A file of the configuration as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// As given on the command line.
+    pub name: String,
+    /// Its text, which diagnostics quote.
+    pub text: String,
+}
+
+impl Source {
+    /// A file whose bytes need not be UTF-8: what is not becomes U+FFFD, which only comments may contain.
+    pub fn new(name: impl Into<String>, bytes: &[u8]) -> Self {
+        Source { name: name.into(), text: String::from_utf8_lossy(bytes).into_owned() }
+    }
+}
+
+impl Config {
+    /// The source a span points into.
+    pub fn source(&self, file: FileId) -> Option<&Source> {
+        self.files.get(file.0 as usize)
+    }
+    /// The proxy of that name that can take traffic from a frontend (`backend` or `listen`).
+    pub fn backend(&self, name: &str) -> Option<&Proxy> {
+        self.proxies.iter().find(|p| p.kind.has_backend() && p.name == name)
+    }
+}

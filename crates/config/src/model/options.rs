@@ -1,0 +1,84 @@
+//! `option *`.
+
+use std::net::IpAddr;
+
+/// `option *` of one proxy; absent ones are `false`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Options {
+    pub abortonclose: bool,
+    pub allbackups: bool,
+    pub checkcache: bool,
+    pub clitcpka: bool,
+    pub contstats: bool,
+    pub dontlog_normal: bool,
+    pub dontlognull: bool,
+    pub forwardfor: Option<ForwardFor>,
+    pub forwarded: bool,
+    pub originalto: Option<ForwardFor>,
+    pub http_buffer_request: bool,
+    pub http_ignore_probes: bool,
+    pub http_no_delay: bool,
+    pub http_pretend_keepalive: bool,
+    pub http_use_proxy_header: bool,
+    pub http_use_htx: bool,
+    pub connection: ConnectionMode,
+    pub idle_close_on_response: bool,
+    pub independent_streams: bool,
+    pub log_health_checks: bool,
+    pub log_separate_errors: bool,
+    pub logasap: bool,
+    pub nolinger: bool,
+    pub persist: bool,
+    pub prefer_last_server: bool,
+    /// `redispatch`: `Some(0)` is its default, only at the last retry; `Some(n)` every n retries, negative counts from the last.
+    pub redispatch: Option<i32>,
+    pub socket_stats: bool,
+    pub splice_auto: bool,
+    pub srvtcpka: bool,
+    pub tcp_smart_accept: bool,
+    pub tcp_smart_connect: bool,
+    pub transparent: bool,
+    /// `httplog` (`clf` true for `httplog clf`), `tcplog`, `httpslog`; the last one written wins.
+    pub log: LogFormat,
+    pub accept_invalid_http_request: bool,
+    pub accept_invalid_http_response: bool,
+    pub disable_h2_upgrade: bool,
+    /// `h1-case-adjust-bogus-client`.
+    pub h1_case_adjust_client: bool,
+    /// `h1-case-adjust-bogus-server`.
+    pub h1_case_adjust_server: bool,
+    /// `http-restrict-req-hdr-names preserve|delete|reject`.
+    pub restrict_header_names: Option<String>,
+}
+
+/// The predefined log format of a proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum LogFormat {
+    #[default]
+    Default,
+    Tcp,
+    Http,
+    HttpClf,
+    Https,
+}
+
+/// How connections are kept; the last option written wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ConnectionMode {
+    #[default]
+    KeepAlive,
+    ServerClose,
+    Close,
+}
+
+/// `option forwardfor [except NET] [header NAME] [if-none]`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct ForwardFor {
+    pub except: Option<(IpAddr, u8)>,
+    pub header: Option<String>,
+    pub if_none: bool,
+}

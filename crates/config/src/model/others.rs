@@ -1,0 +1,85 @@
+//! The smaller sections.
+
+use crate::span::{Line, Span};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// `userlist`.
+#[derive(Clone, Debug, Default)]
+pub struct Userlist {
+    /// Its name.
+    pub name: String,
+    /// Its users.
+    pub users: Vec<User>,
+    /// Group name to its members' names.
+    pub groups: BTreeMap<String, Vec<String>>,
+}
+
+/// `user NAME password|insecure-password PASSWORD groups A,B`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct User {
+    pub name: String,
+    /// crypt(3) text, or clear text where `insecure`.
+    pub password: String,
+    pub insecure: bool,
+    pub groups: Vec<String>,
+    pub span: Span,
+}
+
+/// `resolvers`.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Resolvers {
+    pub name: String,
+    /// Name and address of each `nameserver`.
+    pub nameservers: Vec<(String, std::net::SocketAddr)>,
+    /// `parse-resolv-conf`.
+    pub parse_resolv_conf: bool,
+    pub resolve_retries: u32,
+    pub timeout_resolve: Duration,
+    pub timeout_retry: Duration,
+    /// `hold STATE TIME`: valid, nx, refused, timeout, other, obsolete.
+    pub hold: BTreeMap<String, Duration>,
+    pub accepted_payload_size: u16,
+    pub span: Span,
+}
+
+impl Resolvers {
+    /// HAProxy's defaults (manual section 5.3.2).
+    pub fn new(name: String, span: Span) -> Self {
+        Resolvers {
+            name,
+            nameservers: Vec::new(),
+            parse_resolv_conf: false,
+            resolve_retries: 3,
+            timeout_resolve: Duration::from_secs(1),
+            timeout_retry: Duration::from_secs(1),
+            hold: [("valid", 10), ("nx", 30), ("refused", 30), ("timeout", 30), ("other", 30), ("obsolete", 0)]
+                .into_iter()
+                .map(|(state, seconds)| (state.to_owned(), Duration::from_secs(seconds)))
+                .collect(),
+            accepted_payload_size: 512,
+            span,
+        }
+    }
+}
+
+/// `peers`: parsed so that references to it resolve; the protocol comes with a later release.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Peers {
+    pub name: String,
+    pub peers: Vec<(String, String)>,
+    pub tables: Vec<Line>,
+}
+
+/// `crt-store`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct CrtStore {
+    pub name: String,
+    pub crt_base: Option<PathBuf>,
+    pub key_base: Option<PathBuf>,
+    /// `load`, the words after it.
+    pub loads: Vec<Line>,
+}

@@ -1,0 +1,441 @@
+//! `frontend`, `backend` and `listen` (manual chapter 4).
+
+use crate::{
+    model::{Bind, LogTarget, Options, Server, SourceAddress},
+    span::{Line, Span, Word},
+};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// One of `frontend`, `backend`, `listen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ProxyKind {
+    Frontend,
+    Backend,
+    Listen,
+}
+
+impl ProxyKind {
+    /// It accepts connections.
+    pub fn has_frontend(self) -> bool {
+        self != ProxyKind::Backend
+    }
+    /// It has servers.
+    pub fn has_backend(self) -> bool {
+        self != ProxyKind::Frontend
+    }
+}
+
+/// `mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    #[default]
+    Tcp,
+    Http,
+}
+
+/// `timeout *`, `None` for no limit.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Timeouts {
+    pub client: Option<Duration>,
+    pub client_fin: Option<Duration>,
+    pub server: Option<Duration>,
+    pub server_fin: Option<Duration>,
+    pub connect: Option<Duration>,
+    pub queue: Option<Duration>,
+    pub check: Option<Duration>,
+    pub http_request: Option<Duration>,
+    pub http_keep_alive: Option<Duration>,
+    pub tunnel: Option<Duration>,
+    pub tarpit: Option<Duration>,
+    /// `timeout client-hs`; `None` leaves the handshake to `client`.
+    pub client_handshake: Option<Duration>,
+}
+
+/// `frontend`, `backend` or `listen` with its defaults applied.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: ProxyKind,
+    /// The section's header line.
+    pub span: Span,
+    /// `id`.
+    pub id: Option<u32>,
+    /// `description`.
+    pub description: Option<String>,
+    /// `mode`.
+    pub mode: Mode,
+    /// `disabled`.
+    pub disabled: bool,
+    /// `bind`.
+    pub binds: Vec<Bind>,
+    /// `server` and `server-template`, expanded, with `default-server` applied.
+    pub servers: Vec<Server>,
+    /// `maxconn` of the frontend.
+    pub maxconn: Option<u32>,
+    /// `backlog`.
+    pub backlog: Option<u32>,
+    /// `fullconn`.
+    pub fullconn: Option<u32>,
+    /// `rate-limit sessions`.
+    pub rate_limit_sessions: Option<u32>,
+    /// `timeout *`.
+    pub timeouts: Timeouts,
+    /// `retries`, 3.
+    pub retries: u32,
+    /// `retry-on`, the words; `None` for `conn-failure`.
+    pub retry_on: Option<Vec<Word>>,
+    /// `balance`; `None` for roundrobin.
+    pub balance: Option<Balance>,
+    /// `hash-type`.
+    pub hash_type: HashType,
+    /// `hash-balance-factor`, percent, 0 for off.
+    pub hash_balance_factor: u32,
+    /// `cookie`.
+    pub cookie: Option<Cookie>,
+    /// `dynamic-cookie-key`.
+    pub dynamic_cookie_key: Option<String>,
+    /// `option *`.
+    pub options: Options,
+    /// How a server's health is asked, apart from plain connection.
+    pub check: CheckKind,
+    /// `http-check *`, the words after it.
+    pub http_check: Vec<Line>,
+    /// `tcp-check *`, the words after it.
+    pub tcp_check: Vec<Line>,
+    /// `http-reuse never|safe|aggressive|always`.
+    pub http_reuse: HttpReuse,
+    /// `acl NAME ...` in order.
+    pub acls: Vec<Line>,
+    /// `http-request`.
+    pub http_request: Vec<Line>,
+    /// `http-response`.
+    pub http_response: Vec<Line>,
+    /// `http-after-response`.
+    pub http_after_response: Vec<Line>,
+    /// `tcp-request connection`, the words after `connection`.
+    pub tcp_request_connection: Vec<Line>,
+    /// `tcp-request session`.
+    pub tcp_request_session: Vec<Line>,
+    /// `tcp-request content`.
+    pub tcp_request_content: Vec<Line>,
+    /// `tcp-request inspect-delay`.
+    pub tcp_request_inspect_delay: Option<Duration>,
+    /// `tcp-response content`.
+    pub tcp_response_content: Vec<Line>,
+    /// `tcp-response inspect-delay`.
+    pub tcp_response_inspect_delay: Option<Duration>,
+    /// `redirect`.
+    pub redirects: Vec<Line>,
+    /// `use_backend`.
+    pub use_backend: Vec<Line>,
+    /// `default_backend`.
+    pub default_backend: Option<Word>,
+    /// `use-server`.
+    pub use_server: Vec<Line>,
+    /// `force-persist`, `ignore-persist`: the keyword is the first word.
+    pub persist_rules: Vec<Line>,
+    /// `stick match|on|store-request|store-response`.
+    pub stick: Vec<Line>,
+    /// `stick-table`, the words after it.
+    pub stick_table: Option<Line>,
+    /// `monitor-uri`.
+    pub monitor_uri: Option<String>,
+    /// `monitor fail`: the condition, from `if`.
+    pub monitor_fail: Vec<Line>,
+    /// `errorfile CODE FILE`, contents read by the parser's file hook; also from `errorfiles` and `http-errors`.
+    pub errorfiles: BTreeMap<u16, ErrorFile>,
+    /// `errorloc`, `errorloc302`, `errorloc303`: code to (status, URL).
+    pub errorlocs: BTreeMap<u16, (u16, String)>,
+    /// `http-error`, the words after it.
+    pub http_errors: Vec<Line>,
+    /// `log` targets of its own.
+    pub logs: Vec<LogTarget>,
+    /// `log global`.
+    pub log_global: bool,
+    /// `log-format`.
+    pub log_format: Option<Word>,
+    /// `log-format-sd`.
+    pub log_format_sd: Option<Word>,
+    /// `error-log-format`.
+    pub error_log_format: Option<Word>,
+    /// `log-tag`.
+    pub log_tag: Option<String>,
+    /// `unique-id-format`.
+    pub unique_id_format: Option<Word>,
+    /// `unique-id-header`.
+    pub unique_id_header: Option<String>,
+    /// `capture request header NAME len N`.
+    pub capture_request_headers: Vec<Capture>,
+    /// `capture response header NAME len N`.
+    pub capture_response_headers: Vec<Capture>,
+    /// `capture cookie NAME len N`.
+    pub capture_cookie: Option<Capture>,
+    /// `declare capture request|response len N`: true for request.
+    pub declare_captures: Vec<(bool, u32)>,
+    /// `stats *`.
+    pub stats: Option<StatsPage>,
+    /// `source`.
+    pub source: Option<SourceAddress>,
+    /// `http-send-name-header`.
+    pub http_send_name_header: Option<String>,
+    /// `load-server-state-from-file global|local|none`.
+    pub load_server_state: Option<String>,
+    /// `compression algo`, `type`, `offload`... words with the keyword first: parsed now, applied by a later release.
+    pub compression: Vec<Line>,
+}
+
+impl Proxy {
+    /// A proxy of which nothing is said yet.
+    pub fn new(name: String, kind: ProxyKind, span: Span) -> Self {
+        Proxy {
+            name,
+            kind,
+            span,
+            id: None,
+            description: None,
+            mode: Mode::Tcp,
+            disabled: false,
+            binds: Vec::new(),
+            servers: Vec::new(),
+            maxconn: None,
+            backlog: None,
+            fullconn: None,
+            rate_limit_sessions: None,
+            timeouts: Timeouts::default(),
+            retries: 3,
+            retry_on: None,
+            balance: None,
+            hash_type: HashType::default(),
+            hash_balance_factor: 0,
+            cookie: None,
+            dynamic_cookie_key: None,
+            options: Options::default(),
+            check: CheckKind::Connect,
+            http_check: Vec::new(),
+            tcp_check: Vec::new(),
+            http_reuse: HttpReuse::Safe,
+            acls: Vec::new(),
+            http_request: Vec::new(),
+            http_response: Vec::new(),
+            http_after_response: Vec::new(),
+            tcp_request_connection: Vec::new(),
+            tcp_request_session: Vec::new(),
+            tcp_request_content: Vec::new(),
+            tcp_request_inspect_delay: None,
+            tcp_response_content: Vec::new(),
+            tcp_response_inspect_delay: None,
+            redirects: Vec::new(),
+            use_backend: Vec::new(),
+            default_backend: None,
+            use_server: Vec::new(),
+            persist_rules: Vec::new(),
+            stick: Vec::new(),
+            stick_table: None,
+            monitor_uri: None,
+            monitor_fail: Vec::new(),
+            errorfiles: BTreeMap::new(),
+            errorlocs: BTreeMap::new(),
+            http_errors: Vec::new(),
+            logs: Vec::new(),
+            log_global: false,
+            log_format: None,
+            log_format_sd: None,
+            error_log_format: None,
+            log_tag: None,
+            unique_id_format: None,
+            unique_id_header: None,
+            capture_request_headers: Vec::new(),
+            capture_response_headers: Vec::new(),
+            capture_cookie: None,
+            declare_captures: Vec::new(),
+            stats: None,
+            source: None,
+            http_send_name_header: None,
+            load_server_state: None,
+            compression: Vec::new(),
+        }
+    }
+}
+
+/// `http-reuse`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum HttpReuse {
+    Never,
+    #[default]
+    Safe,
+    Aggressive,
+    Always,
+}
+
+/// What a health check asks when `check` is on.
+#[derive(Clone, Debug, Default)]
+pub enum CheckKind {
+    /// Connect only.
+    #[default]
+    Connect,
+    /// `option httpchk [METHOD] URI [VERSION]`, refined by `http-check`.
+    Http {
+        /// `OPTIONS` by default.
+        method: Option<String>,
+        /// `/` by default.
+        uri: Option<String>,
+        /// `HTTP/1.0` by default.
+        version: Option<String>,
+    },
+    /// `option tcp-check`, driven by the `tcp-check` lines.
+    Tcp,
+    /// `option ssl-hello-chk`.
+    SslHello,
+    /// `option smtpchk [HELLO DOMAIN]`.
+    Smtp(Option<(String, String)>),
+    /// `option mysql-check [user NAME]`.
+    Mysql(Option<String>),
+    /// `option pgsql-check user NAME`.
+    Pgsql(String),
+    /// `option redis-check`.
+    Redis,
+    /// `option ldap-check`.
+    Ldap,
+}
+
+/// `balance`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Balance {
+    RoundRobin,
+    StaticRr,
+    LeastConn,
+    First,
+    Source,
+    /// `uri [whole] [path-only] [len N] [depth N]`.
+    Uri {
+        whole: bool,
+        path_only: bool,
+        len: Option<u32>,
+        depth: Option<u32>,
+    },
+    /// `url_param NAME [check_post [N]]`.
+    UrlParam {
+        name: String,
+        check_post: Option<u32>,
+    },
+    /// `hdr(NAME) [use_domain_only]`.
+    Hdr {
+        name: String,
+        use_domain_only: bool,
+    },
+    /// `random(N)`, 2 by default.
+    Random(u32),
+    /// `rdp-cookie(NAME)`.
+    RdpCookie(String),
+    /// `hash EXPRESSION`.
+    Hash(Line),
+}
+
+/// `hash-type METHOD FUNCTION MODIFIER`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HashType {
+    /// `consistent` rather than `map-based`.
+    pub consistent: bool,
+    /// Which function.
+    pub function: HashFunction,
+    /// `avalanche`.
+    pub avalanche: bool,
+}
+
+/// The functions of `hash-type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum HashFunction {
+    #[default]
+    Sdbm,
+    Djb2,
+    Wt6,
+    Crc32,
+    None,
+}
+
+/// `cookie NAME ...`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Cookie {
+    pub name: String,
+    pub mode: CookieMode,
+    pub indirect: bool,
+    pub nocache: bool,
+    pub postonly: bool,
+    pub preserve: bool,
+    pub httponly: bool,
+    pub secure: bool,
+    pub domains: Vec<String>,
+    pub maxidle: Option<Duration>,
+    pub maxlife: Option<Duration>,
+    pub dynamic: bool,
+    pub attrs: Vec<String>,
+}
+
+/// How the persistence cookie gets into the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CookieMode {
+    /// None of the three: only read.
+    #[default]
+    Passive,
+    Rewrite,
+    Insert,
+    Prefix,
+}
+
+/// The body of an `errorfile`: raw bytes of a whole HTTP response, empty for `/dev/null`.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorFile {
+    /// As written.
+    pub path: PathBuf,
+    /// What the file held when the configuration was read.
+    pub content: Vec<u8>,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// `capture ... len N`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Capture {
+    pub name: String,
+    pub len: u32,
+}
+
+/// `stats enable` and what goes with it.
+#[derive(Clone, Debug, Default)]
+pub struct StatsPage {
+    /// `stats uri`, `/haproxy?stats`.
+    pub uri: String,
+    /// `stats realm`.
+    pub realm: Option<String>,
+    /// `stats auth USER:PASSWORD`.
+    pub auth: Vec<(String, String)>,
+    /// `stats refresh`.
+    pub refresh: Option<Duration>,
+    /// `stats hide-version`.
+    pub hide_version: bool,
+    /// `stats show-legends`.
+    pub show_legends: bool,
+    /// `stats show-modules`.
+    pub show_modules: bool,
+    /// `stats show-node [NAME]`.
+    pub show_node: Option<Option<String>>,
+    /// `stats show-desc [TEXT]`.
+    pub show_desc: Option<Option<String>>,
+    /// `stats admin` conditions, from `if` or `unless`.
+    pub admin: Vec<Line>,
+    /// `stats http-request` rules.
+    pub http_request: Vec<Line>,
+    /// `stats scope`.
+    pub scope: Vec<String>,
+}

@@ -1,0 +1,244 @@
+//! Where connections go to: `server` (manual section 5.2).
+
+use crate::{
+    model::ServerTls,
+    span::{Span, Word},
+};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+/// `source ADDR[:PORT] [interface IF]`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct SourceAddress {
+    pub ip: Option<IpAddr>,
+    pub ports: Option<(u16, u16)>,
+    pub interface: Option<String>,
+    pub usesrc: Option<String>,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerHost {
+    /// An address; `0.0.0.0` means the address the client connected to.
+    Ip(IpAddr),
+    /// A name, resolved at start and by `resolvers`.
+    Name(String),
+    /// `unix@/path` or `/path`.
+    Unix(PathBuf),
+    /// `abns@name`.
+    Abstract(String),
+}
+
+/// The port of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerPort {
+    /// `:80`.
+    Fixed(u16),
+    /// `:+1000`, `:-10`, and `:+0` where no port is given: relative to the port the client connected to.
+    Offset(i32),
+}
+
+/// `server`, or one instance of `server-template`.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Where it was written.
+    pub span: Span,
+    /// Where it is.
+    pub host: ServerHost,
+    /// On which port.
+    pub port: ServerPort,
+    /// What `default-server` may set as well.
+    pub settings: ServerSettings,
+    /// One of a `server-template` whose name gives several addresses: its number.
+    pub template: Option<u32>,
+}
+
+/// The options of `server` and `default-server`.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// `weight` 0..=256, 1.
+    pub weight: u32,
+    /// `backup`.
+    pub backup: bool,
+    /// `disabled`.
+    pub disabled: bool,
+    /// `maxconn`, 0 for none.
+    pub maxconn: u32,
+    /// `minconn`.
+    pub minconn: u32,
+    /// `maxqueue`, 0 for none.
+    pub maxqueue: u32,
+    /// `slowstart`.
+    pub slowstart: Option<Duration>,
+    /// `cookie`.
+    pub cookie: Option<String>,
+    /// `id`.
+    pub id: Option<u32>,
+    /// `redir`.
+    pub redir: Option<String>,
+    /// `source`.
+    pub source: Option<SourceAddress>,
+    /// `check` and what tunes it.
+    pub check: ServerCheck,
+    /// `agent-check`.
+    pub agent_check: bool,
+    /// What tunes it; `None` without `agent-check`.
+    pub agent: Option<AgentCheck>,
+    /// `track [BACKEND/]SERVER`.
+    pub track: Option<Word>,
+    /// `observe layer4|layer7`.
+    pub observe: Option<String>,
+    /// `error-limit`, 10.
+    pub error_limit: u32,
+    /// `on-error`.
+    pub on_error: Option<String>,
+    /// `on-marked-down shutdown-sessions`.
+    pub on_marked_down_shutdown: bool,
+    /// `on-marked-up shutdown-backup-sessions`.
+    pub on_marked_up_shutdown_backup: bool,
+    /// `ssl`.
+    pub tls: Option<ServerTls>,
+    /// TLS settings written without `ssl` (they serve `check-ssl`).
+    pub tls_settings: ServerTls,
+    /// `send-proxy` gives 1, `send-proxy-v2` and its relatives 2.
+    pub send_proxy: Option<u8>,
+    /// `proxy-v2-options`.
+    pub proxy_v2_options: Vec<String>,
+    /// `proto h1|h2`.
+    pub proto: Option<String>,
+    /// `resolvers`.
+    pub resolvers: Option<Word>,
+    /// `resolve-prefer ipv4|ipv6`: true for IPv4.
+    pub resolve_prefer_ipv4: Option<bool>,
+    /// `init-addr`, in order.
+    pub init_addr: Vec<InitAddr>,
+    /// `pool-max-conn`, -1 for no limit.
+    pub pool_max_conn: i64,
+    /// `pool-low-conn`.
+    pub pool_low_conn: u32,
+    /// `pool-purge-delay`, 5 s.
+    pub pool_purge_delay: Duration,
+    /// `max-reuse`, -1 for no limit.
+    pub max_reuse: i64,
+    /// `tcp-ut`.
+    pub tcp_ut: Option<Duration>,
+    /// `tfo`.
+    pub tfo: bool,
+    /// `non-stick`.
+    pub non_stick: bool,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings {
+            weight: 1,
+            backup: false,
+            disabled: false,
+            maxconn: 0,
+            minconn: 0,
+            maxqueue: 0,
+            slowstart: None,
+            cookie: None,
+            id: None,
+            redir: None,
+            source: None,
+            check: ServerCheck::default(),
+            agent_check: false,
+            agent: None,
+            track: None,
+            observe: None,
+            error_limit: 10,
+            on_error: None,
+            on_marked_down_shutdown: false,
+            on_marked_up_shutdown_backup: false,
+            tls: None,
+            tls_settings: ServerTls::default(),
+            send_proxy: None,
+            proxy_v2_options: Vec::new(),
+            proto: None,
+            resolvers: None,
+            resolve_prefer_ipv4: None,
+            init_addr: Vec::new(),
+            pool_max_conn: -1,
+            pool_low_conn: 0,
+            pool_purge_delay: Duration::from_secs(5),
+            max_reuse: -1,
+            tcp_ut: None,
+            tfo: false,
+            non_stick: false,
+        }
+    }
+}
+
+/// `check` of a server.
+#[derive(Clone, Debug)]
+pub struct ServerCheck {
+    /// `check`.
+    pub enabled: bool,
+    /// `inter`, 2 s.
+    pub inter: Duration,
+    /// `fastinter`.
+    pub fastinter: Option<Duration>,
+    /// `downinter`.
+    pub downinter: Option<Duration>,
+    /// `rise`, 2.
+    pub rise: u32,
+    /// `fall`, 3.
+    pub fall: u32,
+    /// `port`.
+    pub port: Option<u16>,
+    /// `addr`.
+    pub addr: Option<ServerHost>,
+    /// `check-ssl`; `Some(false)` for `no-check-ssl`.
+    pub ssl: Option<bool>,
+    /// `check-sni`.
+    pub sni: Option<String>,
+    /// `check-alpn`.
+    pub alpn: Option<Vec<String>>,
+    /// `check-proto`.
+    pub proto: Option<String>,
+    /// `check-send-proxy`.
+    pub send_proxy: bool,
+}
+
+impl Default for ServerCheck {
+    fn default() -> Self {
+        ServerCheck {
+            enabled: false,
+            inter: Duration::from_secs(2),
+            fastinter: None,
+            downinter: None,
+            rise: 2,
+            fall: 3,
+            port: None,
+            addr: None,
+            ssl: None,
+            sni: None,
+            alpn: None,
+            proto: None,
+            send_proxy: false,
+        }
+    }
+}
+
+/// `agent-check`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct AgentCheck {
+    pub port: u16,
+    pub inter: Option<Duration>,
+    pub addr: Option<ServerHost>,
+    pub send: Option<String>,
+}
+
+/// `init-addr`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum InitAddr {
+    Last,
+    Libc,
+    None,
+    Ip(IpAddr),
+}

@@ -1,0 +1,111 @@
+//! TLS, of listeners, servers and the whole process.
+
+use crate::span::{Line, Spanned};
+use std::path::PathBuf;
+
+/// `ssl-default-bind-*` or `ssl-default-server-*`.
+#[derive(Clone, Debug, Default)]
+pub struct TlsDefaults {
+    /// TLS 1.2 cipher list in OpenSSL's syntax.
+    pub ciphers: Option<Spanned<String>>,
+    /// TLS 1.3 suites, colon separated.
+    pub ciphersuites: Option<Spanned<String>>,
+    /// Key exchange groups, colon separated.
+    pub curves: Option<Spanned<String>>,
+    /// From the options list.
+    pub min_ver: Option<TlsVersion>,
+    /// From the options list.
+    pub max_ver: Option<TlsVersion>,
+    /// `no-tls-tickets`.
+    pub no_tls_tickets: bool,
+    /// `prefer-client-ciphers`.
+    pub prefer_client_ciphers: bool,
+    /// `strict-sni`.
+    pub strict_sni: bool,
+}
+
+/// A version of TLS that a configuration may name. What the TLS library cannot do is clamped with a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum TlsVersion {
+    Ssl3,
+    Tls10,
+    Tls11,
+    Tls12,
+    Tls13,
+}
+
+/// The TLS half of `bind`, before crt-list lines refine it.
+#[derive(Clone, Debug, Default)]
+pub struct BindTls {
+    /// `crt`: files or directories, `crt-base` applied.
+    pub crt: Vec<Spanned<PathBuf>>,
+    /// `crt-list` files, path as it will be opened.
+    pub crt_list: Vec<Spanned<PathBuf>>,
+    /// What a crt-list line may refine.
+    pub conf: TlsConf,
+    /// `strict-sni`.
+    pub strict_sni: bool,
+    /// `tls-ticket-keys`.
+    pub tls_ticket_keys: Option<Spanned<PathBuf>>,
+    /// `prefer-client-ciphers`.
+    pub prefer_client_ciphers: bool,
+    /// `crt-ignore-err` and `ca-ignore-err`: `all` or numbers.
+    pub crt_ignore_err: Option<String>,
+    /// See `crt_ignore_err`.
+    pub ca_ignore_err: Option<String>,
+}
+
+/// The TLS settings that a `bind` line, a crt-list line or a `server` line may carry.
+#[derive(Clone, Debug, Default)]
+pub struct TlsConf {
+    /// `verify none|optional|required`.
+    pub verify: Option<Verify>,
+    /// `ca-file`, `ca-base` applied; `@system-ca` stays as written.
+    pub ca_file: Option<Spanned<PathBuf>>,
+    /// `ca-verify-file`.
+    pub ca_verify_file: Option<Spanned<PathBuf>>,
+    /// `crl-file`.
+    pub crl_file: Option<Spanned<PathBuf>>,
+    /// `alpn`, or `npn` taken as such; `Some(empty)` for `no-alpn`.
+    pub alpn: Option<Vec<String>>,
+    /// `ciphers`.
+    pub ciphers: Option<Spanned<String>>,
+    /// `ciphersuites`.
+    pub ciphersuites: Option<Spanned<String>>,
+    /// `curves` (or `ecdhe`).
+    pub curves: Option<Spanned<String>>,
+    /// `ssl-min-ver` and the older `no-tlsv1x`, `force-tlsv1x`.
+    pub min_ver: Option<TlsVersion>,
+    /// `ssl-max-ver`.
+    pub max_ver: Option<TlsVersion>,
+    /// `no-tls-tickets`.
+    pub no_tls_tickets: bool,
+    /// `allow-0rtt`.
+    pub allow_0rtt: bool,
+}
+
+/// `verify`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Verify {
+    #[default]
+    None,
+    Optional,
+    Required,
+}
+
+/// TLS towards a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerTls {
+    /// `verify`, `ca-file`, `crl-file`, `alpn`, `ciphers`, versions.
+    pub conf: TlsConf,
+    /// `crt`: the client certificate.
+    pub crt: Option<Spanned<PathBuf>>,
+    /// `sni EXPRESSION`, the words of the sample expression.
+    pub sni: Option<Line>,
+    /// `verifyhost`.
+    pub verifyhost: Option<String>,
+    /// `no-ssl-reuse`.
+    pub no_ssl_reuse: bool,
+}
