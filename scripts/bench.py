@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""penstock beside Debian's haproxy, on one configuration, one worker each: server CPU time per unit of work.
+
+The two servers run all the time and are loaded in turn (A B A B), so that what else the machine does falls on both. The
+figure is the server's own CPU time from /proc/PID/task/*/schedstat, in nanoseconds: neither the client's speed nor the
+wall clock enters it. Run through scripts/bench.sh, which builds first.
+
+    scripts/bench.sh [--rounds N] [--quick] [MEASURE...]      measures: handshake http1 http2 bulk idle
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import platform
+import re
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TREE = pathlib.Path(__file__).resolve().parent.parent
+LOAD = TREE / "target/release/penstock-load"
+PROGRAMS = {"haproxy": shutil.which("haproxy"), "penstock": str(TREE / "target/release/penstock")}
+
+# What HAProxy's figure is multiplied by to give the most penstock may use.
+PROMISES = {"handshake": 0.62, "http1": 0.60, "http2": 1.0, "bulk": 0.75}
+IDLE_PROMISE_KIB = 6.0
+
+CONFIG = """\
+global
+    nbthread 1
+    maxconn 12000
+    log {syslog} local0
+defaults
+    mode http
+    log global
+    option httplog
+    timeout connect 5s
+    timeout client 300s
+    timeout server 60s
+frontend tls
+    bind {tls} ssl crt {cert} alpn h2,http/1.1
+    monitor-uri /alive
+    default_backend web
+backend web
+    server s1 {nginx}
+"""
+
+NGINX = """\
+daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log error.log;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off; server_tokens off; etag off; keepalive_requests 100000000; sendfile on;
+    client_body_temp_path body; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+    server {{ listen {nginx}; root www; }}
+}}
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_listening(port, process):
+    for _ in range(500):
+        if process.poll() is not None:
+            sys.exit(f"{process.args} ended at once; run it by hand to see why")
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    sys.exit(f"nothing listens on {port}")
+
+
+def cpu_ns(pid):
+    """CPU time of all threads, those that have ended excepted: both servers keep theirs."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            pass
+    return total
+
+
+def resident_kib(pid):
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(re.search(r"^Rss:\s+(\d+) kB", text, re.M).group(1))
+
+
+def pinned(cpu, command):
+    """Server on one CPU, clients and origin on another, where there are two."""
+    if os.cpu_count() < 2 or not shutil.which("taskset"):
+        return command
+    return ["taskset", "-c", str(cpu), *command]
+
+
+def run(command):
+    done = subprocess.run(pinned(1, command), capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def h2load(count, arguments, url):
+    out = run(["h2load", "-n", str(count), *arguments, url])
+    good = int(re.search(r"(\d+) succeeded", out).group(1))
+    if good != count:
+        sys.exit(f"{good} of {count} requests succeeded:\n{out}")
+    return count
+
+
+class Bench:
+    def __init__(self, folder, quick):
+        self.folder = pathlib.Path(folder)
+        self.scale = 0.2 if quick else 1.0
+        self.processes = []
+        self.servers = {}
+        self.sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sink.bind(("127.0.0.1", 0))
+        threading.Thread(target=self.swallow, daemon=True).start()
+        self.start()
+
+    def swallow(self):
+        while True:
+            self.sink.recv(65536)
+
+    def spawn(self, cpu, command, **how):
+        log = open(self.folder / f"{pathlib.Path(command[0]).name}.out", "w")
+        process = subprocess.Popen(pinned(cpu, command), stdout=log, stderr=log, cwd=self.folder, **how)
+        self.processes.append(process)
+        return process
+
+    def start(self):
+        www = self.folder / "www"
+        www.mkdir()
+        (www / "200").write_bytes(b"x" * 200)
+        (www / "1m").write_bytes(os.urandom(1 << 20))
+        nginx = f"127.0.0.1:{free_port()}"
+        (self.folder / "nginx.conf").write_text(NGINX.format(nginx=nginx))
+        binary = shutil.which("nginx")
+        process = self.spawn(1, [binary, "-p", str(self.folder), "-e", "error.log", "-c", "nginx.conf"])
+        wait_listening(int(nginx.split(":")[1]), process)
+
+        key, cert = self.folder / "key.pem", self.folder / "cert.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
+                       check=True, capture_output=True)
+        cert.write_text(cert.read_text() + key.read_text())
+        for name, program in PROGRAMS.items():
+            port = free_port()
+            config = self.folder / f"{name}.cfg"
+            config.write_text(CONFIG.format(syslog=f"127.0.0.1:{self.sink.getsockname()[1]}", tls=f"127.0.0.1:{port}",
+                                            cert=cert, nginx=nginx))
+            process = self.spawn(0, [program, "-db", "-f", str(config)])
+            wait_listening(port, process)
+            # taskset replaces itself by the program, so that this is the server's own pid.
+            self.servers[name] = (process.pid, f"127.0.0.1:{port}")
+
+    def stop(self):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait()
+
+    def units(self, measure, address):
+        """Loads one server and returns how many units of work it did."""
+        url = f"https://{address}"
+        n = lambda count: max(1, int(count * self.scale))
+        if measure == "handshake":
+            wanted = n(2000)
+            done = int(run([str(LOAD), "handshakes", address, str(wanted), "16"]))
+            if done != wanted:
+                sys.exit(f"{done} of {wanted} handshakes were completed")
+            return done
+        if measure == "http1":
+            return h2load(n(40000), ["--h1", "-c", "64"], f"{url}/200")
+        if measure == "http2":
+            return h2load(n(40000), ["-c", "16", "-m", "8"], f"{url}/200")
+        if measure == "bulk":
+            return h2load(n(400), ["--h1", "-c", "8"], f"{url}/1m") * (1 << 20) / 1e9
+        raise ValueError(measure)
+
+    def cpu_per_unit(self, measure, name):
+        pid, address = self.servers[name]
+        before = cpu_ns(pid)
+        done = self.units(measure, address)
+        time.sleep(0.1)
+        return (cpu_ns(pid) - before) / done
+
+    def idle(self, name):
+        """KiB a connection, from the slope between 1,000 and 9,000 idle ones."""
+        pid, address = self.servers[name]
+        client = subprocess.Popen(pinned(1, [str(LOAD), "idle", address, "/alive"]), stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        sizes = []
+        for count in (1000, 9000):
+            client.stdin.write(f"{count}\n")
+            client.stdin.flush()
+            if client.stdout.readline().strip() != str(count):
+                sys.exit(f"{name} did not hold {count} idle connections")
+            time.sleep(1)
+            sizes.append(resident_kib(pid))
+        client.stdin.close()
+        client.wait()
+        return (sizes[1] - sizes[0]) / 8000
+
+
+def machine():
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=TREE, capture_output=True, text=True).stdout.strip()
+    return [
+        ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
+        ("kernel", platform.release()),
+        ("haproxy", first([PROGRAMS["haproxy"], "-v"])),
+        ("penstock", f"commit {commit}, engine native"),
+        ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),
+        ("load average at the end", " ".join(f"{x:.1f}" for x in os.getloadavg())),
+        ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
+    ]
+
+
+WHAT = {
+    "handshake": ("full TLS 1.3 handshake, RSA-2048, X25519", "µs", 1e-3),
+    "http1": ("HTTP/1.1 request over TLS, keep-alive, 200-byte bodies, 64 connections, logging on", "µs", 1e-3),
+    "http2": ("HTTP/2 request, 200-byte bodies, 16 connections of 8 streams, logging on", "µs", 1e-3),
+    "bulk": ("GB of 1 MB bodies over TLS, 8 connections", "s", 1e-9),
+}
+
+
+def spread(values):
+    return f"{min(values):.2f}–{max(values):.2f}"
+
+
+def report(results, idle, rounds, command):
+    lines = ["# penstock beside HAProxy: server CPU time", "",
+             "Both on one configuration, one worker each, native engine, loaded in turn. The figure is the server's own CPU",
+             "time per unit (`/proc/PID/task/*/schedstat`); the ratio is penstock's over HAProxy's, its spread that of the",
+             "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures.", "",
+             f"Command: `{command}`", "", "| machine | |", "|---|---|"]
+    lines += [f"| {k} | {v} |" for k, v in machine()]
+    lines += ["", "| unit | n | HAProxy, median | penstock, median | ratio of medians | ratios of the rounds | promised | |",
+              "|---|---|---|---|---|---|---|---|"]
+    for measure, figures in results.items():
+        what, unit, factor = WHAT[measure]
+        mine, theirs = figures["penstock"], figures["haproxy"]
+        ratio = statistics.median(mine) / statistics.median(theirs)
+        verdict = "kept" if ratio <= PROMISES[measure] else "missed"
+        lines.append(f"| {what} | {rounds} | {statistics.median(theirs) * factor:.2f} {unit} | "
+                     f"{statistics.median(mine) * factor:.2f} {unit} | **{ratio:.2f}** | "
+                     f"{spread([a / b for a, b in zip(mine, theirs)])} | {PROMISES[measure]:.2f} | {verdict} |")
+    if idle:
+        verdict = "kept" if idle["penstock"] <= IDLE_PROMISE_KIB else "missed"
+        lines.append(f"| KiB for each idle TLS connection, slope from 1,000 to 9,000 | 1 | {idle['haproxy']:.1f} KiB | "
+                     f"{idle['penstock']:.1f} KiB | **{idle['penstock'] / idle['haproxy']:.2f}** | | "
+                     f"{IDLE_PROMISE_KIB:.0f} KiB | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="a fifth of the work; writes nothing")
+    parser.add_argument("measures", nargs="*", default=[])
+    options = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 9,000 connections at both ends
+    measures = options.measures or [*WHAT, "idle"]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        bench = Bench(folder, options.quick)
+        try:
+            results = {}
+            for measure in (m for m in measures if m in WHAT):
+                figures = {name: [] for name in PROGRAMS}
+                for name in PROGRAMS:
+                    bench.cpu_per_unit(measure, name)  # warms caches and pools up
+                for round_number in range(options.rounds):
+                    # The first of a pair meets the other's leftovers in the caches: take turns at being first.
+                    order = list(PROGRAMS) if round_number % 2 == 0 else list(PROGRAMS)[::-1]
+                    for name in order:
+                        figures[name].append(bench.cpu_per_unit(measure, name))
+                results[measure] = figures
+                ratio = statistics.median(figures["penstock"]) / statistics.median(figures["haproxy"])
+                print(f"{measure}: {ratio:.3f} of HAProxy's CPU time", flush=True)
+            idle = {name: bench.idle(name) for name in PROGRAMS} if "idle" in measures else {}
+            text = report(results, idle, options.rounds, "make bench")
+        finally:
+            bench.stop()
+    print(text)
+    if not options.quick and not options.measures:
+        target = TREE / "docs/measurements/haproxy-2.6.md"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        print(f"written to {target.relative_to(TREE)}")
+
+
+if __name__ == "__main__":
+    main()
