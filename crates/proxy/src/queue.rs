@@ -166,3 +166,155 @@ impl Backend {
         core.queues.pop(server, any)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Assignment, Backends, Cause, ServerRef, Want};
+    use std::time::Instant;
+
+    fn backends(lines: &str) -> Backends {
+        let text = format!("backend b\n mode http\n {lines}\n");
+        let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
+        let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
+        assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
+        Backends::new(&config, 1000, Box::new(|_| {}))
+    }
+
+    fn slot(backend: &Arc<Backend>, want: Want) -> Slot {
+        match backend.assign(&want) {
+            Assignment::Slot(slot) => slot,
+            Assignment::Queued(_) => panic!("queued"),
+            Assignment::Full(_) => panic!("full"),
+            Assignment::NoServer => panic!("no server"),
+        }
+    }
+
+    fn ticket(backend: &Arc<Backend>, want: Want) -> Ticket {
+        match backend.assign(&want) {
+            Assignment::Queued(ticket) => ticket,
+            _ => panic!("not queued"),
+        }
+    }
+
+    fn to(server: usize) -> Want {
+        Want { persistent: Some(server), ..Want::default() }
+    }
+
+    async fn server_of(ticket: Ticket) -> usize {
+        match ticket.await {
+            Granted::Slot(slot) => slot.server().index,
+            Granted::Again => usize::MAX,
+        }
+    }
+
+    #[tokio::test]
+    async fn who_came_first_is_served_first_whichever_queue() {
+        let all = backends("server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1 maxconn 1");
+        let backend = all.get(0).expect("it has servers");
+        let (a, b) = (slot(backend, to(0)), slot(backend, to(1)));
+        let mut any = ticket(backend, Want::default());
+        let bound = ticket(backend, to(0));
+        assert_eq!((any.server(), bound.server(), bound.ahead()), (None, Some(0), 0));
+        drop(a);
+        let Granted::Slot(first) = (&mut any).await else { panic!("the server is up") };
+        assert_eq!((first.server().index, backend.servers[0].queued()), (0, 1));
+        drop(b);
+        assert_eq!(backend.servers[1].served(), 0, "the one that waits wants the other server");
+        drop(first);
+        assert_eq!(server_of(bound).await, 0);
+        assert_eq!((backend.servers[0].served(), backend.servers[0].queued_max()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_leaves_takes_nothing_with_it() {
+        let all = backends("server a 127.0.0.1:1 maxconn 1");
+        let backend = all.get(0).expect("it has servers");
+        let held = slot(backend, Want::default());
+        let (first, second, third) =
+            (ticket(backend, Want::default()), ticket(backend, Want::default()), ticket(backend, Want::default()));
+        // One leaves while it waits, one when its place is already on its way.
+        drop(second);
+        drop(held);
+        assert_eq!(backend.servers[0].served(), 1);
+        drop(first);
+        assert_eq!(backend.servers[0].served(), 1, "the place went to the next");
+        assert_eq!(server_of(third).await, 0);
+        assert_eq!(backend.servers[0].served(), 0);
+        assert_eq!(backend.core().queues.waiting_anywhere(), 0);
+    }
+
+    #[tokio::test]
+    async fn maxqueue_bounds_the_queue_of_a_server() {
+        let all = backends("server a 127.0.0.1:1 maxconn 1 maxqueue 1\n server b 127.0.0.1:1");
+        let backend = all.get(0).expect("it has servers");
+        let _held = slot(backend, to(0));
+        let _waits = ticket(backend, to(0));
+        assert!(matches!(backend.assign(&to(0)), Assignment::Full(0)));
+        assert_eq!(slot(backend, Want::default()).server().index, 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_goes_down_sends_its_queue_elsewhere_with_redispatch() {
+        for (option, moved) in [("option redispatch", true), ("retries 3", false)] {
+            let all = backends(&format!("{option}\n server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1"));
+            let backend = all.get(0).expect("it has servers");
+            let _held = slot(backend, to(0));
+            let waits = ticket(backend, to(0));
+            all.set_stopped(ServerRef { proxy: 0, server: 0 }, &Cause::default(), Instant::now());
+            assert_eq!(backend.servers[0].queued(), u32::from(!moved), "{option}");
+            if moved {
+                assert_eq!(server_of(waits).await, usize::MAX);
+                assert_eq!(slot(backend, Want::default()).server().index, 1);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_comes_up_takes_who_waits_for_any() {
+        let all = backends("server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1 maxconn 2");
+        let backend = all.get(0).expect("it has servers");
+        let b = ServerRef { proxy: 0, server: 1 };
+        all.set_stopped(b, &Cause::default(), Instant::now());
+        let _held = slot(backend, Want::default());
+        let waits: Vec<Ticket> = (0..3).map(|_| ticket(backend, Want::default())).collect();
+        all.set_running(b, &Cause::default(), Instant::now());
+        assert_eq!((backend.servers[1].served(), backend.core().queues.waiting_anywhere()), (2, 1));
+        drop(waits);
+        assert_eq!(backend.servers[1].served(), 0);
+    }
+
+    /// Sixteen threads take and give back places as fast as they can: never more than there are, and none is lost.
+    #[test]
+    fn places_are_neither_lost_nor_doubled_across_workers() {
+        let all = backends("balance leastconn\n server a 127.0.0.1:1 maxconn 2\n server b 127.0.0.1:1 maxconn 3");
+        let backend = all.get(0).expect("it has servers");
+        std::thread::scope(|scope| {
+            for worker in 0..16 {
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                    runtime.block_on(async {
+                        for turn in 0..200 {
+                            let presence = backend.enter();
+                            match backend.assign(&Want::default()) {
+                                Assignment::Slot(slot) => {
+                                    let now: u32 = backend.servers.iter().map(|server| server.served()).sum();
+                                    assert!(now <= 5, "{now} places of 5");
+                                    drop(slot);
+                                }
+                                // Some lose patience at once.
+                                Assignment::Queued(ticket) if (worker + turn) % 5 == 0 => drop(ticket),
+                                Assignment::Queued(ticket) => drop(ticket.await),
+                                _ => panic!("both servers are up"),
+                            }
+                            drop(presence);
+                        }
+                    });
+                });
+            }
+        });
+        let core = backend.core();
+        assert!(core.balancer.members().iter().all(|member| member.served == 0 && member.queued == 0));
+        assert_eq!((core.queues.waiting_anywhere(), backend.sessions()), (0, 0));
+    }
+}
