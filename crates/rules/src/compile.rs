@@ -6,7 +6,7 @@ use crate::{
     expr::Expr,
     facts::{ProxyId, ServerId},
     keyword::{Places, Problem},
-    link::{Host, Linker, Scope},
+    link::{Linker, Scope},
     log::{self, LogFormat, Purpose},
     rules::{Kind, Rule, Rules},
     stick::{self, StickRule},
@@ -15,7 +15,7 @@ use crate::{
     words::Words,
 };
 use penstock_config::{
-    Config, Diagnostics, Line, Span, Word,
+    Config, Diagnostics, Files, Line, Span, Word,
     model::{LogFormat as LogOption, Mode, Proxy},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -137,8 +137,8 @@ pub struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     /// Reads stick tables and userlists, to which rules of any proxy may refer.
-    pub fn new(config: &'a Config, host: &'a dyn Host, diagnostics: &'a mut Diagnostics) -> Self {
-        let mut linker = Linker::new(config, host);
+    pub fn new(config: &'a Config, files: &'a dyn Files, diagnostics: &'a mut Diagnostics) -> Self {
+        let mut linker = Linker::new(config, files);
         for list in &config.userlists {
             linker.userlists.insert(list.name.clone(), Arc::new(Userlist::new(list, diagnostics)));
         }

@@ -161,8 +161,9 @@ impl Linker<'_> {
         let (mut args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
         if spec.name == "env" {
             // The environment is read once, as HAProxy does.
-            let variable = args.bytes(0).and_then(|name| self.host.env(std::str::from_utf8(name).ok()?));
-            args = vec![variable.map_or(Arg::None, |value| Arg::Bytes(value.into_bytes().into()))];
+            let name = args.bytes(0).and_then(|name| std::str::from_utf8(name).ok());
+            let variable = name.and_then(|name| self.config.environment.get(name));
+            args = vec![variable.map_or(Arg::None, |value| Arg::Bytes(value.as_bytes().into()))];
         }
         let mut expr = Expr {
             run,

@@ -42,7 +42,7 @@ pub use facts::{
     ServerFacts, ServerId, ServerLoad, TcpInfo, World,
 };
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
-pub use link::{Host, Linker, NoHost, Scope as Place};
+pub use link::{Linker, Scope as Place};
 pub use log::{LogFacts, LogFormat};
 pub use regexes::Regex;
 pub use rules::{Kind, Rule, Rules};

@@ -11,32 +11,8 @@ use crate::{
     value::Type,
     vars::{Condition, ProcVar, VarRef},
 };
-use penstock_config::Config;
+use penstock_config::{Config, Files};
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
-
-/// What compiling needs of the machine: files that rules name, and the environment.
-pub trait Host {
-    /// The content of a file.
-    ///
-    /// # Errors
-    /// Why it cannot be read, in words.
-    fn file(&self, path: &Path) -> Result<Vec<u8>, String>;
-    /// A variable of the environment.
-    fn env(&self, name: &str) -> Option<String>;
-}
-
-/// No files and no environment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoHost;
-
-impl Host for NoHost {
-    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        Err(format!("{} cannot be read here", path.display()))
-    }
-    fn env(&self, _: &str) -> Option<String> {
-        None
-    }
-}
 
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +26,7 @@ pub struct Scope {
 /// The names of a configuration.
 pub struct Linker<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) host: &'a dyn Host,
+    files_of_host: &'a dyn Files,
     vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
@@ -59,15 +35,20 @@ pub struct Linker<'a> {
 
 impl<'a> Linker<'a> {
     /// Knows the proxies and servers of a configuration; tables and userlists are added to it.
-    pub fn new(config: &'a Config, host: &'a dyn Host) -> Self {
+    pub fn new(config: &'a Config, host: &'a dyn Files) -> Self {
         Linker {
             config,
-            host,
+            files_of_host: host,
             vars: HashMap::new(),
             tables: HashMap::new(),
             userlists: HashMap::new(),
             files: HashMap::new(),
         }
+    }
+
+    /// The content of a file that a rule names, or why it cannot be read.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, String> {
+        self.files_of_host.read(Path::new(name)).map_err(|error| format!("{name} cannot be read: {error}"))
     }
 
     /// Resolves one argument of a keyword.
@@ -305,7 +286,7 @@ impl<'a> Linker<'a> {
             return Ok(Arc::clone(file));
         }
         let whole = 0..name.len();
-        let content = self.host.file(Path::new(name)).map_err(|why| Problem::new(whole.clone(), why))?;
+        let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
         let text = String::from_utf8_lossy(&content);
         let mut numbers = Vec::new();
         let mut entries = Vec::new();

@@ -24,7 +24,7 @@ use crate::{
     words::{Words, parse_time_ms},
 };
 use penstock_config::{Diagnostics, Line, Span, Word};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 /// One line being read, and everything its words may refer to.
 pub(crate) struct Build<'b, 'l, 'c> {
@@ -688,7 +688,7 @@ impl<'l> Build<'_, 'l, '_> {
     }
 
     fn file(&mut self, path: &Word) -> Option<Vec<u8>> {
-        match self.linker.host.file(Path::new(&path.text)) {
+        match self.linker.read(&path.text) {
             Ok(content) => Some(content),
             Err(why) => {
                 self.error(path.span, why, None);

@@ -44,9 +44,9 @@ pub(super) const TABLE: &[ConvSpec] = &[
     }),
     conv("hex", &[], Bin, Str, "In hexadecimal.", |_, value, _| Some(Value::string(hex_of(value.bytes()?)))),
     conv("hex2i", &[], Str, Int, "The number that hexadecimal digits write.", |_, value, _| {
-        let text = value.bytes()?;
-        let digits = text.iter().map_while(|&byte| char::from(byte).to_digit(16));
-        Some(Value::Int(digits.fold(0i64, |n, digit| n.wrapping_shl(4) | i64::from(digit))))
+        let digit = |&byte: &u8| char::from(byte).to_digit(16).map(i64::from);
+        let digits: Option<Vec<i64>> = value.bytes()?.iter().map(digit).collect();
+        Some(Value::Int(digits?.into_iter().fold(0i64, |n, digit| n.wrapping_shl(4) | digit)))
     }),
     conv("htonl", &[], Int, Bin, "The low 32 bits as bytes in network order.", |_, value, _| {
         Some(Value::Bin(Cow::Owned((value.to_int()? as u32).to_be_bytes().to_vec())))
@@ -59,13 +59,19 @@ pub(super) const TABLE: &[ConvSpec] = &[
         "A date as HTTP fields write it.",
         |_, value, args| {
             let at = value.to_int()?.saturating_add(args.int(0).unwrap_or(0));
-            let seconds = match args.word(1) {
-                Some(1) => at / 1_000,
-                Some(2) => at / 1_000_000,
-                _ => at,
+            let (unit, digits) = match args.word(1) {
+                Some(1) => (1_000, 3),
+                Some(2) => (1_000_000, 6),
+                _ => (1, 0),
             };
-            let mut out = Vec::with_capacity(29);
-            time::Civil::from_unix(seconds).write_http(&mut out);
+            let mut out = Vec::with_capacity(36);
+            time::Civil::from_unix(at.div_euclid(unit)).write_http(&mut out);
+            if digits > 0 {
+                // A unit below the second shows: 12:14:14.655 GMT.
+                let zone = out.len() - b" GMT".len();
+                let fraction = format!(".{:0digits$}", at.rem_euclid(unit));
+                out.splice(zone..zone, fraction.into_bytes());
+            }
             Some(Value::string(out))
         },
     ),

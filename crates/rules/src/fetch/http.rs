@@ -19,7 +19,7 @@ use base64::Engine as _;
 use penstock_http::{Fields, Known, RequestHead, ResponseHead, Version};
 use std::{
     borrow::Cow,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
 };
 
 const REQUEST: Places = Places::IN_REQUEST;
@@ -463,12 +463,9 @@ fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> F
     parse_ip(value).map(Value::ip).ok_or(Missing::Absent)
 }
 
-/// An address, with a port after it or in brackets.
+/// An address; an IPv4 one may have a port after it.
 fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
-    if let Some(rest) = text.strip_prefix('[') {
-        return rest.split_once(']')?.0.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
-    }
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
