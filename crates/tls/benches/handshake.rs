@@ -1,6 +1,6 @@
 //! Server CPU per full handshake, ours against stock rustls on blocking sockets, taken in turns (A B A B).
 //!
-//! `cargo bench -p penstock-tls --bench handshake [-- rsa|ecdsa [connections [rounds]]]`. The client is stock rustls on a thread
+//! `cargo bench -p penstock-tls --bench handshake [-- rsa|ecdsa [connections [rounds [stock|ours]]]]`, the last for a profiler. The client is stock rustls on a thread
 //! of its own; what counts is the CPU time of the server's thread, system calls included.
 
 use penstock_config::{
@@ -24,6 +24,7 @@ fn main() {
     let kind = words.next().unwrap_or_else(|| "rsa".to_owned());
     let connections: usize = words.next().map_or(1000, |n| n.parse().expect("a number of connections"));
     let rounds: usize = words.next().map_or(5, |n| n.parse().expect("a number of rounds"));
+    let only = words.next();
     let key = match kind.as_str() {
         "ecdsa" => rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
         _ => rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048),
@@ -35,6 +36,9 @@ fn main() {
     let mut taken = [Vec::new(), Vec::new()];
     for round in 0..rounds + 1 {
         for (which, serve) in [stock as fn(&str, TcpListener, usize) -> u64, ours].into_iter().enumerate() {
+            if only.as_deref().is_some_and(|only| only != ["stock", "ours"][which]) {
+                continue;
+            }
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let (server_pem, client_pem) = (pem.clone(), pem.clone());
@@ -50,7 +54,7 @@ fn main() {
     }
     let middle = |list: &mut Vec<f64>| {
         list.sort_by(f64::total_cmp);
-        list[list.len() / 2]
+        list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let ranges = taken.each_ref().map(|list| list.iter().fold((f64::MAX, 0f64), |(a, b), x| (a.min(*x), b.max(*x))));
     let [stock, ours] = taken.each_mut().map(middle);

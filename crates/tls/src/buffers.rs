@@ -4,6 +4,7 @@
 //! of a record whose end has not arrived, ciphertext the socket did not take) is copied into the connection, in an
 //! allocation of just that size.
 
+use crate::output::Output;
 use std::cell::RefCell;
 
 /// Smallest read: one record of 2^14 bytes with TLS 1.2's longest expansion, rounded up (RFC 5246, 6.2.3: 2^14 + 2048).
@@ -15,7 +16,7 @@ pub(crate) const FLOW_MAX: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub input: Vec<u8>,
-    pub output: Vec<u8>,
+    pub output: Output,
     pub joined: Vec<u8>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     HandshakeError,
+    output::Output,
     session::{Pass, Session},
     stream::TlsStream,
     suspend, verify,
@@ -26,13 +27,13 @@ const READ: usize = 4096;
 pub(crate) struct Flight {
     pub session: Session,
     pub input: Vec<u8>,
-    pub output: Vec<u8>,
+    pub output: Output,
     pub plain: Vec<u8>,
 }
 
 impl Flight {
     pub fn new(session: Session, input: Vec<u8>) -> Box<Flight> {
-        Box::new(Flight { session, input, output: Vec::new(), plain: Vec::new() })
+        Box::new(Flight { session, input, output: Output::default(), plain: Vec::new() })
     }
 
     /// One pass over what has arrived. On an error the alert is in the output.
@@ -80,8 +81,10 @@ where
                 }
             }
             Ok(Pass::Open | Pass::PeerClosed) => {
-                // A server's last flight (session tickets) can wait for the first response; a client's Finished cannot.
-                if matches!(flight.session, Session::Client(_)) {
+                // Of TLS 1.3's server only tickets are left to send, which can wait for the first response. A client, and a
+                // server of TLS 1.2, owe their Finished.
+                let tls13 = flight.session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+                if !(tls13 && matches!(flight.session, Session::Server(_))) {
                     write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
                 }
                 return Ok(TlsStream::new(stream, *flight, matches!(pass, Ok(Pass::PeerClosed))));
@@ -120,7 +123,7 @@ pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut 
     .await
 }
 
-async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>) -> io::Result<()> {
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Output) -> io::Result<()> {
     poll_fn(|cx| poll_drain(stream, cx, output)).await
 }
 
@@ -128,14 +131,16 @@ async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>) 
 pub(crate) fn poll_drain<S: AsyncWrite + Unpin>(
     stream: &mut S,
     cx: &mut Context<'_>,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) -> Poll<io::Result<()>> {
     while !output.is_empty() {
-        let written = ready!(Pin::new(&mut *stream).poll_write(cx, output))?;
+        let written = ready!(Pin::new(&mut *stream).poll_write(cx, output.as_slice()))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        output.drain(..written);
+        output.consume(written);
     }
+    // An idle connection keeps nothing.
+    output.release();
     Poll::Ready(Ok(()))
 }

@@ -19,6 +19,7 @@ mod facts;
 mod handshake;
 mod loader;
 mod names;
+mod output;
 mod provider;
 mod session;
 mod settings;

@@ -1,5 +1,6 @@
 //! One rustls connection, of either side, driven over bytes: ciphertext in, plaintext and ciphertext out.
 
+use crate::output::Output;
 use rustls::{
     CommonState, Error,
     client::UnbufferedClientConnection,
@@ -92,9 +93,7 @@ macro_rules! write_traffic {
         loop {
             // What rustls itself still wants out goes first, and the pass ends in the state that may write.
             $session.pass($held, &mut 0, &mut |_| (), $output)?;
-            let start = $output.len();
-            $output.resize(start + $room, 0);
-            let $space = &mut $output[start..];
+            let $space = $output.space($room);
             let written = match $session {
                 Session::Server(conn) => match conn.process_tls_records($held).state? {
                     ConnectionState::WriteTraffic(mut $traffic) => $write,
@@ -105,9 +104,11 @@ macro_rules! write_traffic {
                     _ => Ok(0),
                 },
             };
-            $output.truncate(start + *written.as_ref().unwrap_or(&0));
             match written {
-                Ok(_) => break Ok(()),
+                Ok(written) => {
+                    $output.fill(written);
+                    break Ok(());
+                }
                 // Room is counted for the data alone. The refused call has moved the answer to a key update from where only
                 // it looks to where the next pass finds it; then the room is enough.
                 Err(EncryptError::InsufficientSize(_)) if std::mem::take(&mut first) => {}
@@ -128,7 +129,7 @@ impl Session {
         input: &mut [u8],
         taken: &mut usize,
         plain: &mut dyn FnMut(&[u8]),
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> Result<Pass, Error> {
         match self {
             Session::Server(conn) => pass!(conn, input, taken, plain, output),
@@ -137,7 +138,7 @@ impl Session {
     }
 
     /// After an error: the alert rustls has queued for the peer. `rest` is the input from where the failed pass stopped.
-    pub fn alert(&mut self, rest: &mut [u8], output: &mut Vec<u8>) {
+    pub fn alert(&mut self, rest: &mut [u8], output: &mut Output) {
         // The error comes again once the queue is empty. Nothing reaches the state machine: it is poisoned.
         let _ = self.pass(rest, &mut 0, &mut |_| (), output);
     }
@@ -147,7 +148,7 @@ impl Session {
     ///
     /// # Errors
     /// The connection may no longer send.
-    pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Output) -> Result<(), Error> {
         let records = data.len().div_ceil(RECORD_PLAIN).max(1);
         let room = data.len() + records * RECORD_EXTRA;
         write_traffic!(self, held, room, output, |traffic, room| traffic.encrypt(data, room))
@@ -157,16 +158,15 @@ impl Session {
     ///
     /// # Errors
     /// The connection may no longer send.
-    pub fn close_notify(&mut self, held: &mut [u8], output: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn close_notify(&mut self, held: &mut [u8], output: &mut Output) -> Result<(), Error> {
         write_traffic!(self, held, ALERT_ROOM, output, |traffic, room| traffic.queue_close_notify(room))
     }
 }
 
-fn encode(output: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
-    let start = output.len();
+fn encode(output: &mut Output, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     // rustls tells the size only by refusing.
     if let Err(EncodeError::InsufficientSize(need)) = write(&mut []) {
-        output.resize(start + need.required_size, 0);
-        let _ = write(&mut output[start..]);
+        let written = write(output.space(need.required_size));
+        output.fill(written.unwrap_or(0));
     }
 }

@@ -4,12 +4,13 @@ use crate::{
     buffers::{self, FLOW_MAX, READ_MIN},
     facts,
     handshake::{Flight, poll_drain},
+    output::Output,
     session::{Pass, Session},
 };
 use penstock_rules::TlsFacts;
 use std::{
     fmt, io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -34,9 +35,11 @@ pub struct TlsStream<S> {
     plain: Vec<u8>,
     plain_read: usize,
     /// Ciphertext not yet sent: what the socket did not take, or what may go with the next write.
-    unsent: Vec<u8>,
+    unsent: Output,
     /// The socket refused part of `unsent`: it goes first, alone.
     backlogged: bool,
+    /// Nothing but tickets is unsent, and they have not waited yet.
+    tickets_may_wait: bool,
     read_end: End,
     sent_close: bool,
     /// Largest socket read tried: doubled while reads fill it, halved while they leave it empty.
@@ -78,6 +81,7 @@ impl<S> TlsStream<S> {
             plain_read: 0,
             unsent: output,
             backlogged: false,
+            tickets_may_wait: true,
             read_end: if peer_closed { End::Closed } else { End::Open },
             sent_close: false,
             flow: READ_MIN,
@@ -128,13 +132,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             }
             let polled = buffers::with(|worker| self.poll_records(cx, &mut worker.input, buf));
             if polled.is_pending() && !self.unsent.is_empty() {
-                // About to wait for the peer: what it may be waiting for (tickets, a key update's answer) leaves first.
-                let _ = poll_drain(&mut self.socket, cx, &mut self.unsent)?;
+                self.poll_idle(cx)?;
             }
             if ready!(polled)? > 0 {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    /// About to wait for the peer while something is to be sent. The first time it is session tickets, which do best in the
+    /// same write as the first response: the task comes back once, after a poll of the driver, to see whether the request is
+    /// there. After that nothing waits.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if std::mem::take(&mut self.tickets_may_wait) {
+            // Its first poll puts our waker behind the driver's next turn, and is pending by design.
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+        } else if let Poll::Ready(sent) = poll_drain(&mut self.socket, cx, &mut self.unsent) {
+            return sent;
+        }
+        Ok(())
     }
 
     /// One socket read and one pass over it. Gives the number of plaintext bytes put into `buf`.
@@ -230,25 +246,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         buffers::with(|worker| {
             let output = &mut worker.output;
             output.clear();
-            output.append(&mut self.unsent);
+            output.extend(self.unsent.as_slice());
+            self.unsent.release();
             let accepted = self.encrypt(slices, &mut worker.joined, output)?;
-            let mut sent = 0;
-            while sent < output.len() {
-                match Pin::new(&mut self.socket).poll_write(cx, &output[sent..]) {
+            while !output.is_empty() {
+                match Pin::new(&mut self.socket).poll_write(cx, output.as_slice()) {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    Poll::Ready(Ok(written)) => sent += written,
+                    Poll::Ready(Ok(written)) => output.consume(written),
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                     Poll::Pending => break,
                 }
             }
-            self.unsent = output[sent..].to_vec();
-            self.backlogged = !self.unsent.is_empty();
+            self.backlogged = !output.is_empty();
+            if self.backlogged {
+                self.unsent.extend(output.as_slice());
+            }
             Poll::Ready(Ok(accepted))
         })
     }
 
     /// Appends records that carry `slices` to `output`; gives the plaintext bytes taken.
-    fn encrypt(&mut self, slices: &[io::IoSlice<'_>], joined: &mut Vec<u8>, output: &mut Vec<u8>) -> io::Result<usize> {
+    fn encrypt(&mut self, slices: &[io::IoSlice<'_>], joined: &mut Vec<u8>, output: &mut Output) -> io::Result<usize> {
         let total: usize = slices.iter().map(|s| s.len()).sum();
         let failed = |e| io::Error::new(io::ErrorKind::BrokenPipe, e);
         let mut accepted = 0;
@@ -300,7 +318,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(poll_drain(&mut this.socket, cx, &mut this.unsent))?;
-        this.unsent = Vec::new();
         Pin::new(&mut this.socket).poll_flush(cx)
     }
 
