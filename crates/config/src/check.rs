@@ -5,7 +5,7 @@ use crate::{
     model::{Balance, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort, Verify},
     proxy::Draft,
     reading::Surroundings,
-    span::Word,
+    span::{Span, Word},
     units::nearest,
 };
 use std::collections::HashMap;
@@ -89,6 +89,7 @@ fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
 pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     let names = Names::new(config);
     proxy_numbers(config, diagnostics);
+    listeners(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         if let Some(target) = &proxy.default_backend
             && proxy.kind.has_frontend()
@@ -119,6 +120,24 @@ fn proxy_numbers(config: &Config, diagnostics: &mut Diagnostics) {
             diagnostics
                 .error(proxy.span, format!("'{}' has the same 'id' as '{}'", proxy.name, first.name))
                 .hint(format!("the first one is at line {}", first.span.line));
+        }
+    }
+}
+
+/// The kernel lets two sockets of one process share a port and deals connections out between them: never meant.
+fn listeners(config: &Config, diagnostics: &mut Diagnostics) {
+    let mut ports: HashMap<(std::net::IpAddr, u16, Option<&str>), Span> = HashMap::new();
+    let binds = config.proxies.iter().filter(|p| !p.disabled).flat_map(|p| &p.binds);
+    for (bind, address) in binds.flat_map(|bind| bind.addresses.iter().map(move |address| (bind, address))) {
+        let crate::model::ListenAddress::Ip { ip, first, last } = address.value else { continue };
+        let taken = (first..=last).find_map(|port| {
+            let old = ports.insert((ip, port, bind.interface.as_deref()), address.span)?;
+            Some((port, old.line))
+        });
+        if let Some((port, line)) = taken {
+            diagnostics
+                .warning(address.span, format!("port {port} of this address is already listened on"))
+                .hint(format!("connections would be dealt out between this line and line {line}"));
         }
     }
 }

@@ -99,3 +99,53 @@ fn cpu_range(args: &mut Args<'_>, word: &Word, range: &str) -> Parsed<std::ops::
     };
     Ok(low.min(high)..=low.max(high))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Env, Severity, Source, load};
+    use std::collections::BTreeMap;
+
+    fn map(lines: &[&str]) -> Result<BTreeMap<u32, Vec<u32>>, String> {
+        let text: String = lines.iter().map(|l| format!(" cpu-map {l}\n")).collect();
+        let (config, diagnostics) = load([Source::new("c.cfg", format!("global\n{text}").as_bytes())], &Env::default());
+        match diagnostics.list.into_iter().find(|d| d.severity == Severity::Error) {
+            Some(error) => Err(error.message),
+            None => Ok(config.global.cpu_map),
+        }
+    }
+
+    fn threads(lines: &[&str], wanted: impl IntoIterator<Item = u32>) -> Vec<Vec<u32>> {
+        let map = map(lines).expect("a valid map");
+        wanted.into_iter().map(|t| map.get(&t).cloned().unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn every_form_of_the_manual_gives_its_cpus() {
+        assert_eq!(threads(&["1/all 0-1,104-105"], [1, 64, 65]), [vec![0, 1, 104, 105], vec![0, 1, 104, 105], vec![]]);
+        assert_eq!(threads(&["1 0-3"], [1, 64]), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
+        assert_eq!(threads(&["auto:1/1-4 0-3"], 1..=5), [vec![0], vec![1], vec![2], vec![3], vec![]]);
+        assert_eq!(threads(&["auto:1/1-4 0-1 2-3"], 1..=4), [[0], [1], [2], [3]]);
+        // Whatever their order, CPUs count from the lowest.
+        assert_eq!(threads(&["auto:1/1-4 3 2 1 0"], 1..=4), [[0], [1], [2], [3]]);
+        assert_eq!(threads(&["auto:1/even 0-31"], [1, 2, 4, 64]), [vec![], vec![0], vec![1], vec![31]]);
+        assert_eq!(threads(&["auto:1/odd 32-63"], [1, 3, 63]), [[32], [33], [63]]);
+        assert_eq!(threads(&["auto:1/all 0-63"], [1, 64]), [[0], [63]]);
+        assert_eq!(threads(&["1/1- 0-"], [1]), [(0..64).collect::<Vec<_>>()]);
+        assert_eq!(threads(&["1/3-2 5-4"], 1..=4), [vec![], vec![4, 5], vec![4, 5], vec![]]);
+        // A later line replaces an earlier one where they overlap.
+        assert_eq!(threads(&["all 0", "1/2 1"], 1..=3), [[0], [1], [0]]);
+        // The second group's threads come after the first's sixty-four.
+        assert_eq!(threads(&["2/1 7", "odd 3"], [65, 1, 129]), [[7], [3], [3]]);
+        assert_eq!(threads(&["auto:1-4/1 0-3"], [1, 65, 129, 193]), [[0], [1], [2], [3]]);
+    }
+
+    #[test]
+    fn sets_of_different_sizes_and_numbers_out_of_range_are_refused() {
+        assert!(map(&["auto:1/1-4 0"]).unwrap_err().contains("4 threads with 1 CPUs"));
+        assert!(map(&["auto:1/1 0-3"]).is_err());
+        assert!(map(&["auto:1-2/1-2 0-3"]).is_err());
+        assert!(map(&["1/65 0"]).unwrap_err().contains("out of range"));
+        assert!(map(&["1/1 1024"]).unwrap_err().contains("out of range"));
+        assert!(map(&["1/x 0"]).is_err() && map(&["1/1 0-x"]).is_err() && map(&["1/0 0"]).is_err());
+    }
+}

@@ -33,8 +33,6 @@ pub enum LogAddress {
     Unix(PathBuf),
     /// `fd@N`, `stdout` is 1, `stderr` is 2.
     Fd(i32),
-    /// `ring@NAME`.
-    Ring(String),
 }
 
 /// `format` of a log target.

@@ -151,7 +151,9 @@ fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
             return Ok(LogAddress::Fd(args.number_in(word, number, "a file descriptor", 0..=i32::MAX)?));
         }
         Some(("unix" | "uxdg", path)) => return Ok(LogAddress::Unix(PathBuf::from(path))),
-        Some(("ring", name)) => return Ok(LogAddress::Ring(name.to_owned())),
+        Some(("ring", _)) => {
+            return args.wrong(word, "logs are not kept in rings", "log to a syslog server, stdout or stderr");
+        }
         Some(("backend", _)) => {
             return args.wrong(word, "logs cannot be sent to a backend", "give the address of a syslog server");
         }

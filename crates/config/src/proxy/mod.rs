@@ -49,6 +49,8 @@ pub(crate) struct Draft {
     pub(crate) errorfiles: Vec<(Word, Vec<u16>)>,
     /// Where each keyword was last written, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
+    /// The rule of this section that is evaluated last of those read so far.
+    last_rule: Option<&'static str>,
     /// Where each server's name was first used.
     server_names: HashMap<String, Span>,
 }
@@ -61,6 +63,7 @@ impl Draft {
             default_server: ServerSettings::default(),
             errorfiles: Vec::new(),
             seen: BTreeMap::new(),
+            last_rule: None,
             server_names: HashMap::new(),
         }
     }
@@ -72,6 +75,7 @@ impl Draft {
         draft.proxy.kind = kind;
         draft.proxy.span = span;
         draft.place = place;
+        draft.last_rule = None;
         draft
     }
 
@@ -86,6 +90,7 @@ impl Draft {
         };
         if allowed {
             self.seen.insert(keyword.name, span);
+            self.order(keyword.name, span, around);
             return Ok(());
         }
         let (name, section) = (keyword.name, self.section());
@@ -104,6 +109,21 @@ impl Draft {
                 .hint(hint);
         }
         Err(Reported)
+    }
+
+    /// Rules are evaluated kind by kind, whatever the order of their lines: warns where the two differ.
+    fn order(&mut self, name: &'static str, span: Span, around: &mut Surroundings) {
+        let rank = |name| RULES_IN_ORDER.iter().position(|rule| *rule == name);
+        let Some(own) = rank(name) else { return };
+        match self.last_rule {
+            Some(last) if rank(last) > Some(own) => {
+                around
+                    .diagnostics
+                    .warning(span, format!("this '{name}' rule is evaluated before the '{last}' rules above it"))
+                    .hint("move it up, so that the file reads as it works");
+            }
+            _ => self.last_rule = Some(name),
+        }
     }
 
     pub(crate) fn section(&self) -> &'static str {
@@ -143,6 +163,18 @@ impl Draft {
         self.proxy
     }
 }
+
+/// The kinds of rules, in the order in which a connection meets them.
+const RULES_IN_ORDER: &[&str] = &[
+    "tcp-request connection",
+    "tcp-request session",
+    "tcp-request content",
+    "monitor fail",
+    "http-request",
+    "redirect",
+    "use_backend",
+    "use-server",
+];
 
 /// Keywords whose misplacement is an error in HAProxy, where most others are ignored with a warning.
 fn refused_in_wrong_place(name: &str) -> bool {

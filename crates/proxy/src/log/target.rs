@@ -55,7 +55,6 @@ impl Target {
                 Err(_) => Address::Nowhere,
             },
             LogAddress::Fd(number) => Address::Stream(Stream::new(*number)),
-            LogAddress::Ring(_) => Address::Nowhere,
         };
         Target {
             address,
