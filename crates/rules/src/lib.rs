@@ -17,6 +17,7 @@ pub mod hint;
 mod keyword;
 mod link;
 pub mod log;
+mod manual;
 pub mod patterns;
 mod regexes;
 mod rules;
@@ -44,6 +45,7 @@ pub use facts::{
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
 pub use link::{Linker, Scope as Place};
 pub use log::{LogFacts, LogFormat};
+pub use manual::manual;
 pub use regexes::Regex;
 pub use rules::{Kind, Rule, Rules};
 pub use stick::StickRule;

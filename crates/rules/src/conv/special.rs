@@ -61,6 +61,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
     refused("capture-req", Str, Str, "Keeps the sample in a request capture slot.", "use `http-request capture`"),
     refused("capture-res", Str, Str, "Keeps the sample in a response capture slot.", "use `http-response capture`"),
+    refused("da-csv-conv", Str, Str, "Properties of the client's device.", "no device database is built in"),
     refused("debug", Any, Any, "Writes the sample to a trace.", "log it, or send it in a header"),
     refused("fix_is_valid", Bin, Bool, "Whether it is a FIX message.", "the FIX protocol is not read here"),
     refused("fix_tag_value", Bin, Bin, "The value of a tag of a FIX message.", "the FIX protocol is not read here"),

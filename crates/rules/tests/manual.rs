@@ -1,0 +1,142 @@
+//! Our tables against HAProxy's own manual: every keyword it describes is in one of them, and our reference is fresh.
+
+use penstock_rules::{ACTIONS, Kind, conv, criteria, fetch, log, manual};
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+/// The lines of HAProxy's configuration manual, if it is installed.
+fn haproxys_manual() -> Option<Vec<String>> {
+    const PATH: &str = "/usr/share/doc/haproxy/configuration.txt.gz";
+    let output = Command::new("gzip").arg("-dc").arg(PATH).output().ok().filter(|output| output.status.success());
+    match output {
+        Some(output) => Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()),
+        None => {
+            eprintln!("SKIPPED: {PATH} is not installed (package haproxy-doc)");
+            None
+        }
+    }
+}
+
+/// The lines from the heading that begins with `from`, underlined, to the one that begins with `to`.
+fn section<'l>(lines: &'l [String], from: &str, to: &str) -> &'l [String] {
+    let heading = |name: &str| {
+        lines
+            .windows(2)
+            .position(|pair| pair[0].starts_with(name) && pair[1].starts_with("---"))
+            .unwrap_or_else(|| panic!("the manual has a section {name}"))
+    };
+    &lines[heading(from) + 2..heading(to)]
+}
+
+/// Words at the beginning of a line that describe a keyword: `name`, `name(args)`, `name : type`.
+fn keywords(lines: &[String]) -> BTreeSet<String> {
+    let keyword = |line: &&String| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "._-+".contains(c));
+        let name = &line[..line.len() - rest.len()];
+        let described = rest.is_empty() || rest.starts_with('(') || rest.trim_start().starts_with(':');
+        // Prose begins at the first column too; its words stand in sentences, or are these.
+        let prose = ["converters", "support", "bitwise", "which", "performed", "set-cookie"].contains(&name);
+        (name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+            && described
+            && !prose
+            && !rest.contains(". ")
+            && name != "of")
+            .then(|| name.to_owned())
+    };
+    lines.iter().filter_map(|line| keyword(&line)).collect()
+}
+
+#[test]
+fn every_fetch_of_the_manual_is_known() {
+    let Some(lines) = haproxys_manual() else { return };
+    let described = keywords(section(&lines, "7.3.2. Fetching", "7.4. Pre-defined"));
+    assert!(described.len() > 350, "only {} found: the manual is laid out in another way", described.len());
+    let known: BTreeSet<String> = fetch::names().map(str::to_owned).chain(criteria()).collect();
+    let missing: Vec<_> = described.iter().filter(|name| !known.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_converter_of_the_manual_is_known() {
+    let Some(lines) = haproxys_manual() else { return };
+    let described = keywords(section(&lines, "7.3.1. Converters", "7.3.2. Fetching"));
+    assert!(described.len() > 100, "only {} found: the manual is laid out in another way", described.len());
+    let missing: Vec<_> = described.iter().filter(|name| conv::find(name).is_none()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_alias_of_log_formats_is_known() {
+    let Some(lines) = haproxys_manual() else { return };
+    let rows = lines.iter().filter(|line| line.starts_with("  |"));
+    let described: BTreeSet<&str> =
+        rows.filter_map(|line| line.split('|').nth(2)?.trim().strip_prefix('%')).filter(|name| *name != "o").collect();
+    assert!(described.len() > 55, "only {} found: the manual is laid out in another way", described.len());
+    let missing: Vec<_> =
+        described.iter().filter(|name| !log::ALIASES.iter().any(|alias| alias.name == **name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_action_of_the_manual_is_known_where_it_may_stand() {
+    let Some(lines) = haproxys_manual() else { return };
+    let mut found = 0;
+    for kind in Kind::ALL {
+        for line in &lines {
+            let Some(rest) = line.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix(' ')) else { continue };
+            let word = rest.split([' ', '(']).next().unwrap_or_default();
+            if word.is_empty() || !word.starts_with(|c: char| c.is_ascii_lowercase()) || word.ends_with([',', '.']) {
+                continue;
+            }
+            // `track-sc0` and its like stand for one action; so does the general description of all.
+            let word = if word.starts_with("track-sc") { "track-sc" } else { word };
+            if ["rule", "rules", "is", "ruleset", "content"].contains(&word) {
+                continue;
+            }
+            found += 1;
+            let spec = ACTIONS.iter().find(|spec| spec.name == word);
+            assert!(spec.is_some_and(|spec| spec.allowed_in(*kind)), "{} {word}: {line}", kind.name());
+        }
+    }
+    assert!(found > 120, "only {found} found: the manual is laid out in another way");
+}
+
+#[test]
+fn what_haproxy_lists_of_itself_is_known() {
+    let Ok(output) = Command::new("haproxy").args(["-dKall", "-q", "-c", "-f", "/dev/null"]).output() else {
+        eprintln!("SKIPPED: haproxy is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut missing = Vec::new();
+    let mut found = 0;
+    let mut converters = false;
+    for line in text.lines() {
+        converters = if line.starts_with("# List") { line.contains("converter") } else { converters };
+        if let Some(rest) = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+            let name = rest.1.split(['(', ':']).next().unwrap_or_default();
+            found += 1;
+            if !fetch::names().any(|known| known == name) {
+                missing.push(name.to_owned());
+            }
+        } else if converters && line.contains(" => ") {
+            let name = line.split(['(', ':']).next().unwrap_or_default();
+            found += 1;
+            if conv::find(name).is_none() {
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    assert!(found > 450, "only {found} found: haproxy lists its keywords in another way");
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_reference_is_fresh() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("docs")).expect("docs can be made");
+        std::fs::write(&path, manual()).expect("docs can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == manual(), "docs/rules.md is not what the tables say: run this test with BLESS=1");
+}
