@@ -284,6 +284,7 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
         let done = match setting.support {
             Support::Refused { why, instead } => {
                 args.error(format!("'{}' is refused: {why}", setting.name)).hint(instead);
+                after_unknown = true;
                 Err(Reported)
             }
             support => {

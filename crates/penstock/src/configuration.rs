@@ -42,11 +42,8 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
 fn source(path: &Path) -> Result<Source, String> {
     let cannot = |why: String| format!("cannot open the configuration file {}: {why}", path.display());
     let bytes = std::fs::read(path).map_err(|e| cannot(e.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|e| {
-        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-        cannot(format!("line {} is not UTF-8 text", before.iter().filter(|b| **b == b'\n').count() + 1))
-    })?;
-    Ok(Source { name: path.display().to_string(), text })
+    // Comments may be in any encoding; the parser refuses what is not UTF-8 outside of them.
+    Ok(Source::new(path.display().to_string(), &bytes))
 }
 
 /// What the parser may know of this process: its environment, its files, its name.
@@ -131,7 +128,7 @@ mod tests {
         let names: Vec<_> = sources(&[dir.clone()]).unwrap().into_iter().map(|s| s.text).collect();
         assert_eq!(names, ["# a.cfg\n", "# b.cfg\n"]);
         std::fs::write(dir.join("a.cfg"), b"fine\n\xff\n").unwrap();
-        assert!(sources(&[dir.join("a.cfg")]).unwrap_err().contains("line 2 is not UTF-8"));
+        assert_eq!(sources(&[dir.join("a.cfg")]).unwrap()[0].text, "fine\n\u{fffd}\n");
         assert!(sources(&[dir.join("none.cfg")]).unwrap_err().contains("none.cfg"));
         std::fs::remove_dir_all(dir).unwrap();
     }
