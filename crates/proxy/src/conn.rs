@@ -24,6 +24,8 @@ pub(crate) struct Conn {
     pub accepted: Instant,
     /// What PROXY header and TLS handshake took; later requests have 0.
     pub handshake_ms: i64,
+    /// A rule said that a PROXY header comes first (`expect-proxy`).
+    pub expects_proxy_header: bool,
     /// Requests so far.
     pub requests: u64,
     /// Kept by the connection itself, not by the streams it carries.
@@ -47,6 +49,7 @@ impl Conn {
             session: self.session.clone(),
             deadline: Deadline::default(),
             accepted: self.accepted,
+            expects_proxy_header: false,
             handshake_ms: self.handshake_ms,
             requests: self.requests,
             _held: None,

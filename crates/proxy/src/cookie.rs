@@ -1,6 +1,6 @@
 //! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
 
-use crate::{exchange::Exchange, server::Backend};
+use crate::{exchange::Exchange, route, server::Backend};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
 use penstock_http::Known;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Persistence {
 }
 
 /// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
-pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
+pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: route::Persistence, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie[0] = b'N';
     let fields = &mut x.request.fields;
@@ -53,7 +53,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: 
                 first: dates.get(1).copied().flatten(),
             };
             x.cookie = kept;
-            x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, now);
+            x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, rules, now);
         }
         let replaced = match conf.mode {
             CookieMode::Prefix => Some([&header[..name_end], &header[name_end + key.len() + 1..]].concat()),
@@ -75,6 +75,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: 
     }
 }
 
+#[allow(clippy::too_many_arguments, reason = "one judgement, and all it is made of")]
 /// The flag of the log for what the client sent, and the server if it can be used.
 fn judge(
     key: &[u8],
@@ -83,6 +84,7 @@ fn judge(
     persistent: &mut Option<usize>,
     proxy: &Proxy,
     pool: &Backend,
+    rules: route::Persistence,
     now: u64,
 ) -> u8 {
     let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {
@@ -101,10 +103,10 @@ fn judge(
         server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key)
     };
     let Some(server) = pool.servers.iter().find(named) else { return b'I' };
-    if !server.is_running() && !proxy.options.persist {
+    if !server.is_running() && !proxy.options.persist && !rules.forced {
         return b'D';
     }
-    if persistent.is_some() {
+    if persistent.is_some() || rules.ignored {
         return b'U';
     }
     *persistent = Some(server.index);

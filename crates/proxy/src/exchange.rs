@@ -9,6 +9,7 @@ use crate::{
     forward::{Broken, Flow, Waits},
     headers,
     http2::{self, Http2Server, Mux},
+    judge,
     message::{Client, Fault, Sink, Source, Upstream},
     pool::Returned,
     queue::Granted,
@@ -50,6 +51,8 @@ pub(crate) struct Exchange {
     /// What was read of the body ahead of forwarding, and whether that is all.
     pub body: Option<Buffer>,
     pub body_complete: bool,
+    /// The length of the body, where its head told.
+    pub announced: Option<u64>,
     /// The server that persistence names.
     pub persistent: Option<usize>,
     /// What the persistence cookie said.
@@ -89,7 +92,7 @@ impl Exchange {
             worker.buffers.give(body);
         }
         self.cookie = crate::cookie::Persistence::default();
-        (self.body_complete, self.responded) = (false, false);
+        (self.body_complete, self.responded, self.announced) = (false, false, None);
         let mut kept = worker.exchanges.borrow_mut();
         if kept.len() < KEPT {
             kept.push(self);
@@ -175,9 +178,12 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
-    cookie::from_client(x, proxy, pool, worker.clock.unix_s());
+    let persistence = route::bind(conn, x, pool, judge::Stage::Request);
+    cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
+    route::stick(conn, x, pool, judge::Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
+    let mut want =
+        Want { persistent: x.persistent, hash: route::hash(conn, x, pool, judge::Stage::Request), avoid: None };
     let mut failures = 0;
     loop {
         let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
@@ -372,7 +378,7 @@ async fn attempt(
     let cells = worker.counters().server(at.proxy, at.server);
     let server = slot.server();
     let first = conn.requests == 0 && !repeated;
-    let sni = route::sni(conn, x, server);
+    let sni = route::sni(conn, x, server, at, judge::Stage::Request);
     let private = server.config.settings.send_proxy.is_some();
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
     let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };

@@ -3,11 +3,13 @@
 use crate::{
     conn::Conn,
     exchange::{Exchange, ms_between},
+    judge,
     log::severity,
     message::{Client, Counts},
     watchdog::Stage,
 };
 use penstock_config::model::Mode;
+use penstock_rules::LogLevel;
 use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
@@ -103,34 +105,80 @@ fn count(conn: &Conn, x: &Exchange) {
     }
 }
 
-fn write(conn: &Conn, x: &mut Exchange) {
+fn write(conn: &mut Conn, x: &mut Exchange) {
     let options = &conn.proxy().options;
-    let failed = x.log.termination != *b"--" || x.txn.status.is_some_and(|status| status >= 500);
-    if x.log.as_soon_as || (options.dontlog_normal && !failed && x.log.retries == 0) {
+    if x.log.as_soon_as || (options.dontlog_normal && !is_error(x)) {
         return;
     }
     write_line(conn, x);
 }
 
-fn write_line(conn: &Conn, x: &mut Exchange) {
-    if !conn.worker.logger.logs(conn.frontend) {
-        return;
-    }
-    conn.worker.pulse().enter(Stage::Log);
-    let mut line = conn.worker.buffers.take_head();
-    render(conn, x, &mut line);
-    conn.worker.logger.send(conn.frontend, severity::INFO, b"", &line);
-    conn.worker.buffers.give_head(line);
+/// Whether an exchange is worth a look: what `dontlog-normal` still logs and `log-separate-errors` raises.
+fn is_error(x: &Exchange) -> bool {
+    let reason = x.log.termination[0];
+    let by_us = matches!(reason, b'L') || x.log.termination == *b"--";
+    !by_us || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
 }
 
-fn render(_conn: &Conn, x: &Exchange, line: &mut Vec<u8>) {
-    use std::io::Write;
-    let _ = write!(line, "{} {}", x.txn.status.unwrap_or(0), String::from_utf8_lossy(&x.log.termination));
+fn write_line(conn: &mut Conn, x: &mut Exchange) {
+    let worker = conn.worker.clone();
+    let frontend = conn.frontend;
+    let severity = match x.txn.log_level {
+        Some(LogLevel::Silent) => return,
+        Some(LogLevel::Level(level)) => level,
+        None if conn.proxy().options.log_separate_errors && is_error(x) => severity::ERROR,
+        None => severity::INFO,
+    };
+    if !worker.logger.logs(frontend) {
+        return;
+    }
+    worker.pulse().enter(Stage::Log);
+    x.log.log_counter = worker.log_counter.replace(worker.log_counter.get() + 1);
+    let rules = worker.shared.program.of(frontend);
+    let mut line = worker.buffers.take_head();
+    let mut structured = Vec::new();
+    {
+        let stage = match (x.txn.received.is_empty(), x.responded) {
+            (true, _) => judge::Stage::Raw,
+            (false, false) => judge::Stage::Request,
+            (false, true) => judge::Stage::Response,
+        };
+        let context = judge::context(&worker, conn, x, stage);
+        rules.log_format.render(&context, &mut line);
+        if let Some(format) = &rules.log_format_sd {
+            format.render(&context, &mut structured);
+        }
+    }
+    worker.logger.send(frontend, severity, &structured, &line);
+    worker.buffers.give_head(line);
 }
 
 /// A connection that ended in its handshake.
-pub(crate) fn log_handshake_failure(conn: &Conn, text: &str) {
-    let cells = conn.worker.counters().frontend(conn.frontend);
-    cells.ssl_failed_handshakes.inc();
-    conn.worker.logger.send(conn.frontend, severity::INFO, b"", text.as_bytes());
+pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
+    let worker = conn.worker.clone();
+    let frontend = conn.frontend;
+    worker.counters().frontend(frontend).ssl_failed_handshakes.inc();
+    if !worker.logger.logs(frontend) {
+        return;
+    }
+    let mut x = Exchange::take(&worker);
+    x.log.accept_unix_us = conn.facts.accepted_unix_us;
+    x.log.request_unix_us = conn.facts.accepted_unix_us;
+    let listener = conn.bind().name.clone().unwrap_or_else(|| conn.facts.listener_id.to_string());
+    let separate = conn.proxy().options.log_separate_errors;
+    let mut line = worker.buffers.take_head();
+    {
+        let context = judge::context(&worker, conn, &mut x, judge::Stage::Raw);
+        match &worker.shared.program.of(frontend).error_log_format {
+            Some(format) => format.render(&context, &mut line),
+            None => {
+                worker.shared.program.handshake_failure[frontend].render(&context, &mut line);
+                line.extend_from_slice(format!("/{listener}: {text}").as_bytes());
+            }
+        }
+    }
+    let severity = if separate { severity::ERROR } else { severity::INFO };
+    worker.logger.send(frontend, severity, b"", &line);
+    worker.buffers.give_head(line);
+    x.give(&worker);
 }

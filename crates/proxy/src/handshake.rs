@@ -3,7 +3,7 @@
 use crate::{
     accept::Accepted,
     conn::{Alive, Conn, in_time},
-    http2, serve,
+    http2, judge, serve,
     socket::Socket,
     stream::Stream,
     tcp,
@@ -31,6 +31,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         deadline: Deadline::default(),
         accepted,
         handshake_ms: 0,
+        expects_proxy_header: false,
         requests: 0,
         _held: Some((place, alive)),
     };
@@ -79,9 +80,12 @@ fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
 /// Runs what comes before the first request, within `timeout client`.
 async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
     conn.worker.pulse().enter(Stage::Handshake);
+    if !admitted(conn, &socket, judge::Kind::Connection) {
+        return None;
+    }
     let timeout = conn.proxy().timeouts.client;
     conn.deadline.set(conn.accepted, timeout);
-    if conn.bind().accept_proxy {
+    if conn.bind().accept_proxy || conn.expects_proxy_header {
         match in_time(&mut conn.deadline, read_proxy_header(&socket)).await {
             Some(Ok(header)) => apply_proxy_header(conn, &header),
             Some(Err(reason)) => return fail(conn, &reason),
@@ -100,8 +104,32 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         },
     };
+    conn.session.tracking.session_started(conn.worker.now_ms());
+    if !admitted(conn, stream.socket(), judge::Kind::Session) {
+        return None;
+    }
     conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
     Some(stream)
+}
+
+/// Runs `tcp-request connection` or `session` rules; whether the connection goes on.
+fn admitted(conn: &mut Conn, socket: &Socket, kind: judge::Kind) -> bool {
+    let worker = conn.worker.clone();
+    let verdict = judge::connection(conn, socket, kind);
+    let cells = worker.counters().frontend(conn.frontend);
+    let now = worker.now_ms();
+    match kind {
+        judge::Kind::Connection => cells.connection(now),
+        judge::Kind::Session => cells.session(now),
+    }
+    if verdict == judge::Judged::GoOn {
+        return true;
+    }
+    match kind {
+        judge::Kind::Connection => cells.denied_connections.inc(),
+        judge::Kind::Session => cells.denied_sessions.inc(),
+    }
+    false
 }
 
 /// Why there is no stream.

@@ -1,8 +1,8 @@
 //! What a proxy itself changes in messages on their way: connection handling, and who the client is.
 
 use crate::{conn::Conn, exchange::Exchange, server::Server};
-use penstock_config::model::{ConnectionMode, ForwardFor, Proxy};
-use penstock_http::{Connection, Persistence, Version, remove_hop_by_hop, set_connection};
+use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
+use penstock_http::{Connection, Fields, Known, Persistence, Version, remove_hop_by_hop, set_connection};
 use std::{fmt::Write, net::IpAddr};
 
 /// Prepares the request's head for a server; whether the connection may be kept afterwards.
@@ -86,4 +86,26 @@ pub(crate) fn closes(conn: &Conn, x: &Exchange) -> bool {
 fn set(x: &mut Exchange, name: &str, value: &[u8]) {
     // A name that the configuration's reader let through, or a server's name: both are well formed.
     let _ = x.request.fields.set(name.to_ascii_lowercase().as_bytes(), value);
+}
+
+/// `capture cookie NAME len N` of a request: the first cookie whose name begins so, with its value.
+pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
+    fields
+        .all_known(Known::Cookie)
+        .flat_map(|header| header.split(|&b| b == b';').map(<[u8]>::trim_ascii))
+        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .map(|cookie| cut(cookie, capture))
+}
+
+/// The same of a response.
+pub(crate) fn captured_set_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
+    fields
+        .all_known(Known::SetCookie)
+        .map(|header| header.split(|&b| b == b';').next().unwrap_or_default().trim_ascii())
+        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .map(|cookie| cut(cookie, capture))
+}
+
+fn cut(cookie: &[u8], capture: &Capture) -> Vec<u8> {
+    cookie[..cookie.len().min(capture.len as usize)].to_vec()
 }

@@ -87,6 +87,10 @@ pub(crate) trait Client: Source + Sink {
     fn poll_cancelled(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
+    /// Ends the client's connection, or its stream, without an answer.
+    fn close(&mut self);
+    /// As [`Client::close`], and as far as the system lets us without the client learning of it.
+    fn vanish(&mut self);
     /// The response cannot be completed: the client must see that whatever its framing.
     fn abort(&mut self);
     /// Bytes of the request received as the log counts them, and bytes sent to the client.

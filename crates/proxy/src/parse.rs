@@ -274,6 +274,13 @@ impl Client for Http1Client {
         }
         Poll::Pending
     }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn vanish(&mut self) {
+        (self.closing, self.aborted) = (true, true);
+        self.stream.socket().vanish_on_close();
+    }
     fn abort(&mut self) {
         (self.closing, self.aborted) = (true, true);
         if self.ends_with_close {

@@ -6,10 +6,12 @@ use crate::{
     conn::{Conn, in_time},
     exchange::Exchange,
     http1::{VERSION, weight},
+    judge::{self, Stage},
     message::{Client, End},
 };
-use penstock_config::model::Proxy;
+use penstock_config::{Span, model::Proxy};
 use penstock_http::{Framing, Limits, Parse, ResponseHead, Version};
+use penstock_rules::{ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, task::Poll};
 use tokio::time::Instant;
 
@@ -30,15 +32,40 @@ pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exch
 
 /// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
 /// frontend's, or the built-in one.
-pub(crate) fn page(conn: &Conn, x: &mut Exchange, status: u16) -> Vec<u8> {
-    let frontend = conn.proxy();
-    let backend = x.backend.map(|index| &conn.worker.shared.config.proxies[index]);
-    for proxy in backend.into_iter().chain([frontend]) {
+pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Vec<u8> {
+    let shared = conn.worker.shared.clone();
+    let frontend = &shared.config.proxies[conn.frontend];
+    let backend = x.backend.map(|index| &shared.config.proxies[index]);
+    for (index, proxy) in backend.into_iter().zip(x.backend).map(|(p, i)| (i, p)).chain([(conn.frontend, frontend)]) {
+        if let Some(template) = shared.program.of(index).http_errors.get(&status) {
+            return from_template(conn, x, template);
+        }
         if let Some(body) = own_page(proxy, &mut x.response, status) {
             return body;
         }
     }
     builtin(&mut x.response, status)
+}
+
+/// A page that `http-error` describes.
+fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Vec<u8> {
+    let worker = conn.worker.clone();
+    let reply = template.render(&judge::context(&worker, conn, x, Stage::Request), Span::default());
+    let (raw, body) = match reply.body {
+        ReplyBody::Bytes(bytes) => (None, bytes),
+        ReplyBody::Raw(raw) => (parse_page(&raw, &mut x.response), Vec::new()),
+        ReplyBody::ErrorPage => (None, builtin(&mut x.response, reply.status)),
+    };
+    if let Some(body) = raw {
+        return body;
+    }
+    x.response.start(reply.status, Version::Http11);
+    for (name, value) in &reply.fields {
+        // Rules write well-formed fields.
+        let _ = x.response.fields.append(name, value);
+    }
+    let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+    body
 }
 
 fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Vec<u8>> {

@@ -1,17 +1,22 @@
-//! What the rules say: before a request is forwarded, which backend takes it; before a response is, whether it goes out.
+//! Where a request goes: the rules of its frontend, the backend they choose, the backend's own rules, and what binds the
+//! request to a server.
 
 use crate::{
     balance::Subject,
-    conn::Conn,
+    conn::{Conn, in_time},
     exchange::Exchange,
     headers,
+    judge::{self, Judged, Stage},
     message::Client,
     respond,
-    server::{Backend, Server},
+    server::{Backend, Server, ServerRef},
     tcp::Raw,
+    worker::Worker,
 };
-use penstock_config::model::Balance;
-use penstock_rules::LogLevel;
+use penstock_config::model::{Balance, Proxy};
+use penstock_http::Framing;
+use penstock_rules::{Answer, Condition, Destination, LogLevel, ProxyRules, ServerOf, Value, Verdict};
+use std::{future::poll_fn, rc::Rc};
 
 /// Where a request goes.
 pub(crate) enum Route {
@@ -24,75 +29,315 @@ pub(crate) enum Route {
 /// Runs the rules of the frontend and of the backend it chooses.
 pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> Route {
     let worker = conn.worker.clone();
-    let proxies = &worker.shared.config.proxies;
-    let frontend = &proxies[conn.frontend];
-    if frontend.monitor_uri.as_deref().is_some_and(|uri| uri.as_bytes() == x.request.path_and_query()) {
-        // A monitor asks all the time: its requests are answered and not logged.
-        x.txn.log_level = Some(LogLevel::Silent);
-        x.log.termination = *b"LR";
-        respond::error(conn, client, x, 200).await;
+    let shared = &worker.shared;
+    let frontend = &shared.config.proxies[conn.frontend];
+    let rules = shared.program.of(conn.frontend);
+    if monitor(conn, client, x, frontend, rules).await {
         return Route::Answered;
     }
-    if stats(conn, client, x, conn.frontend).await {
+    if !rules.request_captures.is_empty() {
+        rules.capture_request(&x.request.fields, &mut x.txn);
+    }
+    if let Some(capture) = &frontend.capture_cookie {
+        x.txn.request_cookie = headers::captured_cookie(&x.request.fields, capture);
+    }
+    conn.session.tracking.http_request(worker.now_ms());
+    if frontend.options.http_buffer_request && buffer_request(conn, client, x, frontend).await == Judged::Over {
         return Route::Answered;
     }
-    let chosen = match &frontend.default_backend {
-        Some(name) => {
-            conn.worker.shared.config.proxies.iter().position(|p| p.kind.has_backend() && p.name == name.text)
-        }
-        None if frontend.kind.has_backend() => Some(conn.frontend),
-        None => None,
-    };
-    let Some(backend) = chosen else {
+    if section(conn, client, x, conn.frontend).await == Judged::Over {
+        return Route::Answered;
+    }
+    let Some(backend) = choose(&worker, conn, x, Stage::Request) else {
         x.log.termination = *b"SC";
         respond::error(conn, client, x, 503).await;
         return Route::Answered;
     };
     x.backend = Some(backend);
-    if backend != conn.frontend && stats(conn, client, x, backend).await {
+    if backend != conn.frontend && section(conn, client, x, backend).await == Judged::Over {
         return Route::Answered;
     }
-    headers::forwarded_for(conn, x, &proxies[backend]);
+    let proxy = &shared.config.proxies[backend];
+    if proxy.options.http_buffer_request && buffer_request(conn, client, x, proxy).await == Judged::Over {
+        return Route::Answered;
+    }
+    headers::forwarded_for(conn, x, proxy);
+    if let Some(name) = &frontend.unique_id_header {
+        add_unique_id(&worker, conn, x, name);
+    }
     Route::Backend(backend)
 }
 
+/// The rules of one section, frontend or backend, and its statistics page.
+async fn section(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> Judged {
+    let worker = conn.worker.clone();
+    let rules = worker.shared.program.of(proxy);
+    for list in [&rules.tcp_content, &rules.http_request] {
+        if !list.is_empty() && judge::request(conn, client, x, list).await == Judged::Over {
+            return Judged::Over;
+        }
+    }
+    if stats(conn, client, x, proxy, rules).await { Judged::Over } else { Judged::GoOn }
+}
+
+/// `monitor-uri`: whether it was asked for, and so answered.
+async fn monitor(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    frontend: &Proxy,
+    rules: &ProxyRules,
+) -> bool {
+    let Some(uri) = &frontend.monitor_uri else { return false };
+    if uri.as_bytes() != x.request.path_and_query() {
+        return false;
+    }
+    let worker = conn.worker.clone();
+    let failed = {
+        let context = judge::context(&worker, conn, x, Stage::Request);
+        rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
+    };
+    // A monitor asks all the time: its requests are answered and not logged.
+    x.txn.log_level = Some(LogLevel::Silent);
+    x.log.termination = *b"LR";
+    respond::error(conn, client, x, if failed { 503 } else { 200 }).await;
+    true
+}
+
 /// Answers with the statistics page where `stats uri` of that proxy is asked for; whether it was.
-async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> bool {
+async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize, rules: &ProxyRules) -> bool {
     let worker = conn.worker.clone();
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
     let asked = x.request.path_and_query().starts_with(page.uri.as_bytes());
     let Some(service) = worker.shared.services.stats.as_deref().filter(|_| asked) else { return false };
+    if !rules.stats_request.is_empty() && judge::request(conn, client, x, &rules.stats_request).await == Judged::Over {
+        return true;
+    }
     x.log.no_server = "<STATS>";
     respond::service(conn, client, x, service, proxy).await;
     true
 }
 
-/// Runs the rules of `mode tcp` on what a client sends first; the backend they choose, unless they end the connection.
-pub(crate) async fn connection(conn: &mut Conn, _client: &mut Raw, x: &mut Exchange) -> Option<usize> {
-    let frontend = conn.proxy();
-    let chosen = match &frontend.default_backend {
-        Some(name) => {
-            conn.worker.shared.config.proxies.iter().position(|p| p.kind.has_backend() && p.name == name.text)
-        }
-        None => frontend.kind.has_backend().then_some(conn.frontend),
-    };
-    x.backend = chosen;
-    if chosen.is_none() {
-        x.log.termination = *b"SC";
+/// `option http-buffer-request`: the whole body, or a buffer of it, before anything is decided.
+async fn buffer_request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: &Proxy) -> Judged {
+    if client.request_framing() == Framing::None {
+        return Judged::GoOn;
     }
-    chosen
+    let limit = proxy.timeouts.http_request.or(conn.proxy().timeouts.http_request).or(conn.proxy().timeouts.client);
+    judge::wait_for_body(conn, client, x, 0, limit).await
 }
 
-/// Runs the rules on a server's response; whether it goes out.
-pub(crate) async fn response(_conn: &mut Conn, _client: &mut dyn Client, _x: &mut Exchange) -> bool {
+fn add_unique_id(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, name: &str) {
+    judge::context(worker, conn, x, Stage::Request).make_unique_id();
+    let id = x.txn.unique_id.borrow().clone();
+    if let Some(id) = id {
+        // An identifier that does not fit a header field is left out.
+        let _ = x.request.fields.append(name.to_ascii_lowercase().as_bytes(), &id);
+    }
+}
+
+/// `use_backend` in order, then `default_backend`, then the proxy itself.
+fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<usize> {
+    let shared = &worker.shared;
+    let frontend = &shared.config.proxies[conn.frontend];
+    let named =
+        |name: &[u8]| shared.config.proxies.iter().position(|p| p.kind.has_backend() && p.name.as_bytes() == name);
+    let rules = &shared.program.of(conn.frontend).use_backend;
+    if !rules.is_empty() {
+        let context = judge::context(worker, conn, x, stage);
+        for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
+            let found = match &rule.to {
+                Destination::Backend(id) => Some(id.0 as usize),
+                Destination::Named(format) => named(&format.to_bytes(&context)),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    match &frontend.default_backend {
+        Some(name) => named(name.text.as_bytes()),
+        None => frontend.kind.has_backend().then_some(conn.frontend),
+    }
+}
+
+/// What binds a request to a server before the algorithm is asked: `use-server`, and whether persistence holds.
+pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Persistence {
+    let worker = conn.worker.clone();
+    let rules = worker.shared.program.of(pool.proxy);
+    let mut persistence = Persistence::default();
+    if rules.persist.is_empty() && rules.use_server.is_empty() {
+        return persistence;
+    }
+    let context = judge::context(&worker, conn, x, stage);
+    let holds = |condition: &Condition| condition.holds(&context) == Answer::Yes;
+    for rule in rules.persist.iter().filter(|rule| holds(&rule.condition)) {
+        if rule.force {
+            persistence.forced = true;
+        } else {
+            persistence.ignored = true;
+        }
+    }
+    let forced = persistence.forced || worker.shared.config.proxies[pool.proxy].options.persist;
+    let server = rules.use_server.iter().filter(|rule| holds(&rule.condition)).find_map(|rule| {
+        let server = match &rule.server {
+            ServerOf::Server(id) => pool.servers.get(id.index as usize),
+            ServerOf::Named(format) => {
+                let name = format.to_bytes(&context);
+                pool.servers.iter().find(|server| server.name.as_bytes() == name)
+            }
+        };
+        server.filter(|server| forced || server.is_running())
+    });
+    if let Some(server) = server {
+        x.persistent = Some(server.index);
+    }
+    persistence
+}
+
+/// What `force-persist` and `ignore-persist` say.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Persistence {
+    pub forced: bool,
+    pub ignored: bool,
+}
+
+/// The server that a stick table remembers, where nothing else has named one.
+pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(pool.proxy).stick;
+    if rules.is_empty() || x.persistent.is_some() {
+        return;
+    }
+    let context = judge::context(&worker, conn, x, stage);
+    let id = rules.iter().find_map(|rule| rule.find(&context));
+    let server = id.and_then(|id| pool.servers.iter().find(|server| server.id == id && server.is_running()));
+    if let Some(server) = server {
+        x.persistent = Some(server.index);
+    }
+}
+
+/// Has stick tables remember the server of an exchange.
+pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: Stage) {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(at.proxy).stick;
+    let Some(pool) = worker.shared.backends.get(at.proxy).filter(|_| !rules.is_empty()) else { return };
+    let id = pool.servers[at.server].id;
+    let context = judge::context(&worker, conn, x, stage);
+    for rule in rules {
+        if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
+            rule.store(&context, id);
+        }
+    }
+}
+
+/// Runs the rules on a server's response, the backend's first; whether it goes out.
+pub(crate) async fn response(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> bool {
+    let worker = conn.worker.clone();
+    let shared = &worker.shared;
+    let rules = shared.program.of(conn.frontend);
+    if !rules.response_captures.is_empty() {
+        rules.capture_response(&x.response.fields, &mut x.txn);
+    }
+    if let Some(capture) = &shared.config.proxies[conn.frontend].capture_cookie {
+        x.txn.response_cookie = headers::captured_set_cookie(&x.response.fields, capture);
+    }
+    x.txn.response_version = Some(x.response.version());
+    x.txn.status = Some(x.response.status());
+    for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
+        let rules = shared.program.of(proxy);
+        for list in [&rules.tcp_response, &rules.http_response] {
+            if !list.is_empty() && judge::response(conn, client, x, list).await == Judged::Over {
+                return false;
+            }
+        }
+    }
+    if let (Some(proxy), Some(server)) = (x.backend, x.server) {
+        remember(conn, x, ServerRef { proxy, server }, Stage::Response);
+    }
+    after_response(conn, x);
     true
 }
 
 /// Runs `http-after-response` on any response.
-pub(crate) fn after_response(_conn: &mut Conn, _x: &mut Exchange) {}
+pub(crate) fn after_response(conn: &mut Conn, x: &mut Exchange) {
+    let worker = conn.worker.clone();
+    for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
+        let rules = &worker.shared.program.of(proxy).http_after_response;
+        if !rules.is_empty() {
+            // These rules change the response; none of them can refuse it.
+            rules.run(&mut judge::context(&worker, conn, x, Stage::Response), 0);
+        }
+    }
+}
+
+/// Runs the rules of `mode tcp` on what a client sends first; the backend they choose, unless they end the connection.
+pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Option<usize> {
+    let worker = conn.worker.clone();
+    if !content(conn, client, x, conn.frontend).await {
+        return None;
+    }
+    let Some(backend) = choose(&worker, conn, x, Stage::Raw) else {
+        x.log.termination = *b"SC";
+        return None;
+    };
+    x.backend = Some(backend);
+    if backend != conn.frontend && !content(conn, client, x, backend).await {
+        return None;
+    }
+    Some(backend)
+}
+
+/// `tcp-request content`, as more and more is read, for at most `inspect-delay`; whether the connection goes on.
+async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> bool {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(proxy).tcp_content;
+    if rules.is_empty() {
+        return true;
+    }
+    let delay = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
+    // Without a delay the rules decide with what is there.
+    conn.deadline.set(worker.clock.now(), Some(delay.unwrap_or_default()));
+    let mut from = 0;
+    let mut complete = false;
+    loop {
+        let verdict = {
+            let mut context = judge::context(&worker, conn, x, Stage::Raw);
+            context.input = penstock_rules::Buffered { bytes: client.pending(), complete, announced: None };
+            rules.run(&mut context, from)
+        };
+        let refused = match verdict {
+            Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => return true,
+            Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if complete => {
+                from = next + 1;
+                continue;
+            }
+            Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } => {
+                from = next;
+                let more = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_more(cx))).await;
+                worker.clock.tick();
+                complete = client.is_full() || !matches!(more, Some(Ok(1..)));
+                continue;
+            }
+            Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
+                from = next;
+                continue;
+            }
+            Verdict::SilentDrop => {
+                client.stream.socket().vanish_on_close();
+                true
+            }
+            Verdict::Reject | Verdict::Close | Verdict::Respond(..) | Verdict::Service(_) | Verdict::Failed => true,
+        };
+        debug_assert!(refused);
+        worker.counters().frontend(conn.frontend).denied_requests.inc();
+        x.log.termination = *b"PR";
+        return false;
+    }
+}
 
 /// The hash by which the backend chooses a server, where it does so by hash.
-pub(crate) fn hash(conn: &Conn, x: &Exchange, pool: &Backend) -> Option<u32> {
+pub(crate) fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
     let mut subject = Subject::default();
     match pool.balance() {
         Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_) => {
@@ -108,12 +353,22 @@ pub(crate) fn hash(conn: &Conn, x: &Exchange, pool: &Backend) -> Option<u32> {
             let value = x.request.fields.get(name.to_ascii_lowercase().as_bytes());
             subject.header = value.and_then(|v| v.split(|&b| b == b',').next());
         }
-        Balance::RdpCookie(_) | Balance::Hash(_) => {}
+        Balance::RdpCookie(_) | Balance::Hash(_) => {
+            let worker = conn.worker.clone();
+            let expression = worker.shared.program.balance[pool.proxy].as_ref()?;
+            let context = judge::context(&worker, conn, x, stage);
+            let value = expression.eval(&context).ok().map(|value: Value<'_>| value.to_text());
+            return pool.hash(&Subject { sample: value.as_deref(), ..subject });
+        }
     }
     pool.hash(&subject)
 }
 
 /// The name to ask a server's TLS for.
-pub(crate) fn sni(_conn: &Conn, _x: &Exchange, _server: &Server) -> Option<String> {
-    None
+pub(crate) fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, at: ServerRef, stage: Stage) -> Option<String> {
+    let worker = conn.worker.clone();
+    let expression = worker.shared.program.sni[at.proxy][server.index].as_ref()?;
+    let context = judge::context(&worker, conn, x, stage);
+    let value = expression.eval(&context).ok()?;
+    String::from_utf8(value.to_text()).ok()
 }

@@ -5,6 +5,7 @@ use crate::{
     check::Plans,
     counters::{Counters, Shape},
     log::LogTargets,
+    program::Program,
     server::{Backends, Notice},
     watchdog::Pulse,
 };
@@ -42,6 +43,8 @@ pub struct Shared {
     pub(crate) checks: Plans,
     /// What happens to servers, until a worker takes it over.
     notices: Mutex<Option<UnboundedReceiver<Notice>>>,
+    /// Rules and everything else that is compiled.
+    pub program: Program,
     pub(crate) logs: Arc<LogTargets>,
     /// What happened, by worker.
     pub counters: Counters,
@@ -84,6 +87,7 @@ impl Shared {
         });
         let connectors = connectors.collect();
         let checks = Plans::build(&config, diagnostics);
+        let program = Program::compile(&config, diagnostics);
         if !complete || diagnostics.has_errors() {
             return None;
         }
@@ -101,7 +105,16 @@ impl Shared {
             ),
             limits,
             backends,
-            proxies: config.proxies.iter().enumerate().map(|(index, proxy)| proxy_facts(index, proxy)).collect(),
+            proxies: config
+                .proxies
+                .iter()
+                .enumerate()
+                .map(|(index, proxy)| ProxyFacts {
+                    unique_id_format: program.of(index).unique_id_format.clone(),
+                    ..proxy_facts(index, proxy)
+                })
+                .collect(),
+            program,
             servers: config.proxies.iter().map(server_facts).collect(),
             acceptors,
             connectors,

@@ -96,6 +96,12 @@ impl Socket {
             Socket::Unix(_) => Ok(UNSPECIFIED),
         }
     }
+    /// Closing it will send a reset that does not get past the first router: the peer waits for nothing.
+    pub fn vanish_on_close(&self) {
+        // A failure means the connection is gone already.
+        let _ = socket2::SockRef::from(self).set_ttl_v4(1);
+        self.reset_on_close();
+    }
     /// Closing it will send RST and drop what is unsent: the peer must not take what it got for the whole.
     pub fn reset_on_close(&self) {
         let socket = socket2::SockRef::from(self);

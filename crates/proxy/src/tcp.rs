@@ -7,6 +7,7 @@ use crate::{
     finish,
     forward::{Broken, Flow, Waits},
     http1::give_if_empty,
+    judge::Stage,
     message::{Body, Counts, End, Fault, Sink, Source},
     route,
     server::{ServerRef, Slot, Want},
@@ -51,6 +52,10 @@ impl Raw {
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
         read
+    }
+    /// Nothing more can be read before some is forwarded.
+    pub fn is_full(&self) -> bool {
+        self.input.as_ref().is_some_and(Buffer::is_full)
     }
     /// Bytes read and not yet forwarded.
     pub fn pending(&self) -> &[u8] {
@@ -119,7 +124,9 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool), avoid: None };
+    route::bind(conn, x, pool, Stage::Raw);
+    route::stick(conn, x, pool, Stage::Raw);
+    let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool, Stage::Raw), avoid: None };
     let mut failures = 0;
     let (slot, stream) = loop {
         let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
@@ -135,7 +142,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         };
         let at = ServerRef { proxy: backend, server: slot.server().index };
         x.server = Some(at.server);
-        let sni = route::sni(conn, x, slot.server());
+        let sni = route::sni(conn, x, slot.server(), at, Stage::Raw);
         if let Some(stream) = exchange::connect(conn, x, slot.server(), at, sni.as_deref()).await {
             break (slot, stream);
         }
@@ -158,6 +165,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         }
     };
     worker.counters().server(backend, slot.server().index).session(worker.now_ms());
+    route::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
     finish::tcp_as_soon_as(conn, client.counts, x);
     let mut server = Raw::new(stream, worker);
     transfer(conn, client, x, &mut server, proxy, &slot).await;

@@ -65,6 +65,8 @@ pub(crate) struct Worker {
     /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
     reserve: RefCell<Vec<File>>,
     exhaustion_told: Cell<u64>,
+    /// Log lines written.
+    pub log_counter: Cell<u32>,
     /// State of the worker's random numbers.
     pub random: Cell<u64>,
     /// A quarter of an hour of UTC and how far local time is ahead in it.
@@ -116,6 +118,7 @@ impl Worker {
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
+            log_counter: Cell::new(0),
             random: Cell::new(random_seed(id)),
             zone: Cell::new((i64::MIN, 0)),
             planted: Fault::planted(),

@@ -259,6 +259,12 @@ impl Client for Http2Client {
     fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_gone(cx)
     }
+    fn close(&mut self) {
+        self.refuse(Reason::CANCEL);
+    }
+    fn vanish(&mut self) {
+        self.refuse(Reason::CANCEL);
+    }
     fn abort(&mut self) {
         if !self.is_answered() {
             self.refuse(Reason::INTERNAL_ERROR);

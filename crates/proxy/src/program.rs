@@ -1,0 +1,74 @@
+//! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
+
+use penstock_config::{
+    Config, Diagnostics, Files, Line, Span, Word,
+    model::{Balance, Proxy},
+};
+use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, table::StickTable};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+
+/// The compiled configuration.
+pub struct Program {
+    /// Rules, by the proxy's place in the configuration.
+    pub rules: Vec<ProxyRules>,
+    /// Stick tables by name.
+    pub tables: BTreeMap<String, Arc<StickTable>>,
+    /// What stands before the reason where a connection fails in its handshake.
+    pub(crate) handshake_failure: Vec<LogFormat>,
+    /// `sni` of each server.
+    pub(crate) sni: Vec<Vec<Option<Expr>>>,
+    /// `balance hash` and `balance rdp-cookie`.
+    pub(crate) balance: Vec<Option<Expr>>,
+}
+
+/// Rules may name files anywhere.
+struct Disk;
+
+impl Files for Disk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+}
+
+impl Program {
+    /// Compiles all of it; what is wrong goes to `diagnostics`.
+    pub fn compile(config: &Config, diagnostics: &mut Diagnostics) -> Program {
+        let mut compiler = Compiler::new(config, &Disk, diagnostics);
+        let rules = compiler.proxies();
+        let mut sni = Vec::new();
+        let mut balance = Vec::new();
+        let mut handshake_failure = Vec::new();
+        for (index, proxy) in config.proxies.iter().enumerate() {
+            let id = ProxyId(index as u32);
+            let of_servers = proxy.servers.iter().map(|server| {
+                let line = server.settings.tls.as_ref()?.sni.as_ref()?;
+                compiler.expression(line, id, Places::SERVER)
+            });
+            sni.push(of_servers.collect());
+            balance.push(balance_expression(proxy).and_then(|line| compiler.expression(&line, id, Places::REQUEST)));
+            let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
+            handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
+        }
+        Program { rules, tables: compiler.tables(), handshake_failure, sni, balance }
+    }
+
+    /// The rules of a proxy.
+    pub fn of(&self, proxy: usize) -> &ProxyRules {
+        &self.rules[proxy]
+    }
+}
+
+/// As HAProxy writes a connection that never became a session; the listener's name and the reason follow.
+const HANDSHAKE_FAILURE: &str = "%ci:%cp [%t] %f";
+
+/// The words of the expression that the balance algorithm hashes, if it is one.
+fn balance_expression(proxy: &Proxy) -> Option<Line> {
+    match proxy.balance.as_ref()? {
+        Balance::Hash(line) => Some(line.clone()),
+        Balance::RdpCookie(name) => {
+            let word = Word { text: format!("rdp_cookie({name})"), span: proxy.span };
+            Some(Line { words: vec![word], span: proxy.span })
+        }
+        _ => None,
+    }
+}
