@@ -33,6 +33,7 @@ mod parse;
 mod pool;
 mod program;
 pub mod queue;
+mod resolve;
 mod respond;
 mod route;
 mod runtime;

@@ -98,6 +98,10 @@ impl Shared {
             let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
             Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(announce))
         };
+        crate::resolve::at_start(&backends, diagnostics);
+        if diagnostics.has_errors() {
+            return None;
+        }
         Some(Arc::new(Shared {
             counters: Counters::new(
                 workers,

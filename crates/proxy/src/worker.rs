@@ -153,6 +153,7 @@ impl Worker {
         tokio::task::spawn_local(penstock_tls::drive_engine());
         if self.id == 0 {
             check::start(&self);
+            crate::resolve::start(&self);
             tokio::task::spawn_local(check::tick(self.clone()));
             tokio::task::spawn_local(check::tell(self.clone()));
         }

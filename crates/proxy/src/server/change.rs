@@ -216,8 +216,28 @@ impl Backends {
         }
     }
 
+    /// Tells the logs something.
+    pub(crate) fn announce(&self, notice: &Notice) {
+        (self.announce)(notice);
+    }
+
+    /// Has no address yet when it starts: not a word is said until it has one.
+    pub(crate) fn start_unresolved(&self, at: ServerRef) {
+        let Some(backend) = self.get(at.proxy) else { return };
+        let mut core = backend.core();
+        let status = &mut core.status[at.server];
+        status.admin = status.admin.with(Admin::UNRESOLVED, true);
+        status.state = Operational::Stopped;
+        backend.balance_again(&mut core, at.server, None);
+    }
+
     /// Sets or clears one administrative flag, here and with those that track this server.
     pub fn set_admin(&self, at: ServerRef, flag: Admin, on: bool, now: Duration) {
+        self.set_admin_for(at, flag, on, "", now);
+    }
+
+    /// The same, with words for the log in parentheses.
+    pub(crate) fn set_admin_for(&self, at: ServerRef, flag: Admin, on: bool, reason: &str, now: Duration) {
         let Some(backend) = self.get(at.proxy) else { return };
         let via = self.tracked_by(at);
         let tracked_up = via.and_then(|tracked| self.status(tracked)).is_none_or(|s| s.state != Operational::Stopped);
@@ -225,7 +245,7 @@ impl Backends {
         let (was, is) = {
             let mut core = backend.core();
             let was = core.status[at.server].admin;
-            let after = backend.set_admin(&mut core, at.server, flag, on, via.as_deref(), tracked_up, now);
+            let after = backend.set_admin(&mut core, at.server, (flag, on, reason), via.as_deref(), tracked_up, now);
             let is = core.status[at.server].admin;
             drop(core);
             self.finish(backend, at.server, after);
@@ -369,8 +389,7 @@ impl Backend {
         self: &Arc<Self>,
         core: &mut Core,
         server: usize,
-        flag: Admin,
-        on: bool,
+        (flag, on, reason): (Admin, bool, &str),
         via: Option<&str>,
         tracked_up: bool,
         now: Duration,
@@ -384,6 +403,7 @@ impl Backend {
         let had_servers = self.has_servers(core);
         let from = core.status[server].state;
         let subject = self.subject(server);
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let via = via.map(|via| format!(" via {via}")).unwrap_or_default();
         core.status[server].admin = is;
         let settings = &self.servers[server].config.settings;
@@ -391,7 +411,7 @@ impl Backend {
         let mut remains = false;
         let text = match (was.maint(), is.maint()) {
             (false, true) if from == Operational::Stopped => {
-                format!("{subject} was DOWN and now enters maintenance{}{via}", reason(flag))
+                format!("{subject} was DOWN and now enters maintenance{reason}{via}")
             }
             (false, true) => {
                 self.leave_state(core, server, now);
@@ -404,7 +424,7 @@ impl Backend {
                 if from != Operational::Stopping {
                     severity = ALERT;
                 }
-                let mut text = format!("{subject} is going DOWN for maintenance{}", reason(flag));
+                let mut text = format!("{subject} is going DOWN for maintenance{reason}");
                 text.push_str(&via);
                 self.append_counts(&mut text, core, server, after.evicted.len() as u32);
                 text
@@ -447,7 +467,7 @@ impl Backend {
                 core.status[server].last_change = now;
                 self.balance_again(core, server, None);
                 after.evicted = self.evict(core, server);
-                let mut text = format!("{subject} enters drain state{}{via}", "");
+                let mut text = format!("{subject} enters drain state{via}");
                 self.append_counts(&mut text, core, server, after.evicted.len() as u32);
                 text
             }
@@ -547,11 +567,6 @@ impl Backend {
             )
         };
     }
-}
-
-/// What HAProxy adds to the name of a maintenance it did not decide itself.
-fn reason(flag: Admin) -> &'static str {
-    if flag == Admin::UNRESOLVED { " (No IP for server )" } else { "" }
 }
 
 impl Check {
