@@ -484,11 +484,12 @@ fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], wh
         if whole {
             found = regex.rewrite(field.value, by, &mut new);
         } else {
-            for (at, value) in crate::fetch::split_commas(field.value).enumerate() {
+            for (at, value) in crate::fetch::split_raw(field.value).enumerate() {
                 if at > 0 {
-                    new.extend_from_slice(b", ");
+                    new.push(b',');
                 }
-                if regex.rewrite(value, by, &mut new) {
+                // A value that is replaced loses the white space around it, as in HAProxy.
+                if regex.rewrite(value.trim_ascii(), by, &mut new) {
                     found = true;
                 } else {
                     new.extend_from_slice(value);

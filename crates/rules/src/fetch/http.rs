@@ -417,13 +417,18 @@ fn elements<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Ite
 }
 
 /// Splits a field's value at commas outside quoted strings, and trims.
-pub(crate) fn split_commas(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn split_commas(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split_raw(value).map(<[u8]>::trim_ascii)
+}
+
+/// The same with the white space around each value.
+pub(crate) fn split_raw(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
         let value = rest?;
         let end = if memchr::memchr2(b',', b'"', value).is_none() { value.len() } else { comma(value) };
         rest = value.get(end + 1..);
-        Some(value[..end].trim_ascii())
+        Some(&value[..end])
     })
 }
 
@@ -525,9 +530,10 @@ fn request_cookie<'c>(fields: &'c Fields, name: Option<&'c [u8]>, cursor: &mut C
     choose(named(pairs, name), None, cursor)
 }
 
-/// Only the first pair of a Set-Cookie is the cookie; the rest are its attributes.
+/// Only the first pair of a Set-Cookie is the cookie; the rest are its attributes, which count where no name is asked for.
 fn response_cookie<'c>(fields: &'c Fields, name: Option<&'c [u8]>, cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
-    let pairs = fields.all_known(Known::SetCookie).filter_map(|line| cookie_pairs(line).next());
+    let pairs_of_line = if name.is_none_or(<[u8]>::is_empty) { usize::MAX } else { 1 };
+    let pairs = fields.all_known(Known::SetCookie).flat_map(|line| cookie_pairs(line).take(pairs_of_line));
     choose(named(pairs, name), None, cursor)
 }
 

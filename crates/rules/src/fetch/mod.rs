@@ -9,7 +9,7 @@ mod layer5;
 mod payload;
 
 pub(crate) use counters::{Counter, Lookup, lookups};
-pub(crate) use http::{path_of, split_commas};
+pub(crate) use http::{path_of, split_raw};
 
 use crate::{
     context::Context,

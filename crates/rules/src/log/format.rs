@@ -99,15 +99,11 @@ impl LogFormat {
             Some(value @ (Value::Int(_) | Value::Bool(_) | Value::Ipv4(_) | Value::Ipv6(_))) if !flags.quote => {
                 value.write_text(out);
             }
-            Some(value) if self.encode_http => {
-                if flags.quote {
-                    out.push(b'"');
-                }
-                encode_http(value.bytes().unwrap_or(&value.to_text()), out);
-                if flags.quote {
-                    out.push(b'"');
-                }
-            }
+            // Quotes are for log lines alone.
+            Some(value) if self.encode_http => match value.bytes() {
+                Some(text) => encode_http(text, flags.escape, out),
+                None => encode_http(&value.to_text(), false, out),
+            },
             Some(value) => match value.bytes() {
                 Some(text) => flags.text(Some(text), out),
                 None => flags.text(Some(&value.to_text()), out),
@@ -134,8 +130,11 @@ impl LogFormat {
 }
 
 /// What an HTTP field may not hold, as `%` and two digits: control characters other than a tab, and DEL.
-fn encode_http(text: &[u8], out: &mut Vec<u8>) {
+fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
     for &byte in text {
+        if escape && matches!(byte, b'"' | b'\\' | b']') {
+            out.push(b'\\');
+        }
         if byte < 0x20 && byte != b'\t' || byte == 0x7f {
             out.push(b'%');
             out.extend_from_slice(&crate::conv::hex_of(&[byte]));
