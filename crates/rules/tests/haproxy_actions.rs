@@ -360,3 +360,100 @@ fn responses_are_changed_as_haproxy_changes_them() {
     drop(haproxy);
     assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
 }
+
+#[test]
+fn log_lines_are_those_of_haproxy() {
+    let formats: &[&str] = &[
+        "%ci %f %ft %b %s %ST %ts %tsc %CC %CS %rc %sq %bq %sc %bc",
+        "%hr %hs %hrl %hsl",
+        "%{+Q}hr %{+Q}hrl",
+        "%r",
+        "%{+Q}r",
+        "%HM %HP %HPO %HQ %HU %HV",
+        "%{+Q}HM %{+Q}HU",
+        "%{+Q}o %ci %r %hr %s %{-Q}r %ST %sslc",
+        "%{+X}ci %{+X}fi %{+X}ms",
+        "%sslc|%sslv|%{+Q}sslc|%{+Q,+E}sslv",
+        "a   b %[capture.req.uri] %[capture.req.hdr(0)] %[capture.req.hdr(1)] %[capture.req.hdr(9)]",
+        "%{+Q}[capture.req.hdr(1)] %{+Q,+E}[capture.req.hdr(1)] %{+E}[capture.req.hdr(1)]",
+        "%[var(txn.none)] %{+Q}[var(txn.none)] %[str()] 100%%",
+        "%{+Q}[int(5)] %[int(5)] %[src] %{+Q}[src]",
+        "%[var(txn.kept)] %[method] %[fc_http_major] %[ssl_fc]",
+        "%bi %bp %si %sp %ID",
+        "%[capture.req.hdr(1),json(utf8s)] [%[capture.req.method]]",
+        "{\\\"ua\\\":\\\"%[capture.req.hdr(1),lower]\\\"}",
+        "%Tq %Tw",
+        "%[unique-id] %H",
+    ];
+    let base = 22_600;
+    let mut text = format!("{DEFAULTS}  log stdout format raw local0\n");
+    for (at, format) in formats.iter().enumerate() {
+        text += &format!(
+            "frontend f{at}\n  bind 127.0.0.1:{}\n  capture request header Host len 7\n  capture request header User-Agent len 64\n  \
+             capture cookie session len 40\n  unique-id-format id-%[path]\n  log-format \"{at} {format}\"\n  http-request set-var(txn.kept) path\n  \
+             http-request set-path /changed\n  http-request return status 200 content-type text/plain string x\n",
+            base + at
+        );
+    }
+    let request = "GET /logged/path?a=b&c=%22 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Very \"Ugly\" {UA|#]\\\r\n\
+                   Cookie: session=abc\r\n\r\n";
+    let compiled = compile(&text).fine();
+    let Some(mut haproxy) = start(&text, base as u16) else { return };
+    let stdout = haproxy.0.stdout.take().expect("piped");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
+    let mut differences = Vec::new();
+    for (at, format) in formats.iter().enumerate() {
+        ask((base + at) as u16, request).expect("an answer");
+        let prefix = format!("{at} ");
+        // The probe that waited for the port leaves a line of its own.
+        let theirs = loop {
+            let line = lines.next().expect("a log line").expect("text");
+            if line.starts_with(&prefix) && !line.contains(" CR ") {
+                break line;
+            }
+        };
+        let rules = &compiled.rules[at];
+        let mut stage = Stage::request(request);
+        stage.frontend.name = format!("f{at}");
+        stage.frontend.unique_id_format = rules.unique_id_format.clone();
+        stage.conn.dst = Some(std::net::SocketAddr::from(([127, 0, 0, 1], (base + at) as u16)));
+        stage.world = Box::new(Named(hostname()));
+        let fields = stage.request.as_ref().unwrap().fields.clone();
+        rules.capture_request(&fields, &mut stage.txn);
+        stage.txn.request_cookie = Some(b"session=abc".to_vec());
+        stage.with(|ctx| rules.http_request.run(ctx, 0));
+        stage.txn.status = Some(200);
+        // When the line is written the request is gone.
+        stage.request = None;
+        stage.log.termination = *b"LR";
+        stage.log.TR = 0;
+        stage.log.Th = 0;
+        stage.log.Ti = 0;
+        let mut ours = Vec::new();
+        stage.with(|ctx| rules.log_format.render(ctx, &mut ours));
+        let ours = String::from_utf8_lossy(&ours).into_owned();
+        // Milliseconds differ, hexadecimal or not.
+        let theirs_shape =
+            if format.contains("ms") { theirs.rsplit_once(' ').map(|(head, _)| head.to_owned()) } else { None };
+        let ours_shape =
+            if format.contains("ms") { ours.rsplit_once(' ').map(|(head, _)| head.to_owned()) } else { None };
+        if theirs_shape.as_ref().unwrap_or(&theirs) != ours_shape.as_ref().unwrap_or(&ours) {
+            differences.push(format!("{format}\n  haproxy {theirs}\n  ours    {ours}"));
+        }
+    }
+    drop(haproxy);
+    assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
+}
+
+struct Named(String);
+
+impl penstock_rules::World for Named {
+    fn hostname(&self) -> &str {
+        &self.0
+    }
+}
+
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
