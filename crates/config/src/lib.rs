@@ -10,6 +10,7 @@ mod condition;
 mod cpu_map;
 mod diagnostic;
 mod env;
+mod errorfile;
 mod global;
 mod keyword;
 pub mod manual;

@@ -327,7 +327,7 @@ impl Sections {
         for draft in self.drafts.drain(..) {
             let mut proxy = draft.finish(&self.http_errors, around);
             for errorfile in proxy.errorfiles.values_mut() {
-                read_errorfile(errorfile, &mut contents, files, around);
+                read_errorfile(errorfile, &mut contents, files, self.global.tune.bufsize, around);
             }
             proxies.push(proxy);
         }
@@ -347,6 +347,7 @@ fn read_errorfile(
     errorfile: &mut ErrorFile,
     contents: &mut HashMap<std::path::PathBuf, Option<Vec<u8>>>,
     files: &dyn Files,
+    bufsize: usize,
     around: &mut Surroundings,
 ) {
     // `errorfile 503 /dev/null` is the known way to send nothing.
@@ -354,7 +355,17 @@ fn read_errorfile(
         return;
     }
     let content = contents.entry(errorfile.path.clone()).or_insert_with(|| match files.read(&errorfile.path) {
-        Ok(content) => Some(content),
+        Ok(content) => match crate::errorfile::mistake(&content, bufsize) {
+            None => Some(content),
+            Some(mistake) => {
+                let path = errorfile.path.display();
+                around
+                    .diagnostics
+                    .error(errorfile.span, format!("the error file '{path}' cannot be sent: {mistake}"))
+                    .hint("expected a file that holds a whole HTTP response, header included");
+                None
+            }
+        },
         Err(error) => {
             around
                 .diagnostics

@@ -60,6 +60,9 @@ fn files(folder: &Path) {
     fs::write(files.join("hosts.map"), "www.example.com web\n").expect("written");
     // Three keys of 48 bytes, in base64.
     fs::write(files.join("ticket.keys"), format!("{}\n", "QUJD".repeat(16)).repeat(3)).expect("written");
+    fs::write(files.join("page.html"), "<html>\n\n").expect("written");
+    fs::write(files.join("lf.http"), "HTTP/1.0 503 No\n\nNo\n").expect("written");
+    fs::write(files.join("short.http"), "HTTP/1.0 503 No\r\nContent-Length: 9\r\n\r\nNo\r\n").expect("written");
     for code in ["400", "404", "503"] {
         fs::write(files.join(format!("{code}.http")), response).expect("written");
     }
