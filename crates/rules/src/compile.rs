@@ -254,7 +254,9 @@ impl<'a> Compiler<'a> {
         };
         let log_format_sd = log(self, &proxy.log_format_sd, Places::LOG);
         let error_log_format = log(self, &proxy.error_log_format, Places::ERROR);
-        let unique_id_format = log(self, &proxy.unique_id_format, Places::REQUEST).map(Arc::new);
+        let unique_id_format = proxy.unique_id_format.as_ref();
+        let unique_id_format =
+            unique_id_format.and_then(|word| self.format(word, Purpose::UniqueId, id, Places::REQUEST)).map(Arc::new);
         let Captures { request, response } = section.captures;
         ProxyRules {
             proxy: id,

@@ -42,8 +42,10 @@ pub struct Flags {
 /// What a string is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A log line or a unique-id: spaces are merged, what is missing is `-`.
+    /// A log line: spaces are merged, what is missing is `-`.
     Log,
+    /// A unique-id: spaces are merged, what may not stand in an HTTP field is encoded.
+    UniqueId,
     /// Part of an HTTP message: what may not stand there is encoded.
     Http,
     /// Anything else.
@@ -169,7 +171,7 @@ impl Linker<'_> {
         let mut at = 0;
         while at < bytes.len() {
             match bytes[at] {
-                b' ' if purpose == Purpose::Log => {
+                b' ' if matches!(purpose, Purpose::Log | Purpose::UniqueId) => {
                     flush(&mut nodes, &mut literal);
                     if !matches!(nodes.last(), Some(Node::Separator)) {
                         nodes.push(Node::Separator);
@@ -221,7 +223,7 @@ impl Linker<'_> {
             }
         }
         flush(&mut nodes, &mut literal);
-        Ok(LogFormat { nodes, encode_http: purpose == Purpose::Http })
+        Ok(LogFormat { nodes, encode_http: matches!(purpose, Purpose::Http | Purpose::UniqueId) })
     }
 }
 
