@@ -13,7 +13,7 @@ use penstock_engine::KeyKind;
 use penstock_rules::{ClientHello, HelloError, TlsFacts};
 use rustls::{ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 /// Everything a `bind ... ssl` line needs to accept connections. Immutable, shared by all workers.
@@ -80,7 +80,7 @@ impl Acceptor {
         };
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Server(Box::new(session)), input);
-        let mut open = handshake::run(stream, flight).await?;
+        let mut open = handshake::run(stream, flight, Duration::ZERO).await?;
         let facts = open.facts_mut();
         facts.sni = known.sni;
         facts.session_id = known.session_id;

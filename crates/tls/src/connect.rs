@@ -18,7 +18,7 @@ use rustls::{
     sign::SingleCertAndKey,
 };
 use rustls_pki_types::ServerName;
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Sessions remembered for a server, by the name it was asked for.
@@ -88,10 +88,12 @@ impl Connector {
             .unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()));
         // Making the connection makes its key pairs already.
         let config = self.config.clone();
-        let session = handshake::suspended(move || UnbufferedClientConnection::new(config, name))
+        let mut waited = Duration::ZERO;
+        let session = handshake::suspended(&mut waited, move || UnbufferedClientConnection::new(config, name))
             .await?
             .map_err(HandshakeError::Tls)?;
-        let mut open = handshake::run(stream, Flight::new(Session::Client(Box::new(session)), Vec::new())).await?;
+        let flight = Flight::new(Session::Client(Box::new(session)), Vec::new());
+        let mut open = handshake::run(stream, flight, waited).await?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)
     }

@@ -14,6 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -42,7 +43,7 @@ impl Flight {
         let mut taken = 0;
         let result = session.pass(input, &mut taken, &mut |bytes| plain.extend_from_slice(bytes), output);
         let result = result.map_err(|error| {
-            session.alert(&mut input[taken..], output);
+            session.alert(output);
             match (verify::take_refusal(), &error) {
                 (Some(refusal), _) => {
                     HandshakeError::Certificate { verify: refusal.code, authority: refusal.depth > 0 }
@@ -58,14 +59,19 @@ impl Flight {
     }
 }
 
-/// Runs the handshake to its end.
-pub(crate) async fn run<S>(mut stream: S, mut flight: Box<Flight>) -> Result<TlsStream<S>, HandshakeError>
+/// Runs the handshake to its end. `waited` is what its operations have waited already.
+pub(crate) async fn run<S>(
+    mut stream: S,
+    mut flight: Box<Flight>,
+    mut waited: Duration,
+) -> Result<TlsStream<S>, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let engine = worker::engine_name();
     loop {
         let pass;
-        (flight, pass) = suspended(move || {
+        (flight, pass) = suspended(&mut waited, move || {
             let pass = flight.pass();
             (flight, pass)
         })
@@ -87,7 +93,11 @@ where
                 if !(tls13 && matches!(flight.session, Session::Server(_))) {
                     write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
                 }
-                return Ok(TlsStream::new(stream, *flight, matches!(pass, Ok(Pass::PeerClosed))));
+                let mut open = TlsStream::new(stream, *flight, matches!(pass, Ok(Pass::PeerClosed)));
+                let facts = open.facts_mut();
+                facts.engine = engine;
+                facts.engine_wait_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+                return Ok(open);
             }
             Err(error) => {
                 // The peer is told why; whether it still listens is its business.
@@ -100,10 +110,13 @@ where
 
 /// Runs a piece of a handshake: on a stack that its operations can park where an engine may make them wait, as a plain call
 /// else. While it waits, nothing is read: the bytes stay in the socket.
-pub(crate) async fn suspended<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, HandshakeError> {
+pub(crate) async fn suspended<R: 'static>(
+    waited: &mut Duration,
+    body: impl FnOnce() -> R + 'static,
+) -> Result<R, HandshakeError> {
     const PANICKED: HandshakeError = HandshakeError::Internal("panic in the handshake");
     if worker::may_wait() {
-        suspend::on_stack(body).await.map_err(|_| PANICKED)
+        suspend::on_stack(waited, body).await.map_err(|_| PANICKED)
     } else {
         catch_unwind(AssertUnwindSafe(body)).map_err(|_| PANICKED)
     }

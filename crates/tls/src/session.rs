@@ -137,10 +137,15 @@ impl Session {
         }
     }
 
-    /// After an error: the alert rustls has queued for the peer. `rest` is the input from where the failed pass stopped.
-    pub fn alert(&mut self, rest: &mut [u8], output: &mut Output) {
-        // The error comes again once the queue is empty. Nothing reaches the state machine: it is poisoned.
-        let _ = self.pass(rest, &mut 0, &mut |_| (), output);
+    /// After an error: the alert rustls has queued for the peer. It is taken without any input, since the rest of what the
+    /// peer sent must not be looked at again, and only while there is something queued, which rustls gives before it looks.
+    pub fn alert(&mut self, output: &mut Output) {
+        while self.wants_write() {
+            match self {
+                Session::Server(conn) => queued(conn.process_tls_records(&mut []), output),
+                Session::Client(conn) => queued(conn.process_tls_records(&mut []), output),
+            }
+        }
     }
 
     /// Encrypts `data` to the end of `output`. `held` is the start of a record that earlier reads left over: rustls keeps
@@ -160,6 +165,16 @@ impl Session {
     /// The connection may no longer send.
     pub fn close_notify(&mut self, held: &mut [u8], output: &mut Output) -> Result<(), Error> {
         write_traffic!(self, held, ALERT_ROOM, output, |traffic, room| traffic.queue_close_notify(room))
+    }
+}
+
+/// Takes one thing that rustls has queued.
+fn queued<Data>(status: UnbufferedStatus<'_, '_, Data>, output: &mut Output) {
+    match status.state {
+        Ok(ConnectionState::EncodeTlsData(mut data)) => encode(output, |room| data.encode(room)),
+        // Plaintext of before the error, which comes first. Nobody will read it.
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => while traffic.next_record().is_some() {},
+        _ => {}
     }
 }
 

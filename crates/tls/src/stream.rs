@@ -197,9 +197,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             Ok(Pass::PeerClosed) => self.read_end = End::Closed,
             Err(error) => {
                 self.read_end = End::Failed;
-                self.session.alert(&mut data[taken..], &mut self.unsent);
+                self.session.alert(&mut self.unsent);
                 let _ = poll_drain(&mut self.socket, cx, &mut self.unsent);
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+                // What came in order before the bad record is the caller's; the error waits for the next read.
+                return Poll::Ready(match buf.filled().len() - before {
+                    0 => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                    delivered => Ok(delivered),
+                });
             }
         }
         let rest = &data[taken..];
@@ -235,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// Encrypts what `slices` hold, up to a turn's share, and writes it. Takes plaintext only when no earlier ciphertext is
     /// waiting, so at most one turn of it is ever kept.
     fn poll_encrypt(&mut self, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.sent_close {
+        if self.sent_close || self.read_end == End::Failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         // Tickets and key updates that wait to be sent go out in the same write; a backlog of the socket goes first.

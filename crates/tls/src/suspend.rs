@@ -25,6 +25,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr::NonNull,
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
 /// Stacks of one worker, in use and idle together.
@@ -78,15 +79,20 @@ pub(crate) fn park(wait: Wait) -> Result<(), Cancelled> {
     resumed
 }
 
-/// Runs `body` where its hooks can park, and waits with it.
-pub(crate) async fn on_stack<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, Broken> {
+/// Runs `body` where its hooks can park, and waits with it. What it waited is added to `waited`.
+pub(crate) async fn on_stack<R: 'static>(
+    waited: &mut Duration,
+    body: impl FnOnce() -> R + 'static,
+) -> Result<R, Broken> {
     let stack = acquire().await.map_err(|_| Broken)?;
     let mut step = start(stack, body);
     loop {
         match step {
             Step::Done(result) => return result,
             Step::Parked(suspended, wait) => {
+                let parked = Instant::now();
                 poll_fn(|cx| wait.poll(cx)).await;
+                *waited += parked.elapsed();
                 step = suspended.resume(Ok(()));
             }
         }

@@ -30,6 +30,11 @@ fn worker(manner: Manner, body: impl Future<Output = ()> + 'static) {
     worker::uninstall();
 }
 
+/// `body` on a stack of its own.
+async fn suspended<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, Broken> {
+    on_stack(&mut Duration::default(), body).await
+}
+
 /// An operation, parked.
 fn agree() -> Result<(), Cancelled> {
     let Ok(Answer::Pair { public, .. }) = penstock_engine::compute(&Op::KeyGen { curve: Curve::X25519 }) else {
@@ -47,7 +52,7 @@ fn a_dropped_future_lets_its_coroutine_return() {
     let ended = Rc::new(Cell::new(None));
     let seen = ended.clone();
     worker(Manner::Late(Duration::from_millis(20)), async move {
-        let parked = on_stack(move || {
+        let parked = suspended(move || {
             let first = agree();
             let second = agree();
             seen.set(Some((first, second)));
@@ -63,11 +68,11 @@ fn a_dropped_future_lets_its_coroutine_return() {
 #[test]
 fn a_panic_on_a_stack_costs_that_call_only() {
     worker(Manner::Late(Duration::from_millis(1)), async {
-        let broken = on_stack(|| {
+        let broken = suspended(|| {
             agree().unwrap();
             panic!("planted");
         });
-        let sound = on_stack(|| agree().is_ok());
+        let sound = suspended(|| agree().is_ok());
         let (broken, sound): (Result<(), Broken>, _) = tokio::join!(broken, sound);
         assert_eq!((broken, sound), (Err(Broken), Ok(true)));
     });
@@ -77,7 +82,7 @@ fn a_panic_on_a_stack_costs_that_call_only() {
 #[test]
 fn stacks_are_bounded_and_the_line_moves_on() {
     worker(Manner::Late(Duration::from_millis(80)), async {
-        let tasks: Vec<_> = (0..STACKS_MAX + 50).map(|_| spawn_local(on_stack(|| agree().is_ok()))).collect();
+        let tasks: Vec<_> = (0..STACKS_MAX + 50).map(|_| spawn_local(suspended(|| agree().is_ok()))).collect();
         let counts = || POOL.with(|pool| (pool.borrow().in_use, pool.borrow().waiting.len()));
         while counts() != (STACKS_MAX, 50) {
             tokio::task::yield_now().await;
@@ -101,7 +106,7 @@ fn stacks_are_bounded_and_the_line_moves_on() {
 #[test]
 fn a_stack_is_wiped_before_its_next_use() {
     worker(Manner::Prompt, async {
-        on_stack(|| {
+        suspended(|| {
             let secret = std::hint::black_box([0xA5u8; 512]);
             agree().unwrap();
             std::hint::black_box(secret);
