@@ -131,7 +131,9 @@ impl<'a> Reader<'a> {
             .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
             .unwrap_or(self.rest().len());
         let name = &self.rest()[..length];
-        if !PREDICATES.contains(&name) {
+        // A predicate without arguments has empty ones, but something must tell where its name ends.
+        let ended = self.rest()[length..].starts_with(['(', ' ', '\t']) || self.rest().len() == length;
+        if !PREDICATES.contains(&name) || !ended {
             let hint = match crate::units::nearest(name, PREDICATES.iter().copied()) {
                 Some(known) => format!("did you mean '{known}'?"),
                 None => format!("expected a number, '!', '(' or one of {}", PREDICATES.join(", ")),
@@ -187,6 +189,13 @@ impl<'a> Reader<'a> {
                         return Err(self.bad(
                             format!("'{predicate}' takes {wanted} argument{}", if wanted == 1 { "" } else { "s" }),
                             Some("expected ')' here; quote an argument that holds a comma".into()),
+                        ));
+                    }
+                    if c == ')' && arguments.len() < wanted {
+                        self.at = open + i;
+                        return Err(self.bad(
+                            format!("'{predicate}' takes {wanted} arguments"),
+                            Some("expected ',' and another one here".into()),
                         ));
                     }
                     if c == ')' {
@@ -262,6 +271,7 @@ mod tests {
         assert_eq!(at("1 &"), 2);
         assert_eq!(at("streq(a,b c))"), 12);
         assert_eq!(at("feature(FOO,a)"), 11);
+        assert_eq!(at("streq(a)"), 7);
         assert_eq!(at("1 && streqq(a,a)"), 5);
         assert!(evaluate(&"(".repeat(100_000), &|_| false).is_err());
     }
