@@ -1,6 +1,6 @@
 //! A client's connection as every stage of its life sees it.
 
-use crate::{shared::Place, timer::Deadline, worker::Worker};
+use crate::{counters::Cells, shared::Place, timer::Deadline, worker::Worker};
 use penstock_config::model::{Bind, Proxy};
 use penstock_rules::{ConnFacts, Session};
 use std::{
@@ -38,6 +38,11 @@ impl Conn {
     }
     pub fn bind(&self) -> &Bind {
         &self.proxy().binds[self.bind]
+    }
+    /// What this worker counts for the frontend, and for the `bind` line.
+    pub fn listener_cells(&self) -> [&Cells; 2] {
+        let counters = self.worker.counters();
+        [counters.frontend(self.frontend), counters.listener(self.frontend, self.bind)]
     }
     /// The connection as one of its HTTP/2 streams has it: with a deadline of its own, and with the session as it is now.
     pub fn for_stream(&self) -> Conn {

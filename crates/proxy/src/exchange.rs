@@ -15,7 +15,7 @@ use crate::{
     queue::Granted,
     respond,
     route::{self, Route},
-    server::{Assignment, Backend, Presence, Server, ServerRef, Slot, Want},
+    server::{Assignment, Backend, Presence, Seen, Server, ServerRef, Slot, Want},
     stream::Stream,
     timer::Deadline,
     upstream::Http1Server,
@@ -192,10 +192,14 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
                 x.log.termination = termination;
                 return x.aborted(503);
             }
-            Err(Unserved(termination, status)) => return answer(conn, client, x, &termination, status).await,
+            Err(Unserved(termination, status)) => {
+                worker.counters().backend(backend).connect_errors.inc();
+                return answer(conn, client, x, &termination, status).await;
+            }
         };
         let server = slot.server().index;
         x.server = Some(server);
+        worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
         let attempt = attempt(conn, client, x, &slot, at, proxy, failures > 0).await;
         let reason = match attempt {
@@ -210,13 +214,15 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         };
         drop(slot);
         if failures >= proxy.retries {
+            if reason == Reason::Connect {
+                count_connect_error(&worker, at);
+            }
             return fail_server(conn, client, x, reason).await;
         }
         failures += 1;
         x.log.retries = failures;
-        worker.counters().server(backend, server).retries.inc();
-        worker.counters().backend(backend).retries.inc();
         if may_redispatch(proxy, failures) {
+            // It counts as sent elsewhere, not as tried again.
             if pool.servers.len() > 1 {
                 (want.persistent, want.avoid) = (None, Some(server));
                 x.cookie.direct = false;
@@ -226,12 +232,20 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
             }
         } else {
             want.persistent = Some(server);
+            worker.counters().server(backend, server).retries.inc();
+            worker.counters().backend(backend).retries.inc();
             if reason == Reason::Connect {
                 // The same server again: give it a moment.
                 tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
             }
         }
     }
+}
+
+/// A request failed because no connection could be made; those that another attempt made good do not count.
+pub(crate) fn count_connect_error(worker: &Worker, at: ServerRef) {
+    worker.counters().server(at.proxy, at.server).connect_errors.inc();
+    worker.counters().backend(at.proxy).connect_errors.inc();
 }
 
 /// Between two attempts at one server.
@@ -328,10 +342,11 @@ pub(crate) async fn connect(
     let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni))).await;
     conn.deadline = deadline;
     worker.clock.tick();
-    let cells = worker.counters().server(at.proxy, at.server);
+    worker.counters().server(at.proxy, at.server).connects.inc();
+    let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
+    worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
     x.log.termination = match opened {
         Some(Ok(stream)) => {
-            cells.connects.inc();
             connected(x, facts_of(&stream), worker.clock.now());
             return Some(stream);
         }
@@ -339,8 +354,6 @@ pub(crate) async fn connect(
         Some(Err(_)) => *b"SC",
         None => *b"sC",
     };
-    cells.connect_errors.inc();
-    worker.counters().backend(at.proxy).connect_errors.inc();
     None
 }
 
@@ -409,8 +422,6 @@ async fn attempt(
         }
         return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
     }
-    cells.session(worker.now_ms());
-
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
     let may_keep = headers::to_server(conn, x, proxy, server);
     upstream.request(&mut x.request, client.request_framing());
@@ -439,8 +450,6 @@ async fn multiplexed(
     proxy: &Proxy,
     limits: Limits,
 ) -> Result<(), Ended> {
-    let worker = conn.worker.clone();
-    worker.counters().server(at.proxy, at.server).session(worker.now_ms());
     x.server_conn.http_major = 2;
     let mut upstream = Http2Server::new(mux.clone(), limits);
     headers::to_server(conn, x, proxy, slot.server());
@@ -555,7 +564,11 @@ async fn forward(
     let now = worker.clock.now();
     x.times.answered = Some(now);
     x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
-    worker.counters().server(at.proxy, at.server).response(x.response.status());
+    let cells = worker.counters().server(at.proxy, at.server);
+    cells.requests.inc();
+    cells.response(x.response.status());
+    let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
+    worker.shared.backends.observe(at, seen, now.into_std());
     if !route::response(conn, client, x).await {
         request.give_back(buffers);
         return Err(Ended::Over);
@@ -671,19 +684,18 @@ async fn head_failed(
             };
             cells.response_errors.inc();
             backend.response_errors.inc();
+            let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
+            worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
             x.log.termination = termination;
             if repeatable && retries_on(proxy, reason) && (reason != Reason::Empty || !upstream.answered()) {
                 return Ended::Retry(reason);
-            }
-            if reason == Reason::Empty {
-                cells.server_aborts.inc();
-                backend.server_aborts.inc();
             }
             respond::error(conn, client, x, 502).await;
         }
         Head::Timeout(Side::Server) => {
             cells.response_errors.inc();
             backend.response_errors.inc();
+            worker.shared.backends.observe(at, Seen::ResponseTimeout, worker.clock.now().into_std());
             x.log.termination = *b"sH";
             if repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);
@@ -786,6 +798,8 @@ fn finish_body(
     let termination = match result {
         Transfer::Done => return Ok(()),
         Transfer::ServerFault => {
+            cells.response_errors.inc();
+            backend.response_errors.inc();
             cells.server_aborts.inc();
             backend.server_aborts.inc();
             b"SD"
@@ -795,8 +809,16 @@ fn finish_body(
             backend.client_aborts.inc();
             b"CD"
         }
-        Transfer::Timeout(Side::Client) => b"cD",
-        Transfer::Timeout(Side::Server) => b"sD",
+        Transfer::Timeout(Side::Client) => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            b"cD"
+        }
+        Transfer::Timeout(Side::Server) => {
+            cells.server_aborts.inc();
+            backend.server_aborts.inc();
+            b"sD"
+        }
     };
     x.log.termination = *termination;
     client.abort();

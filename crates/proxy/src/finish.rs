@@ -83,8 +83,13 @@ fn count(conn: &Conn, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http;
-    frontend.bytes_in.add(x.log.bytes_uploaded);
-    frontend.bytes_out.add(x.log.bytes_read);
+    for cells in conn.listener_cells() {
+        cells.bytes_in.add(x.log.bytes_uploaded);
+        cells.bytes_out.add(x.log.bytes_read);
+        if http && x.txn.received.is_empty() {
+            cells.request_errors.inc();
+        }
+    }
     if http {
         frontend.request(now_ms);
         frontend.response(status);

@@ -120,14 +120,17 @@ fn admitted(conn: &mut Conn, socket: &Socket, kind: judge::Kind) -> bool {
     let now = worker.now_ms();
     match kind {
         judge::Kind::Connection => cells.connection(now),
-        judge::Kind::Session => cells.session(now),
+        judge::Kind::Session => {
+            cells.session(now);
+            worker.counters().listener(conn.frontend, conn.bind).session(now);
+        }
     }
     if verdict == judge::Judged::GoOn {
         return true;
     }
     match kind {
-        judge::Kind::Connection => cells.denied_connections.inc(),
-        judge::Kind::Session => cells.denied_sessions.inc(),
+        judge::Kind::Connection => conn.listener_cells().iter().for_each(|cells| cells.denied_connections.inc()),
+        judge::Kind::Session => conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc()),
     }
     false
 }

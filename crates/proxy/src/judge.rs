@@ -73,7 +73,7 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
             Verdict::Continue | Verdict::Accept => return Judged::GoOn,
             Verdict::Respond(why, answer) => {
                 if matches!(why, Why::Deny | Why::Tarpit | Why::Auth) {
-                    cells.denied_requests.inc();
+                    conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 } else {
                     cells.intercepted.inc();
                 }
@@ -89,13 +89,13 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
-                cells.denied_requests.inc();
+                conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 x.log.termination = *b"PR";
                 client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
-                cells.denied_requests.inc();
+                conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 x.log.termination = *b"PR";
                 client.vanish();
                 return Judged::Over;
@@ -212,7 +212,11 @@ pub(crate) async fn response(conn: &mut Conn, client: &mut dyn Client, x: &mut E
             Verdict::Continue | Verdict::Accept => return Judged::GoOn,
             Verdict::Respond(why, answer) => {
                 if why == Why::Deny {
-                    cells.denied_responses.inc();
+                    conn.listener_cells().iter().for_each(|cells| cells.denied_responses.inc());
+                    if let (Some(backend), Some(server)) = (x.backend, x.server) {
+                        worker.counters().backend(backend).denied_responses.inc();
+                        worker.counters().server(backend, server).denied_responses.inc();
+                    }
                 }
                 x.log.termination = if why == Why::Deny { *b"PH" } else { *b"LH" };
                 reply(conn, client, x, &answer).await;

@@ -330,7 +330,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
             Verdict::Reject | Verdict::Close | Verdict::Respond(..) | Verdict::Service(_) | Verdict::Failed => true,
         };
         debug_assert!(refused);
-        worker.counters().frontend(conn.frontend).denied_requests.inc();
+        conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
         x.log.termination = *b"PR";
         return false;
     }

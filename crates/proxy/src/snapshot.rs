@@ -290,7 +290,13 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         fill_server(shared, backend, server, now, &mut row);
         rows.push(row);
     }
-    let mut row = blank(Kind::Backend, "BACKEND", sum(Part::Backend));
+    let mut totals = sum(Part::Backend);
+    // A backend makes no connection but its servers' ones.
+    for row in rows.iter().filter(|row| row.proxy == index && row.kind == Kind::Server) {
+        totals.connects += row.totals.connects;
+        totals.reuses += row.totals.reuses;
+    }
+    let mut row = blank(Kind::Backend, "BACKEND", totals);
     fill_backend(backend, proxy, now, &mut row);
     rows.push(row);
 }

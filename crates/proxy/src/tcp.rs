@@ -136,25 +136,28 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         let slot = match exchange::assign(conn, x, pool, &want, gone).await {
             Ok(slot) => slot,
             Err(Unserved(termination, _)) => {
+                worker.counters().backend(backend).connect_errors.inc();
                 x.log.termination = termination;
                 return;
             }
         };
         let at = ServerRef { proxy: backend, server: slot.server().index };
         x.server = Some(at.server);
+        worker.counters().server(backend, at.server).session(worker.now_ms());
         let sni = route::sni(conn, x, slot.server(), at, Stage::Raw);
         if let Some(stream) = exchange::connect(conn, x, slot.server(), at, sni.as_deref()).await {
             break (slot, stream);
         }
         drop(slot);
         if failures >= proxy.retries {
+            exchange::count_connect_error(&worker, at);
             return;
         }
         failures += 1;
         x.log.retries = failures;
-        worker.counters().server(backend, at.server).retries.inc();
-        worker.counters().backend(backend).retries.inc();
         if !may_redispatch(proxy, failures) {
+            worker.counters().server(backend, at.server).retries.inc();
+            worker.counters().backend(backend).retries.inc();
             want.persistent = Some(at.server);
             tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
         } else if pool.servers.len() > 1 {
@@ -164,7 +167,6 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             worker.counters().backend(backend).redispatches.inc();
         }
     };
-    worker.counters().server(backend, slot.server().index).session(worker.now_ms());
     route::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
     finish::tcp_as_soon_as(conn, client.counts, x);
     let mut server = Raw::new(stream, worker);
@@ -220,6 +222,15 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     down.give_back(&worker.buffers);
     if let Some(termination) = ended {
         x.log.termination = termination;
+        let backend = slot.backend().proxy;
+        let counters = worker.counters();
+        for cells in [counters.server(backend, slot.server().index), counters.backend(backend)] {
+            match termination[0] {
+                b'C' | b'c' => cells.client_aborts.inc(),
+                b'S' | b's' => cells.server_aborts.inc(),
+                _ => {}
+            }
+        }
         // What could not be delivered must not look like a whole.
         match termination[0] {
             b'S' => client.stream.socket().reset_on_close(),
