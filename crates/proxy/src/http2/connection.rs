@@ -16,6 +16,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, server};
 use http::Request;
 use penstock_http::Limits;
+use penstock_rules::Session;
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
@@ -28,12 +29,18 @@ use tokio::time::Instant;
 type Connection = server::Connection<Guard<Stream>, Bytes>;
 type Accepted = (Request<RecvStream>, server::SendResponse<Bytes>);
 
-/// Streams of one connection that have an exchange.
+/// Streams of one connection that have an exchange, and the tasks that have none now.
+///
+/// A task is some 4 KiB with all the states it can be in: serving one stream after the other with it costs less than
+/// making one for each (measured: 5 % of the CPU of a small request). When the connection is idle it keeps none.
 #[derive(Default)]
 struct Streams {
     open: Cell<usize>,
     /// The connection's task, which times idleness.
     idle: RefCell<Option<Waker>>,
+    resting: RefCell<Vec<Rc<Task>>>,
+    /// No stream will come.
+    ended: Cell<bool>,
 }
 
 impl Streams {
@@ -45,6 +52,12 @@ impl Streams {
         let mut idle = self.idle.borrow_mut();
         if !idle.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             *idle = Some(waker.clone());
+        }
+    }
+    /// Ends the tasks that rest.
+    fn dismiss(&self) {
+        for task in self.resting.take() {
+            task.give(None);
         }
     }
 }
@@ -60,6 +73,41 @@ impl Drop for Entered {
         {
             waker.wake();
         }
+    }
+}
+
+/// What a task is given to do: a stream, and the connection's session and count of requests as they are at its start.
+struct Job {
+    request: Request<RecvStream>,
+    respond: server::SendResponse<Bytes>,
+    session: Session,
+    requests: u64,
+    entered: Entered,
+}
+
+/// Where a task that rests is given its next job, or none.
+#[derive(Default)]
+struct Task {
+    job: RefCell<Option<Option<Job>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Task {
+    fn give(&self, job: Option<Job>) {
+        *self.job.borrow_mut() = Some(job);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+    async fn next(&self) -> Option<Job> {
+        poll_fn(|cx| match self.job.borrow_mut().take() {
+            Some(job) => Poll::Ready(job),
+            None => {
+                *self.waker.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
     }
 }
 
@@ -197,6 +245,7 @@ impl Connected {
         match (self.phase, self.streams.open.get()) {
             (Phase::Open, 0) => {
                 self.phase = Phase::Idle;
+                self.streams.dismiss();
                 let timeouts = &conn.proxy().timeouts;
                 let patience = match conn.requests {
                     0 => timeouts.http_request.or(timeouts.client),
@@ -219,15 +268,41 @@ impl Connected {
         conn.deadline.set(Instant::now(), Some(GOODBYE));
     }
 
-    /// Starts a stream's exchange as a task of its own.
+    /// Gives a stream to a task that rests, or to a new one.
     fn start(&mut self, conn: &mut Conn, (request, respond): Accepted, limits: Limits) {
-        let mut stream = conn.for_stream();
+        let entered = self.streams.enter();
+        let (session, requests) = (conn.session.clone(), conn.requests);
         conn.requests += 1;
-        let (entered, signals) = (self.streams.enter(), self.signals.clone());
-        tokio::task::spawn_local(async move {
-            let _entered = entered;
-            serve_stream(&mut stream, request, respond, signals, limits).await;
+        let job = Job { request, respond, session, requests, entered };
+        let resting = self.streams.resting.borrow_mut().pop();
+        let task = resting.unwrap_or_else(|| {
+            let task = Rc::new(Task::default());
+            let (streams, signals) = (self.streams.clone(), self.signals.clone());
+            tokio::task::spawn_local(serve_streams(conn.for_stream(), task.clone(), streams, signals, limits));
+            task
         });
+        task.give(Some(job));
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.streams.ended.set(true);
+        self.streams.dismiss();
+    }
+}
+
+/// Serves one stream after the other, for as long as there are others.
+async fn serve_streams(mut conn: Conn, task: Rc<Task>, streams: Rc<Streams>, signals: Rc<Signals>, limits: Limits) {
+    while let Some(job) = task.next().await {
+        let Job { request, respond, session, requests, entered } = job;
+        (conn.session, conn.requests) = (session, requests);
+        serve_stream(&mut conn, request, respond, &signals, limits).await;
+        drop(entered);
+        if streams.ended.get() || streams.open.get() == 0 {
+            return;
+        }
+        streams.resting.borrow_mut().push(task.clone());
     }
 }
 
@@ -235,7 +310,7 @@ async fn serve_stream(
     conn: &mut Conn,
     request: Request<RecvStream>,
     mut respond: server::SendResponse<Bytes>,
-    signals: Rc<Signals>,
+    signals: &Rc<Signals>,
     limits: Limits,
 ) {
     let mut x = Exchange::take(&conn.worker);
@@ -246,7 +321,7 @@ async fn serve_stream(
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
         Ok(framing) => {
             x.request_complete(conn);
-            let mut client = Http2Client::new(&x.request, framing, body, respond, signals);
+            let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone());
             exchange::run(conn, &mut client, &mut x).await;
         }
         // RFC 9113 section 8.1.1: a malformed request is an error of its stream.
