@@ -277,11 +277,10 @@ impl Builder<'_> {
             Some(clients) => clients.clone(),
             None => Arc::new(rustls::server::NoClientAuth),
         };
+        let fixed = Fixed { bare: certificate.certified.clone(), stapled: certificate.stapled.clone() };
         let built = ServerConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
         let mut built = match built {
-            Ok(builder) => builder
-                .with_client_cert_verifier(verified)
-                .with_cert_resolver(Arc::new(Fixed(certificate.certified.clone()))),
+            Ok(builder) => builder.with_client_cert_verifier(verified).with_cert_resolver(Arc::new(fixed)),
             Err(e) => {
                 self.diagnostics.error(span, format!("these TLS settings cannot be used together: {e}"));
                 return None;
@@ -393,13 +392,19 @@ fn digest_of(context: digest::Context) -> PolicyId {
     id
 }
 
-/// Presents one certificate, whoever asks: the choice was made before.
+/// Presents one certificate, whoever asks: the choice was made before. Its OCSP response goes with it while that is current.
 #[derive(Debug)]
-struct Fixed(Arc<CertifiedKey>);
+struct Fixed {
+    bare: Arc<CertifiedKey>,
+    stapled: Option<(Arc<CertifiedKey>, Option<i64>)>,
+}
 
 impl ResolvesServerCert for Fixed {
     fn resolve(&self, _: rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.clone())
+        match &self.stapled {
+            Some((stapled, until)) if until.is_none_or(|until| certificate::now() < until) => Some(stapled.clone()),
+            _ => Some(self.bare.clone()),
+        }
     }
 }
 

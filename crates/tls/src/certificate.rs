@@ -1,6 +1,6 @@
 //! A certificate with its key and the files beside it.
 
-use crate::{Loader, provider::Key};
+use crate::{Loader, ocsp, provider::Key};
 use penstock_config::{Diagnostics, Span};
 use penstock_engine::{KeyKind, SigningKey};
 use rustls::sign::CertifiedKey;
@@ -19,6 +19,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 /// A certificate ready to be presented.
 pub(crate) struct Certificate {
     pub certified: Arc<CertifiedKey>,
+    /// The same with an OCSP response, and the time (seconds since 1970) from which that is stale.
+    pub stapled: Option<(Arc<CertifiedKey>, Option<i64>)>,
     pub kind: KeyKind,
     /// Common name and DNS names, lower case.
     pub names: Vec<String>,
@@ -157,13 +159,18 @@ pub(crate) fn load(
     }
     validity(&parsed, &shown.to_string(), span, diagnostics);
 
-    let mut certified = CertifiedKey::new(chain, Arc::new(Key::new(key.clone())));
-    certified.ocsp = staple(path, parts, extras, loader, span, diagnostics);
+    let certified = CertifiedKey::new(chain, Arc::new(Key::new(key.clone())));
+    let serial = parsed.raw_serial();
+    let stapled = staple(path, parts, extras, loader, serial, span, diagnostics).map(|(response, until)| {
+        let mut stapled = certified.clone();
+        stapled.ocsp = Some(response);
+        (Arc::new(stapled), until)
+    });
     if extras.sctl && loader.read(&extras.beside(path, "sctl")).is_ok() {
         diagnostics
             .notice(span, format!("'{shown}.sctl' is not used: timestamps are sent only as part of certificates"));
     }
-    Some(Certificate { kind: key.kind(), names: names(&parsed), certified: Arc::new(certified) })
+    Some(Certificate { kind: key.kind(), names: names(&parsed), certified: Arc::new(certified), stapled })
 }
 
 /// Every section of a PEM that means something here.
@@ -229,9 +236,14 @@ fn same_point(key: &SigningKey, bits: &[u8]) -> bool {
         .is_ok_and(|(_, own)| own.subject_public_key.as_ref() == bits)
 }
 
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
 /// HAProxy starts with an expired certificate and so do we, but not without a word.
 fn validity(parsed: &X509Certificate<'_>, shown: &str, span: Span, diagnostics: &mut Diagnostics) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+    let now = now();
     let validity = parsed.validity();
     if now > validity.not_after.timestamp() {
         diagnostics.warning(span, format!("the certificate in '{shown}' expired on {}", validity.not_after));
@@ -245,9 +257,10 @@ fn staple(
     parts: &Parts,
     extras: &Extras,
     loader: &dyn Loader,
+    serial: &[u8],
     span: Span,
     diagnostics: &mut Diagnostics,
-) -> Option<Vec<u8>> {
+) -> Option<(Vec<u8>, Option<i64>)> {
     let file = match &parts.ocsp {
         Some(file) => file.clone(),
         None if extras.ocsp => extras.beside(path, "ocsp"),
@@ -255,20 +268,11 @@ fn staple(
     };
     // An empty file is HAProxy's way to reserve the place for a response set at run time.
     let response = loader.read(&file).ok().filter(|response| !response.is_empty())?;
-    if !is_successful_ocsp(&response) {
-        diagnostics
-            .warning(span, format!("'{}' is not a successful OCSP response in DER; it is not sent", file.display()));
-        return None;
+    match ocsp::read(&response, serial, now()) {
+        Ok(staple) => Some((response, staple.until)),
+        Err(why) => {
+            diagnostics.warning(span, format!("the OCSP response '{}' is not sent: {why}", file.display()));
+            None
+        }
     }
-    Some(response)
-}
-
-/// RFC 6960, 4.2.1: SEQUENCE { responseStatus ENUMERATED { successful(0) }, [0] responseBytes }.
-fn is_successful_ocsp(der: &[u8]) -> bool {
-    let body = match der {
-        [0x30, len, rest @ ..] if *len < 0x80 => rest,
-        [0x30, 0x81, _, rest @ ..] | [0x30, 0x82, _, _, rest @ ..] => rest,
-        _ => return false,
-    };
-    body.starts_with(&[0x0A, 1, 0, 0xA0])
 }

@@ -19,6 +19,7 @@ mod facts;
 mod handshake;
 mod loader;
 mod names;
+mod ocsp;
 mod output;
 mod provider;
 mod session;

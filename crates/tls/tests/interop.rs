@@ -156,16 +156,24 @@ fn openssl_updates_its_keys_and_may_not_renegotiate() {
 
 #[test]
 fn a_staple_is_sent_to_who_asks() {
-    // The outer form of a successful response; clients here print it, and do not verify it.
-    let staple = [&[0x30, 0x0A, 0x0A, 1, 0, 0xA0, 5][..], &[0x30, 3, 0x06, 1, 0]].concat();
-    let mut files = two_sites();
-    files.0.insert("/rsa.pem.ocsp".into(), staple);
+    let ca = Authority::new("ca");
+    let numbered = |params: &mut rcgen::CertificateParams| params.serial_number = Some(0x1234u64.into());
+    let mut files = files(&[("/a.pem", &ca.sign_with(Kind::Rsa2048, "a.test", numbered))]);
+    files.0.insert("/a.pem.ocsp".into(), ca.ocsp(0x1234, true));
     worker(None, async {
-        let address = echo_server(acceptor(crt(&["/rsa.pem"]), &files)).await;
+        let address = echo_server(acceptor(crt(&["/a.pem"]), &files)).await;
         for version in ["-tls1_2", "-tls1_3"] {
-            let said = run("openssl", words(&format!("s_client -connect {address} {version} -status")), &[]).await;
-            assert!(said.contains("OCSP response:") && !said.contains("OCSP response: no response sent"), "{said}");
+            let line = format!("s_client -connect {address} {version}");
+            let said = run("openssl", words(&(line.clone() + " -status")), &[]).await;
+            assert!(said.contains("OCSP Response Status: successful") && said.contains("Cert Status: good"), "{said}");
+            let said = run("openssl", words(&line), &[]).await;
+            assert!(!said.contains("OCSP Response Status"), "{said}");
         }
+        // A revocation is not ours to announce; HAProxy refuses such a file as well.
+        files.0.insert("/a.pem.ocsp".into(), ca.ocsp(0x1234, false));
+        let address = echo_server(acceptor(crt(&["/a.pem"]), &files)).await;
+        let said = run("openssl", words(&format!("s_client -connect {address} -status")), &[]).await;
+        assert!(said.contains("OCSP response: no response sent"), "{said}");
     });
 }
 

@@ -207,6 +207,7 @@ pub fn common_name(der: &[u8]) -> String {
 /// An authority that signs certificates.
 pub struct Authority {
     pub pem: String,
+    pub key_pem: String,
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
 }
 
@@ -218,7 +219,7 @@ impl Authority {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
         let cert = params.self_signed(&key).unwrap();
-        Authority { pem: cert.pem(), issuer: rcgen::Issuer::new(params, key) }
+        Authority { pem: cert.pem(), key_pem: key.serialize_pem(), issuer: rcgen::Issuer::new(params, key) }
     }
 
     /// A certificate of `name` with its key, as one PEM.
@@ -234,6 +235,29 @@ impl Authority {
         change(&mut params);
         let cert = params.signed_by(&key, &self.issuer).unwrap();
         cert.pem() + &key.serialize_pem()
+    }
+
+    /// What an OCSP responder of this authority says of the certificate with this serial number, for a day.
+    pub fn ocsp(&self, serial: u16, good: bool) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let (ca, key) = (file("ca.pem", &self.pem), file("ca.key", &self.key_pem));
+        let (state, revoked) = if good { ("V", "") } else { ("R", "200101000000Z") };
+        let index = file("index", &format!("{state}\t800101000000Z\t{revoked}\t{serial:04X}\tunknown\t/CN=a\n"));
+        let out = folder.path().join("out");
+        let made = std::process::Command::new("openssl")
+            .args(["ocsp", "-ndays", "1"])
+            .args([std::ffi::OsStr::new("-index"), index.as_ref(), "-respout".as_ref(), out.as_ref()])
+            .args([std::ffi::OsStr::new("-CA"), ca.as_ref(), "-issuer".as_ref(), ca.as_ref()])
+            .args([std::ffi::OsStr::new("-rsigner"), ca.as_ref(), "-rkey".as_ref(), key.as_ref()])
+            .args(["-serial", &serial.to_string()])
+            .output()
+            .expect("openssl is installed");
+        std::fs::read(&out).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&made.stderr)))
     }
 
     /// A list that revokes the certificates with these serial numbers.
