@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
 pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
+    // By the time a line is written its own exchange counts no more.
+    x.presence = None;
     let now = conn.worker.clock.now();
     x.log.bytes_uploaded = client.counts().received;
     measure(conn, x, now);
@@ -23,6 +25,7 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
 
 /// Counts and logs a connection in `mode tcp`.
 pub(crate) fn tcp(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
+    x.presence = None;
     x.log.bytes_read = counts.sent;
     x.log.bytes_uploaded = counts.received;
     measure(conn, x, conn.worker.clock.now());
