@@ -66,11 +66,13 @@ const LOAD: &[Entry] = &[
     Entry::new("redir", ONE, "Requests are redirected to this prefix", |s, a| {
         s.redir = Some(a.text("a prefix")?);
         Ok(())
-    }),
+    })
+    .notice("requests are forwarded to the server"),
     Entry::new("non-stick", NONE, "Stick tables do not learn it", |s, _| {
         s.non_stick = true;
         Ok(())
-    }),
+    })
+    .notice("stick tables learn every server"),
     Entry::new("stick", NONE, "Undoes 'non-stick'", |s, _| {
         s.non_stick = false;
         Ok(())
@@ -462,10 +464,14 @@ pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
             Some((first, args.number_in(word, last, "a port", first..=65535)?))
         }
     };
-    let mut source = SourceAddress { ip, ports, interface: None, usesrc: None };
+    let mut source = SourceAddress { ip, ports, interface: None };
     loop {
-        if args.take_if("usesrc") {
-            source.usesrc = Some(args.text("an address, 'client' or 'clientip'")?);
+        if let Some(word) = args.peek().filter(|w| w.text == "usesrc") {
+            return args.wrong(
+                word,
+                "'usesrc' is refused: connections never come from a client's address",
+                "remove it, and tell servers the client's address with 'send-proxy' or 'option forwardfor'",
+            );
         } else if args.take_if("interface") {
             source.interface = Some(args.text("an interface")?);
         } else {

@@ -106,17 +106,20 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.localpeer = Some(name);
         Ok(())
     }),
-    Entry::new("stats socket", SOME, "A socket for commands", stats_socket),
+    Entry::new("stats socket", SOME, "A socket for commands", stats_socket)
+        .notice("the runtime API comes with a later release: the socket is not opened"),
     Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
         Ok(())
     })
-    .spare(),
+    .spare()
+    .notice("the runtime API comes with a later release: the socket is not opened"),
     Entry::new("stats maxconn", ONE, "Most connections to that socket", |g, a| {
         g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     })
-    .spare(),
+    .spare()
+    .notice("the runtime API comes with a later release: the socket is not opened"),
     Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
     Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
         g.hard_stop_after = Some(a.time("a time")?);
@@ -165,7 +168,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         }
         g.h1_case_adjust.push((from.text.clone(), to.text.clone()));
         Ok(())
-    }),
+    })
+    .notice("names of header fields keep the case they came in"),
     Entry::accepted("h1-case-adjust-file", ONE, "A file of such names", "write 'h1-case-adjust' lines"),
     Entry::new("expose-experimental-directives", NONE, "Experimental keywords may be used", |g, _| {
         g.experimental = true;

@@ -123,11 +123,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("tune.crypto.batch-delay", ONE, "Longest wait of an operation for others", |g, a| {
         g.crypto.batch_delay = Some(micros(a)?);
         Ok(())
-    }),
+    })
+    .notice("the engine decides by itself when a batch closes"),
     Entry::new("tune.crypto.max-wait", ONE, "Longest wait in the queue before a handshake is given up", |g, a| {
         g.crypto.max_wait = Some(micros(a)?);
         Ok(())
-    }),
+    })
+    .notice("the engine decides by itself when a batch closes"),
     Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
     Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
     Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),

@@ -28,13 +28,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("tune.http.cookielen", ONE, "Longest captured cookie", |g, a| {
         g.tune.http_cookielen = a.number("a length", 0..=1 << 20)?;
         Ok(())
-    }),
+    })
+    .notice("a captured cookie is cut at the capture's own length"),
     Entry::new("tune.maxaccept", ONE, "Connections accepted at a time", |g, a| {
         let word = a.word("a number of connections")?;
         let count: i64 = a.number_in(word, &word.text, "a number of connections", -1..=i64::from(i32::MAX))?;
         g.tune.maxaccept = u32::try_from(count).ok();
         Ok(())
-    }),
+    })
+    .notice("a worker accepts what is waiting"),
     Entry::new("tune.h2.header-table-size", ONE, "Bytes of HPACK's table", |g, a| {
         g.tune.h2_header_table_size = a.number("a size", 4096..=65536)?;
         Ok(())
@@ -62,23 +64,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("tune.idle-pool.shared", ONE, "Idle server connections serve all threads", |g, a| {
         g.tune.idle_pool_shared = a.choice("a switch", SWITCH)?;
         Ok(())
-    }),
+    })
+    .notice("idle connections belong to the worker that made them"),
     Entry::new("tune.rcvbuf.client", ONE, "Receive buffer of clients' sockets", |g, a| {
         g.tune.rcvbuf_client = socket_buffer(a)?;
         Ok(())
-    }),
+    })
+    .notice("the system sizes sockets' buffers by itself"),
     Entry::new("tune.rcvbuf.server", ONE, "Receive buffer of servers' sockets", |g, a| {
         g.tune.rcvbuf_server = socket_buffer(a)?;
         Ok(())
-    }),
+    })
+    .notice("the system sizes sockets' buffers by itself"),
     Entry::new("tune.sndbuf.client", ONE, "Send buffer of clients' sockets", |g, a| {
         g.tune.sndbuf_client = socket_buffer(a)?;
         Ok(())
-    }),
+    })
+    .notice("the system sizes sockets' buffers by itself"),
     Entry::new("tune.sndbuf.server", ONE, "Send buffer of servers' sockets", |g, a| {
         g.tune.sndbuf_server = socket_buffer(a)?;
         Ok(())
-    }),
+    })
+    .notice("the system sizes sockets' buffers by itself"),
 ];
 
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];

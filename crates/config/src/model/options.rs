@@ -21,7 +21,6 @@ pub struct Options {
     pub http_no_delay: bool,
     pub http_pretend_keepalive: bool,
     pub http_use_proxy_header: bool,
-    pub http_use_htx: bool,
     pub connection: ConnectionMode,
     pub idle_close_on_response: bool,
     pub independent_streams: bool,

@@ -13,7 +13,6 @@ pub struct SourceAddress {
     pub ip: Option<IpAddr>,
     pub ports: Option<(u16, u16)>,
     pub interface: Option<String>,
-    pub usesrc: Option<String>,
 }
 
 /// Where a server is.

@@ -41,7 +41,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare()
-    .at(BACK),
+    .at(BACK)
+    .notice("give each server its cookie"),
     Entry::new("persist rdp-cookie", between(0, 1), "RDP's cookie names the server", |_, _| Ok(()))
         .spare()
         .at(BACK)

@@ -11,7 +11,6 @@ use crate::{
 
 type Entry = Keyword<Draft>;
 
-const STICK: &str = "stick tables come with a later release: nothing is stored or matched";
 const COMPRESSION: &str = "responses are forwarded as they come";
 const MAIL: &str = "no mail is sent; changes of state are logged";
 
@@ -20,8 +19,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.stick_table = Some(a.rest());
         Ok(())
     })
-    .at(ANY)
-    .notice(STICK),
+    .at(ANY),
     stick("stick match", "The server that the table gives for a sample"),
     stick("stick on", "Both match and store-request"),
     stick("stick store-request", "Stores a request's sample with its server"),
@@ -82,7 +80,7 @@ type Parse = fn(&mut Draft, &mut Args<'_>) -> Parsed;
 
 const fn stick(name: &'static str, doc: &'static str) -> Entry {
     const PARSE: Parse = |d, a| push_with_keyword(d, a, |p| &mut p.stick);
-    Entry::new(name, SOME, doc, PARSE).at(BACK_ONLY).notice(STICK)
+    Entry::new(name, SOME, doc, PARSE).at(BACK_ONLY)
 }
 
 const fn compression(name: &'static str, doc: &'static str) -> Entry {

@@ -19,7 +19,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option checkcache", BACK, "Responses that a cache could share with their cookie are blocked", |d, a| {
         set(d, a, |o| &mut o.checkcache)
-    }),
+    })
+    .notice("responses are not searched for cookies that a cache could share"),
     flag("option clitcpka", FRONT, "TCP keep-alive towards clients", |d, a| set(d, a, |o| &mut o.clitcpka)),
     flag("option srvtcpka", BACK, "TCP keep-alive towards servers", |d, a| set(d, a, |o| &mut o.srvtcpka)),
     Entry::new("option tcpka", NONE, "TCP keep-alive on both sides", |d, _| {
@@ -29,7 +30,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option contstats", FRONT, "Counters grow during a transfer, not at its end", |d, a| {
         set(d, a, |o| &mut o.contstats)
-    }),
+    })
+    .notice("counters follow each message"),
     flag("option dontlog-normal", FRONT, "Only what failed is logged", |d, a| set(d, a, |o| &mut o.dontlog_normal)),
     flag("option dontlognull", FRONT, "Connections without a byte are not logged", |d, a| {
         set(d, a, |o| &mut o.dontlognull)
@@ -42,22 +44,26 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option http-no-delay", ALL, "Nothing is held back to fill packets", |d, a| {
         set(d, a, |o| &mut o.http_no_delay)
-    }),
+    })
+    .notice("nothing is held back in any case"),
     flag("option http-pretend-keepalive", BACK, "The server is not told that the connection will close", |d, a| {
         set(d, a, |o| &mut o.http_pretend_keepalive)
     }),
     flag("option http-use-proxy-header", FRONT, "Proxy-Connection in place of Connection", |d, a| {
         set(d, a, |o| &mut o.http_use_proxy_header)
-    }),
+    })
+    .notice("the Connection header is used"),
     flag(
         "option idle-close-on-response",
         FRONT,
         "Idle clients are closed after one more response at a stop",
         |d, a| set(d, a, |o| &mut o.idle_close_on_response),
-    ),
+    )
+    .notice("idle clients are closed when a soft stop begins"),
     flag("option independent-streams", ALL, "Reading does not refresh the timeout of writing", |d, a| {
         set(d, a, |o| &mut o.independent_streams)
-    }),
+    })
+    .notice("data in either direction keeps a stream alive"),
     flag("option log-health-checks", BACK, "Each change of a check's result is logged", |d, a| {
         set(d, a, |o| &mut o.log_health_checks)
     }),
@@ -67,13 +73,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option logasap", FRONT, "The log line is written as soon as the response's head is known", |d, a| {
         set(d, a, |o| &mut o.logasap)
     }),
-    flag("option nolinger", ALL, "Connections are closed by a reset", |d, a| set(d, a, |o| &mut o.nolinger)),
+    flag("option nolinger", ALL, "Connections are closed by a reset", |d, a| set(d, a, |o| &mut o.nolinger))
+        .notice("connections are closed in the ordinary way"),
     flag("option persist", BACK, "A cookie's server is used even when it is down", |d, a| {
         set(d, a, |o| &mut o.persist)
     }),
     flag("option prefer-last-server", BACK, "A client's connection keeps its server where it can", |d, a| {
         set(d, a, |o| &mut o.prefer_last_server)
-    }),
+    })
+    .notice("each request is balanced"),
     flag("option socket-stats", FRONT, "Counters for each listening address", |d, a| {
         set(d, a, |o| &mut o.socket_stats)
     }),
@@ -85,10 +93,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         .notice("data passes through the worker's own buffers"),
     flag("option tcp-smart-accept", FRONT, "The first acknowledgement waits for data", |d, a| {
         set(d, a, |o| &mut o.tcp_smart_accept)
-    }),
+    })
+    .notice("acknowledgements are left to the system"),
     flag("option tcp-smart-connect", BACK, "The first acknowledgement carries the request", |d, a| {
         set(d, a, |o| &mut o.tcp_smart_connect)
-    }),
+    })
+    .notice("acknowledgements are left to the system"),
     flag("option transparent", BACK, "Without a server, connections go to their original address", |d, a| {
         set(d, a, |o| &mut o.transparent)
     }),
@@ -112,18 +122,22 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .notice("malformed responses are always refused; malformed means a way to smuggle"),
     flag("option disable-h2-upgrade", FRONT, "HTTP/2 is not recognised by its preface on clear text", |d, a| {
         set(d, a, |o| &mut o.disable_h2_upgrade)
-    }),
+    })
+    .notice("HTTP/2 is known by its preface in any case"),
     flag("option h1-case-adjust-bogus-client", FRONT, "Header names get the letter case of h1-case-adjust", |d, a| {
         set(d, a, |o| &mut o.h1_case_adjust_client)
-    }),
+    })
+    .notice("names of header fields keep the case they came in"),
     flag("option h1-case-adjust-bogus-server", BACK, "Header names get the letter case of h1-case-adjust", |d, a| {
         set(d, a, |o| &mut o.h1_case_adjust_server)
-    }),
+    })
+    .notice("names of header fields keep the case they came in"),
     flag("option forwarded", BACK, "Adds a Forwarded header (RFC 7239)", |d, a| {
         a.rest();
         set(d, a, |o| &mut o.forwarded)
     })
-    .with(ANYTHING),
+    .with(ANYTHING)
+    .notice("no Forwarded header is added; use option forwardfor"),
     Entry::new("option forwardfor", between(0, 5), "Adds X-Forwarded-For with the client's address", |d, a| {
         d.proxy.options.forwardfor = Some(forward(a)?);
         Ok(())
@@ -162,7 +176,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         let choices = [("preserve", "preserve"), ("delete", "delete"), ("reject", "reject")];
         d.proxy.options.restrict_header_names = Some(a.choice("a policy", &choices)?.to_owned());
         Ok(())
-    }),
+    })
+    .notice("odd names of header fields are forwarded as they came"),
     Entry::accepted(
         "option http-drop-request-trailers",
         NONE,

@@ -34,7 +34,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
     timeout("timeout tarpit", ALL, "How long tarpitted requests are held", |d, a| set(d, a, |t| &mut t.tarpit)),
     timeout("timeout client-hs", FRONT, "Longest TLS handshake of a client", |d, a| {
         set(d, a, |t| &mut t.client_handshake)
-    }),
+    })
+    .notice("timeout client bounds the handshake"),
     obsolete("clitimeout", FRONT, "write 'timeout client'"),
     obsolete("srvtimeout", BACK, "write 'timeout server'"),
     obsolete("contimeout", BACK, "write 'timeout connect'"),
