@@ -13,7 +13,7 @@ pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String 
 
 fn row_of(row: &Row, legends: bool) -> Json {
     let mut fields = Vec::new();
-    for (position, column) in COLUMNS.iter().enumerate().filter(|(_, column)| column.name != "-") {
+    for (position, column) in COLUMNS.iter().filter(|column| column.name != "-").enumerate() {
         let value = (column.value)(row, legends);
         let number = match &value {
             Value::Empty => continue,
