@@ -73,6 +73,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     global.maxconn = flags.maxconn.or(global.maxconn);
     global.daemon = (global.daemon || flags.daemon) && !flags.foreground;
     global.master_worker = (global.master_worker || flags.master) && !flags.foreground;
+    global.debug |= flags.debug;
     global.pidfile = flags.pidfile.clone().or(global.pidfile.take());
     if flags.no_server_verify {
         global.ssl_server_verify = Some(penstock_config::model::Verify::None);

@@ -263,6 +263,28 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
+fn debug_mode_shows_requests() {
+    let place = Place::new("debug");
+    let port = free_port();
+    let config = place.file(
+        "debug.cfg",
+        &format!(
+            "defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nfrontend shown\n  \
+             bind 127.0.0.1:{port}\n  http-request return status 200\n"
+        ),
+    );
+    let mut child = penstock().arg("-d").arg("-f").arg(config).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let running = Running(child);
+    until("it answers", || is_alive(port));
+    running.signal(TERM);
+    let mut said = String::new();
+    out.read_to_string(&mut said).unwrap();
+    assert!(said.contains("shown.clireq[127.0.0.1:") && said.contains("]: GET /alive HTTP/1.0"), "{said}");
+    running.end();
+}
+
+#[test]
 fn quickstart_needs_nothing_and_leaves_nothing() {
     let before = quickstart_directories();
     let mut child = penstock().arg("quickstart").stdout(Stdio::piped()).spawn().unwrap();

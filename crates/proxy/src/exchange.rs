@@ -5,7 +5,7 @@ use crate::{
     buffer::Buffer,
     conn::{Conn, in_time},
     connect::{self, Failure},
-    cookie, finish,
+    cookie, debug, finish,
     forward::{Broken, Flow, Waits},
     headers,
     http2::{self, Http2Server, Mux},
@@ -162,6 +162,7 @@ pub(crate) async fn run(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchan
     if let Some(fault) = conn.worker.planted.filter(|_| x.request.path() == b"/planted-fault") {
         fault.strike();
     }
+    debug::request(conn, x);
     match route::request(conn, client, x).await {
         Route::Backend(backend) => to_backend(conn, client, x, backend).await,
         Route::Answered => {}
@@ -562,6 +563,7 @@ async fn forward(
         }
     };
     let now = worker.clock.now();
+    debug::response(conn, x);
     x.times.answered = Some(now);
     x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
     let cells = worker.counters().server(at.proxy, at.server);

@@ -3,7 +3,7 @@
 use crate::{
     accept::Accepted,
     conn::{Alive, Conn, in_time},
-    http2, judge, serve,
+    debug, http2, judge, serve,
     socket::Socket,
     stream::Stream,
     tcp,
@@ -97,6 +97,11 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
         None => Stream::Clear(socket),
         Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, Vec::new())).await {
             Some(Ok(tls)) => {
+                let cells = worker.counters().frontend(conn.frontend);
+                cells.ssl_sessions.inc();
+                if tls.facts().resumed {
+                    cells.ssl_reused_sessions.inc();
+                }
                 conn.facts.tls = Some(tls.facts().clone());
                 Stream::Tls(Box::new(tls))
             }
@@ -108,6 +113,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
     if !admitted(conn, stream.socket(), judge::Kind::Session) {
         return None;
     }
+    debug::accepted(conn);
     conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
     Some(stream)
 }
@@ -149,6 +155,7 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
         Failure::Tls(e) => (e.message(), matches!(e, HandshakeError::Empty)),
     };
     if let Failure::Tls(e) = reason {
+        conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
         conn.facts.error = (e.code(), e.message());
     }
     if !(silent && conn.proxy().options.dontlognull) {

@@ -16,6 +16,7 @@ mod conn;
 mod connect;
 mod cookie;
 pub mod counters;
+mod debug;
 mod exchange;
 mod finish;
 mod forward;

@@ -17,6 +17,8 @@ pub struct Global {
     pub maxconn: Option<u32>,
     /// `daemon`.
     pub daemon: bool,
+    /// `-d`: requests and responses are shown on standard output.
+    pub debug: bool,
     /// `master-worker`.
     pub master_worker: bool,
     /// `pidfile`.
