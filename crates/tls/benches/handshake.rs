@@ -1,13 +1,19 @@
 //! Server CPU per full handshake, ours against stock rustls on blocking sockets, taken in turns (A B A B).
 //!
-//! `cargo bench -p penstock-tls --bench handshake [-- rsa|ecdsa [connections [rounds [stock|ours]]]]`, the last for a profiler. The client is stock rustls on a thread
-//! of its own; what counts is the CPU time of the server's thread, system calls included.
+//! `cargo bench -p penstock-tls --bench handshake [-- rsa|ecdsa [connections [rounds [stock|ours|parked]]]]`, the last for a profiler. The client is stock rustls on a thread
+//! of its own. `parked` is ours with an engine that computes natively, one operation at a time, but has every operation wait for it:
+//! the cost of suspending, queueing and checking, without the gain of a batch. What counts is the CPU time of the server's thread, system calls included.
 
 use penstock_config::{
     Config, Diagnostics, Span, Spanned,
     model::{Bind, BindTls},
 };
-use penstock_tls::{Acceptor, Memory, Shared};
+use penstock_engine::{
+    Settings,
+    doubles::{Double, Manner},
+    worker,
+};
+use penstock_tls::{Acceptor, Memory, Shared, drive_engine};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, client::Resumption};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
@@ -17,7 +23,10 @@ use std::{
     sync::Arc,
     thread,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::{LocalSet, spawn_local},
+};
 
 fn main() {
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
@@ -33,10 +42,11 @@ fn main() {
     let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
     let pem = cert.pem() + &key.serialize_pem();
 
-    let mut taken = [Vec::new(), Vec::new()];
+    let mut taken = [Vec::new(), Vec::new(), Vec::new()];
+    let servers = [stock as fn(&str, TcpListener, usize) -> u64, ours, parked];
     for round in 0..rounds + 1 {
-        for (which, serve) in [stock as fn(&str, TcpListener, usize) -> u64, ours].into_iter().enumerate() {
-            if only.as_deref().is_some_and(|only| only != ["stock", "ours"][which]) {
+        for (which, serve) in servers.into_iter().enumerate() {
+            if only.as_deref().is_some_and(|only| only != ["stock", "ours", "parked"][which]) {
                 continue;
             }
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -57,11 +67,12 @@ fn main() {
         list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let ranges = taken.each_ref().map(|list| list.iter().fold((f64::MAX, 0f64), |(a, b), x| (a.min(*x), b.max(*x))));
-    let [stock, ours] = taken.each_mut().map(middle);
+    let [stock, ours, parked] = taken.each_mut().map(middle);
     println!("{kind}: server CPU µs per TLS 1.3 handshake, {connections} connections, median of {rounds} (range)");
     println!("stock rustls  {stock:.1} ({:.1}-{:.1})", ranges[0].0, ranges[0].1);
     println!("penstock-tls  {ours:.1} ({:.1}-{:.1})", ranges[1].0, ranges[1].1);
-    println!("ratio         {:.3}", ours / stock);
+    println!("parked        {parked:.1} ({:.1}-{:.1})", ranges[2].0, ranges[2].1);
+    println!("ratio         {:.3}, parked {:.3}", ours / stock, parked / stock);
 }
 
 fn thread_cpu_ns() -> u64 {
@@ -88,6 +99,15 @@ fn stock(pem: &str, listener: TcpListener, connections: usize) -> u64 {
 }
 
 fn ours(pem: &str, listener: TcpListener, connections: usize) -> u64 {
+    on_tokio(pem, listener, connections)
+}
+
+fn parked(pem: &str, listener: TcpListener, connections: usize) -> u64 {
+    worker::install(Double::new(Manner::Prompt, 8), Settings::default());
+    on_tokio(pem, listener, connections)
+}
+
+fn on_tokio(pem: &str, listener: TcpListener, connections: usize) -> u64 {
     let files = Memory([("/a.pem".into(), pem.as_bytes().to_vec())].into());
     let tls = BindTls { crt: vec![Spanned { value: "/a.pem".into(), span: Span::default() }], ..BindTls::default() };
     let bind = Bind { tls: Some(tls), ..Bind::new(Vec::new(), Span::default()) };
@@ -97,7 +117,8 @@ fn ours(pem: &str, listener: TcpListener, connections: usize) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     listener.set_nonblocking(true).unwrap();
     let start = thread_cpu_ns();
-    runtime.block_on(async {
+    LocalSet::new().block_on(&runtime, async {
+        spawn_local(drive_engine());
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         for _ in 0..connections {
             let (socket, _) = listener.accept().await.unwrap();

@@ -15,6 +15,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use zeroize::{Zeroize, Zeroizing};
 
 /// A certificate ready to be presented.
 pub(crate) struct Certificate {
@@ -78,13 +79,13 @@ pub(crate) fn load(
 ) -> Option<Certificate> {
     let shown = path.display();
     let pem = match loader.read(path) {
-        Ok(pem) => pem,
+        Ok(pem) => Zeroizing::new(pem),
         Err(e) => {
             diagnostics.error(span, format!("certificate '{shown}' cannot be read: {}", reason(&e)));
             return None;
         }
     };
-    let sections = match sections(&pem) {
+    let mut sections = match sections(&pem) {
         Ok(sections) => sections,
         Err(e) => {
             diagnostics.error(span, format!("'{shown}' is not valid PEM: {e}"));
@@ -112,7 +113,7 @@ pub(crate) fn load(
     };
 
     let key_path = parts.key.clone().unwrap_or_else(|| extras.beside(path, "key"));
-    let key = match private_key(&sections) {
+    let key = match private_key(&mut sections) {
         Some(key) if parts.key.is_none() => key,
         _ if is_encrypted(&pem) => return encrypted(&shown.to_string(), span, diagnostics),
         _ if parts.key.is_none() && !extras.key => {
@@ -121,7 +122,7 @@ pub(crate) fn load(
         }
         _ => {
             let beside = match loader.read(&key_path) {
-                Ok(pem) => pem,
+                Ok(pem) => Zeroizing::new(pem),
                 Err(e) => {
                     let why = reason(&e);
                     diagnostics.error(
@@ -137,7 +138,7 @@ pub(crate) fn load(
             if is_encrypted(&beside) {
                 return encrypted(&key_path.display().to_string(), span, diagnostics);
             }
-            let found = self::sections(&beside).ok().as_deref().and_then(private_key);
+            let found = self::sections(&beside).ok().and_then(|mut sections| private_key(&mut sections));
             let Some(key) = found else {
                 diagnostics.error(span, format!("'{}' holds no private key", key_path.display()));
                 return None;
@@ -209,11 +210,15 @@ pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     names
 }
 
-fn private_key(sections: &[(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
+/// Takes the first private key out. Any other is wiped: no copy stays behind.
+fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
     let is_key = |kind: &SectionKind| {
         matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
     };
-    sections.iter().find(|(kind, _)| is_key(kind)).map(|(_, der)| der.clone())
+    let mut keys = sections.iter_mut().filter(|(kind, _)| is_key(kind)).map(|(_, der)| der);
+    let first = keys.next().map(std::mem::take);
+    keys.for_each(|other| other.zeroize());
+    first
 }
 
 /// PKCS#8 says so in its label, OpenSSL's older form in a header line of the section.

@@ -14,7 +14,7 @@ use penstock_config::{
 };
 use rustls::{
     ClientConfig,
-    client::{Resumption, UnbufferedClientConnection},
+    client::{Resumption, Tls12Resumption, UnbufferedClientConnection},
     sign::SingleCertAndKey,
 };
 use rustls_pki_types::ServerName;
@@ -68,6 +68,9 @@ impl Connector {
         built.alpn_protocols = tls.conf.alpn.iter().flatten().map(|protocol| protocol.clone().into_bytes()).collect();
         built.resumption = match tls.no_ssl_reuse {
             true => Resumption::disabled(),
+            false if tls.conf.no_tls_tickets || global.tls_server.no_tls_tickets => {
+                Resumption::in_memory_sessions(SESSIONS).tls12_resumption(Tls12Resumption::SessionIdOnly)
+            }
             false => Resumption::in_memory_sessions(SESSIONS),
         };
         Some(Connector { config: Arc::new(built) })
