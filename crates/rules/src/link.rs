@@ -213,7 +213,7 @@ impl<'a> Linker<'a> {
                 None => return Err(Problem::new(at, format!("`{name}` wants its backend: backend/{name}"))),
             },
         };
-        let servers = &self.config.proxies[proxy.0 as usize].servers;
+        let servers = self.config.proxies.get(proxy.0 as usize).map_or(&[][..], |proxy| &proxy.servers);
         match servers.iter().position(|known| known.name == server) {
             Some(index) => Ok(ServerId { proxy, index: index as u32 }),
             None => Err(Problem::new(at, format!("there is no server `{server}` here"))
