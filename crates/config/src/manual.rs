@@ -5,7 +5,7 @@ use crate::{
     keyword::{Arity, Keyword, Places, Support, Table},
     others, proxy, server,
 };
-use std::fmt::Write;
+use std::{fmt::Write, sync::OnceLock};
 
 /// One keyword of one kind of section.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,15 @@ pub struct Entry {
 
 /// All of them, section by section.
 pub fn keywords() -> Vec<Entry> {
+    entries().to_vec()
+}
+
+pub(crate) fn entries() -> &'static [Entry] {
+    static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
+    ENTRIES.get_or_init(collect)
+}
+
+fn collect() -> Vec<Entry> {
     let mut all = Vec::new();
     add(&mut all, &global::TABLE);
     add(&mut all, &proxy::TABLE);

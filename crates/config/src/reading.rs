@@ -3,7 +3,7 @@
 use crate::{
     args::{Args, Parsed, Reported, expected},
     check, condition,
-    diagnostic::Diagnostics,
+    diagnostic::{Diagnostics, Severity},
     env::{Env, SPEAKS_HAPROXY},
     keyword::{Keyword, Support, Table},
     model::{Config, Source},
@@ -124,11 +124,17 @@ impl Surroundings {
     }
 }
 
+/// Errors after which reading stops: nobody reads more, and each costs a search for what was meant.
+const ERRORS_MAX: usize = 1000;
+
 struct Reading {
     around: Surroundings,
     sections: sections::Sections,
     conditions: Vec<Block>,
     words: Vec<Word>,
+    /// Findings counted so far, and how many of them are errors.
+    counted: usize,
+    errors: usize,
 }
 
 /// One level of `.if`.
@@ -151,16 +157,25 @@ impl Reading {
             sections: sections::Sections::new(env),
             conditions: Vec::new(),
             words: Vec::new(),
+            counted: 0,
+            errors: 0,
         }
     }
 
     fn file(&mut self, file: FileId, source: &Source) {
+        if self.errors >= ERRORS_MAX {
+            return;
+        }
         self.around.file_name.clone_from(&source.name);
         self.around.section.clear();
         self.around.line = 0;
         for line in source.text.split_inclusive('\n') {
             self.around.line += 1;
             self.line(file, line);
+            if self.too_many_errors() {
+                self.around.diagnostics.error(None, format!("reading stops after {ERRORS_MAX} errors"));
+                break;
+            }
             if !line.ends_with('\n') {
                 self.around
                     .diagnostics
@@ -178,6 +193,13 @@ impl Reading {
                 .hint("end the block with '.endif'");
         }
         self.sections.end_section(&mut self.around);
+    }
+
+    fn too_many_errors(&mut self) -> bool {
+        let list = &self.around.diagnostics.list;
+        self.errors += list[self.counted..].iter().filter(|d| d.severity == Severity::Error).count();
+        self.counted = list.len();
+        self.errors >= ERRORS_MAX
     }
 
     fn line(&mut self, file: FileId, line: &str) {

@@ -20,14 +20,29 @@ const PLAIN: &str = "\x1b[0m";
 impl Diagnostics {
     /// All findings of at least this severity, one after the other.
     pub fn render(&self, files: &[Source], least: Severity, colour: bool) -> String {
+        let lines: Vec<Vec<&str>> = files.iter().map(|file| file.text.split('\n').collect()).collect();
         let shown = self.list.iter().filter(|d| d.severity >= least);
-        shown.map(|d| d.render(files, colour)).collect::<Vec<_>>().join("\n")
+        let quoted = |span: Span| lines.get(span.file.0 as usize)?.get(span.line.checked_sub(1)? as usize).copied();
+        shown.map(|d| d.render_quoting(files, quoted, colour)).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Diagnostic {
     /// As rustc would show it; with ANSI colours where `colour`.
     pub fn render(&self, files: &[Source], colour: bool) -> String {
+        let quoted = |span: Span| {
+            let text = &files.get(span.file.0 as usize)?.text;
+            text.split('\n').nth(span.line.checked_sub(1)? as usize)
+        };
+        self.render_quoting(files, quoted, colour)
+    }
+
+    fn render_quoting<'s>(
+        &self,
+        files: &'s [Source],
+        quoted: impl Fn(Span) -> Option<&'s str>,
+        colour: bool,
+    ) -> String {
         let paint = |code: &'static str| if colour { code } else { "" };
         let (label, code) = match self.severity {
             Severity::Error => ("error", RED),
@@ -41,7 +56,7 @@ impl Diagnostic {
         if let Some(span) = self.span
             && let Some(source) = files.get(span.file.0 as usize)
         {
-            let quote = Quote::new(source, span);
+            let quote = Quote::new(quoted(span).unwrap_or_default(), span);
             margin = " ".repeat(span.line.to_string().len());
             let name = printable(&source.name);
             let (line, column) = (span.line, quote.column);
@@ -70,8 +85,7 @@ struct Quote {
 }
 
 impl Quote {
-    fn new(source: &Source, span: Span) -> Quote {
-        let line = source.text.split('\n').nth(span.line.saturating_sub(1) as usize).unwrap_or_default();
+    fn new(line: &str, span: Span) -> Quote {
         let line = line.trim_end_matches('\r');
         // Spans are made from words, so they lie on boundaries; one past the end is the place of a missing word.
         let start = boundary(line, span.start as usize);

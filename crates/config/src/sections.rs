@@ -55,7 +55,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
 /// The sections that a word which is a keyword elsewhere belongs in.
 pub(crate) fn places_of(word: &str) -> Option<String> {
     let of = |k: &crate::manual::Entry| k.name == word || k.name.split(' ').next() == Some(word);
-    let entry = crate::manual::keywords().into_iter().find(of)?;
+    let entry = crate::manual::entries().iter().find(|k| of(k))?;
     Some(match entry.section {
         "proxy" => format!("'{}' belongs in {}", entry.name, crate::proxy::place_names(entry.places).join(", ")),
         line @ ("bind" | "server") => format!("'{}' is a setting of '{line}' lines", entry.name),

@@ -143,3 +143,11 @@ fn ten_thousand_servers_are_read() {
     println!("one backend in {:?}", start.elapsed());
     assert_eq!(config.proxies[0].servers.len(), 10_000);
 }
+
+#[test]
+fn a_file_of_mistakes_is_given_up_in_time() {
+    let text = "global\n".to_owned() + &"maxcon 1\n".repeat(200_000);
+    let (config, diagnostics) = load([Source::new("bad.cfg", text.as_bytes())], &Env::default());
+    assert_eq!(diagnostics.list.len(), 1001);
+    assert!(diagnostics.render(&config.files, Severity::Error, false).ends_with("reading stops after 1000 errors\n"));
+}
