@@ -264,4 +264,16 @@ mod tests {
         assert_eq!(names, ["secp384r1", "X25519MLKEM768", "secp256r1"]);
         assert_eq!(chosen.dropped, ["secp521r1"]);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_list_is_too_strange(words in "([!+@:, -]|ECDHE|AESGCM|aRSA|ALL|@STRENGTH|[a-zA-Z0-9]){0,12}") {
+            let chosen = ciphers(&words);
+            let mut once: Vec<_> = chosen.list.iter().map(|suite| suite.suite()).collect();
+            once.dedup();
+            proptest::prop_assert_eq!(once.len(), chosen.list.len());
+            ciphersuites(&words);
+            groups(&words);
+        }
+    }
 }

@@ -156,4 +156,12 @@ mod tests {
         assert_eq!(messages.len(), 4, "{messages:?}");
         assert!(messages[0].starts_with("list:1: ") && messages[3].starts_with("list:4: "));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_is_too_strange(line in "([a-z.*!/#]|\\[|\\]| |alpn |verify |ssl-min-ver ){0,30}") {
+            let (entries, diagnostics) = read(&line);
+            proptest::prop_assert!(entries.len() + diagnostics.list.len() <= 1);
+        }
+    }
 }

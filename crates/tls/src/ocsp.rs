@@ -176,4 +176,15 @@ mod tests {
             assert!(read(&fine[..cut], &[0x12, 0x34], NOW).is_err());
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_byte_may_be_wrong(place in 0usize..200, mask in 1u8.., noise in proptest::collection::vec(0u8.., 0..64)) {
+            let mut der = response(0x80, "20260101000000Z", Some("20270101000000Z"));
+            let place = place % der.len();
+            der[place] ^= mask;
+            let _ = read(&der, &[0x12, 0x34], 1_790_000_000);
+            let _ = read(&noise, &[0x12, 0x34], 1_790_000_000);
+        }
+    }
 }
