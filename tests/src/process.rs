@@ -127,6 +127,34 @@ impl Process {
         self.ended
     }
 
+    /// Waits until the process has nothing left to do: all its threads sleep, and used no CPU time for a while. What
+    /// it wanted to log has then been sent, however busy the machine is.
+    pub fn wait_idle(&self) {
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut quiet = 0;
+        let mut before = self.activity();
+        while quiet < 2 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(15));
+            let now = self.activity();
+            quiet = if now.is_some() && now == before { quiet + 1 } else { 0 };
+            before = now;
+        }
+    }
+
+    /// CPU time of all threads in nanoseconds, or nothing while one of them runs or waits for a CPU.
+    fn activity(&self) -> Option<u64> {
+        let mut total = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?.flatten() {
+            let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+            if stat.rsplit(')').next()?.trim_start().starts_with('R') {
+                return None;
+            }
+            let schedstat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            total += schedstat.split(' ').next()?.parse::<u64>().ok()?;
+        }
+        Some(total)
+    }
+
     /// What it wrote on standard output and error.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.errors).unwrap_or_default()).into_owned()

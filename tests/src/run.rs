@@ -329,7 +329,9 @@ impl<'a> Run<'a> {
             let wanted = expected_logs.unwrap_or(0).max(stated);
             self.syslog.wait_for(wanted, Duration::from_secs(3));
             // A line too many shows only if it is given the time to come.
-            std::thread::sleep(Duration::from_millis(30));
+            if let Some(process) = &self.process {
+                process.wait_idle();
+            }
             let known = self.known();
             let raw = self.syslog.lines();
             let lines: Vec<String> = raw.iter().map(|l| self.masks.apply(&normalise::log_line(l, &known))).collect();

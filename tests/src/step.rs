@@ -37,6 +37,12 @@ pub fn perform(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Fail
         }
         other => return Err(format!("[{other}] is not a step")),
     };
+    if section.kind == "tcp"
+        && let Some(process) = &run.process
+    {
+        // A script may leave before its origin has received what it sent.
+        process.wait_idle();
+    }
     lines.extend(run.recorder.drain());
     Ok(lines)
 }
