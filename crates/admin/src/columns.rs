@@ -49,7 +49,7 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "chkdown", tags: *b"MCP", value: |row, _| if row.kind == Backend { upstream(row, |up| up.down_transitions) } else { own_check(row).and(row.upstream.as_ref()).map(|up| up.down_transitions).into() } },
     Column { name: "lastchg", tags: *b"MEP", value: |row, _| upstream(row, |up| seconds(up.since)) },
     Column { name: "downtime", tags: *b"MCP", value: |row, _| if row.kind == Backend { upstream(row, |up| seconds(up.down_time)) } else { own_check(row).and(row.upstream.as_ref()).map(|up| seconds(up.down_time)).into() } },
-    Column { name: "qlimit", tags: *b"CLP", value: |row, _| server(row, |server| server.queue_limit) },
+    Column { name: "qlimit", tags: *b"CGS", value: |row, _| server(row, |server| server.queue_limit) },
     Column { name: "pid", tags: *b"KGP", value: |_, _| 1_u32.into() },
     Column { name: "iid", tags: *b"KGS", value: |row, _| row.iid.into() },
     Column { name: "sid", tags: *b"KGS", value: |row, _| row.sid.into() },
@@ -155,7 +155,7 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 fn only(row: &Row, kinds: &[Kind], value: impl Into<Value>) -> Value {
-    kinds.contains(&row.kind).then(|| value.into()).unwrap_or(Value::Empty)
+    if kinds.contains(&row.kind) { value.into() } else { Value::Empty }
 }
 
 fn unless(row: &Row, kinds: &[Kind], value: impl Into<Value>) -> Value {

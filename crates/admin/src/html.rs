@@ -31,7 +31,7 @@ impl Display for Count {
         }
         let digits = self.0.to_string();
         for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at) % 3 == 0 {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
                 f.write_str("\u{202f}")?;
             }
             write!(f, "{digit}")?;

@@ -232,7 +232,7 @@ fn process(out: &mut String, process: &Process, version: &str) {
     let (current, _, total) = process.connections;
     let (done, resumed, _) = process.tls;
     let fresh = done.saturating_sub(resumed);
-    let reuse = if done == 0 { 0 } else { 100 * resumed / done };
+    let reuse = (100 * resumed).checked_div(done).unwrap_or(0);
     #[rustfmt::skip] // One line a metric reads as the table that it is.
     let table: &[(&str, bool, String, &str)] = &[
         ("nbthread", false, process.threads.to_string(), "Workers"),

@@ -143,7 +143,7 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
     let mut deadline = started + settings.inter;
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        match run.next() {
+        match run.step() {
             Next::Done(outcome) => return outcome,
             Next::Connect(connect) => {
                 if let Some(old) = stream.take() {

@@ -376,7 +376,7 @@ fn leastconn_and_random_loads_follow_open_connections() {
         for step in 0..60 {
             random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
             let full = maxconn.is_some_and(|n| open.len() >= 4 * n as usize);
-            if (random >> 16) % 3 == 0 && !open.is_empty() || full {
+            if (random >> 16).is_multiple_of(3) && !open.is_empty() || full {
                 let (stream, server) = open.remove((random >> 20) as usize % open.len());
                 drop(stream);
                 balancer.release(server);

@@ -58,7 +58,7 @@ fn a_full_server_is_passed_over_and_takes_its_place_again() {
     for balance in [Balance::RoundRobin, Balance::StaticRr] {
         let mut balancer = balancer(balance, false, 0, members.clone());
         let load = Load { sessions: 1, fullconn: 1 };
-        let mut next = |balancer: &mut Balancer| {
+        let next = |balancer: &mut Balancer| {
             let server = balancer.choose(&Demand { load, ..Demand::default() }, 0).expect("a server has room");
             balancer.take(server);
             server
@@ -149,7 +149,7 @@ fn no_algorithm_ever_chooses_a_server_that_is_down() {
         for step in 0..2000 {
             let n = next_random(&mut random);
             let server = (n >> 8) as usize % 5;
-            if n % 7 == 0 {
+            if n.is_multiple_of(7) {
                 balancer.update(server, n & 64 == 0, (n >> 16) % 5, None);
             }
             match balancer.choose(&Demand::default(), 0) {

@@ -74,7 +74,7 @@ impl<'a> Words<'a> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.find("%[") {
             let Some(end) = rest[at..].find(']') else { break };
-            pieces.push(Piece::Bytes(rest[..at].as_bytes().to_vec()));
+            pieces.push(Piece::Bytes(rest.as_bytes()[..at].to_vec()));
             match &rest[at + 2..at + end] {
                 "srv_name" => pieces.push(Piece::ServerName),
                 "be_name" => pieces.push(Piece::BackendName),
@@ -298,7 +298,7 @@ fn pattern(words: &mut Words<'_>, word: &Word, http: bool) -> Option<Pattern> {
         ("string" | "string-lf", true) => Pattern::BodyBytes(text.into_bytes()),
         ("rstring", true) => Pattern::BodyRegex(words.regex(&text, span)),
         ("string" | "string-lf", false) => Pattern::Bytes { bytes: text.into_bytes(), name: "string" },
-        ("rstring", false) => Pattern::Regex { regex: words.regex(&text, span), name: "regex" },
+        ("rstring", false) => Pattern::Regex { regex: words.regex(&text, span), hexadecimal: false },
         ("binary" | "binary-lf", false) => match hex(&text) {
             Some(bytes) => Pattern::Bytes { bytes, name: "binary" },
             None => {
@@ -307,7 +307,7 @@ fn pattern(words: &mut Words<'_>, word: &Word, http: bool) -> Option<Pattern> {
             }
         },
         // The expression is matched against the bytes written in hexadecimal, in capitals.
-        ("rbinary", false) => Pattern::Regex { regex: words.regex(&text, span), name: "binary regex" },
+        ("rbinary", false) => Pattern::Regex { regex: words.regex(&text, span), hexadecimal: true },
         ("status", true) => Pattern::Status(statuses(words, &text, span)),
         ("rstatus", true) => Pattern::StatusRegex(words.regex(&text, span)),
         ("hdr" | "fhdr", true) => {
@@ -378,7 +378,7 @@ fn statuses(words: &mut Words<'_>, text: &str, span: Span) -> Vec<(u16, u16)> {
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()

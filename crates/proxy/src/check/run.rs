@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Next {
     /// Connect as said; then [`Run::connected`] or [`Run::connect_failed`].
     Connect(Connect),
-    /// Send these bytes; then [`Run::next`].
+    /// Send these bytes; then [`Run::step`].
     Send(Vec<u8>),
     /// Wait for bytes; then [`Run::received`] or [`Run::ended`].
     Receive,
@@ -81,7 +81,7 @@ impl Run {
     }
 
     /// What to do now.
-    pub fn next(&mut self) -> Next {
+    pub fn step(&mut self) -> Next {
         let script = self.script.clone();
         while let Some(step) = script.steps.get(self.at) {
             match &step.action {
@@ -190,7 +190,9 @@ impl Run {
             Some(Action::Expect(Expect { pattern: Pattern::Bytes { bytes, name }, .. })) => {
                 format!(" (expect {name} '{}')", String::from_utf8_lossy(bytes))
             }
-            Some(Action::Expect(Expect { pattern: Pattern::Regex { name, .. }, .. })) => format!(" (expect {name})"),
+            Some(Action::Expect(Expect { pattern: pattern @ Pattern::Regex { .. }, .. })) => {
+                format!(" (expect {})", name_of(pattern))
+            }
             _ => String::new(),
         };
         let comment = self.comment().map(|comment| format!(" comment: '{comment}'")).unwrap_or_default();
@@ -284,9 +286,9 @@ impl Run {
                 let verb = if inverse { "matched unwanted" } else { "did not match" };
                 format!("TCPCHK {verb} content '{}' at step {}", String::from_utf8_lossy(bytes), self.number())
             }
-            (Pattern::Bytes { name, .. } | Pattern::Regex { name, .. }, inverse, _) => {
+            (pattern @ (Pattern::Bytes { .. } | Pattern::Regex { .. }), inverse, _) => {
                 let verb = if inverse { "matched unwanted" } else { "did not match" };
-                format!("TCPCHK {verb} content ({name}) at step {}", self.number())
+                format!("TCPCHK {verb} content ({}) at step {}", name_of(pattern), self.number())
             }
             _ => String::new(),
         };
@@ -302,7 +304,7 @@ impl Run {
                 None if enough && self.input.len() >= bytes.len() => Found::Bytes(false),
                 None => Found::Open,
             },
-            Pattern::Regex { regex, .. } => match regex.is_match(&self.input) {
+            Pattern::Regex { regex, hexadecimal } => match matches(regex, &self.input, *hexadecimal) {
                 true => Found::Bytes(true),
                 false if enough => Found::Bytes(false),
                 false => Found::Open,
@@ -360,6 +362,23 @@ impl Run {
             }
         };
         Found::Response { matched, in_body, status, reason }
+    }
+}
+
+fn matches(regex: &regex::bytes::Regex, input: &[u8], hexadecimal: bool) -> bool {
+    if !hexadecimal {
+        return regex.is_match(input);
+    }
+    let digits: String = input.iter().map(|byte| format!("{byte:02X}")).collect();
+    regex.is_match(digits.as_bytes())
+}
+
+/// What messages call a pattern that they do not quote.
+fn name_of(pattern: &Pattern) -> &'static str {
+    match pattern {
+        Pattern::Bytes { name, .. } => name,
+        Pattern::Regex { hexadecimal: true, .. } => "binary regex",
+        _ => "regex",
     }
 }
 

@@ -210,8 +210,8 @@ pub enum Pattern {
     Regex {
         /// The expression.
         regex: Regex,
-        /// `regex` or `binary regex`.
-        name: &'static str,
+        /// It is matched against the bytes written in hexadecimal, in capitals.
+        hexadecimal: bool,
     },
     /// `status`: ranges.
     Status(Vec<(u16, u16)>),

@@ -39,7 +39,7 @@ fn play(lines: &str, peer: &[Peer]) -> (Outcome, Vec<u8>) {
     let mut peer = peer.iter();
     let mut sent = Vec::new();
     loop {
-        match run.next() {
+        match run.step() {
             Next::Done(outcome) => return (outcome, sent),
             Next::Connect(connect) => {
                 if connect.port == Some(1) {
@@ -66,6 +66,7 @@ const BROKEN: &str = "HTTP/1.1 500 Some Reason\r\nContent-Length: 0\r\n\r\n";
 type Case = (&'static str, &'static [Peer], (&'static str, Option<u32>, &'static str));
 
 const CASES: &[Case] = &[
+    ("option tcp-check\n tcp-check expect rbinary ^3232(30|31)", &[Says("220 ready\r\n")], ("L7OK", Some(0), "(tcp-check)")),
     ("option httpchk", &[Says(OK)], ("L7OK", Some(200), "")),
     ("option httpchk", &[Says(FOUND)], ("L7OK", Some(302), "")),
     ("option httpchk", &[Says(MISSING)], ("L7STS", Some(404), "Some Reason")),
@@ -225,7 +226,7 @@ fn a_404_does_not_bring_up_a_server_that_is_down() {
     let script = script_of("option httpchk\n http-check disable-on-404");
     let mut run = Run::new(script, Names { down: true, ..names() });
     loop {
-        match run.next() {
+        match run.step() {
             Next::Connect(_) => run.connected(false),
             Next::Send(_) => {}
             Next::Receive => run.received(MISSING.as_bytes()),
