@@ -7,7 +7,11 @@ use penstock_config::{
 };
 use penstock_proxy::{Handle, Listeners, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 /// How a process that served has ended.
 #[must_use]
@@ -95,7 +99,7 @@ pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: i
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
-    obey(&handle, signals)
+    obey(&handle, signals, &config.global)
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
@@ -169,7 +173,8 @@ fn give_up_privileges(global: &Global) -> Result<(), String> {
 }
 
 /// Waits for signals and for the workers' end.
-fn obey(handle: &Handle, signals: Signals) -> Ended {
+fn obey(handle: &Handle, signals: Signals, global: &Global) -> Ended {
+    let (mut asked, mut draining) = (None::<Instant>, false);
     loop {
         match signals.wait(LOOK) {
             Some(signal @ (Signal::Term | Signal::Int)) => {
@@ -177,10 +182,22 @@ fn obey(handle: &Handle, signals: Signals) -> Ended {
                 handle.wait();
                 return Ended::Signalled(signals, signal);
             }
-            Some(Signal::Usr1) => handle.drain(),
+            Some(Signal::Usr1) => {
+                asked.get_or_insert_with(Instant::now);
+            }
             // SIGTTOU and SIGTTIN asked older processes to make room for a new one's sockets; SO_REUSEPORT made them
             // needless. SIGUSR2 concerns a master, SIGCHLD a parent.
             Some(_) | None => {}
+        }
+        // `grace` comes before the soft stop, and `hard-stop-after` counts from it (configuration manual, 3.1).
+        let grace = global.grace.unwrap_or_default();
+        if let Some(since) = asked.and_then(|asked| asked.elapsed().checked_sub(grace)) {
+            if !std::mem::replace(&mut draining, true) {
+                handle.drain();
+            }
+            if global.hard_stop_after.is_some_and(|longest| since >= longest) {
+                handle.stop();
+            }
         }
         if handle.is_finished() {
             handle.wait();

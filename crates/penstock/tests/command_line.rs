@@ -190,6 +190,24 @@ fn sigterm_ends_now_and_sigusr1_drains() {
 }
 
 #[test]
+fn grace_delays_a_soft_stop_and_hard_stop_after_ends_it() {
+    let place = Place::new("hard-stop");
+    let port = free_port();
+    let text = std::fs::read_to_string(place.config(port)).unwrap();
+    let text =
+        text.replace("global\n", "global\n  grace 1s\n  hard-stop-after 300ms\n").replace("client 5s", "client 1h");
+    let running = Running::start(&[&"-db", &"-f", &place.file("stop.cfg", &text)]);
+    until("it answers", || is_alive(port));
+    // A request that never ends: without a limit, its timeout would keep the process for an hour.
+    let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    slow.write_all(b"GET /alive HTTP/1.1\r\n").unwrap();
+    running.signal(USR1);
+    assert!(is_alive(port), "the time of grace has only begun");
+    assert_eq!(running.end(), 0);
+    assert_eq!(slow.read(&mut [0; 1024]).unwrap_or(0), 0, "an ended process answers nothing");
+}
+
+#[test]
 fn a_daemon_serves_once_its_parent_has_gone_and_leaves_its_pid() {
     let place = Place::new("daemon");
     let port = free_port();
