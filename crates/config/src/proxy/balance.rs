@@ -194,7 +194,10 @@ fn cookie(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
             "preserve" => cookie.preserve = true,
             "httponly" => cookie.httponly = true,
             "secure" => cookie.secure = true,
-            "dynamic" => cookie.dynamic = true,
+            "dynamic" => {
+                cookie.dynamic = true;
+                args.diagnostics().notice(word.span, "'dynamic' has no effect: give each server its cookie");
+            }
             "domain" => cookie.domains.push(args.text("a domain")?),
             "attr" => cookie.attrs.push(args.text("an attribute")?),
             "maxidle" => cookie.maxidle = Some(args.time_in_unit("a time", std::time::Duration::from_secs(1))?),

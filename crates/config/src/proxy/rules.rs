@@ -53,7 +53,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare()
-    .at(BACK_RULES),
+    .at(BACK_RULES)
+    .notice("tcp-response rules see what has arrived when they run"),
     rule("redirect", ANY, "Answers with a redirection", |d, a| push(d, a, |p| &mut p.redirects)),
     Entry::new("use_backend", SOME, "Names the backend, under a condition", |d, a| push(d, a, |p| &mut p.use_backend))
         .at(FRONT_ONLY),

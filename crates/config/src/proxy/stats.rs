@@ -52,7 +52,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         page(d).show_modules = true;
         Ok(())
     })
-    .spare(),
+    .spare()
+    .notice("modules have no counters of their own"),
     Entry::new("stats show-node", between(0, 1), "It shows the node's name", |d, a| {
         let name = a.take().map(|w| w.text.clone());
         page(d).show_node = Some(name);
