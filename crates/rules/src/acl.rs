@@ -10,7 +10,7 @@ use crate::{
     value::{Type, Value},
     words::Words,
 };
-use penstock_config::{Diagnostics, Span, Word};
+use penstock_config::{Diagnostics, Severity, Span, Word};
 use std::{collections::HashMap, sync::Arc};
 
 /// A test: a sample, and what it is compared with.
@@ -536,6 +536,10 @@ impl Problem {
         } else {
             span
         };
-        diagnostics.error(span, self.message).hint = self.hint;
+        // Names of backends are looked at by the reader of the configuration too: one word is blamed once.
+        let known = diagnostics.list.iter().any(|d| d.span == Some(span) && d.severity == Severity::Error);
+        if !known {
+            diagnostics.error(span, self.message).hint = self.hint;
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Actions: what a rule does when its condition holds.
 
+mod answers;
 mod build;
 mod normalize;
 mod redirect;

@@ -204,11 +204,8 @@ fn json_escape(text: &[u8], mode: usize) -> Option<Vec<u8>> {
             Some(0x09) => out.extend(b"\\t"),
             Some(c @ 0x20..=0x7e) => out.push(c as u8),
             // Only four digits can be written, so what is beyond them is an error too.
-            Some(c) if c > 0xffff => {
-                if !silent {
-                    return None;
-                }
-            }
+            Some(0x1_0000..) if silent => {}
+            Some(0x1_0000..) => return None,
             Some(c) => out.extend(format!("\\u{c:04x}").into_bytes()),
         }
     }

@@ -154,9 +154,9 @@ pub(super) const TABLE: &[ConvSpec] = &[
 ];
 
 fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
-    let mut parts = token.split(|&byte| byte == b'.');
-    let json = URL_SAFE_NO_PAD.decode(parts.nth(part)?).ok()?;
-    parts.last()?;
+    let parts: Vec<&[u8]> = token.split(|&byte| byte == b'.').collect();
+    let [_, _, _] = parts[..] else { return None };
+    let json = URL_SAFE_NO_PAD.decode(parts[part]).ok()?;
     match args.bytes(0) {
         Some(path) => json_query(&json, path, args.word(1).is_some()),
         None => Some(Value::string(json)),

@@ -30,7 +30,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
             let mut out = value.to_text();
             let item = args.var(1).and_then(|var| ctx.var(var)).map(|value| value.to_text()).unwrap_or_default();
             let suffix = args.bytes(2).unwrap_or_default();
-            if !out.is_empty() && !(item.is_empty() && suffix.is_empty()) {
+            if !out.is_empty() && (!item.is_empty() || !suffix.is_empty()) {
                 out.extend_from_slice(args.bytes(0).unwrap_or_default());
             }
             out.extend_from_slice(&item);

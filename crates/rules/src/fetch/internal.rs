@@ -135,7 +135,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         |ctx, args| {
             let random = ctx.world.random() as u32;
             match args.int(0).and_then(|range| u32::try_from(range).ok()) {
-                Some(range) => int((u64::from(random) * u64::from(range) >> 32) as i64),
+                Some(range) => int(((u64::from(random) * u64::from(range)) >> 32) as i64),
                 None => int(random),
             }
         },

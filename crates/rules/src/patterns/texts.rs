@@ -168,7 +168,7 @@ fn starts(how: How, text: &[u8]) -> impl Iterator<Item = usize> + '_ {
 
 /// Bytes from hexadecimal digits.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 2 != 0 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
