@@ -39,6 +39,8 @@ pub enum Error {
     Authority,
     /// The authority in the target and the `Host` are not the same.
     HostMismatch,
+    /// An upgrade to WebSocket without `Sec-WebSocket-Key`.
+    WebsocketKey,
     /// `Content-Length` is not a plain decimal number of 64 bits.
     ContentLength,
     /// Several `Content-Length` values which differ.
@@ -97,6 +99,7 @@ impl Error {
             Error::ManyHosts => "more than one Host field",
             Error::Authority => "malformed authority",
             Error::HostMismatch => "Host differs from the authority of the target",
+            Error::WebsocketKey => "no Sec-WebSocket-Key",
             Error::ContentLength => "malformed Content-Length",
             Error::ContentLengths => "differing Content-Length values",
             Error::LengthAndCoding => "both Content-Length and Transfer-Encoding",

@@ -1,7 +1,8 @@
 //! The head of a request.
 
 use crate::authority::{Authority, split_authority};
-use crate::bytes::{is_lenient_target, is_target, is_token};
+use crate::bytes::{is_lenient_target, is_target, is_token, list};
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::fields::{Fields, Known};
 use crate::head::{Lines, Parse, Version};
@@ -151,6 +152,8 @@ impl RequestHead {
                 self.stage = Stage::Fields;
             } else if line.is_empty() {
                 self.check_host(limits)?;
+                self.check_websocket()?;
+                self.drop_default_port();
                 return Ok(Parse::Complete { consumed: self.lines.consumed() });
             } else {
                 if self.fields.len() + 1 >= limits.fields {
@@ -213,6 +216,43 @@ impl RequestHead {
         match self.authority() {
             Some(authority) if !host.same_as(&authority, self.default_port()) => Err(Error::HostMismatch),
             _ => Ok(()),
+        }
+    }
+
+    /// RFC 6455 section 4.1: without a key a WebSocket cannot come to be, and a server that misses that is confused.
+    fn check_websocket(&self) -> Result<(), Error> {
+        let websocket = |value: &[u8]| list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        if self.fields.has(Known::Upgrade)
+            && !self.fields.has(Known::SecWebsocketKey)
+            && self.fields.all_known(Known::Upgrade).any(websocket)
+            && Connection::of(&self.fields).upgrade
+        {
+            return Err(Error::WebsocketKey);
+        }
+        Ok(())
+    }
+
+    /// An authority in the target, and the `Host` beside it, lose a port that says nothing, as in HAProxy: caches and
+    /// rules then see one name for one place (RFC 3986 section 6.2.3). A CONNECT target keeps its port, which it needs.
+    fn drop_default_port(&mut self) {
+        let Some(Authority { host, port: Some(port) }) = self.authority() else { return };
+        let default = match self.form() {
+            TargetForm::Authority => matches!(port, 80 | 443),
+            _ => self.default_port() == Some(port),
+        };
+        if !default {
+            return;
+        }
+        let host = host.to_vec();
+        if self.form() == TargetForm::Absolute {
+            let (start, end) = self.parts.authority;
+            let target = [&self.target[..start], &host, &self.target[end..]].concat();
+            // What was valid with a port is valid without.
+            let _ = self.set_target(&target);
+        }
+        let position = self.fields.iter().position(|field| field.known == Known::Host);
+        if let Some(position) = position {
+            let _ = self.fields.set_value_at(position, &host);
         }
     }
 

@@ -25,7 +25,7 @@ fn connection_cannot_name_away_what_the_proxy_says() {
 
 #[test]
 fn upgrade_counts_only_beside_an_upgrade_field() {
-    let upgraded = head("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n");
+    let upgraded = head("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\n");
     assert!(Connection::of(&upgraded.fields).upgrade);
     let mut bare = head("Connection: Upgrade\r\n");
     assert!(!Connection::of(&bare.fields).upgrade);

@@ -103,3 +103,24 @@ fn a_method_without_end_is_refused_whether_or_not_its_end_has_come() {
         assert_eq!(RequestHead::new().parse(&line[..seen], &Limits::default()), Err(penstock_http::Error::Method));
     }
 }
+
+#[test]
+fn a_port_that_says_nothing_is_dropped_beside_an_authority() {
+    for (line, host, target, left) in [
+        ("GET http://a:80/x", "a", "http://a/x", "a"),
+        ("GET http://a/x", "a:80", "http://a/x", "a:80"),
+        ("GET https://a:443?x", "a:443", "https://a?x", "a"),
+        ("GET http://a:443/x", "a:443", "http://a:443/x", "a:443"),
+        ("CONNECT a:443", "a:443", "a:443", "a"),
+        ("GET /x", "a:80", "/x", "a:80"),
+    ] {
+        let raw = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let mut head = RequestHead::new();
+        assert_eq!(
+            head.parse(raw.as_bytes(), &Limits::default()),
+            Ok(Parse::Complete { consumed: raw.len() }),
+            "{line}"
+        );
+        assert_eq!((head.target(), head.host()), (target.as_bytes(), Some(left.as_bytes())), "{line}");
+    }
+}

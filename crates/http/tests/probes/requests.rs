@@ -454,6 +454,17 @@ pub fn all() -> Vec<Probe> {
             F,
             "parsers differ about it (RFC 9112 7.1 has CRLF)",
         ),
+        same(
+            "upgrade to WebSocket without a key",
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            R,
+        ),
+        same("an Upgrade that Connection does not name", b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", F),
+        same(
+            "upgrade to another protocol",
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+            F,
+        ),
         same("Connection names a field", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Foo\r\nX-Foo: 1\r\n\r\n", F),
         differs(
             "Expect",
