@@ -202,7 +202,10 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         x.server = Some(server);
         worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
-        let attempt = attempt(conn, client, x, &slot, at, proxy, failures > 0).await;
+        let Some(attempt) = unless_shut_down(&slot, attempt(conn, client, x, &slot, at, proxy, failures > 0)).await
+        else {
+            return shut_down(conn, client, x).await;
+        };
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
             Err(Ended::Retry(Reason::Stale)) => {
@@ -240,6 +243,31 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
                 tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
             }
         }
+    }
+}
+
+/// The outcome of `attempt`, unless the server's sessions are ended first. Few servers may have that done to them, and
+/// only their requests listen for it.
+async fn unless_shut_down<T>(slot: &Slot, attempt: impl Future<Output = T>) -> Option<T> {
+    if !slot.server().may_shut_sessions {
+        return Some(attempt.await);
+    }
+    let (mut shut, mut attempt) = (std::pin::pin!(slot.server().shut_down()), std::pin::pin!(attempt));
+    poll_fn(|cx| match shut.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => attempt.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+/// The server went down, or an operator wanted it so.
+async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+    if x.responded {
+        x.log.termination = *b"DD";
+        client.abort();
+    } else {
+        x.log.termination = *b"DH";
+        respond::error(conn, client, x, 502).await;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 use penstock_config::{Span, model::Proxy};
 use penstock_http::{Framing, Limits, Parse, ResponseHead, Version};
-use penstock_rules::{ReplyBody, ReplyTemplate};
+use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, task::Poll};
 use tokio::time::Instant;
 
@@ -200,6 +200,11 @@ pub(crate) async fn service(
         return error(conn, client, x, 408).await;
     }
     let shared = conn.worker.shared.clone();
+    let admin = {
+        let worker = conn.worker.clone();
+        let context = judge::context(&worker, conn, x, judge::Stage::Request);
+        shared.program.of(proxy).stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
+    };
     let answer = {
         let fields: Vec<_> = x.request.fields.iter().map(|field| (field.name, field.value)).collect();
         service.answer(ServiceRequest {
@@ -208,7 +213,7 @@ pub(crate) async fn service(
             fields: &fields,
             body: x.body.as_ref().map_or(&[], |body| body.data()),
             proxy: &shared.config.proxies[proxy],
-            admin: allows_admin(&shared.config.proxies[proxy]),
+            admin,
             handle: &conn.worker.handle,
         })
     };
@@ -221,13 +226,4 @@ pub(crate) async fn service(
     conn.worker.counters().frontend(conn.frontend).intercepted.inc();
     x.log.termination = *b"LR";
     send(conn, client, x, &answer.body, false).await;
-}
-
-/// Whether `stats admin` lets anyone act. Conditions other than `TRUE` are the rules' business.
-fn allows_admin(proxy: &penstock_config::model::Proxy) -> bool {
-    let always = |line: &penstock_config::Line| {
-        let words: Vec<&str> = line.words.iter().map(|word| word.text.as_str()).collect();
-        words.is_empty() || matches!(words[..], ["if", "TRUE"] | ["unless", "FALSE"])
-    };
-    proxy.stats.as_ref().is_some_and(|page| page.admin.iter().any(always))
 }

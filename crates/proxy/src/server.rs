@@ -118,6 +118,8 @@ pub struct Server {
     queued: AtomicU32,
     queued_max: AtomicU32,
     shutdown: Notify,
+    /// Something in the configuration may end its sessions.
+    pub(crate) may_shut_sessions: bool,
     /// Asks for a check soon.
     pub(crate) hurry: Notify,
 }
@@ -245,7 +247,7 @@ impl Drop for Presence {
 }
 
 impl Server {
-    fn new(index: usize, id: u32, config: &model::Server) -> Server {
+    fn new(index: usize, id: u32, config: &model::Server, may_shut_sessions: bool) -> Server {
         Server {
             index,
             name: config.name.clone(),
@@ -259,6 +261,7 @@ impl Server {
             queued: AtomicU32::new(0),
             queued_max: AtomicU32::new(0),
             shutdown: Notify::new(),
+            may_shut_sessions,
             hurry: Notify::new(),
         }
     }
@@ -308,6 +311,10 @@ impl Server {
 impl Backend {
     fn new(config: &Config, proxy: usize, maxconn: u32) -> Backend {
         let section = &config.proxies[proxy];
+        // An operator may end sessions where a statistics page has actions.
+        let operated =
+            config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
+        let spares_backups = section.servers.iter().any(|server| server.settings.on_marked_up_shutdown_backup);
         let mut next_id = 1;
         let servers: Box<[Server]> = section
             .servers
@@ -319,7 +326,9 @@ impl Backend {
                 }
                 let id = server.settings.id.unwrap_or(next_id);
                 next_id += 1;
-                Server::new(index, id, server)
+                let settings = &server.settings;
+                let may_shut = operated || settings.on_marked_down_shutdown || settings.backup && spares_backups;
+                Server::new(index, id, server, may_shut)
             })
             .collect();
         let balance = section.balance.clone().unwrap_or(Balance::RoundRobin);

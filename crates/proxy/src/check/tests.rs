@@ -66,7 +66,11 @@ const BROKEN: &str = "HTTP/1.1 500 Some Reason\r\nContent-Length: 0\r\n\r\n";
 type Case = (&'static str, &'static [Peer], (&'static str, Option<u32>, &'static str));
 
 const CASES: &[Case] = &[
-    ("option tcp-check\n tcp-check expect rbinary ^3232(30|31)", &[Says("220 ready\r\n")], ("L7OK", Some(0), "(tcp-check)")),
+    (
+        "option tcp-check\n tcp-check expect rbinary ^3232(30|31)",
+        &[Says("220 ready\r\n")],
+        ("L7OK", Some(0), "(tcp-check)"),
+    ),
     ("option httpchk", &[Says(OK)], ("L7OK", Some(200), "")),
     ("option httpchk", &[Says(FOUND)], ("L7OK", Some(302), "")),
     ("option httpchk", &[Says(MISSING)], ("L7STS", Some(404), "Some Reason")),
