@@ -204,7 +204,7 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         let at = ServerRef { proxy: backend, server };
         let Some(attempt) = unless_shut_down(&slot, attempt(conn, client, x, &slot, at, proxy, failures > 0)).await
         else {
-            return shut_down(conn, client, x).await;
+            return shut_down(conn, client, x, slot.server().shut_reason()).await;
         };
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
@@ -260,13 +260,13 @@ async fn unless_shut_down<T>(slot: &Slot, attempt: impl Future<Output = T>) -> O
     .await
 }
 
-/// The server went down, or an operator wanted it so.
-async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+/// The server's sessions are ended: it went down, or an operator wanted it so.
+async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, why: u8) {
     if x.responded {
-        x.log.termination = *b"DD";
+        x.log.termination = [why, b'D'];
         client.abort();
     } else {
-        x.log.termination = *b"DH";
+        x.log.termination = [why, b'H'];
         respond::error(conn, client, x, 502).await;
     }
 }
@@ -622,10 +622,12 @@ async fn forward(
     let mut woken = false;
     let result = poll_fn(|cx| {
         worker.clock.resume(&mut woken);
-        poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience)
+        let polled = poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience);
+        // Kept up to date, as the server's sessions may be ended at any moment.
+        x.log.bytes_read = upstream.counts().received;
+        polled
     })
     .await;
-    x.log.bytes_read = upstream.counts().received;
     request.give_back(buffers);
     response.give_back(buffers);
     finish_body(conn, client, x, at, result)

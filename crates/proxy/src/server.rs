@@ -21,7 +21,7 @@ use penstock_config::{
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -118,10 +118,22 @@ pub struct Server {
     queued: AtomicU32,
     queued_max: AtomicU32,
     shutdown: Notify,
+    shut_reason: AtomicU8,
     /// Something in the configuration may end its sessions.
     pub(crate) may_shut_sessions: bool,
     /// Asks for a check soon.
     pub(crate) hurry: Notify,
+}
+
+/// Why the sessions of a server end, by the letter that logs give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// It went down, with `on-marked-down shutdown-sessions`.
+    Down = b'D' as isize,
+    /// It is a backup, and an active server came up with `on-marked-up shutdown-backup-sessions`.
+    Up = b'U' as isize,
+    /// An operator wanted it.
+    Operator = b'K' as isize,
 }
 
 /// Where a server is.
@@ -261,6 +273,7 @@ impl Server {
             queued: AtomicU32::new(0),
             queued_max: AtomicU32::new(0),
             shutdown: Notify::new(),
+            shut_reason: AtomicU8::new(Shutdown::Down as u8),
             may_shut_sessions,
             hurry: Notify::new(),
         }
@@ -296,14 +309,19 @@ impl Server {
         self.queued_max.load(Relaxed)
     }
 
-    /// Returns when its sessions must end: it went down with `on-marked-down shutdown-sessions`, an active server came
-    /// up that shuts down those of backups, or an operator said so. Create it before the session's first await.
+    /// Returns when its sessions must end. Create it before the session's first await.
     pub fn shut_down(&self) -> tokio::sync::futures::Notified<'_> {
         self.shutdown.notified()
     }
 
+    /// Why its sessions were ended last, as the first letter of a log's termination state.
+    pub fn shut_reason(&self) -> u8 {
+        self.shut_reason.load(Relaxed)
+    }
+
     /// Ends its sessions.
-    pub fn shut_sessions(&self) {
+    pub fn shut_sessions(&self, why: Shutdown) {
+        self.shut_reason.store(why as u8, Relaxed);
         self.shutdown.notify_waiters();
     }
 }

@@ -185,7 +185,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     let mut shut_down = std::pin::pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
         if Future::poll(shut_down.as_mut(), cx).is_ready() {
-            return Poll::Ready(Some(*b"DD"));
+            return Poll::Ready(Some([slot.server().shut_reason(), b'D']));
         }
         if !up.done {
             if let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers) {

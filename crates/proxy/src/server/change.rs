@@ -1,6 +1,6 @@
 //! How a server changes state, what follows for its backend, its sessions and its trackers, and how logs tell it.
 
-use super::{Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerRef, Status};
+use super::{Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerRef, Shutdown, Status};
 use crate::balance::Ramp;
 use crate::queue::Granted;
 use penstock_config::Config;
@@ -166,11 +166,12 @@ impl Backends {
             let _ = waiter.send(Granted::Again);
         }
         if after.shut_sessions {
-            backend.servers[server].shut_sessions();
+            backend.servers[server].shut_sessions(Shutdown::Down);
         }
         if after.shut_backup_sessions {
             let is_backup = |server: &&Server| server.config.settings.backup;
-            backend.servers.iter().filter(is_backup).for_each(Server::shut_sessions);
+            let backups = backend.servers.iter().filter(is_backup);
+            backups.for_each(|server| server.shut_sessions(Shutdown::Up));
         }
     }
 
@@ -212,7 +213,7 @@ impl Backends {
                     }
                 }
             }
-            Command::ShutdownSessions => backend.servers[at.server].shut_sessions(),
+            Command::ShutdownSessions => backend.servers[at.server].shut_sessions(Shutdown::Operator),
         }
     }
 
@@ -365,8 +366,7 @@ impl Backend {
         let mut text = format!("{} is {word}", self.subject(server));
         self.append_cause(&mut text, &core.status[server], cause, via);
         if to == Operational::Running {
-            after.shut_backup_sessions =
-                settings.on_marked_up_shutdown_backup && !settings.backup && core.balancer.members()[server].usable();
+            after.shut_backup_sessions = self.ends_backups(&core, server);
             drop(core);
             let requeued = self.dispatch(server);
             core = self.core();
@@ -446,6 +446,7 @@ impl Backend {
                 }
                 let ramp = slow.filter(|_| up).map(|whole| Ramp { elapsed: 0, whole: whole.as_secs() as u32 });
                 self.balance_again(core, server, ramp);
+                after.shut_backup_sessions = self.ends_backups(core, server);
                 let state = if up { "UP" } else { "DOWN" };
                 let mode = if is.drain() { "DRAIN" } else { "READY" };
                 match flag {
@@ -485,6 +486,12 @@ impl Backend {
         }
         self.note_backend(core, had_servers, now, &mut after.notices);
         after
+    }
+
+    /// This server has just come up, and takes over from backups at once.
+    fn ends_backups(&self, core: &Core, server: usize) -> bool {
+        let settings = &self.servers[server].config.settings;
+        settings.on_marked_up_shutdown_backup && !settings.backup && core.balancer.members()[server].usable()
     }
 
     /// A stretch of the old state ends.

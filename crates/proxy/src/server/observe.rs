@@ -34,8 +34,8 @@ impl Seen {
             Seen::Response => (7, false, "Correct http response"),
             Seen::WrongStatus => (7, true, "Wrong http response"),
             Seen::BadResponse => (7, true, "Invalid http response (headers)"),
-            Seen::NoResponse => (7, true, "Broken pipe to the server"),
-            Seen::ResponseTimeout => (7, true, "Read timeout"),
+            Seen::NoResponse => (7, true, "Close from server (http)"),
+            Seen::ResponseTimeout => (7, true, "Read timeout (http)"),
         }
     }
 }
