@@ -143,10 +143,6 @@ impl<T> Keyword<T> {
     pub(crate) const fn at(self, places: Places) -> Self {
         Keyword { places, ..self }
     }
-    /// How many words it takes.
-    pub(crate) const fn with(self, arity: Arity) -> Self {
-        Keyword { arity, ..self }
-    }
     /// `no KEYWORD` exists.
     pub(crate) const fn no(self) -> Self {
         Keyword { negatable: true, ..self }

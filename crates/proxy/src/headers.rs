@@ -1,9 +1,12 @@
 //! What a proxy itself changes in messages on their way: connection handling, and who the client is.
 
-use crate::{conn::Conn, exchange::Exchange, server::Server};
+use crate::{conn::Conn, exchange::Exchange, forwarded, server::Server};
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
 use penstock_http::{Connection, Fields, Known, Persistence, Version, remove_hop_by_hop, set_connection};
-use std::{fmt::Write, net::IpAddr};
+use std::{
+    fmt::Write,
+    net::{IpAddr, SocketAddr},
+};
 
 /// Prepares the request's head for a server; whether the connection may be kept afterwards.
 pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
@@ -52,6 +55,17 @@ pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
         // Writing to a string cannot fail.
         let _ = write!(text, "{address}");
         let _ = x.request.fields.append(lower.as_bytes(), text.as_bytes());
+    }
+    let Some(conf) = options.forwarded.as_ref().or(backend.options.forwarded.as_ref()) else { return };
+    // Rules may have given the connection other addresses.
+    let with = |told: Option<IpAddr>, facts: Option<SocketAddr>| match (told, facts) {
+        (Some(ip), facts) => Some(SocketAddr::new(ip, facts.map_or(0, |a| a.port()))),
+        (None, facts) => facts,
+    };
+    let (source, destination) = (with(x.txn.src_ip, conn.facts.src), with(x.txn.dst_ip, conn.facts.dst));
+    let host = x.request.fields.get(b"host").map(<[u8]>::to_vec);
+    if let Some(value) = forwarded::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
+        let _ = x.request.fields.append(b"forwarded", value.as_bytes());
     }
 }
 

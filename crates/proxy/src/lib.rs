@@ -20,6 +20,7 @@ mod debug;
 mod exchange;
 mod finish;
 mod forward;
+mod forwarded;
 mod handle;
 mod handshake;
 pub mod hash;

@@ -14,7 +14,7 @@ pub struct Options {
     pub dontlog_normal: bool,
     pub dontlognull: bool,
     pub forwardfor: Option<ForwardFor>,
-    pub forwarded: bool,
+    pub forwarded: Option<Forwarded>,
     pub originalto: Option<ForwardFor>,
     pub http_buffer_request: bool,
     pub http_ignore_probes: bool,
@@ -71,6 +71,23 @@ pub enum ConnectionMode {
     KeepAlive,
     ServerClose,
     Close,
+}
+
+/// `option forwarded`: what the Forwarded header tells; `proto` and `for` where nothing is named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Whether the client used TLS.
+    pub proto: bool,
+    /// The request's host.
+    pub host: bool,
+    /// The address the client connected to.
+    pub by: bool,
+    /// With its port.
+    pub by_port: bool,
+    /// `for`: the client's address.
+    pub client: bool,
+    /// `for_port`: with its port.
+    pub client_port: bool,
 }
 
 /// `option forwardfor [except NET] [header NAME] [if-none]`.

@@ -4,7 +4,7 @@ use super::Draft;
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{ALL, ANYTHING, Arity, BACK, FRONT, Keyword, NONE, Places, between},
-    model::{CheckKind, ConnectionMode, ForwardFor, LogFormat, Options},
+    model::{CheckKind, ConnectionMode, ForwardFor, Forwarded, LogFormat, Options},
 };
 use std::net::IpAddr;
 
@@ -132,12 +132,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         set(d, a, |o| &mut o.h1_case_adjust_server)
     })
     .notice("names of header fields keep the case they came in"),
-    flag("option forwarded", BACK, "Adds a Forwarded header (RFC 7239)", |d, a| {
-        a.rest();
-        set(d, a, |o| &mut o.forwarded)
+    Entry::new("option forwarded", ANYTHING, "Adds a Forwarded header (RFC 7239)", |d, a| {
+        d.proxy.options.forwarded = if a.on() { Some(forwarded(a)?) } else { None };
+        Ok(())
     })
-    .with(ANYTHING)
-    .notice("no Forwarded header is added; use option forwardfor"),
+    .at(BACK)
+    .no(),
     Entry::new("option forwardfor", between(0, 5), "Adds X-Forwarded-For with the client's address", |d, a| {
         d.proxy.options.forwardfor = Some(forward(a)?);
         Ok(())
@@ -322,6 +322,42 @@ fn forward(args: &mut Args<'_>) -> Parsed<ForwardFor> {
                 args.unexpected(&["except", "header", "if-none"])?;
             }
         }
+    }
+    Ok(value)
+}
+
+/// `[proto] [host] [by] [by_port] [for] [for_port]`.
+fn forwarded(args: &mut Args<'_>) -> Parsed<Forwarded> {
+    const KNOWN: &[&str] = &["proto", "host", "by", "by_port", "for", "for_port"];
+    let mut value = Forwarded::default();
+    if args.peek().is_none() {
+        return Ok(Forwarded { proto: true, client: true, ..value });
+    }
+    while let Some(word) = args.take() {
+        match word.text.as_str() {
+            "proto" => value.proto = true,
+            "host" => value.host = true,
+            "by" => value.by = true,
+            "by_port" => value.by_port = true,
+            "for" => value.client = true,
+            "for_port" => value.client_port = true,
+            expression if expression.ends_with("-expr") => {
+                return args.wrong(
+                    word,
+                    format!("'{expression}' is not supported"),
+                    "write the header with 'http-request set-header Forwarded'",
+                );
+            }
+            _ => {
+                args.next -= 1;
+                args.unexpected(KNOWN)?;
+            }
+        }
+    }
+    if (value.by_port && !value.by) || (value.client_port && !value.client) {
+        args.error("a port of 'option forwarded' needs its address")
+            .hint("add 'by' to 'by_port' and 'for' to 'for_port'");
+        return Err(Reported);
     }
     Ok(value)
 }
