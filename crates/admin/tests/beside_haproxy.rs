@@ -325,3 +325,40 @@ fn actions_change_servers_and_say_what_became_of_them() {
     assert_eq!(post("s=second&action=explode&b=web"), "/stats;up;st=errp");
     assert_eq!(post("nonsense"), "/stats;up;st=errp");
 }
+
+/// What operators do, one after the other: backend, server, action.
+const OPERATIONS: &[(&str, &str, &str)] = &[
+    ("web", "second", "drain"),
+    ("web", "second", "maint"),
+    ("web", "second", "ready"),
+    ("web", "third", "drain"),
+    ("web", "third", "ready"),
+    ("web", "first", "maint"),
+    ("web", "third", "maint"),
+    ("web", "second", "maint"),
+    ("raw", "only", "maint"),
+    ("raw", "only", "drain"),
+    ("raw", "only", "ready"),
+    ("web", "third", "ready"),
+];
+
+#[test]
+fn operations_lead_to_the_same_states_and_weights() {
+    let Some(theirs) = Running::theirs() else { return };
+    let ours = Running::ours();
+    const SHOWN: [&str; 8] = ["svname", "status", "weight", "act", "bck", "chkdown", "uweight", "tracked"];
+    let states = |running: &Running| -> Vec<String> {
+        let csv = body(&running.get("site", "/stats;csv", ""));
+        let rows = table(&csv);
+        let columns: Vec<usize> =
+            SHOWN.iter().filter_map(|name| rows[0].iter().position(|column| column == name)).collect();
+        let rows = rows.iter().skip(1).filter(|row| row[1] != "FRONTEND" && row[1] != "sock-1");
+        rows.map(|row| columns.iter().map(|&column| row[column]).collect::<Vec<_>>().join(" ")).collect()
+    };
+    for (backend, server, action) in OPERATIONS {
+        for running in [&theirs, &ours] {
+            running.post("/stats", &format!("s={server}&action={action}&b={backend}"));
+        }
+        assert_eq!(states(&ours), states(&theirs), "after {action} of {backend}/{server}");
+    }
+}
