@@ -45,8 +45,12 @@ impl Masks {
             .map(Self)
     }
 
-    /// Applies them.
-    pub fn apply(&self, line: &str) -> String {
+    /// Applies them to each line; one of which nothing is left goes.
+    pub fn apply_all(&self, lines: impl Iterator<Item = String>) -> Vec<String> {
+        lines.map(|l| self.apply(&l)).filter(|l| !l.is_empty()).collect()
+    }
+
+    fn apply(&self, line: &str) -> String {
         self.0.iter().fold(line.to_owned(), |line, (pattern, to)| pattern.replace_all(&line, to.as_str()).into_owned())
     }
 }

@@ -127,18 +127,11 @@ impl<'a> Run<'a> {
     /// Writes the configuration and starts the program, unless the scenario starts it itself.
     pub fn start(&mut self) -> Result<(), Failure> {
         let Some(section) = self.scenario.sections.iter().find(|s| s.kind == "config") else { return Ok(()) };
-        let mut text = String::new();
-        let whole = section.has("whole");
-        let has = |word: &str| section.text.lines().any(|l| l.split_whitespace().next() == Some(word));
-        if !whole && !has("global") {
-            text.push_str(GLOBAL);
-        }
-        if !whole && !has("defaults") {
-            text.push_str(DEFAULTS);
-        }
-        text.push_str(&section.text);
-        text.push('\n');
-        let text = self.fill(&text)?;
+        let text = match section.has("whole") {
+            true => section.text.clone(),
+            false => completed(&section.text),
+        };
+        let text = self.fill(&(text + "\n"))?;
         self.write("haproxy.cfg", &text)?;
         if section.has("manual") {
             return Ok(());
@@ -291,7 +284,7 @@ impl<'a> Run<'a> {
 
     fn keep_lines(&mut self, section: &Section, lines: Vec<String>) -> Vec<String> {
         let known = self.known();
-        let lines: Vec<String> = lines.iter().map(|l| self.masks.apply(&normalise::line(l, &known))).collect();
+        let lines: Vec<String> = self.masks.apply_all(lines.iter().map(|l| normalise::line(l, &known)));
         self.transcript.lines.push(format!("[{}]", section.kind));
         self.transcript.lines.extend(lines.iter().cloned());
         lines
@@ -334,7 +327,7 @@ impl<'a> Run<'a> {
             }
             let known = self.known();
             let raw = self.syslog.lines();
-            let lines: Vec<String> = raw.iter().map(|l| self.masks.apply(&normalise::log_line(l, &known))).collect();
+            let lines: Vec<String> = self.masks.apply_all(raw.iter().map(|l| normalise::log_line(l, &known)));
             for section in expected {
                 check(&section.text, &lines).map_err(|e| format!("[expect log] at line {}: {e}", section.line))?;
             }
@@ -345,7 +338,7 @@ impl<'a> Run<'a> {
         let mut late = self.recorder.drain();
         late.extend(self.recorder.scripted(Duration::from_secs(3)));
         let known = self.known();
-        let late: Vec<String> = late.iter().map(|l| self.masks.apply(&normalise::line(l, &known))).collect();
+        let late: Vec<String> = self.masks.apply_all(late.iter().map(|l| normalise::line(l, &known)));
         for section in scenario.sections.iter().filter(|s| s.kind == "expect" && s.has("origins") && self.is_meant(s)) {
             check(&section.text, &late).map_err(|e| format!("[expect origins] at line {}: {e}", section.line))?;
         }
@@ -355,6 +348,26 @@ impl<'a> Run<'a> {
         }
         Ok(self.transcript)
     }
+}
+
+/// The configuration with the suite's `global` and `defaults` where it has none: the one first, the other before the
+/// first proxy, because `log global` takes what stands above it.
+fn completed(text: &str) -> String {
+    let is = |line: &str, words: &[&str]| line.split_whitespace().next().is_some_and(|w| words.contains(&w));
+    let mut done = String::new();
+    if !text.lines().any(|l| is(l, &["global"])) {
+        done.push_str(GLOBAL);
+    }
+    let mut defaults = (!text.lines().any(|l| is(l, &["defaults"]))).then_some(DEFAULTS);
+    for line in text.lines() {
+        if is(line, &["frontend", "backend", "listen"]) || line.starts_with("{{stats") {
+            done.push_str(defaults.take().unwrap_or_default());
+        }
+        done.push_str(line);
+        done.push('\n');
+    }
+    done.push_str(defaults.unwrap_or_default());
+    done
 }
 
 fn is_positive(line: &str) -> bool {

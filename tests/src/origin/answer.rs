@@ -153,5 +153,12 @@ pub fn default_answer(name: &str, request: &Message) -> Answer {
 
 /// A body in which a lost, doubled or moved part shows.
 pub fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|i| b'a' + ((i / 7 + i / 1000) % 26) as u8).collect()
+    // It repeats after lcm(7 * 26, 1000 * 26) bytes.
+    const PERIOD: usize = 182_000;
+    let period: Vec<u8> = (0..PERIOD.min(length)).map(|i| b'a' + ((i / 7 + i / 1000) % 26) as u8).collect();
+    let mut body = Vec::with_capacity(length);
+    while body.len() < length {
+        body.extend_from_slice(&period[..PERIOD.min(length - body.len())]);
+    }
+    body
 }
