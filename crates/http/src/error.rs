@@ -63,6 +63,8 @@ pub enum Error {
     ChunkExtension,
     /// The connection ended before the message did.
     Truncated,
+    /// A request to upgrade to WebSocket without `Sec-WebSocket-Key` (RFC 6455 section 4.2.1).
+    WebSocketKey,
     /// A `101` that nobody asked for, or any other interim response in the wrong place.
     Unexpected,
 }
@@ -111,6 +113,7 @@ impl Error {
             Error::ChunkEnd => "chunk not ended by CRLF",
             Error::ChunkExtension => "chunk extension too long",
             Error::Truncated => "message truncated",
+            Error::WebSocketKey => "WebSocket upgrade without its key",
             Error::Unexpected => "unexpected interim response",
         }
     }

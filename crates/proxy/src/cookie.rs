@@ -2,7 +2,7 @@
 
 use crate::{exchange::Exchange, route, server::Backend};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
-use penstock_http::Known;
+use penstock_http::{Known, ResponseHead};
 use std::time::Duration;
 
 /// What a persistence cookie said and when, and what became of it.
@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(crate) struct Persistence {
     /// The request goes to the server that its cookie names.
     pub direct: bool,
+    /// `ignore-persist` holds: no cookie is read, and none set.
+    pub ignored: bool,
     /// When the cookie was last sent, and when first, in seconds since 1970, where it tells.
     last: Option<u64>,
     first: Option<u64>,
@@ -18,7 +20,8 @@ pub(crate) struct Persistence {
 /// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
 pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: route::Persistence, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
-    x.log.cookie[0] = b'N';
+    x.log.cookie = *b"NN";
+    x.cookie.ignored = rules.ignored;
     let fields = &mut x.request.fields;
     let mut position = 0;
     while let Some(field) = fields.at(position) {
@@ -49,6 +52,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
             let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
             let kept = Persistence {
                 direct: false,
+                ignored: rules.ignored,
                 last: dates.first().copied().flatten(),
                 first: dates.get(1).copied().flatten(),
             };
@@ -152,8 +156,30 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u6
     }
 }
 
+/// Whether a cache would keep the response (RFC 9111 section 3): by its status, unless it says otherwise, and only if it
+/// can tell how long or ask whether it is still the same.
+fn is_cacheable(response: &ResponseHead) -> bool {
+    let fields = &response.fields;
+    if !matches!(response.status(), 200 | 203 | 204 | 206 | 300 | 301 | 404 | 405 | 410 | 414 | 501) {
+        return false;
+    }
+    let mut known =
+        [Known::Etag, Known::LastModified].iter().any(|&field| fields.has(field)) || fields.get(b"expires").is_some();
+    for directive in fields.all_known(Known::CacheControl).flat_map(penstock_http::list) {
+        let directive = directive.to_ascii_lowercase();
+        match &directive[..] {
+            b"no-cache" | b"no-store" | b"private" | b"max-age=0" | b"s-maxage=0" => return false,
+            _ => known |= directive.starts_with(b"max-age=") || directive.starts_with(b"s-maxage="),
+        }
+    }
+    known && fields.get(b"pragma").is_none()
+}
+
 fn must_insert(x: &Exchange, conf: &Cookie, now: u64) -> bool {
-    let Persistence { direct, last, first } = x.cookie;
+    let Persistence { direct, ignored, last, first } = x.cookie;
+    if ignored {
+        return false;
+    }
     let refresh = (conf.maxidle.is_some() || last.is_some()) && last.is_none_or(|last| last < now);
     let lifetime = conf.maxlife.is_some() != first.is_some();
     (!direct || refresh || lifetime) && (!conf.postonly || x.request.method() == b"POST")
@@ -194,7 +220,7 @@ fn insert(x: &mut Exchange, conf: &Cookie, own: Option<&str>, now: u64) {
     // Names and attributes were checked when the configuration was read.
     let _ = x.response.fields.append(b"set-cookie", value.as_bytes());
     x.log.cookie[1] = if own.is_some() && x.cookie.direct { b'U' } else { b'I' };
-    if conf.nocache {
+    if conf.nocache && is_cacheable(&x.response) {
         let _ = x.response.fields.append(b"cache-control", b"private");
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Exchange {
     pub cookie: crate::cookie::Persistence,
     /// The response head has gone to the client.
     pub responded: bool,
+    /// Another attempt at a server is left.
+    pub may_retry: bool,
     pub presence: Option<Presence>,
 }
 
@@ -154,6 +156,8 @@ enum Reason {
     Junk,
     /// `response-timeout`
     Timeout,
+    /// A status that `retry-on` names.
+    Status,
 }
 
 /// Runs an exchange whose request head has been read.
@@ -202,10 +206,13 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         x.server = Some(server);
         worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
+        x.may_retry = failures < proxy.retries;
         let Some(attempt) = unless_shut_down(&slot, attempt(conn, client, x, &slot, at, proxy, failures > 0)).await
         else {
             return shut_down(conn, client, x, slot.server().shut_reason()).await;
         };
+        // What goes on at the server apart from this exchange, before its place goes to who waits.
+        x.log.srv_conn = slot.server().served().saturating_sub(1);
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
             Err(Ended::Retry(Reason::Stale)) => {
@@ -225,11 +232,15 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         }
         failures += 1;
         x.log.retries = failures;
-        if may_redispatch(proxy, failures) {
+        // A server that took the connection and failed the request is left at once; one that refused it may be busy.
+        if reason != Reason::Connect || may_redispatch(proxy, failures) {
             // It counts as sent elsewhere, not as tried again.
             if pool.servers.len() > 1 {
                 (want.persistent, want.avoid) = (None, Some(server));
-                x.cookie.direct = false;
+                if std::mem::take(&mut x.cookie.direct) {
+                    // The server that the cookie names did not answer.
+                    x.log.cookie[0] = b'D';
+                }
                 x.log.redispatched = true;
                 worker.counters().server(backend, server).redispatches.inc();
                 worker.counters().backend(backend).redispatches.inc();
@@ -593,16 +604,22 @@ async fn forward(
     let now = worker.clock.now();
     debug::response(conn, x);
     x.times.answered = Some(now);
-    x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
     let cells = worker.counters().server(at.proxy, at.server);
     cells.requests.inc();
     cells.response(x.response.status());
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(at, seen, now.into_std());
+    x.log.bytes_read = upstream.counts().received;
+    let repeatable = client.request_framing() == Framing::None && !x.txn.no_retry && x.may_retry;
+    if repeatable && retries_on_status(proxy, x.response.status()) {
+        request.give_back(buffers);
+        return Err(Ended::Retry(Reason::Status));
+    }
     if !route::response(conn, client, x).await {
         request.give_back(buffers);
         return Err(Ended::Over);
     }
+    x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
     headers::to_client(x, proxy);
     if let Some(pool) = worker.shared.backends.get(at.proxy) {
         cookie::to_client(x, proxy, pool, worker.clock.unix_s());
@@ -611,7 +628,6 @@ async fn forward(
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
     x.responded = true;
     x.txn.status = Some(x.response.status());
-    x.log.bytes_read = upstream.counts().received;
     if framing == Framing::Tunnel {
         client.tunnel();
         upstream.tunnel();
@@ -753,7 +769,7 @@ async fn head_failed(
             cells.client_aborts.inc();
             backend.client_aborts.inc();
             x.log.termination = *b"CH";
-            x.aborted(400);
+            respond::error(conn, client, x, 400).await;
         }
         Head::Got(_) => {}
     }
@@ -768,8 +784,18 @@ fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
         Reason::Empty => "empty-response",
         Reason::Junk => "junk-response",
         Reason::Timeout => "response-timeout",
+        Reason::Status => return true,
     };
     words.iter().any(|w| w.text == word || w.text == "all-retryable-errors")
+}
+
+/// Whether `retry-on` names this status.
+fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
+    let Some(words) = &proxy.retry_on else { return false };
+    words.iter().any(|word| match word.text.as_str() {
+        "all-retryable-errors" => matches!(status, 500 | 502 | 503 | 504),
+        number => number.parse() == Ok(status),
+    })
 }
 
 /// How the transfer of bodies ended.
@@ -914,6 +940,7 @@ async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange,
         Reason::Stale | Reason::Connect => 503,
         Reason::Empty | Reason::Junk => 502,
         Reason::Timeout => 504,
+        Reason::Status => x.response.status(),
     };
     respond::error(conn, client, x, status).await;
 }

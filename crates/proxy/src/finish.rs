@@ -72,9 +72,8 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     x.log.actconn = shared.limits.process.current();
     x.log.feconn = shared.limits.frontends[conn.frontend].frontend.current();
     if let Some(backend) = x.backend.and_then(|index| shared.backends.get(index)) {
-        // As HAProxy counts: a finished exchange has left its backend by the time its line is written.
-        x.log.beconn = backend.sessions().saturating_sub(u32::from(!x.log.as_soon_as));
-        if let Some(server) = x.server {
+        x.log.beconn = backend.sessions();
+        if let Some(server) = x.server.filter(|_| x.log.as_soon_as) {
             x.log.srv_conn = backend.servers[server].served();
         }
     }

@@ -183,9 +183,10 @@ async fn read_proxy_header(socket: &Socket) -> Result<Box<proxy_protocol::Header
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
             Ok(proxy_protocol::Parse::Partial) => before = n,
-            Err(_) => {
+            Err(proxy_protocol::Error::Signature) => {
                 return Err(Failure::Header("Received something which does not look like a PROXY protocol header"));
             }
+            Err(_) => return Err(Failure::Header("Received an invalid PROXY protocol header")),
         }
     };
     let mut left = length;

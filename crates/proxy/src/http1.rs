@@ -13,10 +13,11 @@ use std::{
 };
 
 /// How many bytes a head counts for in logs and statistics (`%B`, `%U`, `bin`, `bout`). HAProxy counts messages in its own
-/// form, not as they are on the wire: twenty bytes and the parts of the start line, names and values (`connection` is not
-/// kept), and one byte for the end.
+/// form, not as they are on the wire: twenty bytes and the parts of the start line, names and values (`connection:
+/// close` and `keep-alive` are not kept), and one byte for the end.
 pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
-    let fields = fields.iter().filter(|field| field.known != Known::Connection);
+    let kept = |value: &[u8]| !(value.eq_ignore_ascii_case(b"close") || value.eq_ignore_ascii_case(b"keep-alive"));
+    let fields = fields.iter().filter(|field| field.known != Known::Connection || kept(field.value));
     (20 + start_line + fields.map(|field| field.name.len() + field.value.len()).sum::<usize>() + 1) as u64
 }
 

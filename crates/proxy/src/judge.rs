@@ -3,7 +3,7 @@
 use crate::{
     body::{self, Waited},
     conn::{Conn, in_time},
-    exchange::Exchange,
+    exchange::{Exchange, ms_between},
     message::Client,
     respond,
     socket::Socket,
@@ -77,25 +77,30 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
                 } else {
                     cells.intercepted.inc();
                 }
+                let since = conn.worker.clock.now();
                 if why == Why::Tarpit {
                     tarpit(conn, client, x).await;
+                    (x.log.TR, x.log.Tw) = (-1, ms_between(since, conn.worker.clock.now()));
                 }
                 x.log.termination = match why {
-                    Why::Deny | Why::Auth => *b"PR",
+                    Why::Deny => *b"PR",
                     Why::Tarpit => *b"PT",
-                    Why::Return | Why::Redirect => *b"LR",
+                    Why::Return | Why::Redirect | Why::Auth => *b"LR",
                 };
-                reply(conn, client, x, &answer).await;
+                let unread = why == Why::Redirect && client.request_framing() != Framing::None && !x.body_complete;
+                reply(conn, client, x, &answer, unread).await;
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
                 conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                x.log.TR = -1;
                 x.log.termination = *b"PR";
                 client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
                 conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                x.log.TR = -1;
                 x.log.termination = *b"PR";
                 client.vanish();
                 return Judged::Over;
@@ -179,7 +184,7 @@ async fn tarpit(conn: &mut Conn, client: &mut dyn Client, x: &Exchange) {
 }
 
 /// Answers with what a rule made.
-pub(crate) async fn reply(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reply: &Reply) {
+pub(crate) async fn reply(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reply: &Reply, close: bool) {
     let body = match &reply.body {
         ReplyBody::ErrorPage => respond::page(conn, x, reply.status),
         ReplyBody::Bytes(bytes) => {
@@ -195,10 +200,10 @@ pub(crate) async fn reply(conn: &mut Conn, client: &mut dyn Client, x: &mut Exch
         // Rules write well-formed fields.
         let _ = x.response.fields.append(name, value);
     }
-    if !matches!(x.response.status(), 204 | 304) {
+    if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
         let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
     }
-    respond::send(conn, client, x, &body, reply.close).await;
+    respond::send(conn, client, x, &body, reply.close || close, reply.status).await;
 }
 
 /// Runs `http-response` rules; what they answer instead of the server's response has been sent when it is over.
@@ -219,7 +224,7 @@ pub(crate) async fn response(conn: &mut Conn, client: &mut dyn Client, x: &mut E
                     }
                 }
                 x.log.termination = if why == Why::Deny { *b"PH" } else { *b"LH" };
-                reply(conn, client, x, &answer).await;
+                reply(conn, client, x, &answer, false).await;
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {

@@ -144,9 +144,17 @@ impl Http1Client {
     fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
         self.framing = request_framing(head)?;
         self.inbound = Inbound::new(self.framing, self.limits);
+        let connection = Connection::of(&head.fields);
+        let websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
+        if connection.upgrade
+            && head.fields.known(Known::Upgrade).is_some_and(websocket)
+            && !head.fields.has(Known::SecWebsocketKey)
+        {
+            return Err(penstock_http::Error::WebSocketKey);
+        }
         self.request_version = head.version();
         self.head_request = head.method() == b"HEAD";
-        self.persistent = Connection::of(&head.fields).persistence(head.version()) == Persistence::KeepAlive;
+        self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
         (self.closing, self.ends_with_close) = (false, false);
         self.outbound.sent = 0;

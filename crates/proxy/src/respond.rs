@@ -10,7 +10,7 @@ use crate::{
     message::{Client, End},
 };
 use penstock_config::{Span, model::Proxy};
-use penstock_http::{Framing, Limits, Parse, ResponseHead, Version};
+use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
 use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, task::Poll};
 use tokio::time::Instant;
@@ -18,7 +18,9 @@ use tokio::time::Instant;
 /// Answers a request that could not be read; the connection ends.
 pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
     let body = page(conn, x, status);
-    send(conn, client, x, &body, true).await;
+    send(conn, client, x, &body, true, status).await;
+    // HAProxy writes this answer before there is a request that it could count for.
+    x.log.bytes_read = 0;
 }
 
 /// Answers with the page for a status, unless a response is on its way already.
@@ -27,7 +29,7 @@ pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exch
         return client.abort();
     }
     let body = page(conn, x, status);
-    send(conn, client, x, &body, false).await;
+    send(conn, client, x, &body, false, status).await;
 }
 
 /// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
@@ -85,9 +87,6 @@ pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<
         return None;
     };
     let body = content[consumed..].to_vec();
-    head.fields.remove(b"connection");
-    let _ = head.fields.set(b"content-length", body.len().to_string().as_bytes());
-    head.set_version(Version::Http11);
     Some(body)
 }
 
@@ -102,6 +101,10 @@ fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
     let _ = write!(body, "<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n", explanation(status));
     let length = body.len().to_string();
     fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
+    if matches!(status, 400 | 408) {
+        // The client and we may not agree where the next request begins.
+        fields(head, &[("connection", "close")]);
+    }
     body.into_bytes()
 }
 
@@ -114,6 +117,9 @@ fn page_reason(status: u16) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// What a response that says it is the last one counts for more.
+const CLOSE: &str = "connectionclose";
 
 /// One sentence for a person who sees the page.
 fn explanation(status: u16) -> &'static str {
@@ -148,17 +154,35 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
     }
 }
 
-/// Sends the response's head, completed with its length, and `body`.
-pub(crate) async fn send(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, body: &[u8], last: bool) {
+/// Sends the response's head and `body`, and logs `status`, which differs where an error is answered by a redirection.
+pub(crate) async fn send(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    body: &[u8],
+    last: bool,
+    status: u16,
+) {
     crate::route::after_response(conn, x);
-    let last = last || crate::headers::closes(conn, x);
-    x.txn.status = Some(x.response.status());
+    let said = Connection::of(&x.response.fields).close;
+    x.response.fields.remove_known(Known::Connection);
+    x.txn.status = Some(status);
+    x.log.bytes_read += weight(VERSION + 3 + x.response.reason().len(), &x.response.fields);
+    if last || said {
+        x.log.bytes_read += CLOSE.len() as u64;
+    }
+    if x.response.status() == 204 {
+        x.response.fields.remove_known(Known::ContentLength);
+    }
     let head_only = x.request.method() == b"HEAD" || matches!(x.response.status(), 204 | 304);
     let (framing, body) = match head_only {
         true => (Framing::None, &b""[..]),
+        // The page of an errorfile may leave its length out: then the end of the connection tells.
+        false if !x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
         false => (Framing::Length(body.len() as u64), body),
     };
-    x.log.bytes_read = weight(VERSION + 3 + x.response.reason().len(), &x.response.fields) + body.len() as u64;
+    x.log.bytes_read += body.len() as u64;
+    let last = last || said || crate::headers::closes(conn, x);
     client.respond(&mut x.response, framing, last);
     x.responded = true;
     let mut buffer = conn.worker.buffers.take();
@@ -225,5 +249,5 @@ pub(crate) async fn service(
     let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
     conn.worker.counters().frontend(conn.frontend).intercepted.inc();
     x.log.termination = *b"LR";
-    send(conn, client, x, &answer.body, false).await;
+    send(conn, client, x, &answer.body, false, answer.status).await;
 }

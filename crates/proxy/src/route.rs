@@ -50,6 +50,7 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
     }
     let Some(backend) = choose(&worker, conn, x, Stage::Request) else {
         x.log.termination = *b"SC";
+        x.log.TR = -1;
         respond::error(conn, client, x, 503).await;
         return Route::Answered;
     };
@@ -72,10 +73,13 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
 async fn section(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> Judged {
     let worker = conn.worker.clone();
     let rules = worker.shared.program.of(proxy);
-    for list in [&rules.tcp_content, &rules.http_request] {
-        if !list.is_empty() && judge::request(conn, client, x, list).await == Judged::Over {
-            return Judged::Over;
-        }
+    if !rules.tcp_content.is_empty() && judge::request(conn, client, x, &rules.tcp_content).await == Judged::Over {
+        // These rules come before HTTP: to the log there was no request.
+        x.txn.received.clear();
+        return Judged::Over;
+    }
+    if !rules.http_request.is_empty() && judge::request(conn, client, x, &rules.http_request).await == Judged::Over {
+        return Judged::Over;
     }
     if stats(conn, client, x, proxy, rules).await { Judged::Over } else { Judged::GoOn }
 }
@@ -277,7 +281,10 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
     if !content(conn, client, x, conn.frontend).await {
         return None;
     }
-    let Some(backend) = choose(&worker, conn, x, Stage::Raw) else {
+    std::mem::swap(&mut x.body, &mut client.input);
+    let chosen = choose(&worker, conn, x, Stage::Raw);
+    std::mem::swap(&mut x.body, &mut client.input);
+    let Some(backend) = chosen else {
         x.log.termination = *b"SC";
         return None;
     };

@@ -124,9 +124,12 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
     worker.counters().backend(backend).session(worker.now_ms());
+    // Rules see what the client has sent so far.
+    std::mem::swap(&mut x.body, &mut client.input);
     route::bind(conn, x, pool, Stage::Raw);
     route::stick(conn, x, pool, Stage::Raw);
     let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool, Stage::Raw), avoid: None };
+    std::mem::swap(&mut x.body, &mut client.input);
     let mut failures = 0;
     let (slot, stream) = loop {
         let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
@@ -171,6 +174,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     finish::tcp_as_soon_as(conn, client.counts, x);
     let mut server = Raw::new(stream, worker);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
+    x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
 
 /// Moves bytes until both directions have ended, or one side is silent for too long.

@@ -11,7 +11,8 @@ use std::{
 fn named(name: &'static str) -> Origin {
     Origin::start(move |recorder, _| {
         while recorder.head().is_some() {
-            write!(recorder.stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}", name.len()).unwrap();
+            write!(recorder.stream, "HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: {}\r\n\r\n{name}", name.len())
+                .unwrap();
         }
     })
 }
