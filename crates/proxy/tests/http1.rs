@@ -191,7 +191,7 @@ fn websocket_becomes_a_tunnel() {
     });
     let (_proxy, port) = start(&origin, "");
     let mut client = Client::connect(port);
-    client.send("GET /ws HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n");
+    client.send("GET /ws HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
     let head = client.response();
     assert!(head.starts_with("HTTP/1.1 101 ") && head.contains("upgrade: websocket\r\n"), "{head}");
     client.send("ping");
