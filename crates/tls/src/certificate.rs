@@ -87,6 +87,8 @@ pub(crate) fn load(
     };
     let mut sections = match sections(&pem) {
         Ok(sections) => sections,
+        // OpenSSL's older form has header lines within the section.
+        Err(_) if is_encrypted(&pem) => return encrypted(&shown.to_string(), span, diagnostics),
         Err(e) => {
             diagnostics.error(span, format!("'{shown}' is not valid PEM: {e}"));
             return None;

@@ -193,3 +193,40 @@ fn a_line_without_certificate_or_authority_does_not_start() {
     let said = complaints(tls, &files);
     assert!(said[0].1.contains("no authority is named"), "{said:?}");
 }
+
+#[test]
+fn keys_come_in_every_form_openssl_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let openssl = |arguments: &str| {
+        let output = std::process::Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder.path())
+            .output()
+            .expect("openssl is installed");
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    for (form, begins, make) in [
+        ("pkcs1", "RSA PRIVATE KEY", "genrsa -traditional -out key 2048"),
+        ("pkcs8", "PRIVATE KEY", "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out key"),
+        ("sec1", "EC PARAMETERS", "ecparam -genkey -name prime256v1 -out key"),
+        ("sec1-384", "EC PRIVATE KEY", "ecparam -genkey -noout -name secp384r1 -out key"),
+        ("sec1-521", "EC PRIVATE KEY", "ecparam -genkey -noout -name secp521r1 -out key"),
+        ("ed25519", "PRIVATE KEY", "genpkey -algorithm ED25519 -out key"),
+    ] {
+        openssl(make);
+        openssl("req -x509 -new -key key -subj /CN=a.test -days 2 -out cert");
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(read("key").contains(&format!("BEGIN {begins}")), "{form}");
+        let files = files(&[("/a.pem", &(read("cert") + &read("key")))]);
+        worker(async {
+            let address = facts_server(acceptor(crt(&["/a.pem"]), &files)).await;
+            let said = ask(&anyone(TlsConf::default()), address, Some("a.test")).await.unwrap();
+            assert!(said.ends_with("server=a.test"), "{form}: {said}");
+        });
+    }
+    openssl("genrsa -aes128 -passout pass:x -traditional -out key 2048");
+    let pem = std::fs::read_to_string(folder.path().join("cert")).unwrap()
+        + &std::fs::read_to_string(folder.path().join("key")).unwrap();
+    let said = complaints(crt(&["/a.pem"]), &files(&[("/a.pem", &pem)]));
+    assert!(said[0].1.contains("is encrypted"), "{said:?}");
+}
