@@ -73,7 +73,7 @@ pub struct ClientHello<'a> {
     cipher_suites: Range<usize>,
     extensions: Range<usize>,
     sni: Option<Range<usize>>,
-    /// The bytes of the input that carried the message, whole records.
+    /// The bytes of the input that carried the message: whole records, as far as they are there.
     pub consumed: usize,
     /// The version field of the first record.
     pub record_version: u16,
@@ -245,40 +245,29 @@ fn reassemble(input: &[u8]) -> Result<Option<Reassembled<'_>>, HelloError> {
     let mut rest = input;
     for _ in 0..MAX_RECORDS {
         let Some(fragment) = record(rest, joined.is_empty())? else { return Ok(None) };
-        let consumed = input.len() - rest.len() + 5 + fragment.len;
-        // The type and the length are checked as soon as they are there, before waiting for a body that cannot fit.
-        let head = joined.iter().chain(fragment.bytes).copied();
-        let mut wanted = None;
-        let mut first = [0u8; 4];
-        if head.clone().count() >= 4 {
-            head.take(4).zip(&mut first).for_each(|(byte, slot)| *slot = byte);
-            let len = usize::from(first[1]) << 16 | usize::from(first[2]) << 8 | usize::from(first[3]);
-            if len + 4 > MAX_MESSAGE {
-                return Err(HelloError::TooLong);
-            }
-            wanted = Some(len + 4);
-        }
-        let kind = joined.first().or(fragment.bytes.first());
-        if kind.is_some_and(|&kind| kind != HANDSHAKE_CLIENT_HELLO) {
+        let consumed = (input.len() - rest.len() + 5 + fragment.len).min(input.len());
+        // The type and the length are judged as soon as they are there, before waiting for a body that cannot fit.
+        let byte = |at: usize| joined.get(at).or_else(|| fragment.bytes.get(at.checked_sub(joined.len())?)).copied();
+        if byte(0).is_some_and(|kind| kind != HANDSHAKE_CLIENT_HELLO) {
             return Err(HelloError::NotClientHello);
         }
-        if fragment.bytes.len() < fragment.len {
-            // Cut inside this record; enough only if the message ends before the cut.
-            return Ok(match wanted {
-                Some(len) if joined.is_empty() && fragment.bytes.len() >= len => {
-                    Some((Cow::Borrowed(&fragment.bytes[..len]), consumed))
-                }
-                _ => None,
-            });
+        if let [Some(high), Some(middle), Some(low)] = [byte(1), byte(2), byte(3)] {
+            let len = 4 + (usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low));
+            if len > MAX_MESSAGE {
+                return Err(HelloError::TooLong);
+            }
+            if let Some(here) = fragment.bytes.get(..len.saturating_sub(joined.len())) {
+                let message = if joined.is_empty() {
+                    Cow::Borrowed(here)
+                } else {
+                    joined.extend_from_slice(here);
+                    Cow::Owned(joined)
+                };
+                return Ok(Some((message, consumed)));
+            }
         }
-        if let Some(len) = wanted {
-            if joined.is_empty() && fragment.bytes.len() >= len {
-                return Ok(Some((Cow::Borrowed(&fragment.bytes[..len]), consumed)));
-            }
-            if joined.len() + fragment.bytes.len() >= len {
-                joined.extend_from_slice(&fragment.bytes[..len - joined.len()]);
-                return Ok(Some((Cow::Owned(joined), consumed)));
-            }
+        if fragment.bytes.len() < fragment.len {
+            return Ok(None);
         }
         joined.extend_from_slice(fragment.bytes);
         rest = &rest[5 + fragment.len..];

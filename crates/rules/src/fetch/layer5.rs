@@ -192,6 +192,13 @@ pub(super) const TABLE: &[FetchSpec] = &[
     refused("ssl_fc_early_exporter_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_ecformats_bin", Bin, "Point formats the client offered.", "only the list of ciphers is kept"),
     refused("ssl_fc_eclist_bin", Bin, "Groups the client offered.", "only the list of ciphers is kept"),
+    // Ours: who computed the handshake, and how long it was waited for.
+    one("ssl_fc_engine", &[], Str, CLIENT, "The engine that computed the handshake: native, sw, hw.", |ctx, _| {
+        text(client_tls(ctx)?.engine)
+    }),
+    one("ssl_fc_engine_wait", &[], Int, CLIENT, "How long the handshake waited for the engine, µs.", |ctx, _| {
+        int(client_tls(ctx)?.engine_wait_us)
+    }),
     one("ssl_fc_err", &[], Int, CLIENT, "Number of the handshake's error with the client.", |ctx, _| {
         int(ctx.conn.error.0)
     }),
