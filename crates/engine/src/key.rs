@@ -4,11 +4,14 @@ use crate::{Class, Secret};
 use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
     rand::SystemRandom,
-    signature::{self as sig, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair, UnparsedPublicKey},
+    signature::{self as sig, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey, RsaKeyPair},
 };
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// What is signed with, and how. The numbers are those of TLS' SignatureScheme registry.
@@ -50,6 +53,8 @@ pub struct SigningKey {
     kind: KeyKind,
     pair: Pair,
     der: Secret,
+    /// The public key ready to verify with, by place in [`SigningKey::schemes`]: every answer of an engine is verified.
+    verifiers: [OnceLock<Option<ParsedPublicKey>>; 6],
 }
 
 /// A private key that cannot be used.
@@ -76,7 +81,8 @@ impl SigningKey {
         let (kind, pair) = Self::parse(der.expose()).ok_or(KeyError(
             "not a usable private key (RSA of 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519)",
         ))?;
-        Ok(SigningKey { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), kind, pair, der })
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(SigningKey { id, kind, pair, der, verifiers: Default::default() })
     }
 
     fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {
@@ -194,12 +200,17 @@ impl SigningKey {
             Scheme::EcdsaP521Sha512 => &sig::ECDSA_P521_SHA512_ASN1,
             Scheme::Ed25519 => &sig::ED25519,
         };
-        let public = match &self.pair {
-            Pair::Rsa(pair) => pair.public_key().as_ref(),
-            Pair::Ecdsa(pair) => pair.public_key().as_ref(),
-            Pair::Ed25519(pair) => pair.public_key().as_ref(),
+        let Some(place) = self.schemes().iter().position(|own| *own == scheme) else { return false };
+        let parse = || {
+            let public = match &self.pair {
+                Pair::Rsa(pair) => pair.public_key().as_ref(),
+                Pair::Ecdsa(pair) => pair.public_key().as_ref(),
+                Pair::Ed25519(pair) => pair.public_key().as_ref(),
+            };
+            ParsedPublicKey::new(algorithm, public).ok()
         };
-        UnparsedPublicKey::new(algorithm, public).verify(message, signature).is_ok()
+        let verifier = self.verifiers[place].get_or_init(parse);
+        verifier.as_ref().is_some_and(|public| public.verify_sig(message, signature).is_ok())
     }
 }
 

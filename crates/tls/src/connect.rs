@@ -92,7 +92,7 @@ impl Connector {
         // Making the connection makes its key pairs already.
         let config = self.config.clone();
         let mut waited = Duration::ZERO;
-        let session = handshake::suspended(&mut waited, move || UnbufferedClientConnection::new(config, name))
+        let session = handshake::suspended(true, &mut waited, move || UnbufferedClientConnection::new(config, name))
             .await?
             .map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Client(Box::new(session)), Vec::new());

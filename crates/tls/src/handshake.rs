@@ -71,7 +71,8 @@ where
     let engine = worker::engine_name();
     loop {
         let pass;
-        (flight, pass) = suspended(&mut waited, move || {
+        let may_wait = flight.session.may_wait();
+        (flight, pass) = suspended(may_wait, &mut waited, move || {
             let pass = flight.pass();
             (flight, pass)
         })
@@ -109,13 +110,14 @@ where
 }
 
 /// Runs a piece of a handshake: on a stack that its operations can park where an engine may make them wait, as a plain call
-/// else. While it waits, nothing is read: the bytes stay in the socket.
+/// else (`may_wait` says whether this piece can come to one). While it waits, nothing is read: the bytes stay in the socket.
 pub(crate) async fn suspended<R: 'static>(
+    may_wait: bool,
     waited: &mut Duration,
     body: impl FnOnce() -> R + 'static,
 ) -> Result<R, HandshakeError> {
     const PANICKED: HandshakeError = HandshakeError::Internal("panic in the handshake");
-    if worker::may_wait() {
+    if may_wait && worker::may_wait() {
         suspend::on_stack(waited, body).await.map_err(|_| PANICKED)
     } else {
         catch_unwind(AssertUnwindSafe(body)).map_err(|_| PANICKED)

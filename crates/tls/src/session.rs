@@ -137,6 +137,13 @@ impl Session {
         }
     }
 
+    /// Whether a pass can still come to a public-key operation that is worth a stack of its own. A server of TLS 1.3 has done
+    /// both of its by the time the group is agreed on; what would come after all (a hello retried) is computed on the spot.
+    pub fn may_wait(&self) -> bool {
+        let tls13 = self.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+        !(tls13 && matches!(self, Session::Server(_)) && self.negotiated_key_exchange_group().is_some())
+    }
+
     /// After an error: the alert rustls has queued for the peer. It is taken without any input, since the rest of what the
     /// peer sent must not be looked at again, and only while there is something queued, which rustls gives before it looks.
     pub fn alert(&mut self, output: &mut Output) {

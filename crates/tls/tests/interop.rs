@@ -62,10 +62,10 @@ async fn run(program: &'static str, arguments: Vec<String>, lines: &'static [&'s
             .unwrap_or_else(|e| panic!("{program}: {e}"));
         let mut input = child.stdin.take().unwrap();
         for line in lines {
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(300));
             let _ = input.write_all(line.as_bytes());
         }
-        std::thread::sleep(Duration::from_millis(if lines.is_empty() { 0 } else { 250 }));
+        std::thread::sleep(Duration::from_millis(if lines.is_empty() { 0 } else { 500 }));
         drop(input);
         let output = child.wait_with_output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
