@@ -32,6 +32,11 @@ impl View {
         in_scope && !hidden && row.proxy_name.contains(&self.scope)
     }
 
+    /// After how many seconds the browser asks again, 0 for never.
+    pub fn refresh(&self, page: &StatsPage) -> u64 {
+        page.refresh.filter(|_| !self.no_refresh).unwrap_or_default().as_secs()
+    }
+
     /// The page's address with these parts.
     fn link(&self, only_up: bool, no_refresh: bool) -> String {
         let mut link = self.uri.clone();
@@ -61,12 +66,9 @@ fn encode(text: &str) -> String {
 pub fn render(snapshot: &Snapshot, page: &StatsPage, view: &View, version: &str, self_name: &str) -> String {
     let mut out = String::with_capacity(32 * 1024);
     let process = &snapshot.process;
-    let refresh = page.refresh.filter(|_| !view.no_refresh).unwrap_or_default().as_secs();
+    let refresh = view.refresh(page);
     out.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    if refresh > 0 {
-        let _ = write!(out, "<meta http-equiv=\"refresh\" content=\"{refresh}\">");
-    }
     let node = page.show_node.as_ref().map(|name| name.as_deref().unwrap_or(&process.node));
     let title = node.map(|node| format!(" on {node}")).unwrap_or_default();
     let _ = write!(

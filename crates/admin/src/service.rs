@@ -72,7 +72,11 @@ impl Service for Stats {
             return answer(200, "application/json", json::render(rows, page.show_legends));
         }
         let body = page::render(&snapshot, page, &view, &self.version, &request.proxy.name);
-        let mut found = answer(200, "text/html; charset=utf-8", body);
+        let mut found = answer(200, "text/html", body);
+        let refresh = view.refresh(page);
+        if refresh > 0 {
+            found.fields.push(("Refresh".into(), refresh.to_string()));
+        }
         let policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'self'";
         found.fields.push(("Content-Security-Policy".into(), policy.into()));
         found

@@ -113,9 +113,10 @@ impl Shared {
                 .proxies
                 .iter()
                 .enumerate()
-                .map(|(index, proxy)| ProxyFacts {
+                .zip(proxy_ids(&config))
+                .map(|((index, proxy), id)| ProxyFacts {
                     unique_id_format: program.of(index).unique_id_format.clone(),
-                    ..proxy_facts(index, proxy)
+                    ..proxy_facts(id, proxy)
                 })
                 .collect(),
             program,
@@ -144,11 +145,25 @@ impl Shared {
 /// What the process lets in where `maxconn` is not given and no limit of descriptors was asked for.
 const MAXCONN: u32 = 8192;
 
-fn proxy_facts(index: usize, proxy: &Proxy) -> ProxyFacts {
+/// Every proxy's number: its `id`, else the next free one. A `stats socket` is a proxy too, and comes first.
+fn proxy_ids(config: &Config) -> Vec<u32> {
+    let mut next = 1 + u32::from(!config.global.stats_sockets.is_empty());
+    let number = |proxy: &Proxy| {
+        while proxy.id.is_none() && config.proxies.iter().any(|other| other.id == Some(next)) {
+            next += 1;
+        }
+        let id = proxy.id.unwrap_or(next);
+        next += 1;
+        id
+    };
+    config.proxies.iter().map(number).collect()
+}
+
+fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
     let ms = |timeout: Option<std::time::Duration>| timeout.map_or(0, |t| t.as_millis() as u64);
     ProxyFacts {
         name: proxy.name.clone(),
-        id: proxy.id.unwrap_or(index as u32 + 2),
+        id,
         http: proxy.mode == penstock_config::model::Mode::Http,
         default_backend: proxy.default_backend.as_ref().map(|word| word.text.clone()),
         timeout_client_ms: ms(proxy.timeouts.client),
