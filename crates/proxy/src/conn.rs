@@ -91,6 +91,7 @@ impl Drop for Alive {
     fn drop(&mut self) {
         self.worker.connections.borrow_mut().remove(self.key);
         self.worker.publish_load();
+        self.worker.repay_reserve();
         self.worker.check_drained();
     }
 }

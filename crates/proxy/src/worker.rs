@@ -253,6 +253,13 @@ impl Worker {
         self.reserve.borrow_mut().pop().is_some()
     }
 
+    /// A connection has ended: if one had to be paid from the reserve, the descriptor goes back there.
+    pub fn repay_reserve(&self) {
+        if self.reserve.borrow().len() < RESERVE {
+            self.refill_reserve();
+        }
+    }
+
     /// Takes descriptors for the reserve, as far as there are any.
     pub fn refill_reserve(&self) {
         let mut reserve = self.reserve.borrow_mut();

@@ -38,12 +38,16 @@ pub struct Proxy {
 impl Proxy {
     /// Starts with a configuration, which must be right.
     pub fn start(text: &str) -> Proxy {
+        Proxy::start_with(text, Services::default())
+    }
+    /// The same with services.
+    pub fn start_with(text: &str, services: Services) -> Proxy {
         let mut diagnostics = Diagnostics::default();
         let read = |path: &std::path::Path| std::fs::read(path);
         let source = Source { name: "test.cfg".into(), text: text.into() };
         let (config, found) = penstock_config::load([source], &Env { files: &read, ..Env::default() });
         assert!(!found.has_errors(), "{found:#?}");
-        let runtime = Runtime::build(config, Services::default(), &mut diagnostics);
+        let runtime = Runtime::build(config, services, &mut diagnostics);
         let runtime = runtime.unwrap_or_else(|| panic!("{diagnostics:#?}"));
         let listeners = runtime.listen(Listeners::default()).unwrap();
         Proxy { handle: runtime.start(listeners).unwrap() }
