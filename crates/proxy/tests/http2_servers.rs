@@ -205,3 +205,25 @@ fn a_server_that_refuses_a_stream_gives_502_and_nothing_else_breaks() {
     assert!(client.response().starts_with("HTTP/1.1 502 "));
     assert!(client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").response().starts_with("HTTP/1.1 200 "));
 }
+
+#[test]
+fn a_connection_on_which_nothing_is_answered_any_more_is_left() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let origin = Origin::start(move |_, mut respond| {
+        let number = seen.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if (1..4).contains(&number) {
+                // The server has gone, and nobody was told.
+                std::future::pending().await
+            }
+            respond.send_response(response(Some(0)), true).unwrap();
+        }
+    });
+    let (_proxy, port) = origin.proxy(" timeout server 200ms\n retries 0\n http-reuse always");
+    let mut client = Client::connect(port);
+    for status in [200, 504, 504, 504, 200] {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").response();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert_eq!(origin.connections(), 2);
+}

@@ -46,8 +46,14 @@ pub(crate) struct Mux {
     /// When it last had one.
     since: Cell<Instant>,
     closed: Rc<Cell<bool>>,
+    /// Exchanges that ended without an answer since the last that had one.
+    unanswered: Cell<u32>,
     limit: usize,
 }
+
+/// So many exchanges in a row without an answer, and the connection gets no more: its server may have gone without a
+/// word, and every exchange would wait for a timeout. Clients that change their minds rarely do so this often in a row.
+const UNANSWERED_MAX: u32 = 3;
 
 impl Mux {
     /// Starts HTTP/2 on a fresh connection.
@@ -81,6 +87,7 @@ impl Mux {
             uses: Cell::new(0),
             since: Cell::new(Instant::now()),
             closed,
+            unanswered: Cell::new(0),
             limit: tune.max_concurrent_streams as usize,
         }))
     }
@@ -93,7 +100,9 @@ impl Mux {
         self.uses.get()
     }
     fn has_room(&self) -> bool {
-        !self.closed.get() && self.open.get() < self.limit.min(self.send.current_max_send_streams())
+        !self.closed.get()
+            && self.unanswered.get() < UNANSWERED_MAX
+            && self.open.get() < self.limit.min(self.send.current_max_send_streams())
     }
 }
 
@@ -128,7 +137,7 @@ impl MuxPool {
         for (at, list) in self.open.borrow_mut().iter_mut() {
             let delay = worker.shared.config.proxies[at.proxy].servers[at.server].settings.pool_purge_delay;
             let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
-            list.retain(|mux| !mux.closed.get() && !idle_too_long(mux));
+            list.retain(|mux| !mux.closed.get() && mux.unanswered.get() < UNANSWERED_MAX && !idle_too_long(mux));
         }
     }
     /// Lets go of all of them: they end with their exchanges.
@@ -211,6 +220,7 @@ impl Drop for Http2Server {
         self.mux.open.set(self.mux.open.get() - 1);
         self.mux.uses.set(self.mux.uses.get() + 1);
         self.mux.since.set(Instant::now());
+        self.mux.unanswered.set(if self.answered { 0 } else { self.mux.unanswered.get() + 1 });
         if let Outbound::Body(stream) = &mut self.outbound {
             stream.send_reset(Reason::CANCEL);
         }
@@ -302,8 +312,9 @@ impl Upstream for Http2Server {
             };
         };
         if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
+            let interim = interim.map_err(fault)?;
             self.answered = true;
-            read_response(&interim.map_err(fault)?, head, &self.limits)?;
+            read_response(&interim, head, &self.limits)?;
             return Poll::Ready(Ok(Framing::None));
         }
         let response = ready!(Pin::new(response).poll(cx)).map_err(fault)?;
