@@ -23,6 +23,10 @@ pub struct Exporter {
     pub version: String,
 }
 
+/// The page of a 401, as the error page of that status.
+const UNAUTHORIZED: &str = "<html><body><h1>401 Unauthorized</h1>\n\
+    You need a valid user and password to access this content.\n</body></html>\n";
+
 fn answer(status: u16, kind: &str, body: String) -> ServiceResponse {
     let fields =
         vec![("Cache-Control".to_string(), "no-cache".to_string()), ("Content-Type".to_string(), kind.to_string())];
@@ -49,7 +53,7 @@ impl Service for Stats {
         let Some(page) = &request.proxy.stats else { return answer(404, "text/plain", String::new()) };
         if !page.auth.is_empty() && !authorized(page, &request) {
             let realm = page.realm.as_deref().unwrap_or("HAProxy Statistics").replace(['"', '\\', '\r', '\n'], "");
-            let mut refusal = answer(401, "text/plain", "You need a valid user and password to see this.\n".into());
+            let mut refusal = answer(401, "text/html", UNAUTHORIZED.into());
             refusal.fields.push(("WWW-Authenticate".into(), format!("Basic realm=\"{realm}\"")));
             return refusal;
         }
