@@ -74,6 +74,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     global.daemon = (global.daemon || flags.daemon) && !flags.foreground;
     global.master_worker = (global.master_worker || flags.master) && !flags.foreground;
     global.debug |= flags.debug;
+    global.zero_warning |= flags.warnings_are_errors;
     global.pidfile = flags.pidfile.clone().or(global.pidfile.take());
     if flags.no_server_verify {
         global.ssl_server_verify = Some(penstock_config::model::Verify::None);
@@ -96,7 +97,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
 
 /// Shows the findings on standard error, and says whether the configuration may start.
 pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bool {
-    let fatal = |severity| severity == Severity::Error || (flags.warnings_are_errors && severity == Severity::Warning);
+    let fatal = |severity| severity == Severity::Error || (config.global.zero_warning && severity == Severity::Warning);
     if !flags.quiet {
         let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         eprint!("{}", diagnostics.render(&config.files, Severity::Notice, color));
@@ -104,7 +105,7 @@ pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bo
     let errors = diagnostics.list.iter().filter(|d| fatal(d.severity)).count();
     if errors > 0 && !flags.quiet {
         let (noun, verb) = if errors == 1 { ("error", "is") } else { ("errors", "are") };
-        let because = if diagnostics.has_errors() { "" } else { " (warnings count as errors with -dW)" };
+        let because = if diagnostics.has_errors() { "" } else { " (warnings count as errors here)" };
         eprintln!("penstock: there {verb} {errors} {noun} in the configuration{because}; nothing was started");
     }
     errors == 0

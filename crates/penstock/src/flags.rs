@@ -18,10 +18,8 @@ pub struct Flags {
     pub help: bool,
     /// `-D`.
     pub daemon: bool,
-    /// `-W`.
+    /// `-W`, or `-Ws`: systemd is told of readiness wherever it listens for that.
     pub master: bool,
-    /// `-Ws`: tells systemd when it is ready.
-    pub notify: bool,
     /// `-db`, and `-d`, which implies it: neither `daemon` nor `master-worker` of the file counts.
     pub foreground: bool,
     /// `-d`.
@@ -142,7 +140,7 @@ const OPTIONS: &[Opt] = &[
     opt("-h", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("--help", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
-    opt("-Ws", Nothing, "master and worker, and tells systemd when ready", |f, _, _| { f.master = true; f.notify = true; Ok(()) }),
+    opt("-Ws", Nothing, "as -W, for a systemd service of type notify", |f, _, _| { f.master = true; Ok(()) }),
     opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
     opt("-db", Nothing, "stays in the foreground, one process", |f, _, _| { f.foreground = true; Ok(()) }),
     opt("-dW", Nothing, "does not start when there is a warning", |f, _, _| { f.warnings_are_errors = true; Ok(()) }),
@@ -274,7 +272,7 @@ mod tests {
     #[test]
     fn options_that_begin_alike_are_told_apart() {
         let flags = parse("-Ws -db -dW -d -vv").unwrap();
-        assert!(flags.master && flags.notify && flags.foreground && flags.debug && flags.warnings_are_errors);
+        assert!(flags.master && flags.foreground && flags.debug && flags.warnings_are_errors);
         assert_eq!(flags.version, 2);
         assert_eq!(parse("-dM").unwrap().poison, Some(0x50));
         assert_eq!(parse("-dM0").unwrap().poison, Some(0));

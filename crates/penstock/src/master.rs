@@ -27,7 +27,6 @@ struct Master {
     /// Worker that serves, and the former ones that still drain.
     current: Option<i32>,
     former: Vec<i32>,
-    notify: bool,
 }
 
 /// Runs as a master until told to end.
@@ -53,7 +52,7 @@ pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
     {
         return serve::fail(&format!("cannot write the pidfile {}: {e}", pidfile.display()));
     }
-    let mut master = Master { program, current: None, former: Vec::new(), notify: flags.notify };
+    let mut master = Master { program, current: None, former: Vec::new() };
     if !master.start_worker(&signals) {
         return serve::fail("the worker did not start");
     }
@@ -127,6 +126,8 @@ impl Master {
 
     fn obey(&mut self, signals: &Signals) -> ExitCode {
         let mut leaving = false;
+        // The status of the last worker that served is the master's, as with HAProxy.
+        let mut last = 0;
         loop {
             match signals.wait(Duration::from_millis(200)) {
                 Some(Signal::Usr2 | Signal::Hup) if !leaving => self.reload(signals),
@@ -148,20 +149,18 @@ impl Master {
                     eprintln!("penstock: former worker ({pid}) ended with code {code}");
                 } else if self.current == Some(pid) {
                     self.current = None;
+                    last = code;
                     eprintln!("penstock: worker ({pid}) ended with code {code}");
                     if !leaving {
                         // As HAProxy does: a service without its worker is no service, and the service manager restarts us.
                         self.tell_all(Signal::Term);
-                        return ExitCode::from(u8::try_from(code).unwrap_or(1).max(1));
+                        return ExitCode::from(u8::try_from(last).unwrap_or(1).max(1));
                     }
                 }
             }
             if leaving && self.current.is_none() && self.former.is_empty() {
                 eprintln!("penstock: all workers ended");
-                return ExitCode::SUCCESS;
-            }
-            if self.notify && !leaving && self.current.is_none() {
-                return ExitCode::FAILURE;
+                return ExitCode::from(u8::try_from(last).unwrap_or(1));
             }
         }
     }

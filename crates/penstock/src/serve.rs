@@ -111,7 +111,8 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     limits::apply(&mut config, workers, diagnostics);
     engine::check(&config.global.crypto, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
-    let shown = Config { files: config.files.clone(), ..Config::default() };
+    let mut shown = Config { files: config.files.clone(), ..Config::default() };
+    shown.global.zero_warning = config.global.zero_warning;
     let runtime = Runtime::build(config, services::all(), diagnostics);
     if configuration::accepted(&shown, diagnostics, flags) { runtime } else { None }
 }

@@ -179,7 +179,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("expose-deprecated-directives", NONE, "Deprecated keywords may be used", "none is held back"),
     Entry::accepted("set-dumpable", between(0, 1), "Core dumps after a change of user", "the system decides").no(),
     Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q").spare(),
-    Entry::accepted("zero-warning", NONE, "Warnings stop the start", "use the command line's -dW"),
+    Entry::new("zero-warning", NONE, "Warnings stop the start", |g, _| {
+        g.zero_warning = true;
+        Ok(())
+    }),
     Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
     Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
     Entry::accepted("mworker-max-reloads", ONE, "Reloads an old worker survives", "old workers end by hard-stop-after"),

@@ -17,6 +17,8 @@ pub struct Global {
     pub maxconn: Option<u32>,
     /// `daemon`.
     pub daemon: bool,
+    /// `zero-warning`: a configuration with warnings does not start.
+    pub zero_warning: bool,
     /// `-d`: requests and responses are shown on standard output.
     pub debug: bool,
     /// `master-worker`.
