@@ -290,13 +290,19 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
             support => {
                 let from = args.next;
                 let parsed = (setting.parse)(target, args);
-                // A setting that is only accepted takes its words all the same.
-                let missing = usize::from(setting.arity.min).saturating_sub(args.next - from);
-                let filled = (0..missing).try_for_each(|_| args.word("a value").map(drop));
-                if let (Support::Accepted(why), Ok(())) = (support, &filled) {
-                    args.diagnostics().notice(word.span, format!("'{}' has no effect: {why}", setting.name));
+                match (support, parsed) {
+                    (Support::Accepted(why), Ok(())) => {
+                        // Its words are taken all the same.
+                        let missing = usize::from(setting.arity.min).saturating_sub(args.next - from);
+                        let filled = (0..missing).try_for_each(|_| args.word("a value").map(drop));
+                        if filled.is_ok() {
+                            let message = format!("'{}' has no effect: {why}", setting.name);
+                            args.diagnostics().notice(word.span, message);
+                        }
+                        filled
+                    }
+                    (_, parsed) => parsed,
                 }
-                parsed.and(filled)
             }
         };
         result = result.and(done);

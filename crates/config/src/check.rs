@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    model::{Balance, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort, Verify},
+    model::{Balance, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
     proxy::Draft,
     reading::Surroundings,
     span::{Span, Word},
@@ -167,18 +167,6 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
         }
         if settings.check.enabled && settings.check.port.is_none() {
             check_port(proxy, server, diagnostics);
-        }
-        let verify = |own: Option<Verify>| own.or(config.global.ssl_server_verify).unwrap_or(Verify::Required);
-        if let Some(tls) = &settings.tls
-            && verify(tls.conf.verify) == Verify::Required
-            && tls.conf.ca_file.is_none()
-        {
-            diagnostics
-                .error(
-                    server.span,
-                    format!("server '{}' is to be verified, but no 'ca-file' says by whom", server.name),
-                )
-                .hint("add 'ca-file FILE' or 'ca-file @system-ca', or 'verify none' to trust whatever answers");
         }
     }
     for rule in &proxy.use_server {

@@ -238,7 +238,7 @@ impl<'a> Compiler<'a> {
         let persist = proxy.persist_rules.iter().filter_map(|line| self.persist(&mut section, line)).collect();
         let stick = proxy.stick.iter().filter_map(|line| self.stick(&mut section, line)).collect();
         let http_errors = proxy.http_errors.iter().filter_map(|line| self.http_error(&mut section, line)).collect();
-        if let Some(word) = &proxy.default_backend {
+        if let Some(word) = proxy.default_backend.as_ref().filter(|_| !proxy.disabled) {
             let found = self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend());
             if let Err(problem) = found {
                 problem.report(word.span, &word.text, self.diagnostics);
