@@ -615,6 +615,7 @@ async fn forward(
         request.give_back(buffers);
         return Err(Ended::Retry(Reason::Status));
     }
+    x.txn.request_forwarded();
     if !route::response(conn, client, x).await {
         request.give_back(buffers);
         return Err(Ended::Over);

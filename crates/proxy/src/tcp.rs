@@ -34,11 +34,13 @@ pub(crate) struct Raw {
     counts: Counts,
     /// Our half is closed.
     shut: bool,
+    /// It is the client's end, not the server's.
+    is_client: bool,
 }
 
 impl Raw {
-    fn new(stream: Stream, worker: Rc<Worker>) -> Self {
-        Raw { stream, worker, input: None, counts: Counts::default(), shut: false }
+    fn new(stream: Stream, worker: Rc<Worker>, is_client: bool) -> Self {
+        Raw { stream, worker, input: None, counts: Counts::default(), shut: false, is_client }
     }
     fn buffers(&self) -> &Buffers {
         &self.worker.buffers
@@ -72,7 +74,12 @@ impl Source for Raw {
             self.counts.received += taken as u64;
             return Poll::Ready(Ok(Body::More));
         }
-        let read = ready!(self.stream.poll_fill(cx, buffer, usize::MAX))?;
+        let read = match ready!(self.stream.poll_fill(cx, buffer, usize::MAX)) {
+            Ok(read) => read,
+            // Clients often just close: without a protocol to say so, what they sent counts as whole.
+            Err(e) if self.is_client && e.kind() == io::ErrorKind::UnexpectedEof => 0,
+            Err(e) => return Poll::Ready(Err(e.into())),
+        };
         self.counts.received += read as u64;
         Poll::Ready(Ok(if read == 0 { Body::End } else { Body::More }))
     }
@@ -103,7 +110,7 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     let now = worker.clock.tick();
     x.begin(&conn, now, now);
     x.times.complete = Some(now);
-    let mut client = Raw::new(stream, worker.clone());
+    let mut client = Raw::new(stream, worker.clone(), true);
     if let Some(backend) = route::connection(&mut conn, &mut client, &mut x).await {
         to_backend(&mut conn, &mut client, &mut x, backend).await;
     }
@@ -172,7 +179,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     };
     route::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
     finish::tcp_as_soon_as(conn, client.counts, x);
-    let mut server = Raw::new(stream, worker);
+    let mut server = Raw::new(stream, worker, false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
     x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
