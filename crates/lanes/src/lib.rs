@@ -11,10 +11,14 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cpu;
+mod ec;
 mod error;
 mod limbs;
+pub mod p256;
+pub mod p384;
 pub mod rsa;
 mod secret;
+mod sha2;
 mod vector;
 pub mod x25519;
 

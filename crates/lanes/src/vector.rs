@@ -60,6 +60,9 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     fn swap_halves(self) -> Self;
     /// Runs one hot function: the only place where the instruction set changes.
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out;
+    /// Runs a part of a hot function: inlined there, except where the vector is slow anyway and its code would only be
+    /// long.
+    fn inline<K: Kernel<Self>>(kernel: K) -> K::Out;
     /// Forbids moving loads and stores across this point, so that loads are not merged and then spilled.
     fn fence();
 

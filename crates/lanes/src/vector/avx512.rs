@@ -112,6 +112,11 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn inline<K: Kernel<Self>>(kernel: K) -> K::Out {
+        kernel.run()
+    }
+
+    #[inline(always)]
     fn fence() {
         // SAFETY: no instruction; what it declares (memory may have changed) is always allowed.
         unsafe { asm!("", options(nostack, preserves_flags)) }

@@ -94,6 +94,9 @@ impl Vector for Bound {
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
         kernel.run()
     }
+    fn inline<K: Kernel<Self>>(kernel: K) -> K::Out {
+        kernel.run()
+    }
     fn fence() {}
     fn truncate(self) -> Self {
         if self.low < 0 || self.high > i128::from(MASK52) { Bound::upto(MASK52) } else { self }

@@ -93,6 +93,10 @@ impl Vector for Portable {
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
         kernel.run()
     }
+    #[inline(never)]
+    fn inline<K: Kernel<Self>>(kernel: K) -> K::Out {
+        kernel.run()
+    }
     fn fence() {}
     fn truncate(self) -> Self {
         self.and(Portable([MASK52; 8]))

@@ -16,7 +16,7 @@
 //!
 //! [`Bound`](crate::vector::Bound) proves every one of these: `no_column_overflows`. Time depends on nothing.
 
-use crate::vector::{Digit, Vector, kernel, repeat};
+use crate::vector::{Digit, Kernel, Vector, kernel, repeat};
 
 /// An element as digits: below 2^52 each, the top one below 2^51.
 pub(crate) type Fe<V> = [Digit<V>; 5];
@@ -32,6 +32,39 @@ const TOP: u64 = (1 << 47) - 1;
 /// `a b`.
 #[inline(always)]
 pub(crate) fn mul<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
+    V::inline(Mul(a, b))
+}
+
+/// `a^2`.
+#[inline(always)]
+pub(crate) fn sqr<V: Vector>(a: &Fe<V>) -> Cols<V> {
+    V::inline(Sqr(a))
+}
+
+struct Mul<'a, V>(&'a Fe<V>, &'a Fe<V>);
+
+impl<V: Vector> Kernel<V> for Mul<'_, V> {
+    type Out = Cols<V>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V> {
+        product(self.0, self.1)
+    }
+}
+
+struct Sqr<'a, V>(&'a Fe<V>);
+
+impl<V: Vector> Kernel<V> for Sqr<'_, V> {
+    type Out = Cols<V>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V> {
+        square(self.0)
+    }
+}
+
+#[inline(always)]
+fn product<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
     let mut c = [V::splat(0); 10];
     repeat!(5, I => repeat!(5, J => {
         c[I + J] = c[I + J].madd_lo(a[I], b[J]);
@@ -40,9 +73,8 @@ pub(crate) fn mul<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
     fold(c)
 }
 
-/// `a^2`.
 #[inline(always)]
-pub(crate) fn sqr<V: Vector>(a: &Fe<V>) -> Cols<V> {
+fn square<V: Vector>(a: &Fe<V>) -> Cols<V> {
     let mut c = [V::splat(0); 10];
     repeat!(5, I => repeat!(5, J => if J > I {
         c[I + J] = c[I + J].madd_lo(a[I], a[J]);

@@ -1,0 +1,90 @@
+//! The curves P-256 and P-384: key exchange and ECDSA, one to eight at a time. One source for both, by the number of
+//! limbs; [`crate::p256`] and [`crate::p384`] are its two faces.
+
+pub(crate) mod curves;
+pub(crate) mod ecdh;
+pub(crate) mod ecdsa;
+pub(crate) mod field;
+pub(crate) mod nonce;
+pub(crate) mod point;
+
+use crate::limbs;
+use crate::vector::{Digit, Lane8};
+use curves::{Curve, P256, P384};
+use field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
+use point::{Point, Row};
+use std::sync::OnceLock;
+
+/// Big-endian bytes as limbs; `None` unless of the curve's length. The value may be secret.
+fn number<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut out = [0; N];
+    (bytes.len() == C::BYTES && limbs::from_be(bytes, &mut out)).then_some(out)
+}
+
+/// A scalar from 1 to n - 1. Whether it is one is public.
+fn scalar<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let scalar = number::<C, N>(bytes)?;
+    (limbs::less(&scalar, &C::Order::M) == 1 && !limbs::is_zero(&scalar)).then_some(scalar)
+}
+
+/// Eight numbers side by side.
+fn pack<V: Lane8, const N: usize>(numbers: &[[u64; N]; 8]) -> Fe<V, N> {
+    core::array::from_fn(|limb| Digit::whole(V::from_lanes(&core::array::from_fn(|lane| numbers[lane][limb]))))
+}
+
+/// Back to one number a lane, from digits without junk.
+fn unpack<V: Lane8, const N: usize>(digits: &Fe<V, N>) -> [[u64; N]; 8] {
+    let rows = digits.map(|digit| digit.value().to_lanes());
+    core::array::from_fn(|lane| core::array::from_fn(|limb| rows[limb][lane]))
+}
+
+/// The affine coordinates, reduced, and the lanes where there are none (z = 0).
+fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N>, Fe<V, N>, u8) {
+    let inverse = invert::<V, C::Field, N>(&p.z);
+    let square = times::<V, C::Field, N>(&inverse, &inverse);
+    let cube = times::<V, C::Field, N>(&square, &inverse);
+    let x = times::<V, C::Field, N>(&p.x, &square);
+    let y = times::<V, C::Field, N>(&p.y, &cube);
+    let exceptional = zero_lanes(&reduced::<V, C::Field, N>(&inverse));
+    (reduced::<V, C::Field, N>(&x), reduced::<V, C::Field, N>(&y), exceptional)
+}
+
+/// The lanes that are zero, of digits without junk.
+fn zero_lanes<V: Lane8, const N: usize>(a: &Fe<V, N>) -> u8 {
+    let any = a.iter().fold(V::splat(0), |any, digit| any.or(digit.value()));
+    V::mask_to_bits(any.eq(V::splat(0)))
+}
+
+/// The lanes where y^2 = x^3 - 3 x + b, in Montgomery's form.
+fn on_curve<V: Lane8, C: Curve<N>, const N: usize>(x: &Fe<V, N>, y: &Fe<V, N>) -> u8 {
+    let three = times::<V, C::Field, N>(&constant(&small(3)), &constant(&C::Field::R2));
+    let b = times::<V, C::Field, N>(&constant(&C::B), &constant(&C::Field::R2));
+    let xx = times::<V, C::Field, N>(x, x);
+    let slope = columns(&xx).sub::<C::Field>(columns(&three)).settled::<C::Field>();
+    let right = mul::<V, C::Field, N>(&slope, x).add(columns(&b));
+    let difference = mul::<V, C::Field, N>(y, y).sub::<C::Field>(right).settled::<C::Field>();
+    zero_lanes(&reduced::<V, C::Field, N>(&difference))
+}
+
+fn small<const N: usize>(value: u64) -> [u64; N] {
+    core::array::from_fn(|i| if i == 0 { value } else { 0 })
+}
+
+/// The generator's tables, computed when first used.
+pub(crate) trait Table {
+    fn table<V: Lane8>() -> &'static [Row];
+}
+
+impl Table for P256 {
+    fn table<V: Lane8>() -> &'static [Row] {
+        static TABLE: OnceLock<Vec<Row>> = OnceLock::new();
+        TABLE.get_or_init(point::base_table::<V, P256, 5>)
+    }
+}
+
+impl Table for P384 {
+    fn table<V: Lane8>() -> &'static [Row] {
+        static TABLE: OnceLock<Vec<Row>> = OnceLock::new();
+        TABLE.get_or_init(point::base_table::<V, P384, 8>)
+    }
+}

@@ -1,0 +1,293 @@
+//! Prime fields of the NIST curves in Montgomery's form, eight elements at once, N limbs of 52 bits, `R = 2^(52 N)`.
+//!
+//! As in `x25519`, a product comes out as columns ([`Cols`]), sums and differences are taken there, and one ripple makes
+//! digits ([`Fe`]) of the whole. As in `rsa`, a row of the reduction drops the lowest digit c and adds `c fold` one
+//! column up, `fold = (k0 m + 1) / 2^52`. Of `k0 m` up to 2^52 times m, the last row must be the textbook's; where
+//! `k0 = 1` (the field of P-256) every row is, `fold` has three digits, and the row takes six multiplications.
+//!
+//! **Bounds**, in multiples of m: a product of operands below x and y is below `x y m / R + 2`, or `+ 1` for `k0 = 1`.
+//! For P-256 and its order, `R / m = 16`: with operands below 6 and 6 that is 4.25. [`Prime::settle`] brings columns
+//! below `2^257`, positive, by moving multiples of `2^256 - m`; the points' formulas say where. For P-384 `R / m = 2^32`
+//! leaves room, but a difference must not go below zero, so its terms are settled as well. A difference adds 8 m for
+//! each term subtracted. Proof: `no_column_overflows`.
+
+use crate::limbs::{fold_of, neg_inverse};
+use crate::vector::{Digit, Kernel, MASK52, Vector, kernel, repeat};
+use core::marker::PhantomData;
+
+/// An element as digits.
+pub(crate) type Fe<V, const N: usize> = [Digit<V>; N];
+
+/// An element as columns: a sum of products, carries standing.
+#[derive(Clone, Copy)]
+pub(crate) struct Cols<V, const N: usize>(pub(crate) [V; N]);
+
+/// An odd modulus known at compile time.
+pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
+    const M: [u64; N];
+    const K0: u64 = neg_inverse(Self::M[0]);
+    const FOLD: [u64; N] = fold_of(&Self::M, Self::K0);
+    /// R mod m: one.
+    const ONE: [u64; N] = power_of_two(&Self::M, 52 * N);
+    /// R^2 mod m: takes a number into Montgomery's form.
+    const R2: [u64; N] = power_of_two(&Self::M, 104 * N);
+
+    /// Brings columns whose top one is positive back near m, where the form has no room for more.
+    #[inline(always)]
+    fn settle<V: Vector>(c: Cols<V, N>) -> Cols<V, N> {
+        c
+    }
+}
+
+/// `2^bits mod m`.
+const fn power_of_two<const N: usize>(m: &[u64; N], bits: usize) -> [u64; N] {
+    let mut x = [0; N];
+    x[0] = 1;
+    let mut bit = 0;
+    while bit < bits {
+        let (mut carry, mut borrow, mut reduced) = (0, 0, [0; N]);
+        let mut i = 0;
+        while i < N {
+            let d = x[i] << 1 | carry;
+            x[i] = d & MASK52;
+            carry = d >> 52;
+            let d = x[i].wrapping_sub(m[i]).wrapping_sub(borrow);
+            reduced[i] = d & MASK52;
+            borrow = d >> 63;
+            i += 1;
+        }
+        if carry == 1 || borrow == 0 {
+            x = reduced;
+        }
+        bit += 1;
+    }
+    x
+}
+
+#[inline(always)]
+pub(crate) fn constant<V: Vector, const N: usize>(limbs: &[u64; N]) -> Fe<V, N> {
+    core::array::from_fn(|i| Digit::whole(V::splat(limbs[i])))
+}
+
+#[inline(always)]
+fn reduce<V: Vector, P: Prime<N>, const N: usize>(mut c: [V; 16]) -> Cols<V, N> {
+    let rows = if P::K0 == 1 { N } else { N - 1 };
+    repeat!(8, I => if I < rows {
+        let u = Digit::low(c[I]);
+        c[I + 1] = c[I + 1].add(c[I].shr::<52>());
+        repeat!(8, J => if J < N && P::FOLD[J % N] != 0 {
+            let fold = Digit::whole(V::splat(P::FOLD[J % N]));
+            c[I + J + 1] = c[I + J + 1].madd_lo(u, fold);
+            if I + J + 2 < 16 {
+                c[(I + J + 2) % 16] = c[(I + J + 2) % 16].madd_hi(u, fold);
+            }
+        });
+    });
+    if P::K0 != 1 {
+        let u = Digit::low(V::splat(0).madd_lo(Digit::low(c[N - 1]), Digit::whole(V::splat(P::K0))));
+        // The digit becomes zero: the carry is rounded up.
+        c[N] = c[N].add(c[N - 1].add(V::splat(MASK52)).shr::<52>());
+        repeat!(8, J => if J < N {
+            let m = Digit::whole(V::splat(P::M[J % N]));
+            if J > 0 {
+                c[N - 1 + J] = c[N - 1 + J].madd_lo(u, m);
+            }
+            c[N + J] = c[N + J].madd_hi(u, m);
+        });
+    }
+    let mut out = [V::splat(0); N];
+    repeat!(8, J => if J < N { out[J] = c[N + J] });
+    Cols(out)
+}
+
+/// `a b / R`. A function of its own: inlined into the points' formulas, sixteen at a time, products took LLVM minutes.
+#[inline(always)]
+pub(crate) fn mul<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Cols<V, N> {
+    V::enter(Mul(a, b, Marker::<P>(PhantomData)))
+}
+
+/// `a^2 / R`.
+#[inline(always)]
+pub(crate) fn sqr<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
+    V::enter(Sqr(a, Marker::<P>(PhantomData)))
+}
+
+struct Mul<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Mul<'_, V, P, N> {
+    type Out = Cols<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V, N> {
+        let Mul(a, b, _) = self;
+        let mut c = [V::splat(0); 16];
+        repeat!(8, I => repeat!(8, J => if I < N && J < N {
+            c[I + J] = c[I + J].madd_lo(a[I], b[J]);
+            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], b[J]);
+        }));
+        reduce::<V, P, N>(c)
+    }
+}
+
+struct Sqr<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Sqr<'_, V, P, N> {
+    type Out = Cols<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V, N> {
+        let a = self.0;
+        let mut c = [V::splat(0); 16];
+        repeat!(8, I => repeat!(8, J => if J > I && J < N {
+            c[I + J] = c[I + J].madd_lo(a[I], a[J]);
+            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], a[J]);
+        }));
+        repeat!(8, I => if I < N {
+            if I > 0 {
+                c[2 * I] = c[2 * I].add(c[2 * I]);
+            }
+            c[2 * I] = c[2 * I].madd_lo(a[I], a[I]);
+            c[2 * I + 1] = c[2 * I + 1].add(c[2 * I + 1]).madd_hi(a[I], a[I]);
+        });
+        reduce::<V, P, N>(c)
+    }
+}
+
+impl<V: Vector, const N: usize> Cols<V, N> {
+    /// Digits of columns whose sum is not negative.
+    #[inline(always)]
+    pub(crate) fn digits(self) -> Fe<V, N> {
+        let mut c = self.0;
+        let mut out = [Digit::whole(V::splat(0)); N];
+        repeat!(8, I => if I < N {
+            if I > 0 {
+                c[I] = c[I].add(c[I - 1].sar::<52>());
+            }
+            out[I] = if I < N - 1 { Digit::low(c[I]) } else { Digit::whole(c[I]) };
+        });
+        out
+    }
+
+    /// [`Prime::settle`], then digits.
+    #[inline(always)]
+    pub(crate) fn settled<P: Prime<N>>(self) -> Fe<V, N> {
+        P::settle(self).digits()
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(mut self, other: Self) -> Self {
+        repeat!(8, I => if I < N { self.0[I] = self.0[I].add(other.0[I]) });
+        self
+    }
+
+    #[inline(always)]
+    pub(crate) fn twice(self) -> Self {
+        self.add(self)
+    }
+
+    /// `self - other + 8 m`.
+    #[inline(always)]
+    pub(crate) fn sub<P: Prime<N>>(mut self, other: Self) -> Self {
+        repeat!(8, I => if I < N { self.0[I] = self.0[I].sub(other.0[I]).add(V::splat(8 * P::M[I])) });
+        self
+    }
+}
+
+/// Digits as columns.
+#[inline(always)]
+pub(crate) fn columns<V: Vector, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
+    Cols(core::array::from_fn(|i| a[i].value()))
+}
+
+#[inline(always)]
+pub(crate) fn select<V: Vector, const N: usize>(mask: V::Mask, no: &Fe<V, N>, yes: &Fe<V, N>) -> Fe<V, N> {
+    core::array::from_fn(|i| no[i].or_if(mask, yes[i]))
+}
+
+/// A field operation compiled by itself, for what is done once in a while. `P` is only a name.
+pub(crate) struct Marker<P>(pub(crate) PhantomData<P>);
+
+/// `a b / R`, settled.
+pub(crate) fn times<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Fe<V, N> {
+    struct Times<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+    impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Times<'_, V, P, N> {
+        type Out = Fe<V, N>;
+        #[inline(always)]
+        fn run(self) -> Fe<V, N> {
+            mul::<V, P, N>(self.0, self.1).settled::<P>()
+        }
+    }
+    V::enter(Times(a, b, Marker::<P>(PhantomData)))
+}
+
+/// `a^(m - 2)`: the inverse, in Montgomery's form, and zero for zero. Windows of four bits of a public exponent.
+pub(crate) fn invert<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
+    struct Invert<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
+    impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Invert<'_, V, P, N> {
+        type Out = Fe<V, N>;
+        #[inline(always)]
+        fn run(self) -> Fe<V, N> {
+            let mut exponent = P::M;
+            exponent[0] -= 2;
+            let one: Fe<V, N> = constant(&P::ONE);
+            let mut table = [one; 16];
+            for i in 1..16 {
+                table[i] = mul::<V, P, N>(&table[i - 1], self.0).settled::<P>();
+            }
+            let mut x = one;
+            for i in (0..13 * N).rev() {
+                for _ in 0..4 {
+                    x = sqr::<V, P, N>(&x).settled::<P>();
+                }
+                let digit = exponent[i / 13] >> (4 * (i % 13)) & 15;
+                if digit != 0 {
+                    x = mul::<V, P, N>(&x, &table[digit as usize]).settled::<P>();
+                }
+            }
+            x
+        }
+    }
+    V::enter(Invert(a, Marker::<P>(PhantomData)))
+}
+
+/// The one representative below m of a number in Montgomery's form, out of that form, without junk.
+pub(crate) fn reduced<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
+    let mut one = [0; N];
+    one[0] = 1;
+    // At most 2 m.
+    let mut x = times_raw::<V, P, N>(a, &constant(&one));
+    for _ in 0..2 {
+        subtract_modulus(&mut x, &constant(&P::M));
+    }
+    x
+}
+
+/// `a b / R` as it comes.
+pub(crate) fn times_raw<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Fe<V, N> {
+    struct Times<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+    impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Times<'_, V, P, N> {
+        type Out = Fe<V, N>;
+        #[inline(always)]
+        fn run(self) -> Fe<V, N> {
+            mul::<V, P, N>(self.0, self.1).digits()
+        }
+    }
+    V::enter(Times(a, b, Marker::<P>(PhantomData)))
+}
+
+kernel! {
+    /// Subtracts m where that does not go below zero. No junk remains.
+    fn subtract_modulus as SubtractModulus<'a, V: Vector, const N: usize>(x: &'a mut Fe<V, N>, m: &'a Fe<V, N>) {
+        let mut borrow = V::splat(0);
+        let mut less = *x;
+        for i in 0..N {
+            let d = x[i].value().sub(m[i].raw()).add(borrow);
+            less[i] = Digit::whole(d.and(V::splat(MASK52)));
+            borrow = d.sar::<52>();
+        }
+        let below = borrow.negative();
+        for i in 0..N {
+            x[i] = less[i].or_if(below, Digit::whole(x[i].value()));
+        }
+    }
+}

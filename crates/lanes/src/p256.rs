@@ -1,0 +1,62 @@
+//! NIST P-256: key exchange and ECDSA, one to eight at a time.
+
+use crate::ec::curves::P256;
+use crate::ec::{ecdh, ecdsa};
+use crate::sha2::Sha256;
+use crate::{LANES, LaneError, Lanes, Secret};
+use core::marker::PhantomData;
+
+pub use crate::ec::ecdsa::{Presignature, SignJob};
+
+/// Bytes of a scalar, of a coordinate, and of each half of a signature.
+pub const BYTES: usize = 32;
+/// Bytes of an uncompressed point.
+pub const POINT: usize = 65;
+
+/// One exchange: our scalar and the peer's point.
+#[derive(Clone, Copy)]
+pub struct DeriveJob<'a> {
+    /// Our private scalar, big-endian, from 1 to n - 1.
+    pub scalar: &'a [u8; BYTES],
+    /// The peer's point, uncompressed (SEC 1, section 2.3.3): it is checked to be on the curve.
+    pub peer: &'a [u8],
+}
+
+/// The shared x-coordinates of one to eight exchanges. Panics unless there are 1 to 8 jobs.
+pub fn derive(lanes: Lanes, jobs: &[DeriveJob<'_>]) -> Vec<Result<Secret<BYTES>, LaneError>> {
+    assert!((1..=LANES).contains(&jobs.len()), "a call takes 1 to 8 jobs");
+    let jobs: Vec<_> = jobs.iter().map(|job| (job.scalar, job.peer)).collect();
+    lanes.run(ecdh::Derive::<P256, 5, BYTES> { jobs: &jobs, curve: PhantomData })
+}
+
+/// The public points, uncompressed, of one to eight private scalars from 1 to n - 1, big-endian. Panics unless there
+/// are 1 to 8.
+pub fn public_keys(lanes: Lanes, scalars: &[&[u8; BYTES]]) -> Vec<Result<[u8; POINT], LaneError>> {
+    assert!((1..=LANES).contains(&scalars.len()), "a call takes 1 to 8 scalars");
+    lanes.run(ecdh::PublicKeys::<P256, 5, BYTES, POINT> { scalars, curve: PhantomData })
+}
+
+/// Signs one to eight digests: r and s, big-endian. Panics unless there are 1 to 8 jobs whose random parts have one
+/// length.
+pub fn sign(lanes: Lanes, jobs: &[SignJob<'_, BYTES>]) -> Vec<Result<([u8; BYTES], [u8; BYTES]), LaneError>> {
+    assert!((1..=LANES).contains(&jobs.len()), "a call takes 1 to 8 jobs");
+    lanes.run(ecdsa::Sign::<P256, Sha256, 5, BYTES> { jobs, curve: PhantomData })
+}
+
+/// The part of one to eight signatures that can be computed before there is a message, from uniformly random scalars
+/// below n (a bias of a few bits reveals the key: reject, do not reduce). Nonces kept are a risk that [`sign`] does not
+/// have: each must be used once, and none may survive a fork. Panics unless there are 1 to 8.
+pub fn presign(lanes: Lanes, randoms: &[&[u8; BYTES]]) -> Vec<Result<Presignature<BYTES>, LaneError>> {
+    assert!((1..=LANES).contains(&randoms.len()), "a call takes 1 to 8 scalars");
+    lanes.run(ecdsa::Presign::<P256, 5, BYTES> { randoms, curve: PhantomData })
+}
+
+/// Completes signatures, each using up what was made ahead for it: presignature, key and digest of each job. Panics
+/// unless there are 1 to 8 jobs.
+pub fn sign_presigned(
+    lanes: Lanes,
+    jobs: Vec<(Presignature<BYTES>, &[u8; BYTES], &[u8])>,
+) -> Vec<Result<([u8; BYTES], [u8; BYTES]), LaneError>> {
+    assert!((1..=LANES).contains(&jobs.len()), "a call takes 1 to 8 jobs");
+    lanes.run(ecdsa::Finish::<P256, 5, BYTES> { jobs, curve: PhantomData })
+}

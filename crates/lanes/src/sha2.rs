@@ -1,0 +1,255 @@
+//! SHA-256 and SHA-384 (FIPS 180-4) of eight messages of one length, and HMAC (RFC 2104): what deterministic nonces
+//! are made of. A 32-bit word takes the low half of a lane; the high half stays zero.
+//!
+//! Time depends on the length alone. Tests: `digests_are_the_published_ones`, and the RFC 6979 vectors in `tests/ec.rs`.
+
+use crate::vector::{Kernel, Lane8};
+use core::marker::PhantomData;
+use zeroize::Zeroize;
+
+/// The differences between the two hashes.
+pub(crate) trait Hash: 'static {
+    /// Bytes of a block.
+    const BLOCK: usize;
+    /// Bytes of a digest.
+    const DIGEST: usize;
+    const WORD: usize = Self::BLOCK / 16;
+    const INITIAL: [u64; 8];
+    const ROUNDS: &'static [u64];
+
+    fn add<V: Lane8>(a: V, b: V) -> V;
+    fn big_sigma0<V: Lane8>(x: V) -> V;
+    fn big_sigma1<V: Lane8>(x: V) -> V;
+    fn small_sigma0<V: Lane8>(x: V) -> V;
+    fn small_sigma1<V: Lane8>(x: V) -> V;
+}
+
+pub(crate) enum Sha256 {}
+pub(crate) enum Sha384 {}
+
+impl Hash for Sha256 {
+    const BLOCK: usize = 64;
+    const DIGEST: usize = 32;
+    const INITIAL: [u64; 8] = [
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+    ];
+    const ROUNDS: &'static [u64] = &K256;
+
+    #[inline(always)]
+    fn add<V: Lane8>(a: V, b: V) -> V {
+        a.add32(b)
+    }
+    #[inline(always)]
+    fn big_sigma0<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotr32::<2>(), x.rotr32::<13>(), x.rotr32::<22>())
+    }
+    #[inline(always)]
+    fn big_sigma1<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotr32::<6>(), x.rotr32::<11>(), x.rotr32::<25>())
+    }
+    #[inline(always)]
+    fn small_sigma0<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotr32::<7>(), x.rotr32::<18>(), x.shr32::<3>())
+    }
+    #[inline(always)]
+    fn small_sigma1<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotr32::<17>(), x.rotr32::<19>(), x.shr32::<10>())
+    }
+}
+
+impl Hash for Sha384 {
+    const BLOCK: usize = 128;
+    const DIGEST: usize = 48;
+    const INITIAL: [u64; 8] = [
+        0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939,
+        0x67332667ffc00b31, 0x8eb44a8768581511, 0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4,
+    ];
+    const ROUNDS: &'static [u64] = &K512;
+
+    #[inline(always)]
+    fn add<V: Lane8>(a: V, b: V) -> V {
+        a.add(b)
+    }
+    #[inline(always)]
+    fn big_sigma0<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotl64::<36>(), x.rotl64::<30>(), x.rotl64::<25>())
+    }
+    #[inline(always)]
+    fn big_sigma1<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotl64::<50>(), x.rotl64::<46>(), x.rotl64::<23>())
+    }
+    #[inline(always)]
+    fn small_sigma0<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotl64::<63>(), x.rotl64::<56>(), x.shr::<7>())
+    }
+    #[inline(always)]
+    fn small_sigma1<V: Lane8>(x: V) -> V {
+        V::xor3(x.rotl64::<45>(), x.rotl64::<3>(), x.shr::<6>())
+    }
+}
+
+/// The state after a block.
+struct Compress<'a, V: Lane8, H>(&'a mut [V; 8], &'a [V; 16], PhantomData<H>);
+
+impl<V: Lane8, H: Hash> Kernel<V> for Compress<'_, V, H> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Compress(state, block, _) = self;
+        let mut w = *block;
+        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
+        for round in 0..H::ROUNDS.len() {
+            let at = round % 16;
+            if round >= 16 {
+                let (s0, s1) = (H::small_sigma0(w[(at + 1) % 16]), H::small_sigma1(w[(at + 14) % 16]));
+                w[at] = H::add(H::add(w[at], s0), H::add(w[(at + 9) % 16], s1));
+            }
+            let t = H::add(H::add(h, H::add(w[at], V::splat(H::ROUNDS[round]))), V::choose(e, f, g));
+            let t = H::add(t, H::big_sigma1(e));
+            let u = H::add(H::big_sigma0(a), V::majority(a, b, c));
+            (h, g, f, e, d, c, b, a) = (g, f, e, H::add(d, t), c, b, a, H::add(t, u));
+        }
+        for (state, word) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
+            *state = H::add(*state, word);
+        }
+    }
+}
+
+/// Eight digests: whole blocks from a state on. `length` is that of everything hashed, in bytes, of which the last
+/// `tail` bytes of each lane (below a block and its padding) come from `message`.
+fn absorb<V: Lane8, H: Hash>(mut state: [V; 8], message: &[Vec<u8>; 8], before: usize) -> [V; 8] {
+    let length = before + message[0].len();
+    let words = message[0].len() + 1 + 2 * H::WORD;
+    let blocks = words.div_ceil(H::BLOCK);
+    let mut block = [V::splat(0); 16];
+    for at in 0..blocks {
+        for (i, word) in block.iter_mut().enumerate() {
+            let lanes = core::array::from_fn(|lane| {
+                (0..H::WORD).fold(0, |acc: u64, j| {
+                    let byte = at * H::BLOCK + i * H::WORD + j;
+                    let value = match byte.cmp(&message[lane].len()) {
+                        core::cmp::Ordering::Less => message[lane][byte],
+                        core::cmp::Ordering::Equal => 0x80,
+                        core::cmp::Ordering::Greater => 0,
+                    };
+                    acc << 8 | u64::from(value)
+                })
+            });
+            *word = V::from_lanes(&lanes);
+        }
+        if at + 1 == blocks {
+            block[15] = V::splat(8 * length as u64);
+        }
+        V::enter(Compress::<V, H>(&mut state, &block, PhantomData));
+    }
+    block.zeroize();
+    state
+}
+
+fn initial<V: Lane8, H: Hash>() -> [V; 8] {
+    H::INITIAL.map(V::splat)
+}
+
+fn bytes<V: Lane8, H: Hash>(state: &[V; 8]) -> [Vec<u8>; 8] {
+    let rows = state.map(|word| word.to_lanes());
+    core::array::from_fn(|lane| {
+        (0..H::DIGEST).map(|i| (rows[i / H::WORD][lane] >> (8 * (H::WORD - 1 - i % H::WORD))) as u8).collect()
+    })
+}
+
+/// HMAC keys of eight lanes: the states after the padded keys.
+pub(crate) struct Hmac<V: Lane8, H> {
+    inner: [V; 8],
+    outer: [V; 8],
+    hash: PhantomData<H>,
+}
+
+impl<V: Lane8, H: Hash> Hmac<V, H> {
+    /// Of keys as long as a digest.
+    pub(crate) fn new(keys: &[Vec<u8>; 8]) -> Self {
+        let [inner, outer] = [0x36, 0x5c].map(|pad: u8| {
+            let mut block = [V::splat(0); 16];
+            for (i, word) in block.iter_mut().enumerate() {
+                let lanes = core::array::from_fn(|lane| {
+                    (0..H::WORD).fold(0, |acc: u64, j| {
+                        let byte = keys[lane].get(i * H::WORD + j).copied().unwrap_or(0);
+                        acc << 8 | u64::from(byte ^ pad)
+                    })
+                });
+                *word = V::from_lanes(&lanes);
+            }
+            let mut state = initial::<V, H>();
+            V::enter(Compress::<V, H>(&mut state, &block, PhantomData));
+            block.zeroize();
+            state
+        });
+        Hmac { inner, outer, hash: PhantomData }
+    }
+
+    /// The codes of eight messages of one length.
+    pub(crate) fn code(&self, messages: &[Vec<u8>; 8]) -> [Vec<u8>; 8] {
+        let mut digests = bytes::<V, H>(&absorb::<V, H>(self.inner, messages, H::BLOCK));
+        let out = bytes::<V, H>(&absorb::<V, H>(self.outer, &digests, H::BLOCK));
+        digests.iter_mut().for_each(Zeroize::zeroize);
+        out
+    }
+}
+
+impl<V: Lane8, H> Drop for Hmac<V, H> {
+    fn drop(&mut self) {
+        self.inner.zeroize();
+        self.outer.zeroize();
+    }
+}
+
+const K256: [u64; 64] = [
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+];
+
+const K512: [u64; 80] = [
+    0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
+    0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,
+    0xd807aa98a3030242, 0x12835b0145706fbe, 0x243185be4ee4b28c, 0x550c7dc3d5ffb4e2,
+    0x72be5d74f27b896f, 0x80deb1fe3b1696b1, 0x9bdc06a725c71235, 0xc19bf174cf692694,
+    0xe49b69c19ef14ad2, 0xefbe4786384f25e3, 0x0fc19dc68b8cd5b5, 0x240ca1cc77ac9c65,
+    0x2de92c6f592b0275, 0x4a7484aa6ea6e483, 0x5cb0a9dcbd41fbd4, 0x76f988da831153b5,
+    0x983e5152ee66dfab, 0xa831c66d2db43210, 0xb00327c898fb213f, 0xbf597fc7beef0ee4,
+    0xc6e00bf33da88fc2, 0xd5a79147930aa725, 0x06ca6351e003826f, 0x142929670a0e6e70,
+    0x27b70a8546d22ffc, 0x2e1b21385c26c926, 0x4d2c6dfc5ac42aed, 0x53380d139d95b3df,
+    0x650a73548baf63de, 0x766a0abb3c77b2a8, 0x81c2c92e47edaee6, 0x92722c851482353b,
+    0xa2bfe8a14cf10364, 0xa81a664bbc423001, 0xc24b8b70d0f89791, 0xc76c51a30654be30,
+    0xd192e819d6ef5218, 0xd69906245565a910, 0xf40e35855771202a, 0x106aa07032bbd1b8,
+    0x19a4c116b8d2d0c8, 0x1e376c085141ab53, 0x2748774cdf8eeb99, 0x34b0bcb5e19b48a8,
+    0x391c0cb3c5c95a63, 0x4ed8aa4ae3418acb, 0x5b9cca4f7763e373, 0x682e6ff3d6b2b8a3,
+    0x748f82ee5defb2fc, 0x78a5636f43172f60, 0x84c87814a1f0ab72, 0x8cc702081a6439ec,
+    0x90befffa23631e28, 0xa4506cebde82bde9, 0xbef9a3f7b2c67915, 0xc67178f2e372532b,
+    0xca273eceea26619c, 0xd186b8c721c0c207, 0xeada7dd6cde0eb1e, 0xf57d4f7fee6ed178,
+    0x06f067aa72176fba, 0x0a637dc5a2c898a6, 0x113f9804bef90dae, 0x1b710b35131c471b,
+    0x28db77f523047d84, 0x32caab7b40c72493, 0x3c9ebe0a15c9bebc, 0x431d67c49c100d4c,
+    0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::Portable;
+
+    #[test]
+    fn digests_are_the_published_ones() {
+        let message: [Vec<u8>; 8] = core::array::from_fn(|_| b"abc".to_vec());
+        let hex = |digest: &[u8]| digest.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let digest = bytes::<Portable, Sha256>(&absorb::<_, Sha256>(initial::<_, Sha256>(), &message, 0));
+        assert_eq!(hex(&digest[5]), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let digest = bytes::<Portable, Sha384>(&absorb::<_, Sha384>(initial::<_, Sha384>(), &message, 0));
+        let wanted = "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7";
+        assert_eq!(hex(&digest[2]), wanted);
+    }
+}
