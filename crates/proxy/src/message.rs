@@ -79,8 +79,6 @@ pub(crate) trait Client: Source + Sink {
     /// Takes the final response's head; framing fields of its own side are the client end's business. `last` is whether
     /// the connection must not carry another exchange.
     fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool);
-    /// Takes a whole response in HTTP/1 form (an errorfile), to be sent as it is; then the connection ends.
-    fn respond_raw(&mut self, response: &[u8]);
     /// Ready when the client has gone away (`abort` too: it has reset), though it owes us nothing now.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Ready when the client has said that it will not read the response, as it can by resetting an HTTP/2 stream.

@@ -30,7 +30,6 @@ pub(crate) struct Http1Client {
     outbound: Outbound,
     limits: Limits,
     request_version: Version,
-    head_request: bool,
     /// The client lets the connection carry another request.
     persistent: bool,
     /// It waits for `100 Continue`.
@@ -76,7 +75,6 @@ impl Http1Client {
             outbound: Outbound::default(),
             limits,
             request_version: Version::Http11,
-            head_request: false,
             persistent: true,
             expects_continue: false,
             aborted: false,
@@ -153,7 +151,6 @@ impl Http1Client {
             return Err(penstock_http::Error::WebSocketKey);
         }
         self.request_version = head.version();
-        self.head_request = head.method() == b"HEAD";
         self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
         (self.closing, self.ends_with_close) = (false, false);
@@ -267,11 +264,6 @@ impl Client for Http1Client {
         }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }
-    fn respond_raw(&mut self, response: &[u8]) {
-        (self.closing, self.ends_with_close) = (true, true);
-        let whole = if self.head_request { head_of(response) } else { response };
-        self.outbound.start(&self.worker.buffers, false, |out| out.extend_from_slice(whole));
-    }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
         while self.input.is_none() {
@@ -307,10 +299,4 @@ impl Client for Http1Client {
 
 fn set(head: &mut ResponseHead, name: &str, value: &[u8]) {
     head.fields.set(name.as_bytes(), value).expect("a name and a value of ours are well formed");
-}
-
-/// A response's head, its empty line included.
-fn head_of(response: &[u8]) -> &[u8] {
-    let end = memchr::memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4);
-    &response[..end]
 }

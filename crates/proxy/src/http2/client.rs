@@ -11,7 +11,7 @@ use crate::{
 use bytes::{Buf, Bytes};
 use h2::{Reason, RecvStream, SendStream, server::SendResponse};
 use http::Response;
-use penstock_http::{Fields, Framing, Known, Limits, Parse, RequestHead, ResponseHead, expects_continue};
+use penstock_http::{Fields, Framing, Known, RequestHead, ResponseHead, expects_continue};
 use std::{
     io,
     rc::Rc,
@@ -28,7 +28,6 @@ pub(crate) struct Http2Client {
     respond: SendResponse<Bytes>,
     outbound: Outbound,
     signals: Rc<Signals>,
-    head_request: bool,
     expects_continue: bool,
     /// DATA frames carry the bytes of another protocol.
     tunnel: bool,
@@ -39,8 +38,8 @@ pub(crate) struct Http2Client {
 enum Outbound {
     /// There is none yet.
     Waiting,
-    /// Its head waits for what follows it, so that a response without a body is one frame; with it comes a body of ours.
-    Head(Response<()>, Bytes),
+    /// Its head waits for what follows it, so that a response without a body is one frame.
+    Head(Response<()>),
     Body(SendStream<Bytes>),
     /// All of it was sent.
     Ended,
@@ -77,7 +76,6 @@ impl Http2Client {
             respond,
             outbound: Outbound::Waiting,
             signals,
-            head_request: head.method() == b"HEAD",
             expects_continue: expects_continue(head),
             tunnel: false,
             counts: Counts { received: head.fields.wire_len() as u64, sent: 0 },
@@ -142,21 +140,16 @@ impl Source for Http2Client {
 
 impl Sink for Http2Client {
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        if let Outbound::Head(..) = self.outbound {
-            let Outbound::Head(response, body) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {
+        if let Outbound::Head(_) = self.outbound {
+            let Outbound::Head(response) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {
                 unreachable!("looked at a line before")
             };
-            let whole = buffer.is_empty() && body.is_empty() && end.is_some_and(|end| end.trailers.is_none());
-            let mut stream = self.respond.send_response(response, whole).map_err(io_error)?;
+            let whole = buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
+            let stream = self.respond.send_response(response, whole).map_err(io_error)?;
             if whole {
                 self.ended();
-            } else if body.is_empty() {
-                self.outbound = Outbound::Body(stream);
             } else {
-                // A response of ours is small and complete: h2 keeps it for as long as the client's window is shut.
-                self.counts.sent += body.len() as u64;
-                stream.send_data(body, true).map_err(io_error)?;
-                self.ended();
+                self.outbound = Outbound::Body(stream);
             }
         }
         let Outbound::Body(stream) = &mut self.outbound else {
@@ -230,27 +223,13 @@ impl Client for Http2Client {
         self.expects_continue = false;
         self.counts.sent += head.fields.wire_len() as u64;
         match write_response(head) {
-            Ok(response) => self.outbound = Outbound::Head(response, Bytes::new()),
+            Ok(response) => self.outbound = Outbound::Head(response),
             Err(_) => self.refuse(Reason::INTERNAL_ERROR),
-        }
-    }
-    fn respond_raw(&mut self, response: &[u8]) {
-        let mut head = ResponseHead::new();
-        match head.parse(response, &Limits { head_bytes: usize::MAX, ..Limits::default() }) {
-            Ok(Parse::Complete { consumed }) => {
-                let body = if self.head_request { &[][..] } else { &response[consumed..] };
-                self.respond(&mut head, Framing::Length(body.len() as u64), true);
-                if let Outbound::Head(_, own) = &mut self.outbound {
-                    *own = Bytes::copy_from_slice(body);
-                }
-            }
-            // An errorfile without a response in it (`/dev/null`) is how users say: no answer.
-            _ => self.refuse(Reason::CANCEL),
         }
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.outbound {
-            Outbound::Waiting | Outbound::Head(..) => self.respond.poll_reset(cx).map(drop),
+            Outbound::Waiting | Outbound::Head(_) => self.respond.poll_reset(cx).map(drop),
             Outbound::Body(stream) => stream.poll_reset(cx).map(drop),
             Outbound::Ended => Poll::Pending,
             Outbound::Reset => Poll::Ready(()),
