@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
                 process.wait_idle();
             }
             let known = self.known();
-            let raw = self.syslog.lines();
+            let raw = self.syslog.settled();
             let lines: Vec<String> = self.masks.apply_all(raw.iter().map(|l| normalise::log_line(l, &known)));
             for section in expected {
                 check(&section.text, &lines).map_err(|e| format!("[expect log] at line {}: {e}", section.line))?;

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 pub struct Syslog {
     /// Where the UDP side listens.
     pub address: SocketAddr,
+    unix_path: PathBuf,
     lines: Arc<Mutex<Vec<String>>>,
 }
+
+/// What no proxy logs.
+const MARK: &[u8] = b"mark of the suite";
 
 impl Syslog {
     /// Starts both receivers. Their threads end with the process: a scenario's few datagrams cost nothing.
@@ -22,12 +26,25 @@ impl Syslog {
         let lines = Arc::new(Mutex::new(Vec::new()));
         receive_into(Arc::downgrade(&lines), move |buffer| udp.recv(buffer));
         receive_into(Arc::downgrade(&lines), move |buffer| unix.recv(buffer));
-        Ok(Self { address, lines })
+        Ok(Self { address, unix_path: unix_path.to_owned(), lines })
     }
 
     /// Everything received so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Everything that was sent before this call: a datagram of our own behind it shows that it has been read.
+    pub fn settled(&self) -> Vec<String> {
+        let sent = UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(MARK, self.address)).is_ok();
+        let sent_unix = UnixDatagram::unbound().and_then(|s| s.send_to(MARK, &self.unix_path)).is_ok();
+        let marks = usize::from(sent) + usize::from(sent_unix);
+        let is_mark = |line: &String| line.as_bytes() == MARK;
+        let end = Instant::now() + Duration::from_secs(5);
+        while self.lines().iter().filter(|l| is_mark(l)).count() < marks && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.lines().into_iter().filter(|l| !is_mark(l)).collect()
     }
 
     /// Waits until `count` lines have come, or `patience` is over; then gives what has come.

@@ -18,6 +18,10 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
     x.presence = None;
     let now = conn.worker.clock.now();
     x.log.bytes_uploaded = client.counts().received;
+    if conn.proxy().mode == Mode::Http && x.txn.received.is_empty() {
+        // HAProxy answers what is no request below the layer that counts, and so do its logs and statistics.
+        x.log.bytes_read = 0;
+    }
     measure(conn, x, now);
     count(conn, x);
     write(conn, x);
