@@ -108,7 +108,10 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
         .global
         .nbthread
         .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
-    limits::apply(&mut config, workers, diagnostics);
+    // A check may run elsewhere than the service will, under other limits.
+    if !flags.check {
+        limits::apply(&mut config, workers, diagnostics);
+    }
     engine::check(&config.global.crypto, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
