@@ -5,6 +5,7 @@ use crate::{
     listener::{Listener, is_unix},
     shared::{Limits, Place},
     socket::Socket,
+    watchdog::Stage,
     worker::Worker,
 };
 use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
@@ -57,6 +58,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
+                worker.pulse().enter(Stage::Accept);
                 let accepted = worker.clock.tick();
                 worker.take(Accepted { socket, place, proxy, bind, accepted });
             }

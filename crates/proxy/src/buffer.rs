@@ -41,9 +41,6 @@ impl Buffer {
     pub fn data(&self) -> &[u8] {
         &self.block[self.start..self.end]
     }
-    pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.block[self.start..self.end]
-    }
     /// `n` bytes were written to what [`Buffer::read_buf`] lent.
     pub fn filled(&mut self, n: usize) {
         self.end += n;
@@ -59,10 +56,6 @@ impl Buffer {
     }
     pub fn clear(&mut self) {
         (self.start, self.end, self.tail) = (0, 0, 0);
-    }
-    /// Keeps the first `n` bytes.
-    pub fn truncate(&mut self, n: usize) {
-        self.end = self.end.min(self.start + n);
     }
     /// Moves the data to the front, so that all room is behind it.
     pub fn compact(&mut self) {

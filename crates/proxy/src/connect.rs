@@ -21,6 +21,7 @@ use tokio::{
 
 /// Why there is no connection.
 #[derive(Debug)]
+#[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
 pub(crate) enum Failure {
     /// The server's name is not resolved.
     NoAddress,

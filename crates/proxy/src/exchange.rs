@@ -23,7 +23,7 @@ use crate::{
     worker::Worker,
 };
 use penstock_config::model::{HttpReuse, Proxy};
-use penstock_http::{Framing, Known, Limits, RequestHead, ResponseHead};
+use penstock_http::{Framing, Limits, RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{
     future::{Future, poll_fn},
@@ -950,11 +950,6 @@ async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange,
 async fn answer(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, termination: &[u8; 2], status: u16) {
     x.log.termination = *termination;
     respond::error(conn, client, x, status).await;
-}
-
-/// Whether the request asks for another protocol.
-pub(crate) fn wants_upgrade(head: &RequestHead) -> bool {
-    head.fields.has(Known::Upgrade) && penstock_http::Connection::of(&head.fields).upgrade
 }
 
 /// A worker's exchanges, kept between requests.

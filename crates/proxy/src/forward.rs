@@ -48,10 +48,6 @@ impl Flow {
     pub fn new() -> Self {
         Flow { head_due: true, ..Flow::default() }
     }
-    /// Whether the body has been read whole, though it may not have been sent.
-    pub fn is_read(&self) -> bool {
-        self.read
-    }
     /// Moves what can be moved now; ready once the whole body has been sent.
     pub fn poll(
         &mut self,

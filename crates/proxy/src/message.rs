@@ -21,6 +21,7 @@ pub(crate) enum Body {
 
 /// Why an end of an exchange is of no further use.
 #[derive(Debug)]
+#[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
 pub(crate) enum Fault {
     /// It closed before its message was complete.
     Closed,

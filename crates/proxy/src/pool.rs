@@ -79,10 +79,6 @@ impl Pool {
             list.push(Idle { connection, since: worker.clock.now() });
         }
     }
-    /// Idle connections to a server.
-    pub fn len(&self, at: ServerRef) -> usize {
-        self.lists.borrow()[self.place(at)].len()
-    }
     /// Closes all of them.
     pub fn clear(&self) {
         self.lists.borrow_mut().iter_mut().for_each(Vec::clear);

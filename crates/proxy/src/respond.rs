@@ -13,7 +13,6 @@ use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
 use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, task::Poll};
-use tokio::time::Instant;
 
 /// Answers a request that could not be read; the connection ends.
 pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {

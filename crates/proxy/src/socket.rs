@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 
@@ -58,13 +58,6 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.stream.poll_read_ready(cx),
             Socket::Unix(s) => s.poll_read_ready(cx),
-        }
-    }
-    /// What is known of the socket without asking the kernel, once it is something.
-    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        match self {
-            Socket::Tcp(s) => s.stream.ready(interest).await,
-            Socket::Unix(s) => s.ready(interest).await,
         }
     }
     /// Looks at the first bytes without taking them; `WouldBlock` when there are none yet.

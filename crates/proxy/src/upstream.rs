@@ -72,10 +72,6 @@ impl Http1Server {
         self.give_back();
         reusable.then_some(self.stream)
     }
-    /// The bytes of an invalid response.
-    pub fn partial(&self) -> &[u8] {
-        self.input.as_ref().map_or(&[], Buffer::data)
-    }
     /// Gives the buffer back; the connection is of no further use.
     pub fn give_back(&mut self) {
         if let Some(input) = self.input.take() {
