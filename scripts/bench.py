@@ -35,7 +35,7 @@ IDLE_PROMISE_KIB = 6.0
 CONFIG = """\
 global
     nbthread 1
-    maxconn 12000
+    maxconn 9500
     log {syslog} local0
 defaults
     mode http
@@ -72,7 +72,7 @@ def free_port():
 def wait_listening(port, process):
     for _ in range(500):
         if process.poll() is not None:
-            sys.exit(f"{process.args} ended at once; run it by hand to see why")
+            sys.exit(f"{process.args} ended at once: {pathlib.Path(process.log).read_text()}")
         with socket.socket() as s:
             if s.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -134,8 +134,10 @@ class Bench:
             self.sink.recv(65536)
 
     def spawn(self, cpu, command, **how):
-        log = open(self.folder / f"{pathlib.Path(command[0]).name}.out", "w")
+        path = self.folder / f"{pathlib.Path(command[0]).name}.out"
+        log = open(path, "w")
         process = subprocess.Popen(pinned(cpu, command), stdout=log, stderr=log, cwd=self.folder, **how)
+        process.log = path
         self.processes.append(process)
         return process
 
