@@ -137,6 +137,9 @@ fn why_without_penstock() -> Option<String> {
     }
 }
 
+/// How often a scenario may be tried before it has failed.
+const ATTEMPTS: usize = 3;
+
 /// A test that takes longer is named with its time: the whole suite must stay short.
 const SLOW_S: u64 = 5;
 
@@ -186,14 +189,23 @@ impl Suite {
         let updating = std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "update");
         let known = self.known_failures.get(name).filter(|_| !updating && self.without_penstock.is_none());
         let mut outcome = self.attempt(test);
-        if matches!(outcome, Ok(None) | Err(_)) && known.is_none() && outcome.is_err() {
-            // A machine under load delays a datagram or a timer; what is wrong twice is wrong.
-            outcome = self.attempt(test);
+        for _ in 1..ATTEMPTS {
+            // A machine under load delays a datagram or a timer; what is wrong each time is wrong.
+            if outcome.is_err() && known.is_none() {
+                outcome = self.attempt(test);
+            }
         }
         match (outcome, known) {
             (Ok(Some(reason)), _) => Verdict::Skipped(reason),
             (Ok(None), None) => Verdict::Passed,
-            (Ok(None), Some(_)) => Verdict::Failed("it passes: take it off KNOWN_FAILURES.md".to_owned()),
+            (Ok(None), Some(_)) if std::env::var_os("PENSTOCK_STRICT").is_some() => {
+                Verdict::Failed("it passes: take it off KNOWN_FAILURES.md".to_owned())
+            }
+            // Some fail only now and then: one good run is no proof, and a run that was good must not fail for it.
+            (Ok(None), Some(_)) => {
+                println!("    {name} passes: is it still one for KNOWN_FAILURES.md?");
+                Verdict::Passed
+            }
             (Err(Wrong::Reference(failure)), _) => Verdict::Failed(format!("haproxy: {failure}")),
             (Err(Wrong::Ours(failure)), None) => Verdict::Failed(failure),
             (Err(Wrong::Ours(_)), Some(reason)) => Verdict::Skipped(format!("{name} is known to fail: {reason}")),
