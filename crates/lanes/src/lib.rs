@@ -11,6 +11,8 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cpu;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod ctgrind;
 mod ec;
 mod error;
 mod limbs;
@@ -27,6 +29,9 @@ pub use error::LaneError;
 pub use secret::Secret;
 #[doc(hidden)]
 pub use vector::portable::multiplications;
+
+#[cfg(test)]
+use rsa::kernels_on as rsa_kernels_on;
 
 /// Lanes of a vector: the most jobs one call takes.
 pub const LANES: usize = 8;

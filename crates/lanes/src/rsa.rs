@@ -14,3 +14,20 @@ mod verify;
 pub use batch::{Progress, RsaBatch, RsaJob};
 pub use key::{KeyError, RsaKey, RsaParts, RsaPublicKey, RsaSize};
 pub use verify::{VerifyJob, verify_raw};
+
+/// The kernels of a window on secret numbers, for the constant-time test.
+#[cfg(test)]
+pub(crate) fn kernels_on(
+    digits: &[crate::vector::Digit<crate::vector::Portable>; 20],
+) -> [crate::vector::Digit<crate::vector::Portable>; 20] {
+    use crate::vector::{Portable, Vector};
+    let modulus = mont::Modulus { m: *digits, fold: *digits, k0: digits[0] };
+    let mut columns = vec![Portable::splat(0); 40];
+    let (mut x, mut y) = (*digits, *digits);
+    mont::mont_mul(&mut columns, digits, digits, &modulus, &mut x);
+    mont::mont_sqr(&mut columns, &x, &modulus, &mut y);
+    let index = y[3].value().and(Portable::splat(15));
+    batch::select(&[[y; 8], [x; 8]].concat(), index, &mut x);
+    pack::subtract_once(&mut x, digits);
+    x
+}

@@ -166,3 +166,15 @@ fn unpack<V: Lane8>(element: &mut Fe<V>) -> [Secret<32>; 8] {
     rows.zeroize();
     out
 }
+
+/// The ladder on a secret scalar, for the constant-time test.
+#[cfg(test)]
+pub(crate) fn on_secret_scalar(scalar: &[u8; 32]) {
+    use crate::vector::{Portable, Vector};
+    let bits = bits::<Portable>(|_| scalar);
+    let u = [Digit::whole(Portable::splat(9)); 5];
+    let (mut x, mut z) = (constant([0; 5]), constant([0; 5]));
+    ladder::ladder(&u, &bits, &mut x, &mut z);
+    times(&x, &invert(&z), &mut [Digit::whole(Portable::splat(0)); 5]);
+    freeze(&mut x);
+}

@@ -83,3 +83,86 @@ fn rsa3072_signatures_are_native_ones() {
 fn rsa4096_signatures_are_native_ones() {
     signatures_are_native_ones(&["rsa4096-1", "rsa4096-2"]);
 }
+
+fn raw(lanes: Lanes, key: &RsaKey, inputs: &[&[u8]]) -> Vec<Result<Vec<u8>, LaneError>> {
+    let jobs: Vec<RsaJob> = inputs.iter().map(|input| RsaJob { key, input }).collect();
+    RsaBatch::new(lanes, &jobs).finish()
+}
+
+#[test]
+fn edge_inputs_and_one_bad_lane_among_seven_good() {
+    let key = TestKey::load("rsa2048-1");
+    let prepared = key.prepare();
+    let n = key.part(0);
+    let number = |value: u8| {
+        let mut bytes = vec![0; 256];
+        bytes[255] = value;
+        bytes
+    };
+    let (zero, one) = (number(0), number(1));
+    let mut less_one = n.to_vec();
+    less_one[255] -= 1;
+    for lanes in tokens() {
+        let results = raw(lanes, &prepared, &[&zero, n, &one, &less_one, &one[1..], &zero, &one, &less_one]);
+        let wanted = [
+            Ok(zero.clone()),
+            Err(LaneError::InputRange),
+            Ok(one.clone()),
+            Ok(less_one.clone()),
+            Err(LaneError::InputRange),
+            Ok(zero.clone()),
+            Ok(one.clone()),
+            Ok(less_one.clone()),
+        ];
+        assert_eq!(results, wanted);
+    }
+}
+
+/// The attack of Boneh, DeMillo and Lipton: a signature wrong modulo one prime must not leave.
+#[test]
+fn a_faulty_half_never_leaves() {
+    let key = TestKey::load("rsa2048-2");
+    let mut dp = key.part(5).to_vec();
+    *dp.last_mut().unwrap() ^= 4;
+    let faulty = RsaKey::new(&RsaParts { dp: &dp, ..key.parts() }).unwrap();
+    let (good, input) = (key.prepare(), [0x17; 256]);
+    let jobs: Vec<RsaJob> =
+        (0..8).map(|i| RsaJob { key: if i == 6 { &faulty } else { &good }, input: &input }).collect();
+    let results = RsaBatch::new(Lanes::detect(), &jobs).finish();
+    for (i, result) in results.iter().enumerate() {
+        assert_eq!(result.is_ok(), i != 6);
+    }
+    assert_eq!(results[6], Err(LaneError::Fault));
+}
+
+#[test]
+fn a_batch_left_and_resumed_is_the_same_batch() {
+    let key = TestKey::load("rsa2048-3").prepare();
+    let input = [0x42; 256];
+    let jobs = [RsaJob { key: &key, input: &input }; 5];
+    let mut batch = RsaBatch::new(Lanes::detect(), &jobs);
+    let all = batch.steps_left();
+    assert_eq!(batch.advance(1), Progress::Working { steps_left: all - 1 });
+    let mut other = RsaBatch::new(Lanes::detect(), &jobs[..1]);
+    while batch.advance(7) != Progress::Done {
+        other.advance(3);
+    }
+    let (results, other) = (batch.finish(), other.finish());
+    assert_eq!(results, vec![other[0].clone(); 5]);
+}
+
+#[test]
+fn keys_that_cannot_be_right_are_refused() {
+    let key = TestKey::load("rsa2048-1");
+    let parts = key.parts();
+    let refused = |parts: RsaParts| RsaKey::new(&parts).err().unwrap();
+    let mut even = key.part(0).to_vec();
+    even[255] &= 0xfe;
+    assert_eq!(refused(RsaParts { n: &even, ..parts }), KeyError::Even);
+    assert_eq!(refused(RsaParts { n: &key.part(0)[1..], ..parts }), KeyError::Size);
+    assert_eq!(refused(RsaParts { q: parts.p, ..parts }), KeyError::EqualPrimes);
+    assert_eq!(refused(RsaParts { q: TestKey::load("rsa2048-2").part(4), ..parts }), KeyError::Product);
+    assert_eq!(refused(RsaParts { e: &[3], ..parts }), KeyError::Exponent);
+    assert_eq!(refused(RsaParts { dp: parts.n, ..parts }), KeyError::Range);
+    assert_eq!(refused(RsaParts { qinv: parts.p, ..parts }), KeyError::Range);
+}

@@ -6,7 +6,7 @@ mod common;
 use aws_lc_rs::{agreement, rand::SystemRandom, rsa, signature};
 use common::TestKey;
 use penstock_lanes::rsa::{RsaBatch, RsaJob};
-use penstock_lanes::{LANES, Lanes, multiplications, x25519};
+use penstock_lanes::{LANES, Lanes, multiplications, p256, p384, x25519};
 use std::hint::black_box;
 
 /// One line of the table, for eight fills.
@@ -32,6 +32,12 @@ pub fn all(lanes: Lanes) -> Vec<Operation> {
         rsa_sign(lanes, "rsa4096_sign", "rsa4096-1"),
         x25519_derive(lanes),
         x25519_keygen(lanes),
+        p256_curve::derive(lanes),
+        p256_curve::keygen(lanes),
+        p256_curve::sign(lanes),
+        p384_curve::derive(lanes),
+        p384_curve::keygen(lanes),
+        p384_curve::sign(lanes),
     ]
 }
 
@@ -119,3 +125,79 @@ fn x25519_keygen(lanes: Lanes) -> Operation {
         }),
     }
 }
+
+/// The three operations of a curve.
+macro_rules! curve {
+    ($module:ident, $curve:ident, $agreement:ident, $signing:ident, [$derive:literal, $keygen:literal, $sign:literal]) => {
+        mod $module {
+            use super::*;
+
+            fn scalars() -> [[u8; $curve::BYTES]; LANES] {
+                core::array::from_fn(|i| [i as u8 + 1; $curve::BYTES])
+            }
+
+            fn operation(
+                lanes: Lanes,
+                name: &'static str,
+                call: impl Fn(Lanes, usize) + Clone + 'static,
+                native: Box<dyn Fn()>,
+            ) -> Operation {
+                let counting = call.clone();
+                Operation {
+                    name,
+                    lanes_per_job: 1,
+                    lanes: Box::new(move |fill| call(lanes, fill)),
+                    native,
+                    crypto_mb: None,
+                    multiplications: Box::new(move || {
+                        counting(Lanes::detect(), 1); // makes the table
+                        counted(|lanes| counting(lanes, LANES))
+                    }),
+                }
+            }
+
+            pub fn derive(lanes: Lanes) -> Operation {
+                let scalars = scalars();
+                let peer = $curve::public_keys(lanes, &[&scalars[3]])[0].expect("a scalar in range");
+                let call = move |lanes, fill: usize| {
+                    let jobs = scalars.each_ref().map(|scalar| $curve::DeriveJob { scalar, peer: &peer });
+                    black_box($curve::derive(lanes, &jobs[..fill]));
+                };
+                operation(lanes, $derive, call, native_agreement(&agreement::$agreement))
+            }
+
+            pub fn keygen(lanes: Lanes) -> Operation {
+                let scalars = scalars();
+                let call = move |lanes, fill: usize| {
+                    black_box($curve::public_keys(lanes, &scalars.each_ref()[..fill]));
+                };
+                operation(lanes, $keygen, call, native_keygen(&agreement::$agreement))
+            }
+
+            pub fn sign(lanes: Lanes) -> Operation {
+                let scalars = scalars();
+                let call = move |lanes, fill: usize| {
+                    let jobs = scalars.each_ref().map(|key| $curve::SignJob {
+                        key,
+                        digest: &key[..32],
+                        random: &key[..32],
+                    });
+                    black_box($curve::sign(lanes, &jobs[..fill]));
+                };
+                let pair = signature::EcdsaKeyPair::generate(&signature::$signing).unwrap();
+                let random = SystemRandom::new();
+                let native = Box::new(move || {
+                    black_box(pair.sign(&random, b"message").unwrap());
+                });
+                operation(lanes, $sign, call, native)
+            }
+        }
+    };
+}
+
+curve!(
+    p256_curve, p256, ECDH_P256, ECDSA_P256_SHA256_FIXED_SIGNING, ["p256_derive", "p256_keygen", "p256_sign"]
+);
+curve!(
+    p384_curve, p384, ECDH_P384, ECDSA_P384_SHA384_FIXED_SIGNING, ["p384_derive", "p384_keygen", "p384_sign"]
+);

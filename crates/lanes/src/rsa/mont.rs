@@ -16,9 +16,9 @@
 //!
 //! **Columns.** A column gathers at most 2 N low or high halves from the product (a doubled one counts twice), 2 N
 //! from the reduction, and a carry: below `4 N 2^52 + 2^12`, which for N = 80 is `2^60.4`. No carry is needed before
-//! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows`.
+//! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows_in_primes`, `no_column_overflows_in_moduli`.
 //!
-//! **Time** depends on N alone. Tests: `no_column_overflows`, `products_agree_with_big_integers`, and all of `rsa`.
+//! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
 use super::mont20::{mul20, reduce20, square20};
 use crate::vector::{Digit, MASK52, Vector, kernel, repeat};
@@ -293,4 +293,122 @@ pub(crate) fn integer_product<V: Vector, const N: usize>(
 ) {
     sized::<V, N>(columns);
     product(columns, x, y);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limbs;
+    use crate::vector::{Bound, Portable};
+
+    /// One run on intervals covers every modulus of the class and every operand within the header's bounds: no column
+    /// overflows, no multiplicand is cut, and the results lie within the bounds again.
+    fn no_column_overflows<const N: usize>(spare: u32) {
+        let below = |bits: u32| -> [Digit<Bound>; N] {
+            core::array::from_fn(|i| {
+                Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { (1u64 << bits) - 1 }))
+            })
+        };
+        let modulus =
+            Modulus { m: below(52 - spare), fold: below(52 - spare), k0: Digit::whole(Bound::upto(MASK52)) };
+        let x = below(54 - spare);
+        let mut columns = vec![Bound::upto(0); 2 * N];
+        let mut out = x;
+        mont_mul(&mut columns, &x, &x, &modulus, &mut out);
+        let top = out[N - 1].raw().high();
+        assert!(top <= x[N - 1].raw().high(), "a product leaves the bounds: {top:#x}");
+        mont_sqr(&mut columns, &x, &modulus, &mut out);
+        assert!(out[N - 1].raw().high() <= x[N - 1].raw().high());
+        // An input is below p q, so its upper half is below a prime.
+        for (column, digit) in columns.iter_mut().zip(x.iter().chain(&modulus.m)) {
+            *column = digit.raw();
+        }
+        mont_reduce(&mut columns, &modulus, &mut out);
+        assert!(out[N - 1].raw().high() <= x[N - 1].raw().high());
+    }
+
+    #[test]
+    fn no_column_overflows_in_primes() {
+        no_column_overflows::<20>(16);
+        no_column_overflows::<30>(24);
+        no_column_overflows::<40>(32);
+    }
+
+    #[test]
+    fn no_column_overflows_in_moduli() {
+        no_column_overflows::<40>(32);
+        no_column_overflows::<60>(48);
+    }
+
+    /// `x y = result R` modulo m, by schoolbook arithmetic, for edge operands: zero, one, m - 1, and all ones.
+    fn products_agree_with_big_integers<const N: usize>(bits: usize) {
+        let mut m = vec![MASK52; N];
+        m[N - 1] = (1 << (bits - 52 * (N - 1))) - 1;
+        m[0] -= 172; // some odd number below 2^bits
+        let k0 = limbs::neg_inverse(m[0]);
+        let mut fold = vec![0; N];
+        limbs::fold_into(&m, k0, &mut fold);
+        let splat = |limbs: &[u64]| -> [Digit<Portable>; N] {
+            core::array::from_fn(|i| Digit::whole(Portable::splat(limbs[i])))
+        };
+        let modulus = Modulus { m: splat(&m), fold: splat(&fold), k0: Digit::whole(Portable::splat(k0)) };
+        let mut less_one = m.clone();
+        less_one[0] -= 1;
+        let small = |v: u64| (0..N).map(|i| if i == 0 { v } else { 0 }).collect::<Vec<_>>();
+        let ripple: Vec<u64> = (0..N).map(|i| if i + 1 < N { MASK52 } else { 1 }).collect();
+        let operands = [small(0), small(1), less_one, ripple];
+        let mut columns = vec![Portable::splat(0); 2 * N];
+        for x in &operands {
+            for y in &operands {
+                let mut out = splat(x);
+                mont_mul(&mut columns, &splat(x), &splat(y), &modulus, &mut out);
+                let result: Vec<u64> =
+                    out.iter().map(|d| crate::vector::Lane8::to_lanes(d.value())[3]).collect();
+                // result R mod m, and x y mod m by doubling and adding.
+                let mut left = reduce_fully(result, &m);
+                limbs::shift_mod(&mut left, &m, 52 * N);
+                assert_eq!(left, product_mod(x, y, &m));
+            }
+            let mut squared = splat(x);
+            let mut multiplied = squared;
+            mont_sqr(&mut columns, &splat(x), &modulus, &mut squared);
+            mont_mul(&mut columns, &splat(x), &splat(x), &modulus, &mut multiplied);
+            for (s, m) in squared.iter().zip(&multiplied) {
+                assert_eq!(crate::vector::Lane8::to_lanes(s.value()), crate::vector::Lane8::to_lanes(m.value()));
+            }
+        }
+    }
+
+    fn reduce_fully(mut x: Vec<u64>, m: &[u64]) -> Vec<u64> {
+        let mut less = x.clone();
+        while limbs::sub(&x, m, &mut less) == 0 {
+            x.copy_from_slice(&less);
+        }
+        x
+    }
+
+    fn product_mod(x: &[u64], y: &[u64], m: &[u64]) -> Vec<u64> {
+        let y = reduce_fully(y.to_vec(), m);
+        let mut sum = vec![0; m.len()];
+        for bit in (0..52 * m.len()).rev() {
+            limbs::shift_mod(&mut sum, m, 1);
+            if limbs::window(x, bit, 1) == 1 {
+                let mut carry = 0;
+                for (s, y) in sum.iter_mut().zip(&y) {
+                    let t = *s + y + carry;
+                    *s = t & MASK52;
+                    carry = t >> 52;
+                }
+                sum = reduce_fully(sum, m);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn products_agree_with_big_integers_in_every_size() {
+        products_agree_with_big_integers::<20>(1024);
+        products_agree_with_big_integers::<30>(1536);
+        products_agree_with_big_integers::<40>(2048);
+    }
 }
