@@ -22,7 +22,8 @@ use tokio::{io::AsyncWrite, time::Instant};
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let Accepted { socket, place, proxy, bind, accepted } = accepted;
     let alive = Alive::register(worker.clone()).await;
-    let mut conn = Conn {
+    // On the heap by itself: a future that takes it by value would hold it twice.
+    let mut conn = Box::new(Conn {
         facts: facts(&worker, &socket, proxy, bind),
         worker,
         frontend: proxy,
@@ -34,12 +35,12 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         expects_proxy_header: false,
         requests: 0,
         _held: Some((place, alive)),
-    };
+    });
     // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.
     let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
     match conn.proxy().mode {
-        Mode::Tcp => Box::pin(tcp::run(conn, stream)).await,
-        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(conn, stream, Vec::new())).await,
+        Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
+        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(*conn, stream, Vec::new())).await,
         Mode::Http => serve::run(conn, stream).await,
     }
 }

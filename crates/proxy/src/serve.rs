@@ -14,7 +14,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
 /// Serves requests until the connection ends.
-pub(crate) async fn run(mut conn: Conn, stream: Stream) {
+pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
     conn.facts.http_major = 1;
     let limits = limits(&conn);
     let mut client = Http1Client::new(stream, conn.worker.clone(), limits);
@@ -26,7 +26,7 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
             Next::End => break,
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
-                return Box::pin(http2::run(conn, stream, begun)).await;
+                return Box::pin(http2::run(*conn, stream, begun)).await;
             }
         }
     }
