@@ -141,7 +141,10 @@ pub(crate) const fn fold_into(m: &[u64], k0: u64, out: &mut [u64]) {
 
 /// The number of bits of a public value.
 pub(crate) fn bits_vartime(a: &[u64]) -> usize {
-    (0..a.len()).rev().find(|i| a[*i] != 0).map_or(0, |i| (i + 1) * RADIX as usize - (a[i].leading_zeros() as usize - 12))
+    (0..a.len())
+        .rev()
+        .find(|i| a[*i] != 0)
+        .map_or(0, |i| (i + 1) * RADIX as usize - (a[i].leading_zeros() as usize - 12))
 }
 
 /// `width` bits from bit `at` on; positions are public.

@@ -16,10 +16,10 @@ pub(crate) mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use portable::Portable as Avx512;
 #[cfg(test)]
 pub(crate) use bound::Bound;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::Portable as Avx512;
 pub(crate) use portable::Portable;
 
 use zeroize::DefaultIsZeroes;
@@ -54,7 +54,6 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     fn negative(self) -> Self::Mask;
     /// `yes` where the mask holds, else `self`.
     fn or_if(self, mask: Self::Mask, yes: Self) -> Self;
-    fn mask_and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Lanes 4..8 and 0..4 exchanged.
     fn swap_halves(self) -> Self;
@@ -78,16 +77,12 @@ pub(crate) trait Lane8: Vector {
     fn to_lanes(self) -> [u64; 8];
     fn mask_to_bits(mask: Self::Mask) -> u8;
     fn mask_from_bits(bits: u8) -> Self::Mask;
-    /// The table's word `index[lane]` is never addressed: this loads one public position for all lanes.
-    fn broadcast(word: &u64) -> Self;
     fn xor(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     /// `a & b | !a & c`.
     fn choose(a: Self, b: Self, c: Self) -> Self;
     /// `a ^ b ^ c`.
     fn xor3(a: Self, b: Self, c: Self) -> Self;
-    /// `a ^ (!b & c)`, the step chi of Keccak.
-    fn chi(a: Self, b: Self, c: Self) -> Self;
     /// Of each bit, what at least two of the three say.
     fn majority(a: Self, b: Self, c: Self) -> Self;
     /// Of eight entries, side by side in `table`, the one that each lane's index names (its low three bits). Not a

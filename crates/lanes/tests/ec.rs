@@ -66,8 +66,7 @@ macro_rules! curve_tests {
                         }
                         let secrets: Vec<[u8; B]> =
                             (0..fill).map(|i| scalar(100 * fill as u64 + (i as u64 + rotate) % 8)).collect();
-                        let peers: Vec<Vec<u8>> =
-                            (0..fill).map(|i| native_public(&scalar(7777 + i as u64))).collect();
+                        let peers: Vec<Vec<u8>> = (0..fill).map(|i| native_public(&scalar(7777 + i as u64))).collect();
                         let publics = $curve::public_keys(lanes, &secrets.iter().collect::<Vec<_>>());
                         let jobs: Vec<_> = secrets
                             .iter()
@@ -159,8 +158,7 @@ macro_rules! curve_tests {
                         }
                         let keys: Vec<[u8; B]> = (0..fill).map(|i| scalar(900 + fill as u64 * 8 + i as u64)).collect();
                         let messages: Vec<Vec<u8>> = (0..fill).map(|i| vec![i as u8; 40 + i]).collect();
-                        let digests: Vec<_> =
-                            messages.iter().map(|m| digest(&aws_lc_rs::digest::$sha, m)).collect();
+                        let digests: Vec<_> = messages.iter().map(|m| digest(&aws_lc_rs::digest::$sha, m)).collect();
                         let jobs: Vec<_> = (0..fill)
                             .map(|i| $curve::SignJob { key: &keys[i], digest: &digests[i], random: &keys[i][..16] })
                             .collect();
@@ -222,11 +220,18 @@ macro_rules! curve_tests {
 }
 
 curve_tests!(
-    p256 as on_p256, ECDH_P256, ECDSA_P256_SHA256_FIXED, SHA256,
-    "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551", EcdhSecp256r1Ecpoint
+    p256 as on_p256,
+    ECDH_P256,
+    ECDSA_P256_SHA256_FIXED,
+    SHA256,
+    "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551",
+    EcdhSecp256r1Ecpoint
 );
 curve_tests!(
-    p384 as on_p384, ECDH_P384, ECDSA_P384_SHA384_FIXED, SHA384,
+    p384 as on_p384,
+    ECDH_P384,
+    ECDSA_P384_SHA384_FIXED,
+    SHA384,
     "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973",
     EcdhSecp384r1Ecpoint
 );

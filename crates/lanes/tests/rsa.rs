@@ -55,11 +55,7 @@ fn signatures_are_native_ones(names: &[&str]) {
             }
         }
         let mut jobs: Vec<VerifyJob> = (0..8)
-            .map(|i| VerifyJob {
-                key: prepared[i % keys.len()].public(),
-                signature: &wanted[i],
-                encoded: &encoded[i],
-            })
+            .map(|i| VerifyJob { key: prepared[i % keys.len()].public(), signature: &wanted[i], encoded: &encoded[i] })
             .collect();
         assert_eq!(verify_raw(lanes, &jobs), vec![Ok(()); 8]);
         jobs[5].signature = &wanted[4];

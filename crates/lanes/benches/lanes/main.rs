@@ -55,11 +55,8 @@ fn main() {
         let multiplications = (operation.multiplications)();
         let mut break_even = None;
         for fill in 1..=LANES {
-            let Comparison { us, ratio, best } = measure::compare(
-                || (operation.lanes)(fill),
-                || (operation.native)(),
-                if quick { 5 } else { 15 },
-            );
+            let Comparison { us, ratio, best } =
+                measure::compare(|| (operation.lanes)(fill), || (operation.native)(), if quick { 5 } else { 15 });
             let us_per_op = us / fill as f64;
             let ratio_native = ratio * fill as f64;
             let ratio_crypto_mb = operation.crypto_mb.as_ref().map(|other| {

@@ -78,7 +78,7 @@ fn native_agreement(algorithm: &'static agreement::Algorithm) -> Box<dyn Fn()> {
     let peer = agreement::PrivateKey::generate(algorithm).unwrap().compute_public_key().unwrap();
     Box::new(move || {
         let peer = agreement::UnparsedPublicKey::new(algorithm, peer.as_ref());
-        agreement::agree(&key, peer, (), |shared| Ok::<_, ()>(drop(black_box(shared[0])))).unwrap();
+        agreement::agree(&key, peer, (), |shared| Ok::<_, ()>(_ = black_box(shared[0]))).unwrap();
     })
 }
 
@@ -177,11 +177,8 @@ macro_rules! curve {
             pub fn sign(lanes: Lanes) -> Operation {
                 let scalars = scalars();
                 let call = move |lanes, fill: usize| {
-                    let jobs = scalars.each_ref().map(|key| $curve::SignJob {
-                        key,
-                        digest: &key[..32],
-                        random: &key[..32],
-                    });
+                    let jobs =
+                        scalars.each_ref().map(|key| $curve::SignJob { key, digest: &key[..32], random: &key[..32] });
                     black_box($curve::sign(lanes, &jobs[..fill]));
                 };
                 let pair = signature::EcdsaKeyPair::generate(&signature::$signing).unwrap();
@@ -195,9 +192,5 @@ macro_rules! curve {
     };
 }
 
-curve!(
-    p256_curve, p256, ECDH_P256, ECDSA_P256_SHA256_FIXED_SIGNING, ["p256_derive", "p256_keygen", "p256_sign"]
-);
-curve!(
-    p384_curve, p384, ECDH_P384, ECDSA_P384_SHA384_FIXED_SIGNING, ["p384_derive", "p384_keygen", "p384_sign"]
-);
+curve!(p256_curve, p256, ECDH_P256, ECDSA_P256_SHA256_FIXED_SIGNING, ["p256_derive", "p256_keygen", "p256_sign"]);
+curve!(p384_curve, p384, ECDH_P384, ECDSA_P384_SHA384_FIXED_SIGNING, ["p384_derive", "p384_keygen", "p384_sign"]);

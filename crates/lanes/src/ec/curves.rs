@@ -56,7 +56,16 @@ impl Prime<5> for P256Order {
 }
 
 impl Prime<8> for P384Field {
-    const M: [u64; 8] = [0xffffffff, 0xff00000000000, 0xffffffeffffff, 0xfffffffffffff, 0xfffffffffffff, 0xfffffffffffff, 0xfffffffffffff, 0xfffff];
+    const M: [u64; 8] = [
+        0xffffffff,
+        0xff00000000000,
+        0xffffffeffffff,
+        0xfffffffffffff,
+        0xfffffffffffff,
+        0xfffffffffffff,
+        0xfffffffffffff,
+        0xfffff,
+    ];
 
     /// With `t = c7 / 2^20 - 1` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1` taken away, the top column lies in
     /// 2^20..2^21, so that no carry from below makes the sum negative.
@@ -72,7 +81,16 @@ impl Prime<8> for P384Field {
 }
 
 impl Prime<8> for P384Order {
-    const M: [u64; 8] = [0xc196accc52973, 0xb248b0a77aece, 0x4372ddf581a0d, 0xffffc7634d81f, 0xfffffffffffff, 0xfffffffffffff, 0xfffffffffffff, 0xfffff];
+    const M: [u64; 8] = [
+        0xc196accc52973,
+        0xb248b0a77aece,
+        0x4372ddf581a0d,
+        0xffffc7634d81f,
+        0xfffffffffffff,
+        0xfffffffffffff,
+        0xfffffffffffff,
+        0xfffff,
+    ];
 }
 
 impl Curve<5> for P256 {
@@ -88,9 +106,36 @@ impl Curve<5> for P256 {
 impl Curve<8> for P384 {
     type Field = P384Field;
     type Order = P384Order;
-    const B: [u64; 8] = [0x5c8edd3ec2aef, 0x8d8a2ed19d2a8, 0x13875ac65639, 0x41120314088f5, 0x9181d9c6efe81, 0x8e056be3f82d1, 0xfa7e23ee7e498, 0xb3312];
-    const X: [u64; 8] = [0x45e3872760ab7, 0x5dbf55296c3a5, 0x2542a385502f2, 0x9b9859f741e08, 0x46e1d3b628ba7, 0xb1c71ef320ad7, 0xa22be8b05378e, 0xaa87c];
-    const Y: [u64; 8] = [0x31d7c90ea0e5f, 0xce1d7e819d7a4, 0x5f0b8c00a60b1, 0x147ce9da3113b, 0x9f8f41dbd289a, 0x9e98bf9292dc2, 0xe4a96262c6f5d, 0x3617d];
+    const B: [u64; 8] = [
+        0x5c8edd3ec2aef,
+        0x8d8a2ed19d2a8,
+        0x13875ac65639,
+        0x41120314088f5,
+        0x9181d9c6efe81,
+        0x8e056be3f82d1,
+        0xfa7e23ee7e498,
+        0xb3312,
+    ];
+    const X: [u64; 8] = [
+        0x45e3872760ab7,
+        0x5dbf55296c3a5,
+        0x2542a385502f2,
+        0x9b9859f741e08,
+        0x46e1d3b628ba7,
+        0xb1c71ef320ad7,
+        0xa22be8b05378e,
+        0xaa87c,
+    ];
+    const Y: [u64; 8] = [
+        0x31d7c90ea0e5f,
+        0xce1d7e819d7a4,
+        0x5f0b8c00a60b1,
+        0x147ce9da3113b,
+        0x9f8f41dbd289a,
+        0x9e98bf9292dc2,
+        0xe4a96262c6f5d,
+        0x3617d,
+    ];
     const BYTES: usize = 48;
     const DIGITS: usize = 77;
 }

@@ -122,9 +122,7 @@ impl<C: Curve<N> + Table, H: Hash, const N: usize, const BYTES: usize> Task for 
         // The eight messages have one length; a lane without a job repeats the first.
         let longest = self.jobs.iter().map(|job| job.random.len()).max().unwrap_or(0);
         assert!(self.jobs.iter().all(|job| job.random.len() == longest), "the random parts of a call have one length");
-        let random = core::array::from_fn(|lane| {
-            self.jobs.get(lane).unwrap_or(&self.jobs[0]).random.to_vec()
-        });
+        let random = core::array::from_fn(|lane| self.jobs.get(lane).unwrap_or(&self.jobs[0]).random.to_vec());
         let (mut k, out_of_range) = nonces::<V, C, H, N>(&key_bytes, &digest_bytes, &random);
         let mut prepared = prepare::<V, C, N>(&k);
         k.zeroize();

@@ -140,10 +140,7 @@ impl<V: Lane8> Drop for Digits<V> {
 }
 
 /// Scalars times points that are on the curve and not neutral.
-pub(crate) fn multiply<V: Lane8, C: Curve<N>, const N: usize>(
-    digits: &Digits<V>,
-    point: &Point<V, N>,
-) -> Point<V, N> {
+pub(crate) fn multiply<V: Lane8, C: Curve<N>, const N: usize>(digits: &Digits<V>, point: &Point<V, N>) -> Point<V, N> {
     V::enter(Multiply(digits, point, Marker::<C>(PhantomData)))
 }
 
@@ -202,16 +199,17 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
             let mut words = [Digit::whole(V::splat(0)); 16];
             let halves = |word: usize| {
                 let (low, high) = table[i][word].split_at(8);
-                (V::from_lanes(low.try_into().expect("half of 16")), V::from_lanes(high.try_into().expect("half of 16")))
+                (
+                    V::from_lanes(low.try_into().expect("half of 16")),
+                    V::from_lanes(high.try_into().expect("half of 16")),
+                )
             };
             repeat!(16, J => if J < 2 * N {
                 let (low, high) = halves(J);
                 words[J] = Digit::whole(V::pick16(low, high, digits.indices[i]));
             });
-            let mut p = Point::affine::<C::Field>(
-                core::array::from_fn(|j| words[j]),
-                core::array::from_fn(|j| words[N + j]),
-            );
+            let mut p =
+                Point::affine::<C::Field>(core::array::from_fn(|j| words[j]), core::array::from_fn(|j| words[N + j]));
             p.negate_if::<C::Field>(digits.negative[i]);
             p
         };

@@ -311,8 +311,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         garner(columns, &self.scratch, &self.q, &y, &mut whole);
         // Lanes 0 to 3 hold the results of this pass; the second pass's go to lanes 4 to 7.
         for (result, whole) in results.iter_mut().zip(&whole) {
-            *result =
-                if pass == 0 { *whole } else { whole.swap_halves().or_if(V::mask_from_bits(0x0f), *result) };
+            *result = if pass == 0 { *whole } else { whole.swap_halves().or_if(V::mask_from_bits(0x0f), *result) };
         }
         a.zeroize();
         b.zeroize();

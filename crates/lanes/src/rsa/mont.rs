@@ -305,12 +305,9 @@ mod tests {
     /// overflows, no multiplicand is cut, and the results lie within the bounds again.
     fn no_column_overflows<const N: usize>(spare: u32) {
         let below = |bits: u32| -> [Digit<Bound>; N] {
-            core::array::from_fn(|i| {
-                Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { (1u64 << bits) - 1 }))
-            })
+            core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { (1u64 << bits) - 1 })))
         };
-        let modulus =
-            Modulus { m: below(52 - spare), fold: below(52 - spare), k0: Digit::whole(Bound::upto(MASK52)) };
+        let modulus = Modulus { m: below(52 - spare), fold: below(52 - spare), k0: Digit::whole(Bound::upto(MASK52)) };
         let x = below(54 - spare);
         let mut columns = vec![Bound::upto(0); 2 * N];
         let mut out = x;
@@ -362,8 +359,7 @@ mod tests {
             for y in &operands {
                 let mut out = splat(x);
                 mont_mul(&mut columns, &splat(x), &splat(y), &modulus, &mut out);
-                let result: Vec<u64> =
-                    out.iter().map(|d| crate::vector::Lane8::to_lanes(d.value())[3]).collect();
+                let result: Vec<u64> = out.iter().map(|d| crate::vector::Lane8::to_lanes(d.value())[3]).collect();
                 // result R mod m, and x y mod m by doubling and adding.
                 let mut left = reduce_fully(result, &m);
                 limbs::shift_mod(&mut left, &m, 52 * N);

@@ -66,7 +66,9 @@ macro_rules! last_row {
             }
             t = t.add(carry);
             $result[J] = if J < 19 { Digit::low(t) } else { Digit::whole(t) };
-            carry = t.shr::<52>();
+            if J < 19 {
+                carry = t.shr::<52>();
+            }
         });
     };
 }

@@ -96,11 +96,6 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn mask_and(a: __mmask8, b: __mmask8) -> __mmask8 {
-        a & b
-    }
-
-    #[inline(always)]
     fn mask_xor(a: __mmask8, b: __mmask8) -> __mmask8 {
         a ^ b
     }
@@ -137,12 +132,10 @@ impl Vector for Avx512 {
 impl Lane8 for Avx512 {
     ops! {
         fn from_lanes(lanes: &[u64; 8]) -> Self = Avx512(_mm512_loadu_si512(lanes.as_ptr().cast()));
-        fn broadcast(word: &u64) -> Self = Avx512(_mm512_set1_epi64(*word as i64));
         fn xor(self: Self, other: Self) -> Self = Avx512(_mm512_xor_si512(self.0, other.0));
         fn or(self: Self, other: Self) -> Self = Avx512(_mm512_or_si512(self.0, other.0));
         fn choose(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xca>(a.0, b.0, c.0));
         fn xor3(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0x96>(a.0, b.0, c.0));
-        fn chi(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xd2>(a.0, b.0, c.0));
         fn majority(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xe8>(a.0, b.0, c.0));
         fn pick8(table: Self, index: Self) -> Self = Avx512(_mm512_permutexvar_epi64(index.0, table.0));
         fn pick16(low: Self, high: Self, index: Self) -> Self =

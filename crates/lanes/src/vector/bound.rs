@@ -86,7 +86,6 @@ impl Vector for Bound {
     fn or_if(self, (): (), yes: Self) -> Self {
         Bound { low: self.low.min(yes.low), high: self.high.max(yes.high) }
     }
-    fn mask_and((): (), (): ()) {}
     fn mask_xor((): (), (): ()) {}
     fn swap_halves(self) -> Self {
         self

@@ -80,9 +80,6 @@ impl Vector for Portable {
     fn or_if(self, mask: Self, yes: Self) -> Self {
         map3(self, mask, yes, |no, m, yes| no ^ (m & (no ^ yes)))
     }
-    fn mask_and(a: Self, b: Self) -> Self {
-        a.and(b)
-    }
     fn mask_xor(a: Self, b: Self) -> Self {
         a.xor(b)
     }
@@ -117,9 +114,6 @@ impl Lane8 for Portable {
     fn mask_from_bits(bits: u8) -> Self {
         Portable(core::array::from_fn(|i| u64::from(bits >> i & 1).wrapping_neg()))
     }
-    fn broadcast(word: &u64) -> Self {
-        Portable([*word; 8])
-    }
     fn xor(self, other: Self) -> Self {
         map2(self, other, |a, b| a ^ b)
     }
@@ -131,9 +125,6 @@ impl Lane8 for Portable {
     }
     fn xor3(a: Self, b: Self, c: Self) -> Self {
         map3(a, b, c, |a, b, c| a ^ b ^ c)
-    }
-    fn chi(a: Self, b: Self, c: Self) -> Self {
-        map3(a, b, c, |a, b, c| a ^ (!b & c))
     }
     fn majority(a: Self, b: Self, c: Self) -> Self {
         map3(a, b, c, |a, b, c| (a & b) | (a & c) | (b & c))
