@@ -66,7 +66,9 @@ const fn power_of_two<const N: usize>(m: &[u64; N], bits: usize) -> [u64; N] {
 
 #[inline(always)]
 pub(crate) fn constant<V: Vector, const N: usize>(limbs: &[u64; N]) -> Fe<V, N> {
-    core::array::from_fn(|i| Digit::whole(V::splat(limbs[i])))
+    let mut out = [Digit::whole(V::splat(0)); N];
+    repeat!(8, I => if I < N { out[I] = Digit::whole(V::splat(limbs[I])) });
+    out
 }
 
 #[inline(always)]
@@ -193,15 +195,19 @@ impl<V: Vector, const N: usize> Cols<V, N> {
     }
 }
 
-/// Digits as columns.
+/// Digits as columns. (Plain loops in what the kernels inline: a closure would be compiled without their instructions.)
 #[inline(always)]
 pub(crate) fn columns<V: Vector, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
-    Cols(core::array::from_fn(|i| a[i].value()))
+    let mut out = [V::splat(0); N];
+    repeat!(8, I => if I < N { out[I] = a[I].value() });
+    Cols(out)
 }
 
 #[inline(always)]
 pub(crate) fn select<V: Vector, const N: usize>(mask: V::Mask, no: &Fe<V, N>, yes: &Fe<V, N>) -> Fe<V, N> {
-    core::array::from_fn(|i| no[i].or_if(mask, yes[i]))
+    let mut out = *no;
+    repeat!(8, I => if I < N { out[I] = no[I].or_if(mask, yes[I]) });
+    out
 }
 
 /// A field operation compiled by itself, for what is done once in a while. `P` is only a name.

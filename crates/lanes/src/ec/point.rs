@@ -27,6 +27,7 @@ pub(crate) struct Point<V, const N: usize> {
 
 impl<V: Vector, const N: usize> Point<V, N> {
     /// With z = 1.
+    #[inline(always)]
     pub(crate) fn affine<P: Prime<N>>(x: Fe<V, N>, y: Fe<V, N>) -> Self {
         Point { x, y, z: constant(&P::ONE) }
     }
@@ -139,6 +140,42 @@ impl<V: Lane8> Drop for Digits<V> {
     }
 }
 
+/// The entry that digit `i` names, with its sign. Every entry is read.
+#[inline(always)]
+fn scan<V: Lane8, C: Curve<N>, const N: usize>(table: &[Point<V, N>; 16], digits: &Digits<V>, i: usize) -> Point<V, N> {
+    let mut p = table[0];
+    let mut entry = V::splat(0);
+    for q in table {
+        let here = digits.indices[i].eq(entry);
+        entry = entry.add(V::splat(1));
+        p.x = select::<V, N>(here, &p.x, &q.x);
+        p.y = select::<V, N>(here, &p.y, &q.y);
+        p.z = select::<V, N>(here, &p.z, &q.z);
+    }
+    p.negate_if::<C::Field>(digits.negative[i]);
+    p
+}
+
+/// The multiple of the generator that digit `i` names, with its sign: every entry is in the registers permuted.
+#[inline(always)]
+fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Row], digits: &Digits<V>, i: usize) -> Point<V, N> {
+    let (row, index) = (&table[i], digits.indices[i]);
+    let zero = constant(&[0; N]);
+    let mut p = Point::affine::<C::Field>(zero, zero);
+    repeat!(8, J => if J < N {
+        p.x[J] = pick_word(&row[J], index);
+        p.y[J] = pick_word(&row[(N + J) % 16], index);
+    });
+    p.negate_if::<C::Field>(digits.negative[i]);
+    p
+}
+
+#[inline(always)]
+fn pick_word<V: Lane8>(entries: &[u64; 16], index: V) -> Digit<V> {
+    let (halves, _) = entries.as_chunks::<8>();
+    Digit::whole(V::pick16(V::from_lanes(&halves[0]), V::from_lanes(&halves[1]), index))
+}
+
 /// Scalars times points that are on the curve and not neutral.
 pub(crate) fn multiply<V: Lane8, C: Curve<N>, const N: usize>(digits: &Digits<V>, point: &Point<V, N>) -> Point<V, N> {
     V::enter(Multiply(digits, point, Marker::<C>(PhantomData)))
@@ -157,23 +194,12 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         for i in 1..16 {
             table[i] = table[i - 1].add::<C::Field, false>(&twice);
         }
-        let pick = |i: usize| {
-            let mut p = table[0];
-            for (entry, q) in table.iter().enumerate() {
-                let here = digits.indices[i].eq(V::splat(entry as u64));
-                p.x = select::<V, N>(here, &p.x, &q.x);
-                p.y = select::<V, N>(here, &p.y, &q.y);
-                p.z = select::<V, N>(here, &p.z, &q.z);
-            }
-            p.negate_if::<C::Field>(digits.negative[i]);
-            p
-        };
-        let mut sum = pick(C::DIGITS - 1);
+        let mut sum = scan::<V, C, N>(&table, digits, C::DIGITS - 1);
         for i in (0..C::DIGITS - 1).rev() {
             for _ in 0..5 {
                 sum = sum.double::<C::Field>();
             }
-            sum = sum.add::<C::Field, false>(&pick(i));
+            sum = sum.add::<C::Field, false>(&scan::<V, C, N>(&table, digits, i));
         }
         sum
     }
@@ -195,27 +221,9 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
     #[inline(always)]
     fn run(self) -> Point<V, N> {
         let (digits, table) = (self.0, self.1);
-        let pick = |i: usize| {
-            let mut words = [Digit::whole(V::splat(0)); 16];
-            let halves = |word: usize| {
-                let (low, high) = table[i][word].split_at(8);
-                (
-                    V::from_lanes(low.try_into().expect("half of 16")),
-                    V::from_lanes(high.try_into().expect("half of 16")),
-                )
-            };
-            repeat!(16, J => if J < 2 * N {
-                let (low, high) = halves(J);
-                words[J] = Digit::whole(V::pick16(low, high, digits.indices[i]));
-            });
-            let mut p =
-                Point::affine::<C::Field>(core::array::from_fn(|j| words[j]), core::array::from_fn(|j| words[N + j]));
-            p.negate_if::<C::Field>(digits.negative[i]);
-            p
-        };
-        let mut sum = pick(C::DIGITS - 1);
+        let mut sum = permute::<V, C, N>(table, digits, C::DIGITS - 1);
         for i in (0..C::DIGITS - 1).rev() {
-            sum = sum.add::<C::Field, true>(&pick(i));
+            sum = sum.add::<C::Field, true>(&permute::<V, C, N>(table, digits, i));
         }
         sum
     }
