@@ -127,7 +127,7 @@ mod tests {
         for name in ["b.cfg", "a.cfg", ".hidden.cfg", "notes.txt"] {
             std::fs::write(dir.join(name), format!("# {name}\n")).unwrap();
         }
-        let names: Vec<_> = sources(&[dir.clone()]).unwrap().into_iter().map(|s| s.text).collect();
+        let names: Vec<_> = sources(std::slice::from_ref(&dir)).unwrap().into_iter().map(|s| s.text).collect();
         assert_eq!(names, ["# a.cfg\n", "# b.cfg\n"]);
         std::fs::write(dir.join("a.cfg"), b"fine\n\xff\n").unwrap();
         assert_eq!(sources(&[dir.join("a.cfg")]).unwrap()[0].text, "fine\n\u{fffd}\n");

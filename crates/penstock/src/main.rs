@@ -133,7 +133,7 @@ fn evaluate(condition: &str, flags: &Flags) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(bad) => {
             eprintln!("penstock: cannot evaluate the condition: {}", bad.message);
-            eprintln!("  {condition}\n  {:>1$}", "^", bad.at as usize + 1);
+            eprintln!("  {condition}\n  {:>1$}", "^", bad.at + 1);
             if let Some(hint) = bad.hint {
                 eprintln!("  {hint}");
             }

@@ -241,10 +241,10 @@ fn find(header: &[u8], name: &[u8]) -> Option<(usize, usize, (usize, usize))> {
         let end = memchr::memchr(b';', &header[start..]).map_or(header.len(), |at| start + at);
         let skip = header[start..end].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let pair = &header[start + skip..end];
-        if let Some(equals) = memchr::memchr(b'=', pair) {
-            if pair[..equals].trim_ascii_end() == name {
-                return Some((start, end, (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len())));
-            }
+        if let Some(equals) = memchr::memchr(b'=', pair)
+            && pair[..equals].trim_ascii_end() == name
+        {
+            return Some((start, end, (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len())));
         }
         start = end + 1;
     }

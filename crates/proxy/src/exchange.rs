@@ -296,7 +296,7 @@ pub(crate) fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
     match proxy.options.redispatch {
         None => false,
         Some(0) => failures == proxy.retries,
-        Some(every @ 1..) => failures % every as u32 == 0,
+        Some(every @ 1..) => failures.is_multiple_of(every as u32),
         Some(last) => failures + last.unsigned_abs() == proxy.retries + 1,
     }
 }

@@ -134,10 +134,10 @@ impl Logger {
                 outlet.add(line);
             }
         }
-        if !self.waiting.replace(true) {
-            if let Some(waker) = self.flusher.borrow().as_ref() {
-                waker.wake_by_ref();
-            }
+        if !self.waiting.replace(true)
+            && let Some(waker) = self.flusher.borrow().as_ref()
+        {
+            waker.wake_by_ref();
         }
     }
     /// Sends a line of the process itself.

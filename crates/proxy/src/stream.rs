@@ -34,10 +34,10 @@ impl Stream {
     }
     /// Ready when reading may give something; needs no buffer meanwhile.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Stream::Tls(tls) = self {
-            if tls.has_buffered_plaintext() {
-                return Poll::Ready(Ok(()));
-            }
+        if let Stream::Tls(tls) = self
+            && tls.has_buffered_plaintext()
+        {
+            return Poll::Ready(Ok(()));
         }
         self.socket().poll_read_ready(cx)
     }

@@ -77,10 +77,10 @@ impl Pulse {
         .await
     }
     fn ask(&self) {
-        if !self.asked.swap(true, Ordering::SeqCst) {
-            if let Some(waker) = self.waker.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_ref() {
-                waker.wake_by_ref();
-            }
+        if !self.asked.swap(true, Ordering::SeqCst)
+            && let Some(waker) = self.waker.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_ref()
+        {
+            waker.wake_by_ref();
         }
     }
 }

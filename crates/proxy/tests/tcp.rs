@@ -35,7 +35,7 @@ fn a_client_that_has_said_all_still_gets_its_answer() {
 #[test]
 fn megabytes_pass_both_ways() {
     let (_proxy, port) = start(&echo_at_end(), "", "", "");
-    let body: Vec<u8> = (0..8_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let body: Vec<u8> = (0..8_000_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
     let mut client = Client::connect(port);
     client.send(&body).shut();
     let mut back = Vec::new();

@@ -61,7 +61,7 @@ fn main() {
             let ratio_native = ratio * fill as f64;
             let ratio_crypto_mb = operation.crypto_mb.as_ref().map(|other| {
                 // One call of theirs computes eight lanes whatever the fill.
-                measure::compare(|| (operation.lanes)(fill), || other(), if quick { 5 } else { 15 }).ratio
+                measure::compare(|| (operation.lanes)(fill), other, if quick { 5 } else { 15 }).ratio
             });
             let calls = if operation.lanes_per_job == 2 && fill <= 4 { 0.5 } else { 1.0 };
             let peak_share = peak.map_or(0.0, |peak| multiplications as f64 * calls / peak / us);

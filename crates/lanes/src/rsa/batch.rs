@@ -266,7 +266,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
 
     fn extend_table(&mut self, columns: &mut [V], entry: usize) {
         let (known, new) = self.table.split_at_mut(entry);
-        if entry % 2 == 0 {
+        if entry.is_multiple_of(2) {
             mont_sqr(columns, &known[entry / 2], &self.modulus, &mut new[0]);
         } else {
             mont_mul(columns, &known[entry - 1], &known[1], &self.modulus, &mut new[0]);
