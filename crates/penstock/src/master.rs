@@ -4,10 +4,10 @@ use crate::{
     configuration,
     flags::Flags,
     ready::{self, Reporter},
-    serve,
+    serve::{self, Side},
 };
 use penstock_config::model::Source;
-use penstock_sys::{Forked, Signal, Signals};
+use penstock_sys::{Signal, Signals};
 use std::{
     path::PathBuf,
     process::{Command, ExitCode},
@@ -41,16 +41,14 @@ pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
         Err(e) => return serve::fail(&format!("cannot find this program's own file: {e}")),
     };
     let Ok(signals) = Signals::block() else { return serve::fail("cannot block signals") };
-    let reporter = match global.daemon.then(into_background) {
+    let reporter = match global.daemon.then(serve::detach) {
         None => Reporter::nobody(),
-        Some(Ok(Ok(reporter))) => reporter,
-        Some(Ok(Err(code))) => return code,
+        Some(Ok(Side::Child(reporter))) => reporter,
+        Some(Ok(Side::Parent(code))) => return code,
         Some(Err(e)) => return serve::fail(&format!("cannot go to the background: {e}")),
     };
-    if let Some(pidfile) = &global.pidfile
-        && let Err(e) = serve::write_pids(pidfile, &[std::process::id()])
-    {
-        return serve::fail(&format!("cannot write the pidfile {}: {e}", pidfile.display()));
+    if let Err(why) = serve::write_pid(&global) {
+        return serve::fail(&why);
     }
     let mut master = Master { program, current: None, former: Vec::new() };
     if !master.start_worker(&signals) {
@@ -59,22 +57,6 @@ pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
     reporter.ready();
     ready::notify("READY=1");
     master.obey(&signals)
-}
-
-/// Forks before the first worker; the parent ends once the child has one that serves.
-fn into_background() -> std::io::Result<Result<Reporter, ExitCode>> {
-    let (reporter, waiter) = ready::pipe()?;
-    Ok(match penstock_sys::fork()? {
-        Forked::Child => {
-            drop(waiter);
-            penstock_sys::daemonize()?;
-            Ok(reporter)
-        }
-        Forked::Parent(_) => {
-            drop(reporter);
-            Err(if waiter.wait() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
-    })
 }
 
 impl Master {

@@ -8,7 +8,6 @@ use penstock_config::{
 use penstock_proxy::{Handle, Listeners, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
 use std::{
-    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -76,10 +75,9 @@ pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: i
         Some(Err(e)) => return fail(&format!("cannot go to the background: {e}")).into(),
     };
     if !config.global.master_worker
-        && let Some(pidfile) = &config.global.pidfile
-        && let Err(e) = std::fs::write(pidfile, format!("{}\n", std::process::id()))
+        && let Err(why) = write_pid(&config.global)
     {
-        return fail(&format!("cannot write the pidfile {}: {e}", pidfile.display())).into();
+        return fail(&why).into();
     }
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
@@ -120,13 +118,16 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if configuration::accepted(&shown, diagnostics, flags) { runtime } else { None }
 }
 
-enum Side {
+/// Which process of a detached pair this is.
+pub enum Side {
+    /// The one in the background, which reports once it serves.
     Child(Reporter),
+    /// The one that was started, and ends with this.
     Parent(ExitCode),
 }
 
 /// Forks: the parent stays until the child serves or has failed, and ends with its result.
-fn detach() -> std::io::Result<Side> {
+pub fn detach() -> std::io::Result<Side> {
     let (reporter, waiter) = ready::pipe()?;
     match penstock_sys::fork()? {
         Forked::Child => {
@@ -216,7 +217,9 @@ pub fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes the process ids of a master and its workers, one a line.
-pub fn write_pids(path: &Path, pids: &[u32]) -> std::io::Result<()> {
-    std::fs::write(path, pids.iter().map(|pid| format!("{pid}\n")).collect::<String>())
+/// Writes this process's id where `pidfile` or `-p` says.
+pub fn write_pid(global: &Global) -> Result<(), String> {
+    let Some(pidfile) = &global.pidfile else { return Ok(()) };
+    std::fs::write(pidfile, format!("{}\n", std::process::id()))
+        .map_err(|e| format!("cannot write the pidfile {}: {e}", pidfile.display()))
 }
