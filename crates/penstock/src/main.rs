@@ -91,15 +91,14 @@ fn obey(flags: Flags) -> ExitCode {
         Ok(sources) => sources,
         Err(why) => return serve::fail(&why),
     };
+    let loaded = configuration::load(sources, &flags);
     if master::is_worker() {
-        return serve::serve(sources, &flags, Reporter::inherited(), |_| {}).code();
+        return serve::serve(loaded, &flags, Reporter::inherited(), |_| {}).code();
     }
-    // Only the file's own words say whether there is a master, when -W does not.
-    let wants_master = configuration::load(sources.clone(), &flags).0.global.master_worker;
-    if wants_master {
-        master::run(sources, &flags)
+    if loaded.0.global.master_worker {
+        master::run(loaded, &flags)
     } else {
-        serve::serve(sources, &flags, Reporter::nobody(), |_| {}).code()
+        serve::serve(loaded, &flags, Reporter::nobody(), |_| {}).code()
     }
 }
 

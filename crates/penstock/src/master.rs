@@ -1,12 +1,11 @@
 //! `-W`: a master that starts a worker, starts the next one on SIGUSR2 before the last one drains, and ends with them.
 
 use crate::{
-    configuration,
     flags::Flags,
     ready::{self, Reporter},
     serve::{self, Side},
 };
-use penstock_config::model::Source;
+use penstock_config::{Config, Diagnostics};
 use penstock_sys::{Signal, Signals};
 use std::{
     path::PathBuf,
@@ -30,8 +29,7 @@ struct Master {
 }
 
 /// Runs as a master until told to end.
-pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
-    let (config, mut diagnostics) = configuration::load(sources, flags);
+pub fn run((config, mut diagnostics): (Config, Diagnostics), flags: &Flags) -> ExitCode {
     // The worker reads everything again; the master does so only to refuse a broken configuration before it forks.
     let Some(runtime) = serve::build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE };
     let global = runtime.shared().config.global.clone();
@@ -51,7 +49,7 @@ pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
         return serve::fail(&why);
     }
     let mut master = Master { program, current: None, former: Vec::new() };
-    if !master.start_worker(&signals) {
+    if !master.start_worker() {
         return serve::fail("the worker did not start");
     }
     reporter.ready();
@@ -61,16 +59,13 @@ pub fn run(sources: Vec<Source>, flags: &Flags) -> ExitCode {
 
 impl Master {
     /// Starts this program again as a worker and waits until it serves; the one before it then drains.
-    fn start_worker(&mut self, signals: &Signals) -> bool {
+    fn start_worker(&mut self) -> bool {
         let Ok((reporter, waiter)) = ready::pipe() else { return false };
         let mut command = Command::new(&self.program);
         command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string());
         let started = reporter.give_to(&mut command).and_then(|end| {
-            // A program starts with its parent's signal mask: the worker must find its signals open until it blocks them.
-            signals.unblock();
             let child = command.spawn();
             drop(end);
-            let _ = Signals::block();
             child
         });
         let pid = match started {
@@ -91,10 +86,10 @@ impl Master {
         true
     }
 
-    fn reload(&mut self, signals: &Signals) {
+    fn reload(&mut self) {
         ready::notify("RELOADING=1");
         eprintln!("penstock: reloading");
-        if !self.start_worker(signals) {
+        if !self.start_worker() {
             eprintln!("penstock: the new worker did not start; the current one goes on");
         }
         ready::notify("READY=1");
@@ -112,7 +107,7 @@ impl Master {
         let mut last = 0;
         loop {
             match signals.wait(Duration::from_millis(200)) {
-                Some(Signal::Usr2 | Signal::Hup) if !leaving => self.reload(signals),
+                Some(Signal::Usr2 | Signal::Hup) if !leaving => self.reload(),
                 Some(signal @ (Signal::Term | Signal::Int)) => {
                     leaving = true;
                     ready::notify("STOPPING=1");

@@ -1,6 +1,6 @@
 //! `penstock quickstart`: a whole HTTPS load balancer out of nothing, to look at and to point curl at.
 
-use crate::{flags::Flags, ready::Reporter, serve, version};
+use crate::{configuration, flags::Flags, ready::Reporter, serve, version};
 use penstock_config::model::Source;
 use std::{
     io::{BufRead, BufReader, IsTerminal, Write},
@@ -24,7 +24,7 @@ pub fn run() -> ExitCode {
     match prepare() {
         Ok((directory, sources)) => {
             let flags = Flags { foreground: true, ..Flags::default() };
-            let ended = serve::serve(sources, &flags, Reporter::nobody(), |_| welcome());
+            let ended = serve::serve(configuration::load(sources, &flags), &flags, Reporter::nobody(), |_| welcome());
             // The key was made for this run alone.
             let _ = std::fs::remove_dir_all(directory);
             ended.code()

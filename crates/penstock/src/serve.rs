@@ -3,7 +3,7 @@
 use crate::{configuration, engine, flags::Flags, limits, ready, ready::Reporter, services};
 use penstock_config::{
     Config, Diagnostics,
-    model::{Account, Global, Source},
+    model::{Account, Global},
 };
 use penstock_proxy::{Handle, Listeners, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
@@ -46,8 +46,12 @@ impl Ended {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves the configuration until it is told to end. `started` is called once connections are accepted.
-pub fn serve(sources: Vec<Source>, flags: &Flags, reporter: Reporter, started: impl FnOnce(&Handle)) -> Ended {
-    let (config, mut diagnostics) = configuration::load(sources, flags);
+pub fn serve(
+    (config, mut diagnostics): (Config, Diagnostics),
+    flags: &Flags,
+    reporter: Reporter,
+    started: impl FnOnce(&Handle),
+) -> Ended {
     let Some(runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
     let config = runtime.shared().config.clone();
     if !configuration::has_listener(&config) {
