@@ -5,6 +5,7 @@
 //! that can be left and resumed after any step: [`RsaBatch::advance`].
 
 mod batch;
+mod encode;
 mod key;
 mod mont;
 mod mont20;
@@ -12,8 +13,9 @@ mod pack;
 mod verify;
 
 pub use batch::{Progress, RsaBatch, RsaJob};
+pub use encode::{HashFunction, encode_pkcs1, encode_pss, verify_pss};
 pub use key::{KeyError, RsaKey, RsaParts, RsaPublicKey, RsaSize};
-pub use verify::{VerifyJob, verify_raw};
+pub use verify::{PublicJob, VerifyJob, raise, verify_raw};
 
 /// The kernels of a window on secret numbers, for the constant-time test.
 #[cfg(test)]

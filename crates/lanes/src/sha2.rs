@@ -1,5 +1,5 @@
-//! SHA-256 and SHA-384 (FIPS 180-4) of eight messages of one length, and HMAC (RFC 2104): what deterministic nonces
-//! are made of. A 32-bit word takes the low half of a lane; the high half stays zero.
+//! SHA-256, SHA-384 and SHA-512 (FIPS 180-4) of eight messages of one length, and HMAC (RFC 2104): what deterministic
+//! nonces and the masks of PSS are made of. A 32-bit word takes the low half of a lane; the high half stays zero.
 //!
 //! Time depends on the length alone. Tests: `digests_are_the_published_ones`, and the RFC 6979 vectors in `tests/ec.rs`.
 
@@ -26,6 +26,7 @@ pub(crate) trait Hash: 'static {
 
 pub(crate) enum Sha256 {}
 pub(crate) enum Sha384 {}
+pub(crate) enum Sha512 {}
 
 impl Hash for Sha256 {
     const BLOCK: usize = 64;
@@ -56,10 +57,43 @@ impl Hash for Sha256 {
     }
 }
 
-impl Hash for Sha384 {
-    const BLOCK: usize = 128;
-    const DIGEST: usize = 48;
-    const INITIAL: [u64; 8] = [
+/// The hashes of 64-bit words differ in their lengths and in where they start.
+macro_rules! wide_hash {
+    ($name:ident, $digest:literal, [$($initial:literal),* $(,)?]) => {
+        impl Hash for $name {
+            const BLOCK: usize = 128;
+            const DIGEST: usize = $digest;
+            const INITIAL: [u64; 8] = [$($initial),*];
+            const ROUNDS: &'static [u64] = &K512;
+
+            #[inline(always)]
+            fn add<V: Lane8>(a: V, b: V) -> V {
+                a.add(b)
+            }
+            #[inline(always)]
+            fn big_sigma0<V: Lane8>(x: V) -> V {
+                V::xor3(x.rotl64::<36>(), x.rotl64::<30>(), x.rotl64::<25>())
+            }
+            #[inline(always)]
+            fn big_sigma1<V: Lane8>(x: V) -> V {
+                V::xor3(x.rotl64::<50>(), x.rotl64::<46>(), x.rotl64::<23>())
+            }
+            #[inline(always)]
+            fn small_sigma0<V: Lane8>(x: V) -> V {
+                V::xor3(x.rotl64::<63>(), x.rotl64::<56>(), x.shr::<7>())
+            }
+            #[inline(always)]
+            fn small_sigma1<V: Lane8>(x: V) -> V {
+                V::xor3(x.rotl64::<45>(), x.rotl64::<3>(), x.shr::<6>())
+            }
+        }
+    };
+}
+
+wide_hash!(
+    Sha384,
+    48,
+    [
         0xcbbb9d5dc1059ed8,
         0x629a292a367cd507,
         0x9159015a3070dd17,
@@ -68,30 +102,23 @@ impl Hash for Sha384 {
         0x8eb44a8768581511,
         0xdb0c2e0d64f98fa7,
         0x47b5481dbefa4fa4,
-    ];
-    const ROUNDS: &'static [u64] = &K512;
+    ]
+);
 
-    #[inline(always)]
-    fn add<V: Lane8>(a: V, b: V) -> V {
-        a.add(b)
-    }
-    #[inline(always)]
-    fn big_sigma0<V: Lane8>(x: V) -> V {
-        V::xor3(x.rotl64::<36>(), x.rotl64::<30>(), x.rotl64::<25>())
-    }
-    #[inline(always)]
-    fn big_sigma1<V: Lane8>(x: V) -> V {
-        V::xor3(x.rotl64::<50>(), x.rotl64::<46>(), x.rotl64::<23>())
-    }
-    #[inline(always)]
-    fn small_sigma0<V: Lane8>(x: V) -> V {
-        V::xor3(x.rotl64::<63>(), x.rotl64::<56>(), x.shr::<7>())
-    }
-    #[inline(always)]
-    fn small_sigma1<V: Lane8>(x: V) -> V {
-        V::xor3(x.rotl64::<45>(), x.rotl64::<3>(), x.shr::<6>())
-    }
-}
+wide_hash!(
+    Sha512,
+    64,
+    [
+        0x6a09e667f3bcc908,
+        0xbb67ae8584caa73b,
+        0x3c6ef372fe94f82b,
+        0xa54ff53a5f1d36f1,
+        0x510e527fade682d1,
+        0x9b05688c2b3e6c1f,
+        0x1f83d9abfb41bd6b,
+        0x5be0cd19137e2179,
+    ]
+);
 
 /// The state after a block.
 struct Compress<'a, V: Lane8, H>(&'a mut [V; 8], &'a [V; 16], PhantomData<H>);
@@ -161,6 +188,11 @@ fn bytes<V: Lane8, H: Hash>(state: &[V; 8]) -> [Vec<u8>; 8] {
     core::array::from_fn(|lane| {
         (0..H::DIGEST).map(|i| (rows[i / H::WORD][lane] >> (8 * (H::WORD - 1 - i % H::WORD))) as u8).collect()
     })
+}
+
+/// The digests of eight messages of one length.
+pub(crate) fn digests<V: Lane8, H: Hash>(messages: &[Vec<u8>; 8]) -> [Vec<u8>; 8] {
+    bytes::<V, H>(&absorb::<V, H>(initial::<V, H>(), messages, 0))
 }
 
 /// HMAC keys of eight lanes: the states after the padded keys.
@@ -311,10 +343,14 @@ mod tests {
     fn digests_are_the_published_ones() {
         let message: [Vec<u8>; 8] = core::array::from_fn(|_| b"abc".to_vec());
         let hex = |digest: &[u8]| digest.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let digest = bytes::<Portable, Sha256>(&absorb::<_, Sha256>(initial::<_, Sha256>(), &message, 0));
+        let digest = digests::<Portable, Sha256>(&message);
         assert_eq!(hex(&digest[5]), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        let digest = bytes::<Portable, Sha384>(&absorb::<_, Sha384>(initial::<_, Sha384>(), &message, 0));
+        let digest = digests::<Portable, Sha384>(&message);
         let wanted = "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7";
         assert_eq!(hex(&digest[2]), wanted);
+        let digest = digests::<Portable, Sha512>(&message);
+        let wanted = "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                      2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
+        assert_eq!(hex(&digest[7]), wanted);
     }
 }

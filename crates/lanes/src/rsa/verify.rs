@@ -2,7 +2,7 @@
 
 use super::key::{RsaPublicKey, RsaSize};
 use super::mont::{Modulus, mont_mul, mont_sqr};
-use super::pack::{pack, pack_moduli, subtract_once};
+use super::pack::{pack, pack_moduli, subtract_once, unpack};
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
@@ -84,10 +84,31 @@ pub struct VerifyJob<'a> {
 /// Verifies one to eight signatures against encoded messages (for PKCS#1 v1.5 the encoding is deterministic, so
 /// verifying is comparing). Panics unless there are 1 to 8 jobs with keys of one size.
 pub fn verify_raw(lanes: Lanes, jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
-    assert!((1..=LANES).contains(&jobs.len()), "a call takes 1 to 8 jobs");
-    let size = jobs[0].key.size();
-    assert!(jobs.iter().all(|job| job.key.size() == size), "the keys of a call have one size");
+    let size = one_size(jobs.iter().map(|job| job.key));
     lanes.run(Verify { jobs, size })
+}
+
+/// One public operation: `input^65537 mod n`.
+#[derive(Clone, Copy)]
+pub struct PublicJob<'a> {
+    /// The key; all keys of a call have one size.
+    pub key: &'a RsaPublicKey,
+    /// The input, big-endian, as long as the modulus and below it: a signature.
+    pub input: &'a [u8],
+}
+
+/// The encoded messages that one to eight signatures stand for, big-endian, as long as the modulus (for PSS, where
+/// [`super::verify_pss`] looks at them). Panics unless there are 1 to 8 jobs with keys of one size.
+pub fn raise(lanes: Lanes, jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
+    let size = one_size(jobs.iter().map(|job| job.key));
+    lanes.run(Raise { jobs, size })
+}
+
+fn one_size<'a>(mut keys: impl ExactSizeIterator<Item = &'a RsaPublicKey>) -> RsaSize {
+    assert!((1..=LANES).contains(&keys.len()), "a call takes 1 to 8 jobs");
+    let size = keys.next().expect("there is a job").size();
+    assert!(keys.all(|key| key.size() == size), "the keys of a call have one size");
+    size
 }
 
 struct Verify<'a> {
@@ -107,29 +128,74 @@ impl Task for Verify<'_> {
     }
 }
 
-fn verify<V: Lane8, const N: usize>(jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
-    let job = |lane: usize| &jobs[if lane < jobs.len() { lane } else { 0 }];
+struct Raise<'a> {
+    jobs: &'a [PublicJob<'a>],
+    size: RsaSize,
+}
+
+impl Task for Raise<'_> {
+    type Out = Vec<Result<Vec<u8>, LaneError>>;
+
+    fn run<V: Lane8>(self) -> Self::Out {
+        match self.size {
+            RsaSize::Bits2048 => encoded::<V, 40>(self.jobs),
+            RsaSize::Bits3072 => encoded::<V, 60>(self.jobs),
+            RsaSize::Bits4096 => encoded::<V, 80>(self.jobs),
+        }
+    }
+}
+
+/// Eight numbers, and the lanes whose number is not below the modulus or has another length: zero stands for it. A
+/// lane without a job repeats the first.
+fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8], u8) {
     let mut bad = 0;
-    let mut limbs_of = |lane: usize, bytes: &[u8]| {
+    let limbs = core::array::from_fn(|lane| {
+        let (key, bytes) = inputs[if lane < inputs.len() { lane } else { 0 }];
         let mut limbs = vec![0; N];
-        let fits = bytes.len() == job(lane).key.size().bytes() && limbs::from_be(bytes, &mut limbs);
-        if !fits || limbs::less(&limbs, &job(lane).key.n.m) == 0 {
+        let fits = bytes.len() == key.size().bytes() && limbs::from_be(bytes, &mut limbs);
+        if !fits || limbs::less(&limbs, &key.n.m) == 0 {
             limbs.fill(0);
             bad |= 1 << lane;
         }
         limbs
-    };
-    let signatures: [Vec<u64>; 8] = core::array::from_fn(|lane| limbs_of(lane, job(lane).signature));
-    let encoded: [Vec<u64>; 8] = core::array::from_fn(|lane| limbs_of(lane, job(lane).encoded));
-    let mut check = Check::<V, N>::new(
-        core::array::from_fn(|lane| job(lane).key),
-        pack(core::array::from_fn(|lane| &encoded[lane][..])),
-    );
-    check.value = pack(core::array::from_fn(|lane| &signatures[lane][..]));
+    });
+    (limbs, bad)
+}
+
+/// All steps, on the inputs' powers.
+fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], wanted: &[Vec<u64>; 8]) -> Check<V, N> {
+    let key = core::array::from_fn(|lane| keys[if lane < keys.len() { lane } else { 0 }]);
+    let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
+    check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
     let mut columns = vec![V::splat(0); 2 * N];
     for step in 0..Check::<V, N>::STEPS {
         check.step(&mut columns, step);
     }
-    let right = check.right() & !bad;
+    check
+}
+
+fn verify<V: Lane8, const N: usize>(jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
+    let keys: Vec<_> = jobs.iter().map(|job| job.key).collect();
+    let (signatures, bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.signature)).collect::<Vec<_>>());
+    let (encoded, also_bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.encoded)).collect::<Vec<_>>());
+    let right = run::<V, N>(&keys, &signatures, &encoded).right() & !bad & !also_bad;
     (0..jobs.len()).map(|lane| if right >> lane & 1 == 1 { Ok(()) } else { Err(LaneError::Signature) }).collect()
+}
+
+fn encoded<V: Lane8, const N: usize>(jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
+    let keys: Vec<_> = jobs.iter().map(|job| job.key).collect();
+    let (inputs, bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.input)).collect::<Vec<_>>());
+    let check = run::<V, N>(&keys, &inputs, &inputs);
+    (0..jobs.len())
+        .map(|lane| {
+            if bad >> lane & 1 == 1 {
+                return Err(LaneError::InputRange);
+            }
+            let mut limbs = vec![0; N];
+            unpack(&check.scratch, lane, &mut limbs);
+            let mut bytes = vec![0; jobs[lane].key.size().bytes()];
+            limbs::to_be(&limbs, &mut bytes);
+            Ok(bytes)
+        })
+        .collect()
 }
