@@ -1,10 +1,12 @@
 //! The penstock command: HAProxy's flags, and subcommands beside them.
 
+mod arguments;
 mod configuration;
 mod engine;
 mod flags;
 mod limits;
 mod master;
+mod plan;
 mod quickstart;
 mod ready;
 mod serve;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some("check") if !rest.is_empty() => {
             check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
         }
+        Some("plan") => plan::run(rest),
         Some("keywords") if rest.is_empty() => {
             list_keywords();
             ExitCode::SUCCESS

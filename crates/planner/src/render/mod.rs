@@ -1,0 +1,8 @@
+//! A report as text for a terminal, CSV, JSON, or an HTML page with figures.
+
+pub mod csv;
+pub mod html;
+pub mod json;
+pub(crate) mod number;
+mod svg;
+pub mod text;
