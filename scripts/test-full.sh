@@ -12,8 +12,9 @@ run() {
 }
 
 run scripts/test.sh
+ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
-PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=target/release/penstock run cargo test -p penstock-tests
+PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
 run scripts/scan.sh
 FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run scripts/bench.sh

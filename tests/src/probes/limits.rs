@@ -21,7 +21,11 @@ pub fn probes() -> Vec<Probe> {
         Probe::new("limits/out-of-descriptors-stats-still-answer", out_of_descriptors),
     ];
     if std::env::var_os("PENSTOCK_ENDURANCE").is_some() {
-        probes.push(Probe::new("limits/ten-thousand-idle-connections", idle_connections));
+        // One after the other: together they would need more descriptors than many machines allow.
+        probes.push(Probe::new("limits/ten-thousand-idle-connections", || {
+            idle_connections("", "tcp")?;
+            idle_connections(" ssl crt {{cert ecdsa}}", "tcp tls")
+        }));
     }
     probes
 }
@@ -151,20 +155,28 @@ fn out_of_descriptors() -> Result<(), Failure> {
     })
 }
 
-/// Ten thousand idle keep-alive connections, then every one of them is still served.
-fn idle_connections() -> Result<(), Failure> {
+/// Ten thousand idle keep-alive connections, then every one of them is still served. `bind` is the rest of the bind
+/// line, `client` how a scenario would open the connection.
+fn idle_connections(bind: &str, client: &str) -> Result<(), Failure> {
     const CONNECTIONS: usize = 10_000;
-    let config = "[config]\nglobal\n    nbthread 1\n    maxconn 12000\ndefaults\n    mode http\n    timeout connect 1s\n    \
-                  timeout client 300s\n    timeout server 1s\nfrontend f\n    bind {{bind http}}\n    http-request return \
-                  status 200\n";
-    with_penstock(config, |run| {
-        let mut inboxes = Vec::new();
+    // No server is asked, so that a connection is one descriptor, not the two that maxconn would reckon with.
+    let config = format!(
+        "[config]\nglobal\n    nbthread 1\n    maxconn 12000\n    ulimit-n 13000\ndefaults\n    mode http\n    timeout connect \
+         1s\n    timeout client 300s\n    timeout server 1s\nfrontend f\n    bind {{{{bind http}}}}{bind}\n    http-request \
+         return status 200\n"
+    );
+    let arguments = client.split(' ').skip(1).map(str::to_owned);
+    let arguments = std::iter::once("http".to_owned()).chain(arguments).collect();
+    let section = Section { kind: "tcp".into(), arguments, text: String::new(), line: 0 };
+    with_penstock(&config, |run| {
+        let address = run.bind("http")?;
+        let mut inboxes: Vec<Inbox> = Vec::new();
         for round in 0..2 {
             for at in 0..CONNECTIONS {
                 if round == 0 {
-                    inboxes.push(Inbox::new(open(run, "http")?, None));
+                    inboxes.push(Inbox::new(client::open(address, &section)?, None));
                 }
-                let inbox: &mut Inbox = &mut inboxes[at];
+                let inbox = &mut inboxes[at];
                 inbox.wire.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").map_err(|e| e.to_string())?;
                 match inbox.response("GET") {
                     Outcome::Message(m) if m.status() == 200 => {}
