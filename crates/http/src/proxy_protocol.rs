@@ -377,9 +377,9 @@ fn write_tlvs(tlvs: &Tlvs, out: &mut Vec<u8>) -> Result<(), Error> {
         let parts = [
             (SSL_VERSION, &ssl.version),
             (SSL_CN, &ssl.common_name),
-            (SSL_CIPHER, &ssl.cipher),
-            (SSL_SIG_ALG, &ssl.sig_alg),
             (SSL_KEY_ALG, &ssl.key_alg),
+            (SSL_SIG_ALG, &ssl.sig_alg),
+            (SSL_CIPHER, &ssl.cipher),
         ];
         for (kind, value) in parts {
             if let Some(value) = value {

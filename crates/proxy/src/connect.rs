@@ -141,8 +141,10 @@ fn proxy_header(conn: &Conn, version: u8, options: &[String], out: &mut Vec<u8>)
                 client: 1 | if tls.peer.is_some() { 6 } else { 0 },
                 verify: tls.verify,
                 version: Some(tls.version.as_bytes().to_vec()),
+                common_name: asked("cert-cn").then(|| tls.peer_common_name()).flatten().map(String::into_bytes),
                 cipher: asked("ssl-cipher").then(|| tls.cipher.as_bytes().to_vec()),
-                ..Default::default()
+                sig_alg: asked("cert-sig").then(|| tls.own_signature_algorithm()).flatten().map(String::into_bytes),
+                key_alg: asked("cert-key").then(|| tls.own_key()).flatten().map(String::into_bytes),
             },
         });
     }

@@ -112,7 +112,7 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
                     respond::error(conn, client, x, 500).await;
                     return Judged::Over;
                 };
-                x.log.no_server = name;
+                respond::taken_by(conn, x, name);
                 respond::service(conn, client, x, service.as_ref(), conn.frontend).await;
                 return Judged::Over;
             }

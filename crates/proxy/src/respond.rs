@@ -4,7 +4,7 @@ use crate::{
     Service, ServiceRequest,
     body::{self, Waited},
     conn::{Conn, in_time},
-    exchange::Exchange,
+    exchange::{Exchange, ms_between},
     http1::{VERSION, weight},
     judge::{self, Stage},
     message::{Client, End},
@@ -209,6 +209,15 @@ pub(crate) async fn send(
     }
 }
 
+/// A service stands in a server's place: it is named in the log, and reached at once.
+pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
+    let now = conn.worker.clock.now();
+    x.log.no_server = name;
+    x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, now));
+    x.log.Tc = 0;
+    x.times.connected = Some(now);
+}
+
 /// Has a service answer the request, once its body is there.
 pub(crate) async fn service(
     conn: &mut Conn,
@@ -228,6 +237,9 @@ pub(crate) async fn service(
         let context = judge::context(&worker, conn, x, judge::Stage::Request);
         shared.program.of(proxy).stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     };
+    let now = conn.worker.clock.now();
+    x.log.Tr = x.times.connected.map_or(0, |connected| ms_between(connected, now));
+    x.times.answered = Some(now);
     let answer = {
         let fields: Vec<_> = x.request.fields.iter().map(|field| (field.name, field.value)).collect();
         service.answer(ServiceRequest {

@@ -114,10 +114,10 @@ async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
     let asked = x.request.path_and_query().starts_with(page.uri.as_bytes());
     let Some(service) = worker.shared.services.stats.as_deref().filter(|_| asked) else { return false };
+    respond::taken_by(conn, x, "<STATS>");
     if !rules.stats_request.is_empty() && judge::request(conn, client, x, &rules.stats_request).await == Judged::Over {
         return true;
     }
-    x.log.no_server = "<STATS>";
     respond::service(conn, client, x, service, proxy).await;
     true
 }

@@ -1,5 +1,6 @@
 //! What the TLS layer knows of one side of a connection, for the `ssl_*` fetches and the log's `%sslv` and `%sslc`.
 
+use crate::x509;
 use std::sync::Arc;
 
 /// Facts of an established TLS session. Filled by the TLS layer after the handshake, never changed after it.
@@ -42,6 +43,25 @@ pub struct TlsFacts {
     pub engine: &'static str,
     /// How long the handshake was parked waiting for it, µs.
     pub engine_wait_us: u32,
+}
+
+/// What `send-proxy-v2` tells of certificates.
+impl TlsFacts {
+    /// The first common name of the peer's subject.
+    pub fn peer_common_name(&self) -> Option<String> {
+        let common_name = x509::NamePart { entry: Some("CN"), occurrence: 1, rfc2253: false };
+        x509::subject(self.peer.as_ref()?.leaf(), &common_name)
+    }
+
+    /// How our certificate is signed, as OpenSSL names it: `RSA-SHA256`.
+    pub fn own_signature_algorithm(&self) -> Option<String> {
+        x509::signature_algorithm(self.own.as_ref()?)
+    }
+
+    /// Kind and bits of our key: `RSA2048`, `EC256`.
+    pub fn own_key(&self) -> Option<String> {
+        x509::key_with_size(self.own.as_ref()?)
+    }
 }
 
 /// A peer's certificate chain.

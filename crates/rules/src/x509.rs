@@ -2,7 +2,8 @@
 
 use aws_lc_rs::digest;
 use x509_parser::{
-    certificate::X509Certificate, oid_registry::Oid, prelude::FromDer as _, time::ASN1Time, x509::X509Name,
+    certificate::X509Certificate, oid_registry::Oid, prelude::FromDer as _, public_key::PublicKey, time::ASN1Time,
+    x509::X509Name,
 };
 
 /// Which part of a distinguished name, and in which form.
@@ -56,6 +57,19 @@ pub(crate) fn key_algorithm(der: &[u8]) -> Option<String> {
 pub(crate) fn signature_algorithm(der: &[u8]) -> Option<String> {
     let certificate = parse(der)?;
     Some(algorithm(&certificate.signature_algorithm.algorithm))
+}
+
+/// `RSA2048`, `EC256`.
+pub(crate) fn key_with_size(der: &[u8]) -> Option<String> {
+    let certificate = parse(der)?;
+    let key = certificate.public_key().parsed().ok()?;
+    let kind = match key {
+        PublicKey::RSA(_) => "RSA",
+        PublicKey::EC(_) => "EC",
+        PublicKey::DSA(_) => "DSA",
+        _ => return None,
+    };
+    Some(format!("{kind}{}", key.key_size()))
 }
 
 /// `YYMMDDhhmmssZ`.
