@@ -2,6 +2,7 @@
 
 mod account;
 mod clock;
+mod datagram;
 mod memory;
 mod process;
 mod signal;
@@ -11,6 +12,7 @@ mod stack;
 
 pub use account::{Group, User, group, user};
 pub use clock::local_offset;
+pub use datagram::{SEGMENTS_MAX, send_segments};
 pub use memory::{Poisonable, poison};
 pub use process::{Forked, chroot, daemonize, drop_to, exec, fork, is_root, kill, reap};
 pub use signal::{Signal, Signals};

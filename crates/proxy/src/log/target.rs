@@ -13,7 +13,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Target {
     address: Address,
     line: LogTarget,
     sample: Option<Sample>,
+    /// Lines of equal length may go as one message, until that turns out not to work.
+    parts: AtomicBool,
     pub dropped: Dropped,
 }
 
@@ -57,6 +59,7 @@ impl Target {
             LogAddress::Fd(number) => Address::Stream(Stream::new(*number)),
         };
         Target {
+            parts: AtomicBool::new(matches!(line.address, LogAddress::Udp(..))),
             address,
             line: line.clone(),
             sample: line.sample.as_deref().and_then(Sample::parse),
@@ -136,6 +139,9 @@ pub(crate) struct Outlet {
 /// Lines sent by one system call.
 const BATCH: usize = 32;
 
+/// Bytes of one message that is parted: what fits into a UDP datagram, whose header it has until then.
+const PARTED_MAX: usize = 60_000;
+
 /// A worker holds no more than this for a target within one turn.
 const HELD_MAX: usize = 256 * 1024;
 
@@ -171,40 +177,98 @@ impl Outlet {
     }
     /// Sends every line as a datagram; returns how many were lost.
     fn send_datagrams(&self, address: &SocketAddrAny, socket: &OwnedFd) -> usize {
-        let mut lost = 0;
-        let mut start = 0;
-        for batch in self.ends.chunks(BATCH) {
-            let mut slices = [IoSlice::new(&[]); BATCH];
-            for (slice, &end) in slices.iter_mut().zip(batch) {
-                *slice = IoSlice::new(&self.lines[start..end as usize]);
-                start = end as usize;
+        let (mut lost, mut sent) = (0, 0);
+        while sent < self.ends.len() {
+            let run = if self.target.parts.load(Ordering::Relaxed) { self.run_of_equals(sent) } else { 1 };
+            if run > 1 {
+                match self.send_parted(address, socket, sent..sent + run) {
+                    Ok(failed) => {
+                        lost += failed;
+                        sent += run;
+                        continue;
+                    }
+                    Err(CannotPart) => self.target.parts.store(false, Ordering::Relaxed),
+                }
             }
-            let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
-            let mut messages: smallvec::SmallVec<[MMsgHdr<'_>; BATCH]> = slices[..batch.len()]
-                .iter()
-                .zip(&mut controls)
-                .map(|(slice, control)| MMsgHdr::new_with_addr(address, std::slice::from_ref(slice), control))
-                .collect();
-            let mut sent = 0;
-            while sent < messages.len() {
-                match sendmmsg(socket, &mut messages[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                    Ok(n) => sent += n,
-                    Err(Errno::INTR) => {}
-                    // The first of them cannot be sent (too long, no listener); the next may be another matter.
-                    Err(Errno::MSGSIZE | Errno::CONNREFUSED) => {
-                        sent += 1;
-                        lost += 1;
-                    }
-                    Err(_) => {
-                        lost += messages.len() - sent;
-                        break;
-                    }
+            let single = self.singles(sent);
+            lost += self.send_each(address, socket, sent..sent + single);
+            sent += single;
+        }
+        lost
+    }
+    /// Where a line lies.
+    fn line(&self, index: usize) -> std::ops::Range<usize> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        start..self.ends[index] as usize
+    }
+    /// How many lines from `first` on have its length, and so can be sent as parts of one message. Lines of one turn
+    /// mostly differ in their digits only.
+    fn run_of_equals(&self, first: usize) -> usize {
+        let len = self.line(first).len();
+        let most = penstock_sys::SEGMENTS_MAX.min(PARTED_MAX / len.max(1)).min(self.ends.len() - first);
+        (1..most).find(|after| self.line(first + after).len() != len).unwrap_or(most).max(1)
+    }
+    /// How many lines from `first` on, and up to a batch, go by themselves.
+    fn singles(&self, first: usize) -> usize {
+        let most = BATCH.min(self.ends.len() - first);
+        let parts = self.target.parts.load(Ordering::Relaxed);
+        (1..most).find(|after| parts && self.run_of_equals(first + after) > 1).unwrap_or(most)
+    }
+    /// Sends lines of equal length as one message that is parted into datagrams; returns how many were lost.
+    fn send_parted(
+        &self,
+        address: &SocketAddrAny,
+        socket: &OwnedFd,
+        lines: std::ops::Range<usize>,
+    ) -> Result<usize, CannotPart> {
+        let bytes = &self.lines[self.line(lines.start).start..self.line(lines.end - 1).end];
+        let segment = u16::try_from(bytes.len() / lines.len()).map_err(|_| CannotPart)?;
+        loop {
+            match penstock_sys::send_segments(socket, address, bytes, segment) {
+                Ok(()) => return Ok(0),
+                Err(e) => match Errno::from_io_error(&e) {
+                    Some(Errno::INTR) => {}
+                    // The news of an earlier datagram that nobody took.
+                    Some(Errno::CONNREFUSED | Errno::AGAIN | Errno::NOBUFS) => return Ok(lines.len()),
+                    _ => return Err(CannotPart),
+                },
+            }
+        }
+    }
+    /// Sends up to [`BATCH`] lines, each as a message; returns how many were lost.
+    fn send_each(&self, address: &SocketAddrAny, socket: &OwnedFd, lines: std::ops::Range<usize>) -> usize {
+        let mut slices = [IoSlice::new(&[]); BATCH];
+        for (slice, index) in slices.iter_mut().zip(lines.clone()) {
+            *slice = IoSlice::new(&self.lines[self.line(index)]);
+        }
+        let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
+        let mut messages: smallvec::SmallVec<[MMsgHdr<'_>; BATCH]> = slices[..lines.len()]
+            .iter()
+            .zip(&mut controls)
+            .map(|(slice, control)| MMsgHdr::new_with_addr(address, std::slice::from_ref(slice), control))
+            .collect();
+        let (mut sent, mut lost) = (0, 0);
+        while sent < messages.len() {
+            match sendmmsg(socket, &mut messages[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(n) => sent += n,
+                Err(Errno::INTR) => {}
+                // The first of them cannot be sent (too long, no listener); the next may be another matter.
+                Err(Errno::MSGSIZE | Errno::CONNREFUSED) => {
+                    sent += 1;
+                    lost += 1;
+                }
+                Err(_) => {
+                    lost += messages.len() - sent;
+                    break;
                 }
             }
         }
         lost
     }
 }
+
+/// The kernel or the route to a target does not part messages.
+struct CannotPart;
 
 /// `sample RANGES:SIZE`: of every SIZE lines those whose place, from 1, is in the ranges.
 struct Sample {
