@@ -108,6 +108,10 @@ fn two(out: &mut Vec<u8>, n: u8) {
 }
 
 fn padded(out: &mut Vec<u8>, n: i64, width: usize) {
+    // The year of every log line.
+    if let (1000..=9999, 4) = (n, width) {
+        return crate::value::write_int(out, n);
+    }
     out.extend_from_slice(format!("{n:0width$}").as_bytes());
 }
 

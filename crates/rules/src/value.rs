@@ -230,24 +230,13 @@ impl<'a> Value<'a> {
 
     /// Appends the text form: what a header or a log line gets.
     pub fn write_text(&self, out: &mut Vec<u8>) {
-        use std::io::Write as _;
-        let written = match self {
-            Value::Bool(b) => {
-                out.push(if *b { b'1' } else { b'0' });
-                Ok(())
-            }
-            Value::Int(n) => {
-                write_int(out, *n);
-                Ok(())
-            }
-            Value::Ipv4(ip) => write!(out, "{ip}"),
-            Value::Ipv6(ip) => write!(out, "{}", Ip6Text(*ip)),
-            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => {
-                out.extend_from_slice(bytes);
-                Ok(())
-            }
-        };
-        written.expect("writing into a vector does not fail");
+        match self {
+            Value::Bool(b) => out.push(if *b { b'1' } else { b'0' }),
+            Value::Int(n) => write_int(out, *n),
+            Value::Ipv4(ip) => write_ipv4(out, *ip),
+            Value::Ipv6(ip) => out.extend_from_slice(Ip6Text(*ip).to_string().as_bytes()),
+            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => out.extend_from_slice(bytes),
+        }
     }
 
     /// The text form.
@@ -274,6 +263,10 @@ impl fmt::Display for Ip6Text {
 
 /// Appends a decimal number without going through the formatter: counters and timers are most of a log line.
 pub fn write_int(out: &mut Vec<u8>, n: i64) {
+    // Most of them are one digit.
+    if let 0..=9 = n {
+        return out.push(b'0' + n as u8);
+    }
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = n.unsigned_abs();
@@ -286,9 +279,20 @@ pub fn write_int(out: &mut Vec<u8>, n: i64) {
         }
     }
     if n < 0 {
-        out.push(b'-');
+        at -= 1;
+        digits[at] = b'-';
     }
     out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends an IPv4 address.
+fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    for (place, octet) in ip.octets().into_iter().enumerate() {
+        if place > 0 {
+            out.push(b'.');
+        }
+        write_int(out, octet.into());
+    }
 }
 
 /// The number a text starts with: an optional sign and digits, as HAProxy reads samples. Saturates.

@@ -147,14 +147,15 @@ fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
 }
 
 /// What could be taken for the log's own punctuation, as `#` and two digits: `special`, and what is not printable.
-pub(super) fn write_escaped(text: &[u8], special: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        if !(0x20..0x7f).contains(&byte) || special.contains(&byte) {
-            out.push(b'#');
-            out.extend_from_slice(&crate::conv::hex_of(&[byte]));
-        } else {
-            out.push(byte);
-        }
+pub(super) fn write_escaped(mut text: &[u8], special: &[u8], out: &mut Vec<u8>) {
+    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && !special.contains(byte);
+    loop {
+        let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
+        out.extend_from_slice(&text[..plain]);
+        let Some(&byte) = text.get(plain) else { return };
+        out.push(b'#');
+        out.extend_from_slice(&crate::conv::hex_of(&[byte]));
+        text = &text[plain + 1..];
     }
 }
 
