@@ -26,9 +26,23 @@ pub fn is_token(bytes: &[u8]) -> bool {
 
 /// Whether a field value may be sent on: no control character but the tab (RFC 9110 section 5.5).
 ///
-/// Written without an early return so that the compiler makes vector code of it: it sees every byte of every request.
+/// It sees every byte of every message, so it looks at eight of them at a time.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
-    !bytes.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f))
+    let allowed = |byte: &u8| (*byte >= 0x20 || *byte == b'\t') && *byte != 0x7f;
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().all(|word| !may_hold_control(u64::from_ne_bytes(*word)) || word.iter().all(allowed))
+        && rest.iter().all(allowed)
+}
+
+/// Whether some byte of eight is below 0x20 or 0x7f; also true for a few that are not, never false for one that is
+/// (S. E. Anderson, "Bit Twiddling Hacks", "determine if a word has a byte less than n").
+fn may_hold_control(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let below = word.wrapping_sub(ONES * 0x20) & !word;
+    let deleted = word ^ (ONES * 0x7f);
+    let equal = deleted.wrapping_sub(ONES) & !deleted;
+    (below | equal) & TOPS != 0
 }
 
 /// Whether a request target may be sent on: visible ASCII only, and no fragment, which no client may send

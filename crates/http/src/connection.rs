@@ -31,19 +31,31 @@ impl Connection {
     /// Reads the `Connection` fields of a message.
     pub fn of(fields: &Fields) -> Connection {
         let mut connection = Connection::default();
-        for option in fields.all_known(Known::Connection).flat_map(list) {
-            if option.eq_ignore_ascii_case(b"close") {
-                connection.close = true;
-            } else if option.eq_ignore_ascii_case(b"keep-alive") {
-                connection.keep_alive = true;
-            } else if option.eq_ignore_ascii_case(b"upgrade") {
-                connection.upgrade = true;
-            } else {
-                connection.others = true;
+        for value in fields.all_known(Known::Connection) {
+            // Most are one word, and need no list made of them.
+            if !connection.takes(value) {
+                for option in list(value) {
+                    connection.others |= !connection.takes(option);
+                }
             }
         }
         connection.upgrade &= fields.has(Known::Upgrade);
         connection
+    }
+
+    /// Takes note of an option, if it is one of those with a meaning of their own.
+    fn takes(&mut self, option: &[u8]) -> bool {
+        let known = if option.eq_ignore_ascii_case(b"close") {
+            &mut self.close
+        } else if option.eq_ignore_ascii_case(b"keep-alive") {
+            &mut self.keep_alive
+        } else if option.eq_ignore_ascii_case(b"upgrade") {
+            &mut self.upgrade
+        } else {
+            return false;
+        };
+        *known = true;
+        true
     }
 
     /// RFC 9112 section 9.3: 1.1 persists unless told otherwise, 1.0 only when asked to.
