@@ -1,63 +1,21 @@
 //! HAProxy's command line on the real binary: exit statuses, files, processes and signals. Needs no other program.
 
+mod common;
+
+use common::{Place, free_port, penstock, run};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    path::Path,
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
 /// Nothing here takes this long; past it, a test fails rather than hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory of its own for each test, removed at its end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("penstock-cli-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.0.join(name)
-    }
-    /// A configuration that answers every request on the port by itself.
-    fn config(&self, port: u16) -> PathBuf {
-        self.file(
-            "ok.cfg",
-            &format!(
-                "global\n  maxconn 100\n  nbthread 1\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
-                 timeout connect 5s\nfrontend a\n  bind 127.0.0.1:{port}\n  monitor-uri /alive\n"
-            ),
-        )
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn penstock() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-    command.stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
-}
-
 fn code(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> i32 {
     run(arguments).status.code().expect("it was not killed")
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

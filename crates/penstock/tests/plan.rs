@@ -31,7 +31,11 @@ fn the_published_model_is_planned_and_its_18k_rows_are_said_not_to_derive() {
     assert_eq!(page.matches('≠').count(), 2, "{page}");
     assert!(page.contains("0.0 % idle follow from 26 of 26 cores, 8 % were printed"));
     assert!(page.contains("9.6 times is 9.606: energy per TPS"));
-    for constant in ["server-usd            11289", "card-usd                748", "months                   36 months     NOT PUBLISHED"] {
+    for constant in [
+        "server-usd            11289",
+        "card-usd                748",
+        "months                   36 months     NOT PUBLISHED",
+    ] {
         assert!(page.contains(constant), "{constant}: {page}");
     }
 }
@@ -61,7 +65,8 @@ fn what_a_plan_writes_as_json_is_a_study_for_the_next() {
 
 #[test]
 fn a_cap_is_kept_and_a_card_is_not_planned_past_its_peak() {
-    let page = shown(&["--hw", "2:9000,4:30000", "--device-peak", "30000", "--level", "24001", "--max-utilisation", "80%"]);
+    let page =
+        shown(&["--hw", "2:9000,4:30000", "--device-peak", "30000", "--level", "24001", "--max-utilisation", "80%"]);
     assert!(page.contains("above 24000 TPS a server"), "{page}");
     assert!(page.lines().any(|l| l.contains("24,001  hw ") && l.contains("  2      8 ")), "{page}");
 }

@@ -1,0 +1,53 @@
+//! What tests of the real binary share.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// A directory of its own for each test, removed at its end.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("penstock-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.0.join(name)
+    }
+    /// A configuration that answers every request on the port by itself.
+    pub fn config(&self, port: u16) -> PathBuf {
+        self.file(
+            "ok.cfg",
+            &format!(
+                "global\n  maxconn 100\n  nbthread 1\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  \
+                 timeout connect 5s\nfrontend a\n  bind 127.0.0.1:{port}\n  monitor-uri /alive\n"
+            ),
+        )
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.stdin(Stdio::null());
+    command
+}
+
+pub fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
