@@ -62,6 +62,15 @@ fn p256() {
     public(&multiply::<Portable, P256, 5>(&digits, &Point { x: element(3), y: element(5), z: element(7) }));
 }
 
+fn mlkem768() {
+    let mut random = core::hint::black_box([0x77; 32]);
+    secret(&mut random);
+    // Zeros are a key: every coefficient is reduced.
+    let job = crate::mlkem768::EncapsulateJob { key: &[0; crate::mlkem768::KEY], random: &random };
+    let answer = crate::mlkem768::encapsulate(crate::Lanes::portable(), &[job]).remove(0);
+    public(&answer.expect("a good key").ciphertext);
+}
+
 /// What a child under valgrind runs.
 #[test]
 #[ignore = "run under valgrind by kernels_do_not_branch_on_secrets"]
@@ -71,6 +80,7 @@ fn child() {
         Ok("rsa") => rsa(),
         Ok("x25519") => x25519(),
         Ok("p256") => p256(),
+        Ok("mlkem768") => mlkem768(),
         other => panic!("no such case: {other:?}"),
     }
 }
@@ -82,7 +92,7 @@ fn kernels_do_not_branch_on_secrets() {
         return;
     }
     let exe = std::env::current_exe().unwrap();
-    for case in ["leak", "rsa", "x25519", "p256"] {
+    for case in ["leak", "rsa", "x25519", "p256", "mlkem768"] {
         let out = Command::new("valgrind")
             .args(["-q", "--error-exitcode=99"])
             .arg(&exe)

@@ -11,7 +11,7 @@ pub enum LaneError {
     NotOnCurve,
     /// An X25519 exchange came out as zero: the peer sent a point of small order.
     SmallOrder,
-    /// An encapsulation key has a coefficient that is not reduced.
+    /// An encapsulation key has the wrong length or a coefficient that is not reduced.
     EncapsulationKey,
     /// A signature does not verify.
     Signature,
@@ -28,7 +28,7 @@ impl core::fmt::Display for LaneError {
             LaneError::InputRange => "an input is out of range",
             LaneError::NotOnCurve => "the public key is not a point of the curve",
             LaneError::SmallOrder => "the peer's point has small order",
-            LaneError::EncapsulationKey => "the encapsulation key is not reduced",
+            LaneError::EncapsulationKey => "the encapsulation key has the wrong length or is not reduced",
             LaneError::Signature => "the signature does not verify",
             LaneError::Fault => "the result failed its own check",
             LaneError::Exceptional => "a case the formulas leave out",

@@ -21,6 +21,7 @@ mod ctgrind;
 mod ec;
 mod error;
 mod limbs;
+pub mod mlkem768;
 pub mod p256;
 pub mod p384;
 pub mod rsa;

@@ -12,12 +12,17 @@
 pub(crate) mod avx512;
 #[cfg(test)]
 pub(crate) mod bound;
+#[cfg(test)]
+pub(crate) mod bound16;
 pub(crate) mod portable;
+pub(crate) mod slots;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
 #[cfg(test)]
 pub(crate) use bound::Bound;
+#[cfg(test)]
+pub(crate) use bound16::Bound16;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::Portable as Avx512;
 pub(crate) use portable::Portable;
@@ -72,7 +77,7 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
 }
 
 /// A vector whose lanes can be filled from memory and read back: everything but [`Bound`].
-pub(crate) trait Lane8: Vector {
+pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn from_lanes(lanes: &[u64; 8]) -> Self;
     fn to_lanes(self) -> [u64; 8];
     fn mask_to_bits(mask: Self::Mask) -> u8;
@@ -81,6 +86,8 @@ pub(crate) trait Lane8: Vector {
     fn or(self, other: Self) -> Self;
     /// `a & b | !a & c`.
     fn choose(a: Self, b: Self, c: Self) -> Self;
+    /// `a ^ !b & c`.
+    fn chi(a: Self, b: Self, c: Self) -> Self;
     /// `a ^ b ^ c`.
     fn xor3(a: Self, b: Self, c: Self) -> Self;
     /// Of each bit, what at least two of the three say.
@@ -182,6 +189,7 @@ pub(crate) use kernel;
 /// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only when every index
 /// is a constant early; a loop it may or may not unroll in time.
 macro_rules! repeat {
+    (4, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3) };
     (5, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4) };
     (8, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7) };
     (9, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8) };

@@ -73,6 +73,8 @@ macro_rules! ops {
     };
 }
 
+mod slots;
+
 impl Vector for Avx512 {
     type Mask = __mmask8;
 
@@ -135,6 +137,7 @@ impl Lane8 for Avx512 {
         fn xor(self: Self, other: Self) -> Self = Avx512(_mm512_xor_si512(self.0, other.0));
         fn or(self: Self, other: Self) -> Self = Avx512(_mm512_or_si512(self.0, other.0));
         fn choose(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xca>(a.0, b.0, c.0));
+        fn chi(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xd2>(a.0, b.0, c.0));
         fn xor3(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0x96>(a.0, b.0, c.0));
         fn majority(a: Self, b: Self, c: Self) -> Self = Avx512(_mm512_ternarylogic_epi64::<0xe8>(a.0, b.0, c.0));
         fn pick8(table: Self, index: Self) -> Self = Avx512(_mm512_permutexvar_epi64(index.0, table.0));

@@ -1,5 +1,7 @@
 //! The lanes in plain Rust. Each operation is a call of its own: the unrolled kernels would otherwise grow eightfold.
 
+mod slots;
+
 use super::{Digit, Kernel, Lane8, MASK52, RADIX, Vector};
 use core::cell::Cell;
 use zeroize::DefaultIsZeroes;
@@ -122,6 +124,9 @@ impl Lane8 for Portable {
     }
     fn choose(a: Self, b: Self, c: Self) -> Self {
         map3(a, b, c, |a, b, c| (a & b) | (!a & c))
+    }
+    fn chi(a: Self, b: Self, c: Self) -> Self {
+        map3(a, b, c, |a, b, c| a ^ (!b & c))
     }
     fn xor3(a: Self, b: Self, c: Self) -> Self {
         map3(a, b, c, |a, b, c| a ^ b ^ c)
