@@ -295,6 +295,7 @@ pub(crate) async fn tick(worker: Rc<Worker>) {
         ticks.tick().await;
         let shared = &worker.shared;
         shared.backends.tick(std::time::Instant::now());
+        shared.program.tables.values().for_each(|table| table.expire(worker.now_ms()));
         if shared.loads.len() > 1 {
             shared.counters.sample(worker.now_ms());
         }

@@ -1,6 +1,6 @@
 //! A client's connection as every stage of its life sees it.
 
-use crate::{counters::Cells, shared::Place, timer::Deadline, worker::Worker};
+use crate::{counters::Cells, own::Own, shared::Place, timer::Deadline, worker::Worker};
 use penstock_config::model::{Bind, Proxy};
 use penstock_rules::{ConnFacts, Session};
 use std::{
@@ -28,6 +28,8 @@ pub(crate) struct Conn {
     pub expects_proxy_header: bool,
     /// Requests so far.
     pub requests: u64,
+    /// Server connections that are this client's alone.
+    pub own: Own,
     /// Kept by the connection itself, not by the streams it carries.
     pub _held: Option<(Place, Alive)>,
 }
@@ -57,6 +59,7 @@ impl Conn {
             expects_proxy_header: false,
             handshake_ms: self.handshake_ms,
             requests: self.requests,
+            own: Own::default(),
             _held: None,
         }
     }

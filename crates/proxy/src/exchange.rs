@@ -11,6 +11,7 @@ use crate::{
     http2::{self, Http2Server, Mux},
     judge,
     message::{Client, Fault, Sink, Source, Upstream},
+    own,
     pool::Returned,
     queue::Granted,
     respond,
@@ -189,6 +190,9 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
     worker.counters().backend(backend).session(worker.now_ms());
     let mut want =
         Want { persistent: x.persistent, hash: route::hash(conn, x, pool, judge::Stage::Request), avoid: None };
+    if want.persistent.is_none() && want.hash.is_none() {
+        want.persistent = route::last_server(conn, pool, proxy);
+    }
     let mut failures = 0;
     loop {
         let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
@@ -432,7 +436,8 @@ async fn attempt(
     let server = slot.server();
     let first = conn.requests == 0 && !repeated;
     let sni = route::sni(conn, x, server, at, judge::Stage::Request);
-    let private = server.config.settings.send_proxy.is_some();
+    let private =
+        server.config.settings.send_proxy.is_some() || proxy.http_reuse == HttpReuse::Never || conn.own.authenticates;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
     let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
     if let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
@@ -440,7 +445,9 @@ async fn attempt(
         connected(x, mux.facts().clone(), worker.clock.now());
         return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
     }
-    let (stream, uses) = match worker.pool.take(at, reuse, first, sni.as_deref()) {
+    let own = conn.own.take(at, sni.as_deref());
+    let private = private || own.is_some();
+    let (stream, uses) = match own.or_else(|| worker.pool.take(at, reuse, first, sni.as_deref())) {
         Some(taken) => {
             cells.reuses.inc();
             connected(x, taken.facts, worker.clock.now());
@@ -468,9 +475,14 @@ async fn attempt(
     let stale = uses > 0;
     let result = forward(conn, client, x, &mut upstream, at, proxy, stale).await;
     match result {
-        Ok(()) if may_keep && !private => {
+        Ok(()) if may_keep => {
             if let Some(stream) = upstream.into_idle() {
-                worker.pool.give(&worker, at, Returned { stream, facts: x.server_conn.clone(), uses: uses + 1, sni });
+                let idle = Returned { stream, facts: x.server_conn.clone(), uses: uses + 1, sni };
+                if private || conn.own.authenticates {
+                    conn.own.give(at, idle)
+                } else {
+                    worker.pool.give(&worker, at, idle)
+                }
             }
         }
         _ => upstream.give_back(),
@@ -607,6 +619,7 @@ async fn forward(
     let cells = worker.counters().server(at.proxy, at.server);
     cells.requests.inc();
     cells.response(x.response.status());
+    conn.own.authenticates |= own::authenticates_connection(&x.response);
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(at, seen, now.into_std());
     x.log.bytes_read = upstream.counts().received;

@@ -3,7 +3,9 @@
 use crate::{
     accept::Accepted,
     conn::{Alive, Conn, in_time},
-    debug, http2, judge, serve,
+    debug, http2, judge,
+    own::Own,
+    serve,
     socket::Socket,
     stream::Stream,
     tcp,
@@ -34,6 +36,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         handshake_ms: 0,
         expects_proxy_header: false,
         requests: 0,
+        own: Own::default(),
         _held: Some((place, alive)),
     });
     // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.

@@ -31,6 +31,7 @@ mod judge;
 mod listener;
 mod log;
 mod message;
+mod own;
 mod parse;
 mod pool;
 mod program;

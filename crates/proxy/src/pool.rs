@@ -83,13 +83,17 @@ impl Pool {
     pub fn clear(&self) {
         self.lists.borrow_mut().iter_mut().for_each(Vec::clear);
     }
-    /// Drops what servers have closed, and half of what nobody needed for `pool-purge-delay`.
+    /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address), and
+    /// half of what nobody needed for `pool-purge-delay`.
     fn purge(&self, worker: &Worker) {
         let now = Instant::now();
-        let settings =
-            worker.shared.config.proxies.iter().flat_map(|proxy| &proxy.servers).map(|server| &server.settings);
-        for (list, settings) in self.lists.borrow_mut().iter_mut().zip(settings) {
-            list.retain(|idle| is_quiet(&idle.connection.stream));
+        let proxies = worker.shared.config.proxies.iter().enumerate();
+        let servers = proxies.flat_map(|(proxy, settings)| {
+            settings.servers.iter().enumerate().map(move |(server, line)| (ServerRef { proxy, server }, &line.settings))
+        });
+        for (list, (at, settings)) in self.lists.borrow_mut().iter_mut().zip(servers) {
+            let leads_on = |idle: &Idle| !worker.shared.backends.has_left(at, idle.connection.facts.dst);
+            list.retain(|idle| is_quiet(&idle.connection.stream) && leads_on(idle));
             let stale = list.iter().filter(|idle| now - idle.since >= settings.pool_purge_delay).count();
             let low = settings.pool_low_conn as usize;
             let mut drop = stale.div_ceil(2).min(list.len().saturating_sub(low));
@@ -104,7 +108,7 @@ impl Pool {
 
 /// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was
 /// there the kernel is asked.
-fn is_quiet(stream: &Stream) -> bool {
+pub(crate) fn is_quiet(stream: &Stream) -> bool {
     stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
         || matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }

@@ -371,6 +371,15 @@ pub(crate) fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     pool.hash(&subject)
 }
 
+/// The server that this client has a connection of its own to: `option prefer-last-server`, which a client that
+/// authenticates connections has without asking.
+pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<usize> {
+    if !(conn.own.authenticates || proxy.options.prefer_last_server) {
+        return None;
+    }
+    conn.own.last(pool.proxy).filter(|&server| pool.servers[server].is_usable())
+}
+
 /// The name to ask a server's TLS for.
 pub(crate) fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, at: ServerRef, stage: Stage) -> Option<String> {
     let worker = conn.worker.clone();

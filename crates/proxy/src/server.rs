@@ -5,10 +5,12 @@
 //! how many serve) is copied into atomics each time the lock changes it.
 
 mod change;
+mod endpoint;
 mod observe;
 mod status;
 
 pub use change::{Cause, Command};
+pub use endpoint::{Endpoint, Host, Target};
 pub use observe::Seen;
 pub use status::{Admin, Agent, Check, Operational, Status};
 
@@ -17,10 +19,9 @@ use crate::queue::{Queues, Ticket};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
-    model::{self, Balance, ServerHost, ServerPort},
+    model::{self, Balance, ServerHost},
 };
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -134,67 +135,6 @@ pub enum Shutdown {
     Up = b'U' as isize,
     /// An operator wanted it.
     Operator = b'K' as isize,
-}
-
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The host, `None` while its name is not resolved.
-    pub host: Option<Host>,
-    /// The port.
-    pub port: ServerPort,
-}
-
-/// A resolved host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// An IP address.
-    Ip(IpAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A socket in the abstract namespace.
-    Abstract(String),
-}
-
-/// What a connection is made to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An address and port.
-    Ip(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A socket in the abstract namespace.
-    Abstract(String),
-}
-
-impl Endpoint {
-    fn configured(server: &model::Server) -> Endpoint {
-        let host = match &server.host {
-            ServerHost::Ip(ip) => Some(Host::Ip(*ip)),
-            ServerHost::Name(_) => None,
-            ServerHost::Unix(path) => Some(Host::Unix(path.clone())),
-            ServerHost::Abstract(name) => Some(Host::Abstract(name.clone())),
-        };
-        Endpoint { host, port: server.port }
-    }
-
-    /// The target for a client that connected to `dst`: an unspecified address and a relative port come from there.
-    pub fn target(&self, dst: Option<SocketAddr>) -> Option<Target> {
-        match self.host.as_ref()? {
-            Host::Unix(path) => Some(Target::Unix(path.clone())),
-            Host::Abstract(name) => Some(Target::Abstract(name.clone())),
-            Host::Ip(ip) => {
-                let ip = if ip.is_unspecified() { dst.map_or(*ip, |dst| dst.ip()) } else { *ip };
-                let port = match self.port {
-                    ServerPort::Fixed(port) => port,
-                    ServerPort::Offset(offset) => {
-                        u16::try_from(i32::from(dst.map_or(0, |dst| dst.port())) + offset).ok()?
-                    }
-                };
-                Some(Target::Ip(SocketAddr::new(ip, port)))
-            }
-        }
-    }
 }
 
 /// What a request asks of its backend.
@@ -520,6 +460,12 @@ impl Backends {
     /// The backend at that place in [`Config::proxies`].
     pub fn get(&self, proxy: usize) -> Option<&Arc<Backend>> {
         self.by_proxy.get(proxy)?.as_ref()
+    }
+
+    /// Whether the server has moved away from the address that a connection leads to.
+    pub(crate) fn has_left(&self, at: ServerRef, address: Option<SocketAddr>) -> bool {
+        let (Some(backend), Some(address)) = (self.get(at.proxy), address) else { return false };
+        backend.servers[at.server].endpoint.load().excludes(address)
     }
 
     /// The backend of that name.

@@ -66,6 +66,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .notice("idle connections belong to the worker that made them"),
+    Entry::new(
+        "tune.listener.multi-queue",
+        ONE,
+        "A busy thread hands new connections to the least busy one",
+        |g, a| {
+            g.tune.listener_multi_queue = a.choice("a switch", SWITCH)?;
+            Ok(())
+        },
+    ),
     Entry::new("tune.rcvbuf.client", ONE, "Receive buffer of clients' sockets", |g, a| {
         g.tune.rcvbuf_client = socket_buffer(a)?;
         Ok(())
@@ -143,7 +152,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.runqueue-depth", ONE, "Tasks of a turn", POLLER),
     Entry::accepted("tune.sched.low-latency", ONE, "Short turns", POLLER),
     Entry::accepted("tune.listener.default-shards", ONE, "Sockets of an address", "each thread has its own"),
-    Entry::accepted("tune.listener.multi-queue", ONE, "Connections are spread over threads", "the kernel spreads them"),
     Entry::accepted("tune.takeover-other-tg-connections", ONE, "Connections of other groups", POOLS),
     Entry::accepted("tune.defaults.purge", NONE, "Forgets defaults after reading", "they are not kept"),
     Entry::accepted("tune.cli.max-payload-size", ONE, "Longest command", "commands are bounded by a buffer"),

@@ -134,6 +134,8 @@ pub struct Tune {
     pub ssl_lifetime: Duration,
     /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
     pub idle_pool_shared: bool,
+    /// `tune.listener.multi-queue`: a busy worker hands new connections to the least busy one.
+    pub listener_multi_queue: bool,
     /// `tune.rcvbuf.client`.
     pub rcvbuf_client: Option<u32>,
     /// `tune.rcvbuf.server`.
@@ -159,6 +161,7 @@ impl Default for Tune {
             ssl_cachesize: 20000,
             ssl_lifetime: Duration::from_secs(300),
             idle_pool_shared: true,
+            listener_multi_queue: true,
             rcvbuf_client: None,
             rcvbuf_server: None,
             sndbuf_client: None,

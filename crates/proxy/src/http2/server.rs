@@ -131,13 +131,16 @@ impl MuxPool {
     pub fn share(&self, at: ServerRef, mux: Rc<Mux>) {
         self.open.borrow_mut().entry(at).or_default().push(mux);
     }
-    /// Lets go of what has ended, and of what nobody used for `pool-purge-delay`.
+    /// Lets go of what has ended, of what leads to where a server is no more, and of what nobody used for `pool-purge-delay`.
     pub fn purge(&self, worker: &Worker) {
         let now = Instant::now();
         for (at, list) in self.open.borrow_mut().iter_mut() {
             let delay = worker.shared.config.proxies[at.proxy].servers[at.server].settings.pool_purge_delay;
             let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
-            list.retain(|mux| !mux.closed.get() && mux.unanswered.get() < UNANSWERED_MAX && !idle_too_long(mux));
+            let lost = |mux: &Mux| worker.shared.backends.has_left(*at, mux.facts.dst);
+            list.retain(|mux| {
+                !mux.closed.get() && mux.unanswered.get() < UNANSWERED_MAX && !idle_too_long(mux) && !lost(mux)
+            });
         }
     }
     /// Lets go of all of them: they end with their exchanges.
