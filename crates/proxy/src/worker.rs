@@ -213,7 +213,7 @@ impl Worker {
     /// Another worker that has so many connections less than this one that handing one over pays.
     fn less_busy(&self) -> Option<usize> {
         let loads = &self.shared.loads;
-        if loads.len() == 1 {
+        if loads.len() == 1 || !self.shared.config.global.tune.listener_multi_queue {
             return None;
         }
         let mine = loads[self.id].load(Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! HTTP/2 floods are cut with GOAWAY within a thousand frames, and the proxy goes on serving others.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::{Probe, with_penstock};
@@ -27,38 +28,97 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What one flood repeats, given the number of the round.
-type Flood = fn(u32) -> Vec<u8>;
+/// Frames that make work and bring no request to its end.
+pub struct Flood {
+    /// Its name, as `rapid-reset`.
+    pub name: &'static str,
+    /// What opens it, after the preface.
+    open: fn(u32) -> Vec<u8>,
+    /// What it repeats, given the number of the round.
+    repeat: fn(u32) -> Vec<u8>,
+    /// How many frames a repetition has.
+    frames: u32,
+}
 
-pub fn probes() -> Vec<Probe> {
-    // Each: what opens it, what it repeats, and how many frames a repetition has.
-    let floods: [(&str, Flood, Flood, u32); 6] = [
-        (
-            "rapid-reset",
-            nothing,
-            |n| {
-                let stream = 2 * n + 1;
-                let mut bytes = frame(HEADERS, END_STREAM | END_HEADERS, stream, REQUEST);
-                bytes.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
-                bytes
-            },
-            2,
-        ),
-        (
-            "continuation",
-            |_| frame(HEADERS, END_STREAM, 1, REQUEST),
-            |n| frame(CONTINUATION, 0, 1, format!("\0\x05x-{n:03}\x01y").as_bytes()),
-            1,
-        ),
-        ("empty-continuation", |_| frame(HEADERS, END_STREAM, 1, REQUEST), |_| frame(CONTINUATION, 0, 1, b""), 1),
-        ("settings", nothing, |_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]), 1),
-        ("ping", nothing, |_| frame(PING, 0, 0, b"pingpong"), 1),
-        ("empty-data", |_| frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x01h"), |_| frame(DATA, 0, 1, b""), 1),
-    ];
-    floods
-        .into_iter()
-        .map(|(name, open, repeat, frames)| Probe::new(format!("floods/{name}"), move || flood(open, repeat, frames)))
-        .collect()
+/// Every flood.
+pub const FLOODS: [Flood; 6] = [
+    Flood {
+        name: "rapid-reset",
+        open: nothing,
+        repeat: |n| {
+            let stream = 2 * n + 1;
+            let mut bytes = frame(HEADERS, END_STREAM | END_HEADERS, stream, REQUEST);
+            bytes.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+            bytes
+        },
+        frames: 2,
+    },
+    Flood {
+        name: "continuation",
+        open: |_| frame(HEADERS, END_STREAM, 1, REQUEST),
+        repeat: |n| frame(CONTINUATION, 0, 1, format!("\0\x05x-{:03}\x01y", n % 1000).as_bytes()),
+        frames: 1,
+    },
+    Flood {
+        name: "empty-continuation",
+        open: |_| frame(HEADERS, END_STREAM, 1, REQUEST),
+        repeat: |_| frame(CONTINUATION, 0, 1, b""),
+        frames: 1,
+    },
+    Flood { name: "settings", open: nothing, repeat: |_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]), frames: 1 },
+    Flood { name: "ping", open: nothing, repeat: |_| frame(PING, 0, 0, b"pingpong"), frames: 1 },
+    Flood {
+        name: "empty-data",
+        open: |_| frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x01h"),
+        repeat: |_| frame(DATA, 0, 1, b""),
+        frames: 1,
+    },
+];
+
+pub(super) fn probes() -> Vec<Probe> {
+    FLOODS.iter().map(|flood| Probe::new(format!("floods/{}", flood.name), || is_cut(flood))).collect()
+}
+
+impl Flood {
+    /// The preface, and what opens the flood.
+    fn opening(&self) -> Vec<u8> {
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, b""));
+        bytes.extend((self.open)(0));
+        bytes
+    }
+
+    /// Sends up to so many frames over a new connection, some at a time, until it is cut; how many were sent. Between two
+    /// sendings it listens for `patience`.
+    pub fn send(&self, address: SocketAddr, most: u32, at_a_time: u32, patience: Duration) -> Result<u32, Failure> {
+        let mut stream = TcpStream::connect(address).map_err(|e| e.to_string())?;
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        // A timeout of zero would be none.
+        stream.set_read_timeout(Some(patience.max(Duration::from_micros(1)))).map_err(|e| e.to_string())?;
+        stream.write_all(&self.opening()).map_err(|e| e.to_string())?;
+        let (mut sent, mut round) = (0, 0);
+        let mut heard = Vec::new();
+        let mut buffer = [0; 65536];
+        while sent < most {
+            let mut bytes = Vec::new();
+            for _ in 0..at_a_time {
+                bytes.extend((self.repeat)(round));
+                round += 1;
+            }
+            let written = stream.write_all(&bytes).is_ok();
+            sent += at_a_time * self.frames;
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(sent),
+                Ok(n) => heard.extend_from_slice(&buffer[..n]),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(_) => return Ok(sent),
+            }
+            if !written || has_goaway(&heard) {
+                return Ok(sent);
+            }
+        }
+        Ok(sent)
+    }
 }
 
 fn nothing(_: u32) -> Vec<u8> {
@@ -73,17 +133,15 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn flood(open: Flood, repeat: Flood, frames_each: u32) -> Result<(), Failure> {
+fn is_cut(flood: &Flood) -> Result<(), Failure> {
     /// The promise: cut within this many frames.
     const FRAMES: u32 = 1000;
     with_penstock(CONFIG, |run| {
         let plain = Section { kind: "tcp".into(), arguments: Vec::new(), text: String::new(), line: 0 };
         let mut wire = client::open(run.bind("h2")?, &plain)?;
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        bytes.extend(frame(SETTINGS, 0, 0, b""));
-        bytes.extend(open(0));
-        for round in 0..FRAMES / frames_each {
-            bytes.extend(repeat(round));
+        let mut bytes = flood.opening();
+        for round in 0..FRAMES / flood.frames {
+            bytes.extend((flood.repeat)(round));
         }
         // Refused in the middle of writing is as good as refused at its end.
         let _ = wire.write_all(&bytes);

@@ -1,6 +1,6 @@
 //! Tests of penstock alone: where the proxies before it fail, and what needs bytes that no well-behaved client sends.
 
-mod floods;
+pub mod floods;
 mod limits;
 mod resets;
 mod smuggling;
