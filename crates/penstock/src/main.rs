@@ -2,6 +2,7 @@
 
 mod arguments;
 mod configuration;
+mod doctor;
 mod engine;
 mod flags;
 mod limits;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
         }
         Some("plan") => plan::run(rest),
+        Some("doctor") => doctor::run(rest),
         Some("keywords") if rest.is_empty() => {
             list_keywords();
             ExitCode::SUCCESS
