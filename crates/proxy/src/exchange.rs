@@ -2,7 +2,7 @@
 //! HTTP/2 streams run the same code.
 
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Buffers},
     conn::{Conn, in_time},
     connect::{self, Failure},
     cookie, debug, finish,
@@ -594,6 +594,9 @@ async fn forward(
     if let Some(body) = x.body.take() {
         request.preload(body, x.body_complete);
     }
+    if client.request_framing() != Framing::None && may_repeat_body(proxy) && !x.txn.no_retry {
+        request.keep(worker.shared.config.global.tune.bufsize);
+    }
     let mut woken = false;
     let framing = loop {
         let head = poll_fn(|cx| {
@@ -609,7 +612,11 @@ async fn forward(
             Head::Got(framing) => break framing,
             failed => {
                 request.give_back(buffers);
-                return Err(head_failed(conn, client, x, upstream, at, failed, stale, &request).await);
+                let ended = head_failed(conn, client, x, upstream, at, failed, stale, &request).await;
+                if matches!(ended, Ended::Retry(_)) {
+                    keep_body(x, &mut request, buffers);
+                }
+                return Err(ended);
             }
         }
     };
@@ -623,9 +630,9 @@ async fn forward(
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(at, seen, now.into_std());
     x.log.bytes_read = upstream.counts().received;
-    let repeatable = client.request_framing() == Framing::None && !x.txn.no_retry && x.may_retry;
-    if repeatable && retries_on_status(proxy, x.response.status()) {
+    if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
         request.give_back(buffers);
+        keep_body(x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
     x.txn.request_forwarded();
@@ -729,10 +736,8 @@ async fn head_failed(
     let worker = conn.worker.clone();
     let cells = worker.counters().server(at.proxy, at.server);
     let backend = worker.counters().backend(at.proxy);
-    // What was read from the client is gone once sent; a request without a body can be sent as often as needed.
-    let repeatable = client.request_framing() == Framing::None && !x.txn.no_retry;
+    let repeatable = is_repeatable(client, x, request);
     let proxy = x.proxy(conn);
-    let _ = request;
     match failed {
         Head::ServerFault(fault) => {
             let idempotent =
@@ -788,6 +793,25 @@ async fn head_failed(
         Head::Got(_) => {}
     }
     Ended::Over
+}
+
+/// What was read from the client is gone once sent, unless it was kept; a request without a body can be sent as often as
+/// needed.
+fn is_repeatable(client: &dyn Client, x: &Exchange, request: &Flow) -> bool {
+    !x.txn.no_retry && (client.request_framing() == Framing::None || request.keeps_all())
+}
+
+/// Has the next attempt begin with what this one has sent of the body.
+fn keep_body(x: &mut Exchange, request: &mut Flow, buffers: &Buffers) {
+    if let Some((body, complete)) = request.again(buffers) {
+        (x.body, x.body_complete) = (Some(body), complete);
+    }
+}
+
+/// `retry-on` names something that happens once a request has been sent.
+fn may_repeat_body(proxy: &Proxy) -> bool {
+    let only_connecting = |word: &str| matches!(word, "none" | "conn-failure" | "0rtt-rejected");
+    proxy.retry_on.iter().flatten().any(|word| !only_connecting(&word.text))
 }
 
 /// `retry-on`.

@@ -24,6 +24,15 @@ pub(crate) struct Flow {
     pub waits_for: Waits,
     /// Something was moved since the last look.
     pub moved: bool,
+    /// What has been read so far, to be sent again to another server.
+    kept: Option<Kept>,
+}
+
+/// The beginning of a body.
+struct Kept {
+    bytes: Vec<u8>,
+    /// Longer ones are not kept.
+    limit: usize,
 }
 
 /// What a direction waits for.
@@ -47,6 +56,24 @@ impl Flow {
     /// A direction whose sink has been given a head.
     pub fn new() -> Self {
         Flow { head_due: true, ..Flow::default() }
+    }
+    /// Keeps what it reads, as long as that is no more than so many bytes.
+    pub fn keep(&mut self, limit: usize) {
+        self.kept = Some(Kept { bytes: Vec::new(), limit });
+        if let Some(buffer) = &self.buffer {
+            remember(&mut self.kept, buffer.data());
+        }
+    }
+    /// All that was read is kept.
+    pub fn keeps_all(&self) -> bool {
+        self.kept.is_some()
+    }
+    /// What was kept, as a buffer to preload another flow with, and whether that is the whole body.
+    pub fn again(&mut self, buffers: &Buffers) -> Option<(Buffer, bool)> {
+        let kept = self.kept.take()?;
+        let mut buffer = buffers.take();
+        buffer.append(&kept.bytes);
+        Some((buffer, self.read))
     }
     /// Moves what can be moved now; ready once the whole body has been sent.
     pub fn poll(
@@ -77,6 +104,7 @@ impl Flow {
                         return Poll::Ready(Err(Broken::Source(fault)));
                     }
                 }
+                remember(&mut self.kept, buffer.data());
             }
             let full = buffer.is_full();
             let end = self.read.then(|| End { trailers: source.trailers() });
@@ -112,6 +140,17 @@ impl Flow {
     pub fn give_back(&mut self, buffers: &Buffers) {
         if let Some(buffer) = self.buffer.take() {
             buffers.give(buffer);
+        }
+    }
+}
+
+/// Adds what was read to what is kept; forgets all of it once it is too much.
+fn remember(kept: &mut Option<Kept>, read: &[u8]) {
+    if let Some(Kept { bytes, limit }) = kept {
+        if bytes.len() + read.len() <= *limit {
+            bytes.extend_from_slice(read);
+        } else {
+            *kept = None;
         }
     }
 }
@@ -167,5 +206,23 @@ mod tests {
         assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
         assert!(matches!(flow.poll(cx, &mut source, &mut sink, &buffers), Poll::Ready(Ok(()))));
         assert_eq!((sink.0.as_slice(), sink.2), (&b"abcd"[..], true));
+    }
+
+    #[test]
+    fn a_body_that_is_kept_can_be_sent_again_and_a_long_one_is_not_kept() {
+        let buffers = Buffers::new(1024);
+        let cx = &mut Context::from_waker(Waker::noop());
+        for (limit, kept) in [(4, true), (3, false)] {
+            let (mut source, mut sink) = (Pieces(vec![b"ab", b"", b"cd"], false), Collect::default());
+            let mut flow = Flow::new();
+            flow.keep(limit);
+            while flow.poll(cx, &mut source, &mut sink, &buffers).is_pending() {}
+            assert_eq!(flow.keeps_all(), kept);
+            let again = flow.again(&buffers);
+            assert_eq!(
+                again.as_ref().map(|(buffer, whole)| (buffer.data(), *whole)),
+                kept.then_some((&b"abcd"[..], true))
+            );
+        }
     }
 }
