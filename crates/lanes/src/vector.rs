@@ -97,6 +97,9 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn pick8(table: Self, index: Self) -> Self;
     /// Of sixteen entries in two registers, the one that each lane's index names (its low four bits).
     fn pick16(low: Self, high: Self, index: Self) -> Self;
+    /// Logical shifts by a public number of bits.
+    fn shr_by(self, bits: u32) -> Self;
+    fn shl_by(self, bits: u32) -> Self;
     fn rotl64<const K: i32>(self) -> Self;
     /// Rotates each 32-bit half.
     fn rotr32<const K: i32>(self) -> Self;
@@ -161,13 +164,25 @@ pub(crate) trait Kernel<V> {
 /// Declares a hot function over any [`Vector`], entered through [`Vector::enter`]. The struct of the given name holds
 /// the arguments and gives the machine code its symbol.
 macro_rules! kernel {
-    ($(#[$meta:meta])* fn $name:ident as $symbol:ident <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*>
+    ($($declaration:tt)*) => { $crate::vector::hot!(enter, $($declaration)*); };
+}
+pub(crate) use kernel;
+
+/// Declares a part of hot functions in the same way, through [`Vector::inline`].
+macro_rules! part {
+    ($($declaration:tt)*) => { $crate::vector::hot!(inline, $($declaration)*); };
+}
+pub(crate) use part;
+
+macro_rules! hot {
+    ($via:ident, $(#[$meta:meta])* fn $name:ident as $symbol:ident
+        <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*>
         ($($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         #[allow(non_camel_case_types)]
         struct $symbol<$($life,)* $v: $bound $(, const $c: usize)*> { $($arg: $ty),* }
 
         impl<$($life,)* $v: $bound $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
-            type Out = kernel!(@out $($out)?);
+            type Out = $crate::vector::hot!(@out $($out)?);
             #[inline(always)]
             fn run(self) -> Self::Out {
                 let Self { $($arg),* } = self;
@@ -178,13 +193,13 @@ macro_rules! kernel {
         $(#[$meta])*
         #[inline(always)]
         pub(crate) fn $name<$($life,)* $v: $bound $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
-            $v::enter($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
+            $v::$via($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
         }
     };
     (@out) => { () };
     (@out $out:ty) => { $out };
 }
-pub(crate) use kernel;
+pub(crate) use hot;
 
 /// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only when every index
 /// is a constant early; a loop it may or may not unroll in time.

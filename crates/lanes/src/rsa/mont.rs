@@ -21,7 +21,7 @@
 //! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
 use super::mont20::{mul20, reduce20, square20};
-use crate::vector::{Digit, MASK52, Vector, kernel, repeat};
+use crate::vector::{self, Digit, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
 /// Eight moduli.
@@ -76,25 +76,31 @@ fn sized<V, const N: usize>(columns: &Columns<V>) {
     assert!(columns.len() >= 2 * N);
 }
 
-/// Ten by ten digits, `y` in registers: adds `x y` to `columns`. `window` holds the ten columns shared with the rows
-/// before; on return, those shared with the rows to come.
-#[inline(always)]
-fn ten_rows<V: Vector>(columns: &mut [V; 20], window: [V; 10], x: &[Digit<V>; 10], y: &[Digit<V>; 10]) -> [V; 10] {
-    let mut w = [V::splat(0); 20];
-    repeat!(10, J => w[J] = window[J]);
-    repeat!(10, I => {
-        w[I + 10] = columns[I + 10];
-        let x = x[I];
-        repeat!(10, J => {
-            w[I + J] = w[I + J].madd_lo(x, y[J]);
-            w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]);
+vector::part! {
+    /// Ten by ten digits, `y` in registers: adds `x y` to `columns`. `window` holds the ten columns shared with the rows
+    /// before; on return, those shared with the rows to come.
+    fn ten_rows as TenRows<'a, V: Vector>(
+        columns: &'a mut [V; 20],
+        window: [V; 10],
+        x: &'a [Digit<V>; 10],
+        y: &'a [Digit<V>; 10],
+    ) -> [V; 10] {
+        let mut w = [V::splat(0); 20];
+        repeat!(10, J => w[J] = window[J]);
+        repeat!(10, I => {
+            w[I + 10] = columns[I + 10];
+            let x = x[I];
+            repeat!(10, J => {
+                w[I + J] = w[I + J].madd_lo(x, y[J]);
+                w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]);
+            });
+            columns[I] = w[I];
+            V::fence();
         });
-        columns[I] = w[I];
-        V::fence();
-    });
-    let mut out = [V::splat(0); 10];
-    repeat!(10, J => out[J] = w[10 + J]);
-    out
+        let mut out = [V::splat(0); 10];
+        repeat!(10, J => out[J] = w[10 + J]);
+        out
+    }
 }
 
 /// `columns = x y`.
@@ -134,44 +140,49 @@ fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]
     }
 }
 
-/// The products `x_i x_j`, i < j, of ten digits.
-#[inline(always)]
-fn triangle<V: Vector>(columns: &mut [V; 20], window: [V; 10], x: &[Digit<V>; 10]) {
-    let mut w = [V::splat(0); 20];
-    repeat!(10, J => w[J] = window[J]);
-    repeat!(10, I => {
-        repeat!(10, J => if J > I {
-            w[I + J] = w[I + J].madd_lo(x[I], x[J]);
-            w[I + J + 1] = w[I + J + 1].madd_hi(x[I], x[J]);
+vector::part! {
+    /// The products `x_i x_j`, i < j, of ten digits.
+    fn triangle as Triangle<'a, V: Vector>(columns: &'a mut [V; 20], window: [V; 10], x: &'a [Digit<V>; 10]) {
+        let mut w = [V::splat(0); 20];
+        repeat!(10, J => w[J] = window[J]);
+        repeat!(10, I => {
+            repeat!(10, J => if J > I {
+                w[I + J] = w[I + J].madd_lo(x[I], x[J]);
+                w[I + J + 1] = w[I + J + 1].madd_hi(x[I], x[J]);
+            });
         });
-    });
-    repeat!(20, J => columns[J] = w[J]);
+        repeat!(20, J => columns[J] = w[J]);
+    }
 }
 
-/// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`.
-#[inline(always)]
-fn fold_rows<V: Vector, const ROWS: usize>(columns: &mut [V; 21], fold: &[Digit<V>; 10]) -> [Digit<V>; 10] {
-    let mut u = [Digit::whole(V::splat(0)); 10];
-    let mut w = [V::splat(0); 21];
-    repeat!(10, J => w[J] = columns[J]);
-    w[10] = columns[10];
-    repeat!(10, I => if I < ROWS {
-        u[I] = Digit::low(w[I]);
-        w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].shr::<52>());
-        w[I + 11] = if I < 9 { columns[I + 11] } else { w[I + 11] };
-        repeat!(10, J => {
-            if J > 0 {
-                w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]);
-            }
-            w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]);
+vector::part! {
+    /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`.
+    fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>(
+        columns: &'a mut [V; 21],
+        fold: &'a [Digit<V>; 10],
+    ) -> [Digit<V>; 10] {
+        let mut u = [Digit::whole(V::splat(0)); 10];
+        let mut w = [V::splat(0); 21];
+        repeat!(10, J => w[J] = columns[J]);
+        w[10] = columns[10];
+        repeat!(10, I => if I < ROWS {
+            u[I] = Digit::low(w[I]);
+            w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].shr::<52>());
+            w[I + 11] = if I < 9 { columns[I + 11] } else { w[I + 11] };
+            repeat!(10, J => {
+                if J > 0 {
+                    w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]);
+                }
+                w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]);
+            });
+            V::fence();
         });
-        V::fence();
-    });
-    repeat!(20, J => if J >= ROWS { columns[J] = w[J] });
-    if ROWS == 10 {
-        columns[20] = columns[20].add(w[20]);
+        repeat!(20, J => if J >= ROWS { columns[J] = w[J] });
+        if ROWS == 10 {
+            columns[20] = columns[20].add(w[20]);
+        }
+        u
     }
-    u
 }
 
 /// `result = columns / R mod m`.
@@ -190,27 +201,32 @@ fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus
     last_row(columns, modulus, result);
 }
 
-/// [`ten_rows`] where the window begins and ends in memory. With nine rows, `columns` starts one lower, so that it
-/// does not reach past the last column.
-#[inline(always)]
-fn add_rows<V: Vector, const ROWS: usize>(columns: &mut [V; 20], x: &[Digit<V>; 10], y: &[Digit<V>; 10]) {
-    let off = 10 - ROWS;
-    let y = *y;
-    let mut w = [V::splat(0); 20];
-    repeat!(10, J => w[J + off] = columns[J + off]);
-    repeat!(10, I => if I < ROWS {
-        if I + 10 + off < 20 {
-            w[I + 10 + off] = columns[I + 10 + off];
-        }
-        let x = x[I];
-        repeat!(10, J => {
-            w[I + J + off] = w[I + J + off].madd_lo(x, y[J]);
-            w[I + J + 1 + off] = w[I + J + 1 + off].madd_hi(x, y[J]);
+vector::part! {
+    /// [`ten_rows`] where the window begins and ends in memory. With nine rows, `columns` starts one lower, so that it
+    /// does not reach past the last column.
+    fn add_rows as AddRows<'a, V: Vector, const ROWS: usize>(
+        columns: &'a mut [V; 20],
+        x: &'a [Digit<V>; 10],
+        y: &'a [Digit<V>; 10],
+    ) {
+        let off = 10 - ROWS;
+        let y = *y;
+        let mut w = [V::splat(0); 20];
+        repeat!(10, J => w[J + off] = columns[J + off]);
+        repeat!(10, I => if I < ROWS {
+            if I + 10 + off < 20 {
+                w[I + 10 + off] = columns[I + 10 + off];
+            }
+            let x = x[I];
+            repeat!(10, J => {
+                w[I + J + off] = w[I + J + off].madd_lo(x, y[J]);
+                w[I + J + 1 + off] = w[I + J + 1 + off].madd_hi(x, y[J]);
+            });
+            columns[I + off] = w[I + off];
+            V::fence();
         });
-        columns[I + off] = w[I + off];
-        V::fence();
-    });
-    repeat!(10, J => columns[10 + J] = w[10 + J]);
+        repeat!(10, J => columns[10 + J] = w[10 + J]);
+    }
 }
 
 /// The textbook's row, and the carries into digits.

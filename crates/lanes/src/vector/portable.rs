@@ -146,6 +146,12 @@ impl Lane8 for Portable {
         }
         out
     }
+    fn shr_by(self, bits: u32) -> Self {
+        map2(self, self, |a, _| a >> bits)
+    }
+    fn shl_by(self, bits: u32) -> Self {
+        map2(self, self, |a, _| a << bits)
+    }
     fn rotl64<const K: i32>(self) -> Self {
         map2(self, self, |a, _| a.rotate_left(K as u32))
     }
