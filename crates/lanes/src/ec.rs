@@ -9,10 +9,10 @@ pub(crate) mod nonce;
 pub(crate) mod point;
 
 use crate::limbs;
-use crate::vector::{Digit, Lane8};
+use crate::vector::{Digit, Lane8, kernel};
 use curves::{Curve, P256, P384};
 use field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
-use point::{Point, Row};
+use point::{Entries, Point};
 use std::sync::OnceLock;
 
 /// Big-endian bytes as limbs; `None` unless of the curve's length. The value may be secret.
@@ -29,7 +29,21 @@ fn scalar<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 
 /// Eight numbers side by side.
 fn pack<V: Lane8, const N: usize>(numbers: &[[u64; N]; 8]) -> Fe<V, N> {
-    core::array::from_fn(|limb| Digit::whole(V::from_lanes(&core::array::from_fn(|lane| numbers[lane][limb]))))
+    let mut out = [Digit::whole(V::splat(0)); N];
+    pack_into(numbers, &mut out);
+    out
+}
+
+kernel! {
+    fn pack_into as Pack<'a, V: Lane8, const N: usize>(numbers: &'a [[u64; N]; 8], out: &'a mut Fe<V, N>) {
+        for limb in 0..N {
+            let mut lanes = [0; 8];
+            for lane in 0..8 {
+                lanes[lane] = numbers[lane][limb];
+            }
+            out[limb] = Digit::whole(V::from_lanes(&lanes));
+        }
+    }
 }
 
 /// Back to one number a lane, from digits without junk.
@@ -60,9 +74,9 @@ fn on_curve<V: Lane8, C: Curve<N>, const N: usize>(x: &Fe<V, N>, y: &Fe<V, N>) -
     let three = times::<V, C::Field, N>(&constant(&small(3)), &constant(&C::Field::R2));
     let b = times::<V, C::Field, N>(&constant(&C::B), &constant(&C::Field::R2));
     let xx = times::<V, C::Field, N>(x, x);
-    let slope = columns(&xx).sub::<C::Field>(columns(&three)).settled::<C::Field>();
+    let slope = columns(&xx).sub::<C::Field, 8>(columns(&three)).settled::<C::Field>();
     let right = mul::<V, C::Field, N>(&slope, x).add(columns(&b));
-    let difference = mul::<V, C::Field, N>(y, y).sub::<C::Field>(right).settled::<C::Field>();
+    let difference = mul::<V, C::Field, N>(y, y).sub::<C::Field, 8>(right).settled::<C::Field>();
     zero_lanes(&reduced::<V, C::Field, N>(&difference))
 }
 
@@ -72,19 +86,19 @@ fn small<const N: usize>(value: u64) -> [u64; N] {
 
 /// The generator's tables, computed when first used.
 pub(crate) trait Table {
-    fn table<V: Lane8>() -> &'static [Row];
+    fn table<V: Lane8>() -> &'static [Entries];
 }
 
 impl Table for P256 {
-    fn table<V: Lane8>() -> &'static [Row] {
-        static TABLE: OnceLock<Vec<Row>> = OnceLock::new();
+    fn table<V: Lane8>() -> &'static [Entries] {
+        static TABLE: OnceLock<Vec<Entries>> = OnceLock::new();
         TABLE.get_or_init(point::base_table::<V, P256, 5>)
     }
 }
 
 impl Table for P384 {
-    fn table<V: Lane8>() -> &'static [Row] {
-        static TABLE: OnceLock<Vec<Row>> = OnceLock::new();
+    fn table<V: Lane8>() -> &'static [Entries] {
+        static TABLE: OnceLock<Vec<Entries>> = OnceLock::new();
         TABLE.get_or_init(point::base_table::<V, P384, 8>)
     }
 }

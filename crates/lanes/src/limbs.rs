@@ -7,27 +7,43 @@ use crate::vector::{MASK52, RADIX};
 /// Writes a big-endian integer as limbs. False if it does not fit.
 pub(crate) fn from_be(bytes: &[u8], limbs: &mut [u64]) -> bool {
     limbs.fill(0);
-    let mut excess = 0;
-    for (i, byte) in bytes.iter().rev().enumerate() {
-        let (at, shift) = (i * 8 / RADIX as usize, (i * 8) as u32 % RADIX);
-        let wide = u128::from(*byte) << shift;
-        for (limb, part) in [(at, wide as u64 & MASK52), (at + 1, (wide >> RADIX) as u64)] {
-            match limbs.get_mut(limb) {
-                Some(limb) => *limb |= part,
-                None => excess |= part,
-            }
+    let (mut at, mut excess) = (0, 0);
+    let mut put = |limb: u64| {
+        match limbs.get_mut(at) {
+            Some(place) => *place = limb,
+            None => excess |= limb,
+        }
+        at += 1;
+    };
+    // Fewer than 52 bits wait between words.
+    let (mut waiting, mut bits) = (0u128, 0);
+    for chunk in bytes.rchunks(8) {
+        let mut word = [0; 8];
+        word[8 - chunk.len()..].copy_from_slice(chunk);
+        waiting |= u128::from(u64::from_be_bytes(word)) << bits;
+        bits += 8 * chunk.len() as u32;
+        while bits >= RADIX {
+            put(waiting as u64 & MASK52);
+            waiting >>= RADIX;
+            bits -= RADIX;
         }
     }
+    put(waiting as u64);
     excess == 0
 }
 
 /// Writes limbs (each below 2^52) as a big-endian integer, cut to the length of `bytes`.
 pub(crate) fn to_be(limbs: &[u64], bytes: &mut [u8]) {
-    for (i, byte) in bytes.iter_mut().rev().enumerate() {
-        let (at, shift) = (i * 8 / RADIX as usize, (i * 8) as u32 % RADIX);
-        let low = limbs.get(at).copied().unwrap_or(0);
-        let high = limbs.get(at + 1).copied().unwrap_or(0);
-        *byte = ((u128::from(low) | u128::from(high) << RADIX) >> shift) as u8;
+    let mut limbs = limbs.iter();
+    let (mut waiting, mut bits) = (0u128, 0);
+    for chunk in bytes.rchunks_mut(8) {
+        while bits < 64 {
+            waiting |= u128::from(limbs.next().copied().unwrap_or(0)) << bits;
+            bits += RADIX;
+        }
+        chunk.copy_from_slice(&(waiting as u64).to_be_bytes()[8 - chunk.len()..]);
+        waiting >>= 64;
+        bits -= 64;
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) trait Hash: 'static {
     /// Bytes of a digest.
     const DIGEST: usize;
     const WORD: usize = Self::BLOCK / 16;
+    const DIGEST_WORDS: usize = Self::DIGEST / Self::WORD;
     const INITIAL: [u64; 8];
     const ROUNDS: &'static [u64];
 
@@ -148,51 +149,60 @@ impl<V: Lane8, H: Hash> Kernel<V> for Compress<'_, V, H> {
     }
 }
 
-/// Eight digests: whole blocks from a state on. `length` is that of everything hashed, in bytes, of which the last
-/// `tail` bytes of each lane (below a block and its padding) come from `message`.
-fn absorb<V: Lane8, H: Hash>(mut state: [V; 8], message: &[Vec<u8>; 8], before: usize) -> [V; 8] {
-    let length = before + message[0].len();
-    let words = message[0].len() + 1 + 2 * H::WORD;
-    let blocks = words.div_ceil(H::BLOCK);
-    let mut block = [V::splat(0); 16];
-    for at in 0..blocks {
-        for (i, word) in block.iter_mut().enumerate() {
-            let lanes = core::array::from_fn(|lane| {
-                (0..H::WORD).fold(0, |acc: u64, j| {
-                    let byte = at * H::BLOCK + i * H::WORD + j;
-                    let value = match byte.cmp(&message[lane].len()) {
-                        core::cmp::Ordering::Less => message[lane][byte],
-                        core::cmp::Ordering::Equal => 0x80,
-                        core::cmp::Ordering::Greater => 0,
-                    };
-                    acc << 8 | u64::from(value)
-                })
-            });
-            *word = V::from_lanes(&lanes);
-        }
-        if at + 1 == blocks {
-            block[15] = V::splat(8 * length as u64);
-        }
-        V::enter(Compress::<V, H>(&mut state, &block, PhantomData));
+/// Takes in whole blocks.
+fn absorb<V: Lane8, H: Hash>(state: &mut [V; 8], blocks: &[[V; 16]]) {
+    for block in blocks {
+        V::enter(Compress::<V, H>(state, block, PhantomData));
     }
-    block.zeroize();
-    state
 }
 
-fn initial<V: Lane8, H: Hash>() -> [V; 8] {
-    H::INITIAL.map(V::splat)
+/// Eight messages of one length as words, with the padding that ends a hash of `before` bytes more. The first `spare`
+/// bytes (a whole number of words) of the first block are left as zeros for the caller to fill, and count as before.
+pub(crate) fn padded<V: Lane8, H: Hash>(messages: &[Vec<u8>; 8], before: usize, spare: usize) -> Vec<[V; 16]> {
+    let length = messages[0].len();
+    assert!(messages.iter().all(|message| message.len() == length), "the messages of a call have one length");
+    let bytes = (spare + length + 1 + 2 * H::WORD).next_multiple_of(H::BLOCK);
+    let mut words = vec![[0u64; 8]; bytes / H::WORD];
+    let mut padded = zeroize::Zeroizing::new(vec![0; bytes - spare]);
+    for (lane, message) in messages.iter().enumerate() {
+        padded[..length].copy_from_slice(message);
+        padded[length] = 0x80;
+        for (word, bytes) in words[spare / H::WORD..].iter_mut().zip(padded.chunks_exact(H::WORD)) {
+            word[lane] = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+    }
+    words[bytes / H::WORD - 1] = [8 * (before + spare + length) as u64; 8];
+    let mut blocks = vec![[V::splat(0); 16]; bytes / H::BLOCK];
+    blocks.as_flattened_mut().iter_mut().zip(&words).for_each(|(word, lanes)| *word = V::from_lanes(lanes));
+    words.as_flattened_mut().zeroize();
+    blocks
 }
 
-fn bytes<V: Lane8, H: Hash>(state: &[V; 8]) -> [Vec<u8>; 8] {
-    let rows = state.map(|word| word.to_lanes());
-    core::array::from_fn(|lane| {
-        (0..H::DIGEST).map(|i| (rows[i / H::WORD][lane] >> (8 * (H::WORD - 1 - i % H::WORD))) as u8).collect()
-    })
+/// The one block that ends a hash of one block and a digest.
+fn last_block<V: Lane8, H: Hash>(digest: &[V; 8]) -> [V; 16] {
+    let mut block = [V::splat(0); 16];
+    block[..H::DIGEST_WORDS].copy_from_slice(&digest[..H::DIGEST_WORDS]);
+    block[H::DIGEST_WORDS] = V::splat(0x80 << (8 * (H::WORD - 1)));
+    block[15] = V::splat(8 * (H::BLOCK + H::DIGEST) as u64);
+    block
+}
+
+/// The first `out[lane].len()` bytes of each lane's words.
+pub(crate) fn to_bytes<V: Lane8, H: Hash, const BYTES: usize>(words: &[V; 8], out: &mut [[u8; BYTES]; 8]) {
+    for (i, word) in words.iter().enumerate().take(BYTES / H::WORD) {
+        for (out, word) in out.iter_mut().zip(word.to_lanes()) {
+            out[i * H::WORD..(i + 1) * H::WORD].copy_from_slice(&word.to_be_bytes()[8 - H::WORD..]);
+        }
+    }
 }
 
 /// The digests of eight messages of one length.
 pub(crate) fn digests<V: Lane8, H: Hash>(messages: &[Vec<u8>; 8]) -> [Vec<u8>; 8] {
-    bytes::<V, H>(&absorb::<V, H>(initial::<V, H>(), messages, 0))
+    let mut state = H::INITIAL.map(V::splat);
+    absorb::<V, H>(&mut state, &padded::<V, H>(messages, 0, 0));
+    let mut out = [[0; 64]; 8];
+    to_bytes::<V, H, 64>(&state, &mut out);
+    out.map(|bytes| bytes[..H::DIGEST].to_vec())
 }
 
 /// HMAC keys of eight lanes: the states after the padded keys.
@@ -203,33 +213,33 @@ pub(crate) struct Hmac<V: Lane8, H> {
 }
 
 impl<V: Lane8, H: Hash> Hmac<V, H> {
-    /// Of keys as long as a digest.
-    pub(crate) fn new(keys: &[Vec<u8>; 8]) -> Self {
-        let [inner, outer] = [0x36, 0x5c].map(|pad: u8| {
-            let mut block = [V::splat(0); 16];
-            for (i, word) in block.iter_mut().enumerate() {
-                let lanes = core::array::from_fn(|lane| {
-                    (0..H::WORD).fold(0, |acc: u64, j| {
-                        let byte = keys[lane].get(i * H::WORD + j).copied().unwrap_or(0);
-                        acc << 8 | u64::from(byte ^ pad)
-                    })
-                });
-                *word = V::from_lanes(&lanes);
+    /// Of keys as long as a digest, as words.
+    pub(crate) fn new(keys: &[V; 8]) -> Self {
+        let [inner, outer] = [0x36, 0x5c].map(|pad: u64| {
+            let pad = V::splat(pad * (u64::MAX / 255 >> (64 - 8 * H::WORD)));
+            let mut block = [pad; 16];
+            for (word, key) in block.iter_mut().zip(&keys[..H::DIGEST_WORDS]) {
+                *word = pad.xor(*key);
             }
-            let mut state = initial::<V, H>();
-            V::enter(Compress::<V, H>(&mut state, &block, PhantomData));
+            let mut state = H::INITIAL.map(V::splat);
+            absorb::<V, H>(&mut state, &[block]);
             block.zeroize();
             state
         });
         Hmac { inner, outer, hash: PhantomData }
     }
 
-    /// The codes of eight messages of one length.
-    pub(crate) fn code(&self, messages: &[Vec<u8>; 8]) -> [Vec<u8>; 8] {
-        let mut digests = bytes::<V, H>(&absorb::<V, H>(self.inner, messages, H::BLOCK));
-        let out = bytes::<V, H>(&absorb::<V, H>(self.outer, &digests, H::BLOCK));
-        digests.iter_mut().for_each(Zeroize::zeroize);
-        out
+    /// The codes, as words, of eight messages that [`padded`] ended after one block.
+    pub(crate) fn code(&self, message: &[[V; 16]]) -> [V; 8] {
+        let (mut inner, mut outer) = (self.inner, self.outer);
+        absorb::<V, H>(&mut inner, message);
+        absorb::<V, H>(&mut outer, &[last_block::<V, H>(&inner)]);
+        outer
+    }
+
+    /// The codes of digests.
+    pub(crate) fn code_of_digest(&self, digest: &[V; 8]) -> [V; 8] {
+        self.code(&[last_block::<V, H>(digest)])
     }
 }
 

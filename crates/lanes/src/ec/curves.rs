@@ -12,8 +12,8 @@ pub(crate) trait Curve<const N: usize>: Copy + Send + Sync + 'static {
     const Y: [u64; N];
     /// Bytes of a coordinate and of a scalar.
     const BYTES: usize;
-    /// Digits of base 32 in a scalar: one bit more than it has.
-    const DIGITS: usize;
+    /// Bits of a digit where the generator is multiplied: the table has `2^(width - 1)` points a digit.
+    const BASE_WIDTH: usize;
 }
 
 /// The field of P-256.
@@ -37,6 +37,8 @@ pub(crate) struct P384;
 
 impl Prime<5> for P256Field {
     const M: [u64; 5] = [0xfffffffffffff, 0xfffffffffff, 0x0, 0x1000000000, 0xffffffff0000];
+    const CHAIN: &'static [(u16, u8)] =
+        &[(1, 0), (2, 1), (4, 2), (8, 3), (16, 4), (32, 0), (128, 5), (32, 5), (16, 4), (8, 3), (4, 2), (2, 1), (2, 0)];
 
     /// With `t = c4 / 2^48 - 1` multiples of `p = 2^256 - 2^224 + 2^192 + 2^96 - 1` taken away, the top column lies in
     /// 2^48..2^49, so that no carry from below makes the sum negative.
@@ -53,6 +55,48 @@ impl Prime<5> for P256Field {
 
 impl Prime<5> for P256Order {
     const M: [u64; 5] = [0x9cac2fc632551, 0xada7179e84f3b, 0xfffffffbce6fa, 0xfffffffff, 0xffffffff0000];
+    const CHAIN: &'static [(u16, u8)] = &[
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (4, 8),
+        (8, 9),
+        (16, 10),
+        (64, 11),
+        (32, 11),
+        (4, 6),
+        (2, 2),
+        (5, 4),
+        (6, 7),
+        (4, 8),
+        (4, 3),
+        (5, 6),
+        (5, 7),
+        (5, 4),
+        (7, 6),
+        (2, 2),
+        (6, 8),
+        (2, 0),
+        (8, 5),
+        (3, 4),
+        (5, 4),
+        (4, 4),
+        (5, 4),
+        (5, 3),
+        (3, 2),
+        (8, 6),
+        (4, 8),
+        (5, 2),
+        (5, 2),
+        (6, 5),
+        (4, 3),
+        (6, 8),
+    ];
 }
 
 impl Prime<8> for P384Field {
@@ -65,6 +109,22 @@ impl Prime<8> for P384Field {
         0xfffffffffffff,
         0xfffffffffffff,
         0xfffff,
+    ];
+    const CHAIN: &'static [(u16, u8)] = &[
+        (1, 0),
+        (1, 0),
+        (3, 2),
+        (6, 3),
+        (3, 2),
+        (15, 5),
+        (30, 6),
+        (60, 7),
+        (120, 8),
+        (15, 5),
+        (31, 6),
+        (2, 1),
+        (94, 6),
+        (2, 0),
     ];
 
     /// With `t = c7 / 2^20 - 1` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1` taken away, the top column lies in
@@ -91,6 +151,61 @@ impl Prime<8> for P384Order {
         0xfffffffffffff,
         0xfffff,
     ];
+    const CHAIN: &'static [(u16, u8)] = &[
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (4, 8),
+        (8, 9),
+        (16, 10),
+        (32, 11),
+        (64, 12),
+        (64, 12),
+        (2, 2),
+        (6, 4),
+        (3, 2),
+        (7, 7),
+        (6, 7),
+        (1, 0),
+        (10, 8),
+        (3, 3),
+        (8, 7),
+        (2, 2),
+        (6, 6),
+        (4, 4),
+        (5, 8),
+        (3, 3),
+        (3, 2),
+        (10, 7),
+        (9, 7),
+        (4, 6),
+        (6, 5),
+        (3, 0),
+        (7, 6),
+        (7, 3),
+        (5, 4),
+        (5, 8),
+        (5, 6),
+        (4, 6),
+        (5, 4),
+        (3, 2),
+        (7, 2),
+        (6, 6),
+        (4, 3),
+        (3, 2),
+        (4, 2),
+        (4, 2),
+        (6, 3),
+        (5, 3),
+        (6, 6),
+        (1, 0),
+        (4, 0),
+    ];
 }
 
 impl Curve<5> for P256 {
@@ -100,7 +215,7 @@ impl Curve<5> for P256 {
     const X: [u64; 5] = [0x13945d898c296, 0x812deb33a0f4a, 0x3a440f277037d, 0x4247f8bce6e56, 0x6b17d1f2e12c];
     const Y: [u64; 5] = [0x6406837bf51f5, 0x576b315ececbb, 0xc0f9e162bce33, 0x7f9b8ee7eb4a7, 0x4fe342e2fe1a];
     const BYTES: usize = 32;
-    const DIGITS: usize = 52;
+    const BASE_WIDTH: usize = 6;
 }
 
 impl Curve<8> for P384 {
@@ -137,5 +252,5 @@ impl Curve<8> for P384 {
         0x3617d,
     ];
     const BYTES: usize = 48;
-    const DIGITS: usize = 77;
+    const BASE_WIDTH: usize = 5;
 }

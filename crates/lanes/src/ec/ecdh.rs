@@ -106,7 +106,7 @@ impl<C: Curve<N> + Table, const N: usize, const BYTES: usize, const POINT: usize
                 None => bad |= 1 << lane,
             }
         }
-        let digits = Digits::<V>::new::<C, N>(&scalars);
+        let digits = Digits::<V>::of_base::<C, N>(&scalars);
         scalars.zeroize();
         let mut product = multiply_base::<V, C, N>(&digits, table);
         let (x, y, exceptional) = to_affine::<V, C, N>(&product);

@@ -1,10 +1,10 @@
 //! ECDSA signatures (FIPS 186-5, section 6.4), with the nonces of [`super::nonce`] or with nonces made ahead.
 
 use super::curves::Curve;
-use super::field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
-use super::nonce::nonces;
+use super::field::{Fe, Prime, columns, constant, invert_both, mul, reduced, times};
+use super::nonce::{Source, nonces};
 use super::point::{Digits, multiply_base};
-use super::{Table, pack, scalar, small, to_affine, unpack, zero_lanes};
+use super::{Table, pack, scalar, small, unpack, zero_lanes};
 use crate::cpu::Task;
 use crate::sha2::Hash;
 use crate::vector::Lane8;
@@ -52,19 +52,20 @@ struct Prepared<V: Lane8, const N: usize> {
 
 /// The part of a signature that does not depend on key or message.
 fn prepare<V: Lane8, C: Curve<N> + Table, const N: usize>(k: &[[u64; N]; 8]) -> Prepared<V, N> {
-    let digits = Digits::<V>::new::<C, N>(k);
+    let digits = Digits::<V>::of_base::<C, N>(k);
     let mut product = multiply_base::<V, C, N>(&digits, C::table::<V>());
-    let (mut x, _, exceptional) = to_affine::<V, C, N>(&product);
-    for secret in [&mut product.x, &mut product.y, &mut product.z] {
+    let r2 = constant(&C::Order::R2);
+    let mut form = times::<V, C::Order, N>(&pack(k), &r2);
+    let [mut z_inverse, inverse] = invert_both::<V, C::Field, C::Order, N>(&product.z, &form);
+    form.zeroize();
+    let exceptional = zero_lanes(&reduced::<V, C::Field, N>(&z_inverse));
+    let square = times::<V, C::Field, N>(&z_inverse, &z_inverse);
+    let x = reduced::<V, C::Field, N>(&times::<V, C::Field, N>(&product.x, &square));
+    for secret in [&mut product.x, &mut product.y, &mut product.z, &mut z_inverse] {
         secret.zeroize();
     }
-    let r2 = constant(&C::Order::R2);
     // x is below p, so below 2 n: into the form, where it is reduced modulo n.
     let r = times::<V, C::Order, N>(&x, &r2);
-    x.zeroize();
-    let mut form = times::<V, C::Order, N>(&pack(k), &r2);
-    let inverse = invert::<V, C::Order, N>(&form);
-    form.zeroize();
     let zero = zero_lanes(&reduced::<V, C::Order, N>(&r));
     Prepared { r, inverse, bad: exceptional | zero }
 }
@@ -112,21 +113,19 @@ impl<C: Curve<N> + Table, H: Hash, const N: usize, const BYTES: usize> Task for 
                 None => bad_key |= 1 << lane,
             }
         }
-        let bytes = |limbs: &[u64; N]| {
-            let mut bytes = vec![0; BYTES];
-            limbs::to_be(limbs, &mut bytes);
+        let digest_bytes = digests.each_ref().map(|digest| {
+            let mut bytes = [0; BYTES];
+            limbs::to_be(digest, &mut bytes);
             bytes
-        };
-        let mut key_bytes = keys.each_ref().map(bytes);
-        let digest_bytes = digests.each_ref().map(bytes);
-        // The eight messages have one length; a lane without a job repeats the first.
-        let longest = self.jobs.iter().map(|job| job.random.len()).max().unwrap_or(0);
-        assert!(self.jobs.iter().all(|job| job.random.len() == longest), "the random parts of a call have one length");
-        let random = core::array::from_fn(|lane| self.jobs.get(lane).unwrap_or(&self.jobs[0]).random.to_vec());
-        let (mut k, out_of_range) = nonces::<V, C, H, N>(&key_bytes, &digest_bytes, &random);
+        });
+        // A lane without a job repeats the first.
+        let sources = core::array::from_fn(|lane| {
+            let job = self.jobs.get(lane).unwrap_or(&self.jobs[0]);
+            Source { key: job.key, digest: &digest_bytes[lane], added: job.random }
+        });
+        let (mut k, out_of_range) = nonces::<V, C, H, N, BYTES>(&sources);
         let mut prepared = prepare::<V, C, N>(&k);
         k.zeroize();
-        key_bytes.iter_mut().for_each(Zeroize::zeroize);
         let mut key = times::<V, C::Order, N>(&pack(&keys), &constant(&C::Order::R2));
         keys.zeroize();
         let (signatures, bad) = complete::<V, C, N, BYTES>(&prepared, &key, &pack(&digests));

@@ -8,8 +8,8 @@
 //! **Bounds**, in multiples of m: a product of operands below x and y is below `x y m / R + 2`, or `+ 1` for `k0 = 1`.
 //! For P-256 and its order, `R / m = 16`: with operands below 6 and 6 that is 4.25. [`Prime::settle`] brings columns
 //! below `2^257`, positive, by moving multiples of `2^256 - m`; the points' formulas say where. For P-384 `R / m = 2^32`
-//! leaves room, but a difference must not go below zero, so its terms are settled as well. A difference adds 8 m for
-//! each term subtracted. Proof: `no_column_overflows`.
+//! leaves room, but a difference must not go below zero: it adds as many m as what is subtracted may hold. Proof:
+//! `points_of_p256_stay_within_bounds`, `points_of_p384_stay_within_bounds`, `inversions_stay_within_bounds`.
 
 use crate::limbs::{fold_of, neg_inverse};
 use crate::vector::{Digit, Kernel, MASK52, Vector, kernel, repeat};
@@ -25,6 +25,9 @@ pub(crate) struct Cols<V, const N: usize>(pub(crate) [V; N]);
 /// An odd modulus known at compile time.
 pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
     const M: [u64; N];
+    /// How to raise an element to `m - 2`: each step squares the last result so often and multiplies it by the result
+    /// of an earlier step (0 is the element itself).
+    const CHAIN: &'static [(u16, u8)];
     const K0: u64 = neg_inverse(Self::M[0]);
     const FOLD: [u64; N] = fold_of(&Self::M, Self::K0);
     /// R mod m: one.
@@ -102,16 +105,35 @@ fn reduce<V: Vector, P: Prime<N>, const N: usize>(mut c: [V; 16]) -> Cols<V, N> 
     Cols(out)
 }
 
-/// `a b / R`. A function of its own: inlined into the points' formulas, sixteen at a time, products took LLVM minutes.
+/// `a b / R`.
 #[inline(always)]
 pub(crate) fn mul<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Cols<V, N> {
-    V::enter(Mul(a, b, Marker::<P>(PhantomData)))
+    V::inline(Mul(a, b, Marker::<P>(PhantomData)))
+}
+
+/// `(a b + c d) / R`: two products for one reduction.
+#[inline(always)]
+pub(crate) fn mul_add<V: Vector, P: Prime<N>, const N: usize>(
+    a: &Fe<V, N>,
+    b: &Fe<V, N>,
+    c: &Fe<V, N>,
+    d: &Fe<V, N>,
+) -> Cols<V, N> {
+    V::inline(MulAdd(a, b, c, d, Marker::<P>(PhantomData)))
 }
 
 /// `a^2 / R`.
 #[inline(always)]
 pub(crate) fn sqr<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
-    V::enter(Sqr(a, Marker::<P>(PhantomData)))
+    V::inline(Sqr(a, Marker::<P>(PhantomData)))
+}
+
+#[inline(always)]
+fn accumulate<V: Vector, const N: usize>(c: &mut [V; 16], a: &Fe<V, N>, b: &Fe<V, N>) {
+    repeat!(8, I => repeat!(8, J => if I < N && J < N {
+        c[I + J] = c[I + J].madd_lo(a[I], b[J]);
+        c[I + J + 1] = c[I + J + 1].madd_hi(a[I], b[J]);
+    }));
 }
 
 struct Mul<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
@@ -121,12 +143,22 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Mul<'_, V, P, N> {
 
     #[inline(always)]
     fn run(self) -> Cols<V, N> {
-        let Mul(a, b, _) = self;
         let mut c = [V::splat(0); 16];
-        repeat!(8, I => repeat!(8, J => if I < N && J < N {
-            c[I + J] = c[I + J].madd_lo(a[I], b[J]);
-            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], b[J]);
-        }));
+        accumulate(&mut c, self.0, self.1);
+        reduce::<V, P, N>(c)
+    }
+}
+
+struct MulAdd<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, &'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for MulAdd<'_, V, P, N> {
+    type Out = Cols<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V, N> {
+        let mut c = [V::splat(0); 16];
+        accumulate(&mut c, self.0, self.1);
+        accumulate(&mut c, self.2, self.3);
         reduce::<V, P, N>(c)
     }
 }
@@ -187,10 +219,10 @@ impl<V: Vector, const N: usize> Cols<V, N> {
         self.add(self)
     }
 
-    /// `self - other + 8 m`.
+    /// `self - other + K m`, for an `other` of at most `K m`.
     #[inline(always)]
-    pub(crate) fn sub<P: Prime<N>>(mut self, other: Self) -> Self {
-        repeat!(8, I => if I < N { self.0[I] = self.0[I].sub(other.0[I]).add(V::splat(8 * P::M[I])) });
+    pub(crate) fn sub<P: Prime<N>, const K: u64>(mut self, other: Self) -> Self {
+        repeat!(8, I => if I < N { self.0[I] = self.0[I].sub(other.0[I]).add(V::splat(K * P::M[I])) });
         self
     }
 }
@@ -226,34 +258,73 @@ pub(crate) fn times<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe
     V::enter(Times(a, b, Marker::<P>(PhantomData)))
 }
 
-/// `a^(m - 2)`: the inverse, in Montgomery's form, and zero for zero. Windows of four bits of a public exponent.
+/// The raising of an element to `m - 2` under way, product by product: its inverse, and zero for zero.
+struct Inversion<V: Vector, P, const N: usize> {
+    /// The element, then what each step of the chain came to, as far as factors refer back.
+    kept: [Fe<V, N>; 16],
+    last: Fe<V, N>,
+    step: usize,
+    squarings: u16,
+    modulus: Marker<P>,
+}
+
+impl<V: Vector, P: Prime<N>, const N: usize> Inversion<V, P, N> {
+    #[inline(always)]
+    fn new(a: &Fe<V, N>) -> Self {
+        Inversion { kept: [*a; 16], last: *a, step: 0, squarings: 0, modulus: Marker(PhantomData) }
+    }
+
+    /// The next product, if one is left.
+    #[inline(always)]
+    fn advance(&mut self) -> bool {
+        let Some((squarings, factor)) = P::CHAIN.get(self.step) else { return false };
+        if self.squarings < *squarings {
+            self.squarings += 1;
+            self.last = sqr::<V, P, N>(&self.last).digits();
+        } else {
+            self.last = mul::<V, P, N>(&self.last, &self.kept[*factor as usize % 16]).digits();
+            self.step += 1;
+            self.squarings = 0;
+            if self.step < 16 {
+                self.kept[self.step] = self.last;
+            }
+        }
+        true
+    }
+}
+
+/// The inverse, in Montgomery's form, and zero for zero. Its time is the latency of a chain of products.
 pub(crate) fn invert<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
     struct Invert<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
     impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Invert<'_, V, P, N> {
         type Out = Fe<V, N>;
         #[inline(always)]
         fn run(self) -> Fe<V, N> {
-            let mut exponent = P::M;
-            exponent[0] -= 2;
-            let one: Fe<V, N> = constant(&P::ONE);
-            let mut table = [one; 16];
-            for i in 1..16 {
-                table[i] = mul::<V, P, N>(&table[i - 1], self.0).settled::<P>();
-            }
-            let mut x = one;
-            for i in (0..13 * N).rev() {
-                for _ in 0..4 {
-                    x = sqr::<V, P, N>(&x).settled::<P>();
-                }
-                let digit = exponent[i / 13] >> (4 * (i % 13)) & 15;
-                if digit != 0 {
-                    x = mul::<V, P, N>(&x, &table[digit as usize]).settled::<P>();
-                }
-            }
-            x
+            let mut inversion = Inversion::<V, P, N>::new(self.0);
+            while inversion.advance() {}
+            inversion.last
         }
     }
     V::enter(Invert(a, Marker::<P>(PhantomData)))
+}
+
+/// Two inverses by two moduli, in turns: each chain fills the time in which the other waits for its last product.
+pub(crate) fn invert_both<V: Vector, P: Prime<N>, Q: Prime<N>, const N: usize>(
+    a: &Fe<V, N>,
+    b: &Fe<V, N>,
+) -> [Fe<V, N>; 2] {
+    struct Both<'a, V: Vector, P, Q, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<(P, Q)>);
+    impl<V: Vector, P: Prime<N>, Q: Prime<N>, const N: usize> Kernel<V> for Both<'_, V, P, Q, N> {
+        type Out = [Fe<V, N>; 2];
+        #[inline(always)]
+        fn run(self) -> Self::Out {
+            let mut a = Inversion::<V, P, N>::new(self.0);
+            let mut b = Inversion::<V, Q, N>::new(self.1);
+            while a.advance() | b.advance() {}
+            [a.last, b.last]
+        }
+    }
+    V::enter(Both(a, b, Marker::<(P, Q)>(PhantomData)))
 }
 
 /// The one representative below m of a number in Montgomery's form, out of that form, without junk.

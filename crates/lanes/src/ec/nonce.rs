@@ -6,49 +6,66 @@
 use super::curves::Curve;
 use super::field::Prime;
 use crate::limbs;
-use crate::sha2::{Hash, Hmac};
+use crate::sha2::{self, Hash, Hmac};
 use crate::vector::Lane8;
 use zeroize::Zeroize;
+
+/// What one nonce is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The private scalar, as long as the curve's.
+    pub(crate) key: &'a [u8],
+    /// The digest as an integer below n, as long as the curve's.
+    pub(crate) digest: &'a [u8],
+    /// Empty for the RFC's own nonces.
+    pub(crate) added: &'a [u8],
+}
 
 /// Eight nonces from 1 to n - 1, and the lanes (with a probability of 2^-32 for P-256, below 2^-190 for P-384) whose
 /// first candidate was out of range. Trying again would make the time depend on a secret of that lane; the caller fails
 /// the lane instead and may call again with other randomness.
 ///
-/// `keys` and `digests` are integers below n of the curve's length; `added` is empty for the RFC's own nonces.
-pub(crate) fn nonces<V: Lane8, C: Curve<N>, H: Hash, const N: usize>(
-    keys: &[Vec<u8>; 8],
-    digests: &[Vec<u8>; 8],
-    added: &[Vec<u8>; 8],
+/// The digest is as long as the scalar on both curves, so the first value of the generator is the candidate.
+pub(crate) fn nonces<V: Lane8, C: Curve<N>, H: Hash, const N: usize, const BYTES: usize>(
+    sources: &[Source<'_>; 8],
 ) -> ([[u64; N]; 8], u8) {
-    let mut v: [Vec<u8>; 8] = core::array::from_fn(|_| vec![1; H::DIGEST]);
-    let mut k: [Vec<u8>; 8] = core::array::from_fn(|_| vec![0; H::DIGEST]);
-    for separator in [0, 1] {
-        let mut message: [Vec<u8>; 8] = core::array::from_fn(|lane| {
-            let mut message = Vec::with_capacity(v[lane].len() + 1 + 3 * C::BYTES);
-            message.extend(&v[lane]);
-            message.push(separator);
-            message.extend(&keys[lane]);
-            message.extend(&digests[lane]);
-            message.extend(&added[lane]);
-            message
-        });
-        let next = Hmac::<V, H>::new(&k).code(&message);
-        message.iter_mut().for_each(Zeroize::zeroize);
-        k.iter_mut().for_each(Zeroize::zeroize);
-        k = next;
-        v = Hmac::<V, H>::new(&k).code(&v);
-    }
-    v = Hmac::<V, H>::new(&k).code(&v);
-    let mut out_of_range = 0;
-    let out = core::array::from_fn(|lane| {
-        let mut limbs = [0; N];
-        limbs::from_be(&v[lane], &mut limbs);
-        if limbs::less(&limbs, &C::Order::M) == 0 || limbs::is_zero(&limbs) {
-            out_of_range |= 1 << lane;
-            limbs = super::small(1);
-        }
-        limbs
+    const { assert!(BYTES == H::DIGEST) };
+    let mut parts = sources.map(|source| {
+        // Written at its full length: a vector that grows would leave copies.
+        let mut part = Vec::with_capacity(1 + source.key.len() + source.digest.len() + source.added.len());
+        part.push(0);
+        part.extend([source.key, source.digest, source.added].into_iter().flatten());
+        part
     });
-    v.iter_mut().chain(&mut k).for_each(Zeroize::zeroize);
-    (out, out_of_range)
+    // V, a separator (zero so far), and the rest.
+    let mut message = sha2::padded::<V, H>(&parts, H::BLOCK, H::DIGEST);
+    parts.iter_mut().for_each(Zeroize::zeroize);
+    let mut v = [V::splat(u64::MAX / 255 >> (64 - 8 * H::WORD)); 8];
+    let mut k = [V::splat(0); 8];
+    let mut hmac = Hmac::<V, H>::new(&k);
+    for separator in [0, 1] {
+        let first = &mut message[0];
+        first[..H::DIGEST_WORDS].copy_from_slice(&v[..H::DIGEST_WORDS]);
+        first[H::DIGEST_WORDS] = first[H::DIGEST_WORDS].or(V::splat(separator << (8 * (H::WORD - 1))));
+        k = hmac.code(&message);
+        hmac = Hmac::new(&k);
+        v = hmac.code_of_digest(&v);
+    }
+    v = hmac.code_of_digest(&v);
+    message.as_flattened_mut().zeroize();
+    k.zeroize();
+    let mut candidates = [[0; BYTES]; 8];
+    sha2::to_bytes::<V, H, BYTES>(&v, &mut candidates);
+    v.zeroize();
+    let mut out_of_range = 0;
+    let mut nonces = [[0; N]; 8];
+    for (lane, (nonce, candidate)) in nonces.iter_mut().zip(&mut candidates).enumerate() {
+        limbs::from_be(candidate, nonce);
+        candidate.zeroize();
+        if limbs::less(nonce, &C::Order::M) == 0 || limbs::is_zero(nonce) {
+            out_of_range |= 1 << lane;
+            *nonce = super::small(1);
+        }
+    }
+    (nonces, out_of_range)
 }

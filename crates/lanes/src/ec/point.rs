@@ -7,15 +7,22 @@
 //! **Exceptions.** The addition (as in Hankerson, Menezes, Vanstone, algorithm 3.22) is wrong only for P = +-Q. For a
 //! running sum k' P, 0 < k' < n, and the next digit d, `32 k' = -d` mod n never holds, since the partial sums
 //! `32 k' + d` stay in 1..n; and `32 k' = d` holds only for the scalars `n - 2 |d|`: sixteen of them. In that case
-//! H = 0 and so Z = 0, from then on: the caller finds it in the result and answers `Exceptional`.
+//! H = 0 and so Z = 0, from then on: the caller finds it in the result and answers `Exceptional`. (The same holds for
+//! the generator's multiples, whose digits may be wider and have no doublings between them.)
 //!
 //! **Bounds** in multiples of m (see [`super::field`]): coordinates below 2, z below 3 (P-384: 5); for P-256 every
-//! operand of a product below 6. Where a difference is settled, the code says `settled`.
+//! operand of a product below 8, so that a product is below 5 and mostly below 3. The new coordinates are settled,
+//! other differences (`sub::<P, K>` adds K m) need not be.
 
 use super::curves::Curve;
-use super::field::{Cols, Fe, Marker, Prime, columns, constant, invert, mul, select, sqr, times};
-use crate::vector::{Digit, Kernel, Lane8, Vector, repeat};
+use super::field::{Cols, Fe, Marker, Prime, columns, constant, invert, mul, mul_add, select, sqr, times};
+use super::pack;
+use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
 use core::marker::PhantomData;
+use zeroize::Zeroize;
+
+/// Bits of a digit where any point is multiplied: a table of sixteen.
+const WIDTH: usize = 5;
 
 /// X / Z^2, Y / Z^3.
 #[derive(Clone, Copy)]
@@ -32,23 +39,25 @@ impl<V: Vector, const N: usize> Point<V, N> {
         Point { x, y, z: constant(&P::ONE) }
     }
 
+    /// With a = -3, three products and five squares (Bernstein, Lange: dbl-2001-b), the last two sharing a reduction.
     #[inline(always)]
     pub(crate) fn double<P: Prime<N>>(&self) -> Self {
         let delta = sqr::<V, P, N>(&self.z);
-        let less = columns(&self.x).sub::<P>(delta).settled::<P>();
+        let gamma = sqr::<V, P, N>(&self.y).twice();
+        let less = columns(&self.x).sub::<P, 4>(delta).digits();
         let more = columns(&self.x).add(delta).digits();
+        let minus_gamma4 = Cols([V::splat(0); N]).sub::<P, 6>(gamma.twice()).digits();
+        let gamma2 = gamma.digits();
         V::fence();
         let alpha = mul::<V, P, N>(&less, &more);
+        let beta2 = mul::<V, P, N>(&self.x, &gamma2).twice();
         let alpha = alpha.twice().add(alpha).digits();
-        let gamma = sqr::<V, P, N>(&self.y);
-        let (gamma2, gamma4) = (gamma.twice().digits(), gamma.twice().twice().digits());
         V::fence();
-        let beta4 = mul::<V, P, N>(&self.x, &gamma4);
-        let x = sqr::<V, P, N>(&alpha).sub::<P>(beta4).sub::<P>(beta4).settled::<P>();
+        let x = sqr::<V, P, N>(&alpha).sub::<P, 12>(beta2.twice()).settled::<P>();
         let z = mul::<V, P, N>(&self.y, &self.z).twice().digits();
+        let d = beta2.sub::<P, 4>(columns(&x)).digits();
         V::fence();
-        let d = beta4.sub::<P>(columns(&x)).settled::<P>();
-        let y = mul::<V, P, N>(&alpha, &d).sub::<P>(mul::<V, P, N>(&gamma2, &gamma4)).settled::<P>();
+        let y = mul_add::<V, P, N>(&alpha, &d, &gamma2, &minus_gamma4).settled::<P>();
         V::fence();
         Point { x, y, z }
     }
@@ -57,18 +66,20 @@ impl<V: Vector, const N: usize> Point<V, N> {
     #[inline(always)]
     pub(crate) fn add<P: Prime<N>, const MIXED: bool>(&self, q: &Self) -> Self {
         let zz = sqr::<V, P, N>(&self.z).digits();
+        let qq = if MIXED { zz } else { sqr::<V, P, N>(&q.z).digits() };
+        V::fence();
         let zzz = mul::<V, P, N>(&zz, &self.z).digits();
         let (u1, s1) = if MIXED {
             (columns(&self.x), columns(&self.y))
         } else {
-            let qq = sqr::<V, P, N>(&q.z).digits();
             let qqq = mul::<V, P, N>(&qq, &q.z).digits();
             (mul::<V, P, N>(&self.x, &qq), mul::<V, P, N>(&self.y, &qqq))
         };
         V::fence();
-        let h = mul::<V, P, N>(&q.x, &zz).sub::<P>(u1).settled::<P>();
-        let r = mul::<V, P, N>(&q.y, &zzz).sub::<P>(s1).settled::<P>();
-        let (u1, s1) = (u1.digits(), s1.digits());
+        let h = mul::<V, P, N>(&q.x, &zz).sub::<P, 4>(u1).digits();
+        let r = mul::<V, P, N>(&q.y, &zzz).sub::<P, 4>(s1).digits();
+        let u1 = if MIXED { self.x } else { u1.digits() };
+        let minus_s1 = Cols([V::splat(0); N]).sub::<P, 4>(s1).digits();
         V::fence();
         let hh = sqr::<V, P, N>(&h).digits();
         let z = mul::<V, P, N>(&self.z, &h).digits();
@@ -76,10 +87,11 @@ impl<V: Vector, const N: usize> Point<V, N> {
         V::fence();
         let hhh = mul::<V, P, N>(&hh, &h);
         let v = mul::<V, P, N>(&u1, &hh);
-        let x = sqr::<V, P, N>(&r).sub::<P>(hhh).sub::<P>(v).sub::<P>(v).settled::<P>();
-        let d = v.sub::<P>(columns(&x)).settled::<P>();
+        let x = sqr::<V, P, N>(&r).sub::<P, 8>(hhh.add(v.twice())).settled::<P>();
+        let d = v.sub::<P, 4>(columns(&x)).digits();
+        let hhh = hhh.digits();
         V::fence();
-        let y = mul::<V, P, N>(&r, &d).sub::<P>(mul::<V, P, N>(&s1, &hhh.digits())).settled::<P>();
+        let y = mul_add::<V, P, N>(&r, &d, &minus_s1, &hhh).settled::<P>();
         V::fence();
         Point { x, y, z }
     }
@@ -88,53 +100,88 @@ impl<V: Vector, const N: usize> Point<V, N> {
     #[inline(always)]
     fn negate_if<P: Prime<N>>(&mut self, mask: V::Mask) {
         let zero = Cols([V::splat(0); N]);
-        let negative = zero.sub::<P>(columns(&self.y)).settled::<P>();
+        let negative = zero.sub::<P, 4>(columns(&self.y)).settled::<P>();
         self.y = select::<V, N>(mask, &self.y, &negative);
     }
 }
 
+/// How many digits of `width` bits a scalar of `bits` bits has.
+pub(crate) const fn digits(bits: usize, width: usize) -> usize {
+    (bits - 1) / width + 1
+}
+
 /// Eight scalars in digits.
 pub(crate) struct Digits<V: Lane8> {
-    /// `(|d| - 1) / 2`, from 0 to 15.
+    /// `(|d| - 1) / 2`.
     indices: Vec<V>,
     negative: Vec<V::Mask>,
 }
 
 impl<V: Lane8> Digits<V> {
-    /// Of scalars from 1 to n - 1.
+    /// Of scalars from 1 to n - 1, for [`multiply`].
     pub(crate) fn new<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8]) -> Self {
-        let mut odd = [[0; N]; 8];
-        let mut even = [0; 8];
-        for lane in 0..8 {
-            even[lane] = (scalars[lane][0] & 1).wrapping_sub(1);
-            crate::limbs::sub(&C::Order::M, &scalars[lane], &mut odd[lane]);
-            for (odd, limb) in odd[lane].iter_mut().zip(scalars[lane]) {
-                *odd = limb ^ (even[lane] & (limb ^ *odd));
+        Self::of_width::<C, N>(scalars, WIDTH)
+    }
+
+    /// Of scalars from 1 to n - 1, for [`multiply_base`].
+    pub(crate) fn of_base<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8]) -> Self {
+        Self::of_width::<C, N>(scalars, C::BASE_WIDTH)
+    }
+
+    fn of_width<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8], width: usize) -> Self {
+        let count = digits(8 * C::BYTES, width);
+        let mut out = Digits { indices: vec![V::splat(0); count], negative: vec![V::mask_from_bits(0); count] };
+        let mut odd = pack::<V, N>(scalars);
+        recode::<V, N>(&mut odd, &C::Order::M, width, &mut out.indices, &mut out.negative);
+        odd.zeroize();
+        out
+    }
+}
+
+kernel! {
+    /// The digits of `scalar`, which is made odd.
+    fn recode as Recode<'a, V: Lane8, const N: usize>(
+        scalar: &'a mut Fe<V, N>,
+        order: &'a [u64; N],
+        width: usize,
+        indices: &'a mut [V],
+        negative: &'a mut [V::Mask],
+    ) {
+        let even = scalar[0].raw().and(V::splat(1)).eq(V::splat(0));
+        let mut borrow = V::splat(0);
+        for i in 0..N {
+            let d = V::splat(order[i]).sub(scalar[i].raw()).add(borrow);
+            borrow = d.sar::<52>();
+            scalar[i] = scalar[i].or_if(even, Digit::whole(d.and(V::splat(MASK52))));
+        }
+        let half = 1 << (width - 1);
+        let mut at = 1;
+        for i in 0..indices.len() {
+            // The digit's bits may go on in the next limb.
+            let (limb, shift) = (at / 52, (at % 52) as u32);
+            let mut v = if limb < N { scalar[limb].raw().shr_by(shift) } else { V::splat(0) };
+            if limb + 1 < N {
+                v = v.or(scalar[limb + 1].raw().shl_by(52 - shift));
+            }
+            v = v.and(V::splat(2 * half - 1));
+            at += width;
+            if i + 1 < indices.len() {
+                // 2 v + 1 - 2 half is negative for v below half, and then (-d - 1) / 2 = half - 1 - v; else v - half.
+                let below = v.and(V::splat(half)).eq(V::splat(0));
+                let index = v.or_if(below, v.xor(V::splat(half - 1)));
+                indices[i] = index.and(V::splat(half - 1));
+                negative[i] = V::mask_xor(below, even);
+            } else {
+                indices[i] = v;
+                negative[i] = even;
             }
         }
-        let mut indices = Vec::with_capacity(C::DIGITS);
-        let mut negative = Vec::with_capacity(C::DIGITS);
-        for i in 0..C::DIGITS {
-            let mut signs = 0;
-            let index = core::array::from_fn(|lane| {
-                let v = crate::limbs::window(&odd[lane], 5 * i + 1, 5);
-                // 2 v - 31 is negative for v up to 15, and then (31 - 2 v - 1) / 2 = 15 - v; else v - 16.
-                let below = if i + 1 < C::DIGITS { (v >> 4).wrapping_sub(1) } else { 0 };
-                let top = if i + 1 < C::DIGITS { v.wrapping_sub(16) } else { v };
-                signs |= ((below ^ even[lane]) as u8 & 1) << lane;
-                (top ^ below) & 15
-            });
-            indices.push(V::from_lanes(&index));
-            negative.push(V::mask_from_bits(signs));
-        }
-        zeroize::Zeroize::zeroize(&mut odd);
-        Digits { indices, negative }
     }
 }
 
 impl<V: Lane8> Drop for Digits<V> {
     fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.indices);
+        self.indices.zeroize();
         self.negative.fill(V::mask_from_bits(0));
         core::hint::black_box(&mut self.negative);
     }
@@ -158,20 +205,26 @@ fn scan<V: Lane8, C: Curve<N>, const N: usize>(table: &[Point<V, N>; 16], digits
 
 /// The multiple of the generator that digit `i` names, with its sign: every entry is in the registers permuted.
 #[inline(always)]
-fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Row], digits: &Digits<V>, i: usize) -> Point<V, N> {
-    let (row, index) = (&table[i], digits.indices[i]);
+fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Entries], digits: &Digits<V>, i: usize) -> Point<V, N> {
+    let index = digits.indices[i];
+    let blocks = entries(C::BASE_WIDTH) / 16;
+    let row = &table[i * 2 * N * blocks..(i + 1) * 2 * N * blocks];
     let zero = constant(&[0; N]);
     let mut p = Point::affine::<C::Field>(zero, zero);
-    repeat!(8, J => if J < N {
-        p.x[J] = pick_word(&row[J], index);
-        p.y[J] = pick_word(&row[(N + J) % 16], index);
-    });
+    let block = index.shr::<4>();
+    for part in 0..blocks {
+        let here = block.eq(V::splat(part as u64));
+        repeat!(8, J => if J < N {
+            p.x[J] = p.x[J].or_if(here, pick_word(&row[part * 2 * N + J], index));
+            p.y[J] = p.y[J].or_if(here, pick_word(&row[part * 2 * N + N + J], index));
+        });
+    }
     p.negate_if::<C::Field>(digits.negative[i]);
     p
 }
 
 #[inline(always)]
-fn pick_word<V: Lane8>(entries: &[u64; 16], index: V) -> Digit<V> {
+fn pick_word<V: Lane8>(entries: &Entries, index: V) -> Digit<V> {
     let (halves, _) = entries.as_chunks::<8>();
     Digit::whole(V::pick16(V::from_lanes(&halves[0]), V::from_lanes(&halves[1]), index))
 }
@@ -194,8 +247,8 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         for i in 1..16 {
             table[i] = table[i - 1].add::<C::Field, false>(&twice);
         }
-        let mut sum = scan::<V, C, N>(&table, digits, C::DIGITS - 1);
-        for i in (0..C::DIGITS - 1).rev() {
+        let mut sum = scan::<V, C, N>(&table, digits, digits.indices.len() - 1);
+        for i in (0..digits.indices.len() - 1).rev() {
             for _ in 0..5 {
                 sum = sum.double::<C::Field>();
             }
@@ -205,15 +258,24 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
     }
 }
 
-/// Of the odd multiples up to 31 of `32^row G`, each word's sixteen versions: x, then y.
-pub(crate) type Row = [[u64; 16]; 16];
+/// Entries of the generator's table that a digit chooses from.
+const fn entries(width: usize) -> usize {
+    1 << (width - 1)
+}
+
+/// One word of sixteen points. A row of the generator's table holds the odd multiples of `2^(width row) G`, sixteen
+/// points at a time: the words of x, then those of y.
+pub(crate) type Entries = [u64; 16];
 
 /// Scalars times the generator.
-pub(crate) fn multiply_base<V: Lane8, C: Curve<N>, const N: usize>(digits: &Digits<V>, table: &[Row]) -> Point<V, N> {
+pub(crate) fn multiply_base<V: Lane8, C: Curve<N>, const N: usize>(
+    digits: &Digits<V>,
+    table: &[Entries],
+) -> Point<V, N> {
     V::enter(MultiplyBase::<V, C, N>(digits, table, Marker::<C>(PhantomData)))
 }
 
-struct MultiplyBase<'a, V: Lane8, C, const N: usize>(&'a Digits<V>, &'a [Row], Marker<C>);
+struct MultiplyBase<'a, V: Lane8, C, const N: usize>(&'a Digits<V>, &'a [Entries], Marker<C>);
 
 impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C, N> {
     type Out = Point<V, N>;
@@ -221,8 +283,8 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
     #[inline(always)]
     fn run(self) -> Point<V, N> {
         let (digits, table) = (self.0, self.1);
-        let mut sum = permute::<V, C, N>(table, digits, C::DIGITS - 1);
-        for i in (0..C::DIGITS - 1).rev() {
+        let mut sum = permute::<V, C, N>(table, digits, digits.indices.len() - 1);
+        for i in (0..digits.indices.len() - 1).rev() {
             sum = sum.add::<C::Field, true>(&permute::<V, C, N>(table, digits, i));
         }
         sum
@@ -230,22 +292,24 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
 }
 
 /// Computes the generator's table: a few milliseconds on AVX-512.
-pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Row> {
+pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Entries> {
     let r2 = constant(&C::Field::R2);
     let mut point = Point::<V, N>::affine::<C::Field>(
         times::<V, C::Field, N>(&constant(&C::X), &r2),
         times::<V, C::Field, N>(&constant(&C::Y), &r2),
     );
-    let mut table = vec![[[0; 16]; 16]; C::DIGITS];
-    for row in &mut table {
-        let (multiples, next) = V::enter(BaseRow(&point, Marker::<C>(PhantomData)));
-        point = next;
-        // Every lane holds the same: entry j of half a row moves to lane j.
-        for half in 0..2 {
+    let blocks = entries(C::BASE_WIDTH) / 16;
+    let rows = digits(8 * C::BYTES, C::BASE_WIDTH);
+    let mut table = vec![[0; 16]; rows * blocks * 2 * N];
+    let mut multiples = vec![point; entries(C::BASE_WIDTH)];
+    for row in table.chunks_exact_mut(blocks * 2 * N) {
+        point = V::enter(BaseRow(&point, C::BASE_WIDTH, &mut multiples, Marker::<C>(PhantomData)));
+        // Every lane holds the same: entry j of eight moves to lane j.
+        for (eight, multiples) in multiples.chunks_exact(8).enumerate() {
             let gather = |coordinate: fn(&Point<V, N>) -> &Fe<V, N>| -> Fe<V, N> {
                 core::array::from_fn(|limb| {
                     Digit::whole(V::from_lanes(&core::array::from_fn(|lane| {
-                        coordinate(&multiples[8 * half + lane])[limb].value().to_lanes()[0]
+                        coordinate(&multiples[lane])[limb].value().to_lanes()[0]
                     })))
                 })
             };
@@ -254,33 +318,36 @@ pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Row> {
             let cube = times::<V, C::Field, N>(&square, &inverse);
             let x = times::<V, C::Field, N>(&gather(|p| &p.x), &square);
             let y = times::<V, C::Field, N>(&gather(|p| &p.y), &cube);
+            let (words, at) = (&mut row[eight / 2 * 2 * N..], eight % 2 * 8);
             for limb in 0..N {
-                row[limb][8 * half..8 * half + 8].copy_from_slice(&x[limb].value().to_lanes());
-                row[N + limb][8 * half..8 * half + 8].copy_from_slice(&y[limb].value().to_lanes());
+                words[limb][at..at + 8].copy_from_slice(&x[limb].value().to_lanes());
+                words[N + limb][at..at + 8].copy_from_slice(&y[limb].value().to_lanes());
             }
         }
     }
     table
 }
 
-/// The odd multiples up to 31 of a point, and 32 times it.
-struct BaseRow<'a, V: Lane8, C, const N: usize>(&'a Point<V, N>, Marker<C>);
+/// The odd multiples of a point, and `2^width` times it.
+struct BaseRow<'a, V: Lane8, C, const N: usize>(&'a Point<V, N>, usize, &'a mut [Point<V, N>], Marker<C>);
 
 impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for BaseRow<'_, V, C, N> {
-    type Out = ([Point<V, N>; 16], Point<V, N>);
+    type Out = Point<V, N>;
 
     #[inline(always)]
     fn run(self) -> Self::Out {
-        let twice = self.0.double::<C::Field>();
-        let mut multiples = [*self.0; 16];
-        for i in 1..16 {
-            multiples[i] = multiples[i - 1].add::<C::Field, false>(&twice);
+        let BaseRow(point, width, multiples, _) = self;
+        let twice = point.double::<C::Field>();
+        let mut multiple = *point;
+        for out in multiples {
+            *out = multiple;
+            multiple = multiple.add::<C::Field, false>(&twice);
         }
         let mut next = twice;
-        for _ in 0..4 {
+        for _ in 1..width {
             next = next.double::<C::Field>();
         }
-        (multiples, next)
+        next
     }
 }
 
@@ -288,7 +355,7 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for BaseRow<'_, V, C, N> {
 mod tests {
     use super::super::curves::{P256, P384};
     use super::*;
-    use crate::vector::{Bound, MASK52};
+    use crate::vector::{Bound, Portable};
 
     /// A doubling and both additions of the widest coordinates stay within them, whatever the input.
     fn points_stay_within_bounds<C: Curve<N>, const N: usize>(top: u64, top_z: u64) {
@@ -305,6 +372,36 @@ mod tests {
         let mut q = p;
         q.negate_if::<C::Field>(());
         assert!(q.y[N - 1].raw().high() <= i128::from(top));
+    }
+
+    #[test]
+    fn inversions_stay_within_bounds() {
+        fn of<P: Prime<N>, const N: usize>(top: u64) {
+            let a = core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })));
+            assert!(invert::<Bound, P, N>(&a)[N - 1].raw().high() <= i128::from(top));
+        }
+        of::<<P256 as Curve<5>>::Field, 5>(3 << 48);
+        of::<<P256 as Curve<5>>::Order, 5>(3 << 48);
+        of::<<P384 as Curve<8>>::Field, 8>(5 << 20);
+        of::<<P384 as Curve<8>>::Order, 8>(5 << 20);
+    }
+
+    /// Every chain ends at m - 2, where a product with the element is one.
+    #[test]
+    fn inverses_are_inverse() {
+        fn of<P: Prime<N>, const N: usize>() {
+            let a: Fe<Portable, N> =
+                core::array::from_fn(|i| Digit::whole(Portable::splat(0xabc0_0000_1234 + i as u64)));
+            let one = times::<_, P, N>(&invert::<_, P, N>(&a), &a);
+            let one = super::super::field::reduced::<_, P, N>(&one);
+            for (i, digit) in one.iter().enumerate() {
+                assert_eq!(digit.value().to_lanes(), [u64::from(i == 0); 8]);
+            }
+        }
+        of::<<P256 as Curve<5>>::Field, 5>();
+        of::<<P256 as Curve<5>>::Order, 5>();
+        of::<<P384 as Curve<8>>::Field, 8>();
+        of::<<P384 as Curve<8>>::Order, 8>();
     }
 
     #[test]
