@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod csv;
+mod engine;
 mod html;
 pub mod json;
 pub mod metrics;

@@ -1,6 +1,7 @@
 //! `http-request use-service prometheus-exporter`: HAProxy's metric names, labels, types and parameters.
 
 use crate::columns::COLUMNS;
+use crate::engine;
 use crate::metrics::METRICS;
 use penstock_proxy::snapshot::{Kind, Process, Row, Snapshot};
 use std::fmt::Write as _;
@@ -57,6 +58,7 @@ pub fn render(snapshot: &Snapshot, scope: Scope, version: &str) -> String {
     let mut out = String::with_capacity(16 * 1024);
     if scope.process {
         process(&mut out, &snapshot.process, version);
+        engine::render(&mut out, &snapshot.engine);
     }
     for (kind, letter, wanted) in [
         (Kind::Frontend, 'F', scope.frontends),

@@ -15,6 +15,10 @@ pub struct ClassCounters {
     pub ops: u64,
     /// Of those, computed natively without waiting.
     pub inline: u64,
+    /// Of those, computed natively because too few had come together when their batch closed.
+    pub few: u64,
+    /// Of those, answered at once from what was made ahead.
+    pub at_hand: u64,
     /// Batches an engine was given.
     pub batches: u64,
     /// Batches by the number of operations of this class in them.
@@ -48,6 +52,10 @@ pub struct Counters {
     pub benched: u64,
     /// It is benched now.
     pub is_benched: bool,
+    /// CPU time of all turns of the queue, ns.
+    pub turns_ns: u64,
+    /// CPU time of the longest, ns.
+    pub turn_ns_max: u64,
 }
 
 impl Default for Counters {
@@ -59,6 +67,8 @@ impl Default for Counters {
             closed_idle: 0,
             benched: 0,
             is_benched: false,
+            turns_ns: 0,
+            turn_ns_max: 0,
         }
     }
 }
@@ -81,6 +91,11 @@ impl Counters {
         } += 1;
     }
 
+    pub(crate) fn turned(&mut self, ns: u64) {
+        self.turns_ns += ns;
+        self.turn_ns_max = self.turn_ns_max.max(ns);
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Counters) {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
@@ -91,6 +106,8 @@ impl Counters {
         self.closed_idle += other.closed_idle;
         self.benched += other.benched;
         self.is_benched |= other.is_benched;
+        self.turns_ns += other.turns_ns;
+        self.turn_ns_max = self.turn_ns_max.max(other.turn_ns_max);
     }
 }
 
@@ -109,6 +126,8 @@ impl ClassCounters {
     fn add(&mut self, other: &ClassCounters) {
         self.ops += other.ops;
         self.inline += other.inline;
+        self.few += other.few;
+        self.at_hand += other.at_hand;
         self.batches += other.batches;
         self.fill.iter_mut().zip(other.fill).for_each(|(mine, theirs)| *mine += theirs);
         self.wait.iter_mut().zip(other.wait).for_each(|(mine, theirs)| *mine += theirs);

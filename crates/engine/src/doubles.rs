@@ -51,15 +51,13 @@ impl Engine for Double {
         self.lanes
     }
 
-    fn start(&mut self, id: OpId, op: &Rc<Op>, now: Instant) -> bool {
-        if self.manner == Manner::Full {
-            return false;
+    fn start(&mut self, batch: &mut Vec<(OpId, Rc<Op>)>, now: Instant) {
+        if self.manner != Manner::Full {
+            self.held.extend(batch.drain(..).map(|(id, op)| (id, op, now)));
         }
-        self.held.push((id, op.clone(), now));
-        true
     }
 
-    fn run(&mut self, now: Instant, answers: &mut Answers) {
+    fn run(&mut self, now: Instant, _: Duration, answers: &mut Answers) {
         let due = |since: &Instant, time: Duration| now.saturating_duration_since(*since) >= time;
         match self.manner {
             Manner::Never | Manner::Full => {}

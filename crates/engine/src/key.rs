@@ -1,8 +1,8 @@
 //! Keys that sign.
 
-use crate::{Class, Secret};
+use crate::{Class, Secret, sw::Prepared};
 use aws_lc_rs::{
-    encoding::{AsDer, PublicKeyX509Der},
+    encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der, PublicKeyX509Der},
     rand::SystemRandom,
     signature::{self as sig, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey, RsaKeyPair},
 };
@@ -53,6 +53,8 @@ pub struct SigningKey {
     kind: KeyKind,
     pair: Pair,
     der: Secret,
+    /// The key as the engine `sw` computes with it.
+    pub(crate) prepared: Prepared,
     /// The public key ready to verify with, by place in [`SigningKey::schemes`]: every answer of an engine is verified.
     verifiers: [OnceLock<Option<ParsedPublicKey>>; 6],
 }
@@ -82,7 +84,7 @@ impl SigningKey {
             "not a usable private key (RSA of 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519)",
         ))?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(SigningKey { id, kind, pair, der, verifiers: Default::default() })
+        Ok(SigningKey { id, kind, pair, der, prepared: Prepared::default(), verifiers: Default::default() })
     }
 
     fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {
@@ -119,6 +121,30 @@ impl SigningKey {
     /// The private key as it was read, for an engine that computes with its numbers.
     pub fn der(&self) -> &Secret {
         &self.der
+    }
+
+    /// Prepares it for the engine `sw`, which it else does for itself, beside the worker, once the key is used. Takes some
+    /// milliseconds.
+    pub fn prepare(&self) {
+        self.prepared.now(self);
+    }
+
+    /// The private scalar, for the elliptic curves that lanes serve.
+    pub(crate) fn scalar(&self) -> Option<Secret> {
+        match (&self.pair, self.kind) {
+            (Pair::Ecdsa(pair), KeyKind::EcdsaP256 | KeyKind::EcdsaP384) => {
+                let scalar: EcPrivateKeyBin<'static> = pair.private_key().as_be_bytes().ok()?;
+                Some(Secret::from(scalar.as_ref().to_vec()))
+            }
+            _ => None,
+        }
+    }
+
+    /// An RSA key as PKCS#8, whichever form it was read in.
+    pub(crate) fn rsa_pkcs8(&self) -> Option<Secret> {
+        let Pair::Rsa(pair) = &self.pair else { return None };
+        let der: Pkcs8V1Der<'static> = pair.as_der().ok()?;
+        Some(Secret::from(der.as_ref().to_vec()))
     }
 
     /// The public key as a SubjectPublicKeyInfo in DER.

@@ -147,6 +147,8 @@ pub enum Failure {
     PeerKey,
     /// Ours: the library refused.
     Internal,
+    /// The engine found its own answer wrong.
+    Wrong,
     /// The one who asked has gone.
     Cancelled,
 }

@@ -1,8 +1,10 @@
 //! The queue of the worker this thread is. rustls' hooks are `Send + Sync` statics, so they find it through the thread.
 
-use crate::{Answer, Class, Counters, Engine, Failure, Next, Op, Queue, Settings, Ticket, native};
+use crate::{Answer, Class, Counters, Engine, Failure, Next, Op, Queue, Settings, Share, Ticket, native};
+use rustix::time::{ClockId, clock_gettime};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
+    marker::PhantomData,
     task::{Context, Poll},
     time::Instant,
 };
@@ -16,6 +18,58 @@ struct Worker {
 
 thread_local! {
     static WORKER: RefCell<Worker> = RefCell::default();
+    /// Handshakes under way, and connections at all.
+    static PRESENT: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// Signs of life: handshakes that have made a step.
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+    static SHARE: Cell<Share> = const { Cell::new(0) };
+}
+
+/// A connection of this worker, counted while this lives: first as a handshake, then as one that computation holds up.
+///
+/// With one handshake open, nothing can join its operations, so they do not wait; with no other connection, nothing is
+/// held up by computing them on the spot.
+pub struct Presence {
+    opening: bool,
+    /// It counts on this thread.
+    here: PhantomData<*const ()>,
+}
+
+impl Presence {
+    /// A handshake begins.
+    #[must_use]
+    pub fn handshake() -> Presence {
+        let (handshakes, all) = PRESENT.get();
+        PRESENT.set((handshakes + 1, all + 1));
+        stir();
+        Presence { opening: true, here: PhantomData }
+    }
+
+    /// It is over, the connection stays.
+    pub fn opened(&mut self) {
+        if std::mem::take(&mut self.opening) {
+            let (handshakes, all) = PRESENT.get();
+            PRESENT.set((handshakes - 1, all));
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.opened();
+        let (handshakes, all) = PRESENT.get();
+        PRESENT.set((handshakes, all - 1));
+    }
+}
+
+/// A handshake has made a step: another operation may be near, so a batch that has nothing else to wait for does so once more.
+pub fn stir() {
+    STEPS.set(STEPS.get() + 1);
+}
+
+/// What is submitted from now on is for this share, until told otherwise.
+pub fn set_share(share: Share) {
+    SHARE.set(share);
 }
 
 /// Gives this thread an engine. Without one, everything is computed natively on the spot.
@@ -56,16 +110,23 @@ pub fn counters() -> Counters {
     })
 }
 
-/// Queues `op` if the engine serves its class; gives it back if it is better computed on the spot.
+/// Queues `op` if it gains by waiting, or answers it at once with what was made ahead; gives it back if it is better
+/// computed on the spot.
 ///
 /// # Errors
 /// The operation itself, untouched.
 pub fn submit(op: Op) -> Result<Ticket, Op> {
     WORKER.with(|worker| {
         let mut worker = worker.borrow_mut();
-        match &mut worker.queue {
-            Some(queue) if queue.serves(op.class()) => Ok(queue.submit(op, Instant::now())),
-            _ => Err(op),
+        let Some(queue) = &mut worker.queue else { return Err(op) };
+        if let Some(ticket) = queue.at_hand(&op) {
+            return Ok(ticket);
+        }
+        let (handshakes, all) = PRESENT.get();
+        if queue.wants(&op, handshakes == 1, all > 1) {
+            Ok(queue.submit(op, SHARE.get(), Instant::now()))
+        } else {
+            Err(op)
         }
     })
 }
@@ -98,14 +159,26 @@ pub fn watch_submissions(cx: &mut Context<'_>) {
     with_queue(|queue| queue.watch_submissions(cx));
 }
 
-/// For the driver: how many operations were ever queued.
-pub fn submitted() -> u64 {
-    with_queue(|queue| queue.submitted()).unwrap_or(0)
+/// For the driver: signs of life of the worker's handshakes so far. Unchanged over a pass of the worker's loop, it has
+/// nothing to add to a batch.
+pub fn stirred() -> u64 {
+    STEPS.get() + with_queue(|queue| queue.submitted()).unwrap_or(0)
 }
 
 /// For the driver: one turn of the queue.
 pub fn turn(runnable: bool) -> Next {
-    with_queue(|queue| queue.turn(Instant::now(), runnable)).unwrap_or(Next::Idle)
+    let began = thread_cpu_ns();
+    with_queue(|queue| {
+        let next = queue.turn(Instant::now(), runnable);
+        queue.counters.turned(thread_cpu_ns() - began);
+        next
+    })
+    .unwrap_or(Next::Idle)
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn with_queue<R>(body: impl FnOnce(&mut Queue) -> R) -> Option<R> {

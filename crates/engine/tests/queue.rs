@@ -56,9 +56,9 @@ fn signed(ticket: &Ticket) {
 #[test]
 fn a_batch_waits_while_the_worker_adds_to_it_and_closes_when_it_does_not() {
     let (mut queue, clock) = (queue(Manner::Prompt), Clock::new());
-    let first = queue.submit(sign(), clock.at(MS(0)));
+    let first = queue.submit(sign(), 0, clock.at(MS(0)));
     assert_eq!(queue.turn(clock.at(MS(0)), true), Next::Soon);
-    let second = queue.submit(agree(), clock.at(MS(0)));
+    let second = queue.submit(agree(), 0, clock.at(MS(0)));
     assert!(!first.is_ready());
     assert_eq!(queue.turn(clock.at(MS(0)), false), Next::Idle);
     signed(&first);
@@ -68,11 +68,11 @@ fn a_batch_waits_while_the_worker_adds_to_it_and_closes_when_it_does_not() {
 #[test]
 fn a_full_class_or_an_old_operation_closes_it_in_spite_of_other_work() {
     let (mut queue, clock) = (queue(Manner::Prompt), Clock::new());
-    let tickets: Vec<_> = (0..4).map(|_| queue.submit(sign(), clock.at(MS(0)))).collect();
+    let tickets: Vec<_> = (0..4).map(|_| queue.submit(sign(), 0, clock.at(MS(0)))).collect();
     queue.turn(clock.at(MS(0)), true);
     tickets.iter().for_each(signed);
 
-    let lone = queue.submit(sign(), clock.at(MS(10)));
+    let lone = queue.submit(sign(), 0, clock.at(MS(10)));
     assert_eq!(queue.turn(clock.at(MS(10)), true), Next::Soon);
     queue.turn(clock.at(MS(10)) + Limits::default().age_max, true);
     signed(&lone);
@@ -83,7 +83,7 @@ fn a_batch_delay_is_waited_for_and_no_longer() {
     let limits = Limits { delay: Duration::from_micros(300), ..Limits::default() };
     let settings = Settings { limits, ..Settings::default() };
     let (mut queue, clock) = (Queue::new(Double::new(Manner::Prompt, 4), settings), Clock::new());
-    let ticket = queue.submit(sign(), clock.at(MS(0)));
+    let ticket = queue.submit(sign(), 0, clock.at(MS(0)));
     let until = clock.at(Duration::from_micros(300));
     assert_eq!(queue.turn(clock.at(MS(0)), false), Next::At(until));
     assert!(!ticket.is_ready());
@@ -94,8 +94,8 @@ fn a_batch_delay_is_waited_for_and_no_longer() {
 #[test]
 fn what_is_never_answered_is_redone_at_its_deadline() {
     let (mut queue, clock) = (queue(Manner::Never), Clock::new());
-    let ticket = queue.submit(sign(), clock.at(MS(0)));
-    assert_eq!(queue.turn(clock.at(MS(1)), false), Next::At(clock.at(MS(50))));
+    let ticket = queue.submit(sign(), 0, clock.at(MS(0)));
+    assert_eq!(queue.turn(clock.at(MS(0)), false), Next::At(clock.at(MS(50))));
     queue.turn(clock.at(MS(49)), false);
     assert!(!ticket.is_ready());
     queue.turn(clock.at(MS(50)), false);
@@ -105,12 +105,12 @@ fn what_is_never_answered_is_redone_at_its_deadline() {
 #[test]
 fn an_answer_that_comes_after_its_redo_changes_nothing() {
     let (mut queue, clock) = (queue(Manner::Late(MS(60))), Clock::new());
-    let ticket = queue.submit(sign(), clock.at(MS(0)));
+    let ticket = queue.submit(sign(), 0, clock.at(MS(0)));
     queue.turn(clock.at(MS(0)), false);
     queue.turn(clock.at(MS(50)), false);
     signed(&ticket);
     // The engine's own answer arrives now, while its place in the table belongs to another.
-    let next = queue.submit(agree(), clock.at(MS(60)));
+    let next = queue.submit(agree(), 0, clock.at(MS(60)));
     queue.turn(clock.at(MS(61)), false);
     queue.turn(clock.at(MS(130)), false);
     assert!(matches!(next.take(), Ok(Answer::Agreed { .. })));
@@ -120,10 +120,10 @@ fn an_answer_that_comes_after_its_redo_changes_nothing() {
 fn a_dropped_ticket_is_forgotten_wherever_its_operation_is() {
     for manner in [Manner::Prompt, Manner::Late(MS(10)), Manner::Never, Manner::Wrong, Manner::Full] {
         let (mut queue, clock) = (queue(manner), Clock::new());
-        drop(queue.submit(sign(), clock.at(MS(0))));
-        let kept = queue.submit(sign(), clock.at(MS(0)));
+        drop(queue.submit(sign(), 0, clock.at(MS(0))));
+        let kept = queue.submit(sign(), 0, clock.at(MS(0)));
         queue.turn(clock.at(MS(0)), false);
-        drop(queue.submit(sign(), clock.at(MS(0))));
+        drop(queue.submit(sign(), 0, clock.at(MS(0))));
         for ms in [0, 10, 20, 50, 60, 110] {
             queue.turn(clock.at(MS(ms)), false);
         }
@@ -134,7 +134,7 @@ fn a_dropped_ticket_is_forgotten_wherever_its_operation_is() {
 #[test]
 fn a_wrong_engine_is_benched_at_once_and_tried_again_at_growing_intervals() {
     let (mut queue, clock) = (queue(Manner::WrongAtFirst(3)), Clock::new());
-    let ticket = queue.submit(sign(), clock.at(MS(0)));
+    let ticket = queue.submit(sign(), 0, clock.at(MS(0)));
     queue.turn(clock.at(MS(0)), false);
     signed(&ticket);
     assert!(!queue.serves(Class::EcdsaP256));
@@ -149,7 +149,7 @@ fn a_wrong_engine_is_benched_at_once_and_tried_again_at_growing_intervals() {
 #[test]
 fn an_engine_that_went_silent_is_tried_without_anybody_waiting_for_it() {
     let (mut queue, clock) = (queue(Manner::Never), Clock::new());
-    let tickets: Vec<_> = (0..4).map(|_| queue.submit(sign(), clock.at(MS(0)))).collect();
+    let tickets: Vec<_> = (0..4).map(|_| queue.submit(sign(), 0, clock.at(MS(0)))).collect();
     queue.turn(clock.at(MS(0)), false);
     queue.turn(clock.at(MS(50)), false);
     tickets.iter().for_each(signed);
@@ -166,9 +166,9 @@ fn an_engine_that_went_silent_is_tried_without_anybody_waiting_for_it() {
 #[test]
 fn a_queue_that_stops_answers_what_it_owes() {
     let (mut queue, clock) = (queue(Manner::Never), Clock::new());
-    let started = queue.submit(sign(), clock.at(MS(0)));
+    let started = queue.submit(sign(), 0, clock.at(MS(0)));
     queue.turn(clock.at(MS(0)), false);
-    let queued = queue.submit(sign(), clock.at(MS(1)));
+    let queued = queue.submit(sign(), 0, clock.at(MS(1)));
     queue.drain(clock.at(MS(1)));
     signed(&started);
     signed(&queued);
@@ -187,7 +187,7 @@ fn a_bad_key_of_the_peer_is_the_peers_fault_on_every_engine() {
     for op in bad {
         assert_eq!(compute(&op).err(), Some(Failure::PeerKey));
         let (mut queue, clock) = (queue(Manner::Prompt), Clock::new());
-        let ticket = queue.submit(op, clock.at(MS(0)));
+        let ticket = queue.submit(op, 0, clock.at(MS(0)));
         queue.turn(clock.at(MS(0)), false);
         assert_eq!(ticket.take().err(), Some(Failure::PeerKey));
     }

@@ -1,32 +1,148 @@
-//! Which crypto engine the configuration asks for, and which one this build has.
+//! Which crypto engine the configuration asks for, and which one this machine has.
 
-use penstock_config::{Diagnostics, model::CryptoSettings};
+use penstock_config::{
+    Diagnostics, Spanned,
+    model::{CryptoSettings, Global},
+};
+use penstock_engine::{
+    Class,
+    plan::{Asked, Classes, Kind, Missing, Plan, choose},
+    policy::Limits,
+    sw::Costs,
+};
+use penstock_lanes::{Implementation, Lanes};
 
-/// Checks the settings; whatever they prefer, `native` computes until another engine is built in.
-pub fn check(settings: &CryptoSettings, diagnostics: &mut Diagnostics) {
+/// The vectors this process may compute in: those of the processor, unless `PENSTOCK_LANES=portable` makes it one without.
+pub fn lanes() -> Lanes {
+    match std::env::var("PENSTOCK_LANES").as_deref() {
+        Ok("portable") => Lanes::portable(),
+        _ => Lanes::detect(),
+    }
+}
+
+/// What a configuration asks for, and where it does.
+fn asked(settings: &CryptoSettings, diagnostics: &mut Diagnostics) -> (Asked, Option<Spanned<String>>) {
     if let Some(engine) = &settings.engine {
-        let name = engine.value.as_str();
-        if !["native", "auto"].contains(&name) {
-            diagnostics
-                .warning(engine.span, format!("the engine '{name}' is not part of this release: 'native' computes"))
-                .hint("write 'native' or 'auto'");
+        // The parser lets no other name through.
+        return (Asked::from_name(&engine.value).unwrap_or_default(), Some(engine.clone()));
+    }
+    const NAMES: [&str; 2] = ["qatengine", "qatprovider"];
+    let named = settings.ssl_engine.as_ref().or(settings.ssl_provider.as_ref());
+    let Some(named) = named else { return (Asked::Auto, None) };
+    if !NAMES.contains(&named.value.as_str()) {
+        if named.value == "default" {
+            return (Asked::Auto, None);
+        }
+        diagnostics.error(named.span, format!("there is no engine '{}' here", named.value)).hint(
+            "'qatengine' and 'qatprovider' stand for 'tune.crypto.engine hw+sw'; without the line, 'auto' is in use",
+        );
+        return (Asked::Native, None);
+    }
+    if settings.ssl_mode_async {
+        return (Asked::HwSw, Some(named.clone()));
+    }
+    diagnostics.notice(
+        named.span,
+        format!(
+            "without 'ssl-mode-async', '{}' is called synchronously, one operation at a time: 'native' computes",
+            named.value
+        ),
+    );
+    (Asked::Native, None)
+}
+
+/// Decides what computes handshakes. What is wrong or missing is said in `diagnostics`.
+pub fn plan(global: &Global, lanes: Lanes, diagnostics: &mut Diagnostics) -> Plan {
+    let settings = &global.crypto;
+    let (asked, named) = asked(settings, diagnostics);
+    let (kind, missing) = choose(asked, lanes);
+    if let (Some(named), Some(missing)) = (&named, missing) {
+        let name = &named.value;
+        match missing {
+            Missing::DemandedDevice => {
+                diagnostics
+                    .error(named.span, "the engine 'hw' has no QuickAssist device: this release drives none")
+                    .hint("write 'auto' or 'hw+sw', which use what there is, or 'sw'");
+            }
+            Missing::Device => {
+                let text =
+                    format!("'{name}' finds no QuickAssist device (this release drives none): '{kind}' computes");
+                diagnostics.notice(named.span, text);
+            }
+            Missing::Ifma => {
+                diagnostics
+                    .warning(
+                        named.span,
+                        "the engine 'sw' needs AVX-512 IFMA, which this processor lacks: 'native' computes",
+                    )
+                    .hint("write 'auto'");
+            }
         }
     }
-    if let Some(asked) = settings.ssl_engine.as_ref().or(settings.ssl_provider.as_ref()) {
-        let name = &asked.value;
-        let synchronous =
-            if settings.ssl_mode_async { "" } else { "; without 'ssl-mode-async' it would not wait either" };
-        diagnostics.notice(
-            asked.span,
-            format!("'{name}' stands for the engine 'hw+sw', which is not part of this release: 'native' computes{synchronous}"),
-        );
-    }
+    let mut plan = Plan::new(kind, lanes);
     if let Some(algo) = &settings.ssl_engine_algo {
+        match Classes::parse(&algo.value) {
+            Ok(classes) => plan.classes = classes,
+            Err(word) => {
+                diagnostics
+                    .error(algo.span, format!("'{word}' is no algorithm of an engine"))
+                    .hint("ALL, RSA, EC, PKEY_CRYPTO; DSA, DH, RAND, CIPHERS, PKEY_ASN1 and DIGESTS have no effect");
+            }
+        }
         diagnostics.notice(
             algo.span,
             "records, key derivation and hashes always stay with aws-lc; 'algo' concerns public-key operations only",
         );
     }
+    let defaults = Limits::default();
+    plan.settings = Plan::settings(Limits {
+        delay: settings.batch_delay.unwrap_or(defaults.delay),
+        eager: settings.batch_eager,
+        ..defaults
+    });
+    plan
+}
+
+/// The same with the costs of this machine, which takes up to 50 ms: for a process that will compute.
+pub fn measured(mut plan: Plan) -> Plan {
+    if plan.kind == Kind::Sw {
+        plan.costs = Costs::measure(plan.lanes);
+    }
+    plan
+}
+
+/// The engine `auto` stands for here, and why, in one line.
+pub fn summary(lanes: Lanes) -> String {
+    let why = match lanes.implementation() {
+        Implementation::Avx512Ifma => "this CPU has AVX-512 IFMA",
+        Implementation::Portable => "no AVX-512 IFMA",
+    };
+    match choose(Asked::Auto, lanes).0 {
+        Kind::Native => format!("native: aws-lc, one operation at a time ({why})"),
+        Kind::Sw => format!("sw: eight operations at a time ({why})"),
+    }
+}
+
+/// A row for each class: from which fill lanes pay, and what an operation costs alone and in a full batch.
+pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
+    let plan = measured(Plan::new(choose(Asked::Auto, lanes).0, lanes));
+    if plan.kind == Kind::Native {
+        return Vec::new();
+    }
+    let row = |class: Class| {
+        let cost = plan.costs.of(class);
+        let rsa = matches!(class, Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096);
+        let lanes = if rsa { 4.0 } else { 8.0 };
+        let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+        let text = format!(
+            "from {} on: {:.1} us alone, {:.1} us in a full batch",
+            cost.break_even(),
+            us(cost.native),
+            us(cost.lanes) / lanes
+        );
+        (!cost.native.is_zero()).then(|| (class.name().to_owned(), text))
+    };
+    Class::ALL.into_iter().filter_map(row).collect()
 }
 
 #[cfg(test)]
@@ -34,20 +150,54 @@ mod tests {
     use super::*;
     use penstock_config::Env;
 
-    fn findings(global: &str) -> String {
+    fn planned(global: &str, lanes: Lanes) -> (Plan, String) {
         let source = penstock_config::Source { name: "t.cfg".into(), text: format!("global\n  {global}\n") };
         let (config, mut diagnostics) = penstock_config::load([source], &Env::default());
-        check(&config.global.crypto, &mut diagnostics);
-        diagnostics.list.iter().map(|d| format!("{:?}: {}\n", d.severity, d.message)).collect()
+        let plan = plan(&config.global, lanes, &mut diagnostics);
+        (plan, diagnostics.list.iter().map(|d| format!("{:?}: {}\n", d.severity, d.message)).collect())
     }
 
     #[test]
-    fn what_this_build_lacks_is_said() {
-        assert_eq!(findings("tune.crypto.engine auto"), "");
-        let sw = findings("tune.crypto.engine sw");
-        assert!(sw.starts_with("Warning: the engine 'sw' is not part"), "{sw}");
-        let papers = findings("ssl-engine qatengine algo ALL\n  ssl-mode-async");
-        assert!(papers.contains("stands for the engine 'hw+sw'") && papers.contains("'algo' concerns"), "{papers}");
-        assert!(!papers.contains("Error"));
+    fn the_engine_follows_from_the_words_of_ours_and_of_the_papers() {
+        let best = if Lanes::detect().is_accelerated() { Kind::Sw } else { Kind::Native };
+        let papers = "ssl-engine qatengine algo ALL\n  ssl-mode-async";
+        for (text, kind, said) in [
+            ("tune.crypto.engine auto", best, ""),
+            ("nbthread 1", best, ""),
+            ("tune.crypto.engine native", Kind::Native, ""),
+            ("tune.crypto.engine hw", Kind::Native, "Error: the engine 'hw' has no QuickAssist device"),
+            ("tune.crypto.engine hw+sw", best, "Notice: 'hw+sw' finds no QuickAssist device"),
+            (papers, best, "Notice: 'qatengine' finds no QuickAssist device"),
+            ("ssl-provider qatprovider\n  ssl-mode-async", best, "Notice: 'qatprovider' finds no"),
+            ("ssl-engine qatengine", Kind::Native, "Notice: without 'ssl-mode-async'"),
+            ("ssl-engine rdrand", Kind::Native, "Error: there is no engine 'rdrand' here"),
+            ("ssl-engine qatengine algo RSA,LATTICE\n  ssl-mode-async", best, "Notice: 'qatengine'"),
+        ] {
+            let (plan, found) = planned(text, Lanes::detect());
+            assert_eq!(plan.kind, kind, "{text}");
+            assert!(found.starts_with(said) && found.is_empty() == said.is_empty(), "{text}: {found}");
+        }
+        let (_, found) = planned("ssl-engine qatengine algo RSA,LATTICE\n  ssl-mode-async", Lanes::detect());
+        assert!(found.contains("Error: 'LATTICE' is no algorithm"), "{found}");
+    }
+
+    #[test]
+    fn a_processor_without_ifma_computes_natively_and_says_so_where_lanes_were_asked_for() {
+        let (plan, found) = planned("tune.crypto.engine sw", Lanes::portable());
+        assert_eq!(plan.kind, Kind::Native);
+        assert!(found.starts_with("Warning: the engine 'sw' needs AVX-512 IFMA"), "{found}");
+        assert_eq!(planned("tune.crypto.engine auto", Lanes::portable()).1, "");
+        assert!(summary(Lanes::portable()).starts_with("native"));
+        assert!(break_even(Lanes::portable()).is_empty());
+    }
+
+    #[test]
+    fn limits_out_of_range_are_refused() {
+        for text in ["tune.crypto.batch-delay 2ms", "tune.crypto.max-wait 0", "tune.crypto.max-wait 2m"] {
+            assert!(planned(text, Lanes::detect()).1.starts_with("Error"), "{text}");
+        }
+        let (plan, found) = planned("tune.crypto.batch-delay 300us\n  tune.crypto.batch-close ready", Lanes::detect());
+        assert_eq!(found, "");
+        assert!(plan.settings.limits.eager && plan.settings.limits.delay.as_micros() == 300);
     }
 }

@@ -1,6 +1,6 @@
 //! `penstock quickstart`: a whole HTTPS load balancer out of nothing, to look at and to point curl at.
 
-use crate::{configuration, flags::Flags, ready::Reporter, serve, version};
+use crate::{configuration, engine, flags::Flags, ready::Reporter, serve};
 use penstock_config::model::Source;
 use std::{
     io::{BufRead, BufReader, IsTerminal, Write},
@@ -66,7 +66,7 @@ fn welcome() {
         std::io::stdout(),
         "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
          engine   {}\n\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
-        version::engine()
+        engine::summary(engine::lanes())
     );
 }
 

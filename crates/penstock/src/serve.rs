@@ -114,12 +114,19 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
-    engine::check(&config.global.crypto, diagnostics);
+    let engine = engine::plan(&config.global, engine::lanes(), diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
     shown.global.zero_warning = config.global.zero_warning;
-    let runtime = Runtime::build(config, services::all(), diagnostics);
-    if configuration::accepted(&shown, diagnostics, flags) { runtime } else { None }
+    let mut runtime = Runtime::build(config, services::all(), diagnostics);
+    if !configuration::accepted(&shown, diagnostics, flags) {
+        return None;
+    }
+    if let Some(runtime) = &mut runtime {
+        let computes = runtime.has_tls() && !flags.check;
+        runtime.set_engine(if computes { engine::measured(engine) } else { engine });
+    }
+    runtime
 }
 
 /// Which process of a detached pair this is.

@@ -1,5 +1,7 @@
 //! `-v` and `-vv`: what this is and what it can do on this machine.
 
+use crate::engine;
+
 /// Name and version.
 pub const VERSION: &str = concat!("penstock version ", env!("CARGO_PKG_VERSION"));
 
@@ -28,7 +30,11 @@ pub fn long() -> String {
     row("  versions", "TLSv1.2 TLSv1.3".into());
     row("  groups", "X25519MLKEM768 X25519 P-256 P-384".into());
     row("\nCrypto engine", String::new());
-    row("  in use", engine());
+    let lanes = engine::lanes();
+    row("  auto", engine::summary(lanes));
+    for (class, text) in engine::break_even(lanes) {
+        row(&format!("  {class}"), text);
+    }
     for (name, here) in cpu_features() {
         row(&format!("  {name}"), if here { "yes" } else { "no" }.into());
     }
@@ -40,13 +46,6 @@ pub fn long() -> String {
     row("Poller", "epoll".into());
     row("CPUs available", std::thread::available_parallelism().map_or(1, usize::from).to_string());
     page
-}
-
-/// The engine that computes handshakes, and why.
-pub fn engine() -> String {
-    let ifma = cpu_features().iter().any(|(name, here)| *name == "AVX-512 IFMA" && *here);
-    let cpu = if ifma { "this CPU has AVX-512 IFMA" } else { "this CPU has no AVX-512 IFMA" };
-    format!("native: aws-lc, one operation at a time ({cpu})")
 }
 
 /// CPU instructions that decide about speed.

@@ -17,6 +17,7 @@ mod connect;
 mod cookie;
 pub mod counters;
 mod debug;
+pub mod engine;
 mod exchange;
 mod finish;
 mod forward;

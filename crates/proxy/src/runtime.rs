@@ -7,6 +7,7 @@ use crate::{
     worker::{self, Worker},
 };
 use penstock_config::{Config, Diagnostics};
+use penstock_engine::Plan;
 use std::{
     io,
     sync::{Arc, Mutex, atomic::AtomicU8},
@@ -18,6 +19,7 @@ use tokio::sync::mpsc::unbounded_channel;
 pub struct Runtime {
     shared: Arc<Shared>,
     workers: usize,
+    engine: Plan,
 }
 
 impl Runtime {
@@ -30,7 +32,19 @@ impl Runtime {
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let shared = Shared::build(config, services, workers, diagnostics)?;
-        Some(Runtime { shared, workers })
+        Some(Runtime { shared, workers, engine: Plan::native() })
+    }
+
+    /// Chooses the engine that computes handshakes; `native` where nobody does.
+    pub fn set_engine(&mut self, engine: Plan) {
+        self.engine = engine;
+    }
+
+    /// Whether anything here makes or takes TLS connections.
+    pub fn has_tls(&self) -> bool {
+        let shared = &self.shared;
+        shared.acceptors.iter().flatten().any(Option::is_some)
+            || shared.connectors.iter().flatten().any(Option::is_some)
     }
 
     /// Configuration and shared state.
@@ -72,7 +86,14 @@ impl Runtime {
         }
         let (ready, started) = std::sync::mpsc::channel();
         for ((id, control), listeners) in receivers.into_iter().enumerate().zip(per_worker) {
-            let seed = worker::Seed { id, handle: handle.clone(), control, listeners, ready: ready.clone() };
+            let seed = worker::Seed {
+                id,
+                handle: handle.clone(),
+                control,
+                listeners,
+                engine: self.engine,
+                ready: ready.clone(),
+            };
             let thread =
                 std::thread::Builder::new().name(format!("worker-{}", id + 1)).spawn(move || Worker::run(seed));
             match thread {

@@ -4,6 +4,7 @@ use crate::{
     Services,
     check::Plans,
     counters::{Counters, Shape},
+    engine::Reports,
     log::LogTargets,
     program::Program,
     server::{Backends, Notice},
@@ -48,6 +49,8 @@ pub struct Shared {
     pub(crate) logs: Arc<LogTargets>,
     /// What happened, by worker.
     pub counters: Counters,
+    /// What their crypto engines did.
+    pub engines: Reports,
     /// Connections each worker has, which tell who is least busy.
     pub(crate) loads: Vec<AtomicU32>,
     /// What the watchdog sees of each worker.
@@ -107,6 +110,7 @@ impl Shared {
                 workers,
                 &Shape(config.proxies.iter().map(|p| (p.binds.len(), p.servers.len())).collect()),
             ),
+            engines: Reports::new(workers),
             limits,
             backends,
             proxies: config

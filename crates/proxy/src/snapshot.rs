@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::counters::{Part, Totals};
+use crate::engine::Report;
 use crate::handle::{Handle, State};
 use crate::server::{Backend, Check, Operational, Server, ServerRef, Status, Target};
 use penstock_config::model::{Balance, Mode, Proxy};
@@ -15,6 +16,8 @@ pub struct Snapshot {
     pub process: Process,
     /// Each proxy: its frontend, its listeners where `option socket-stats` asks for them, its servers, its backend.
     pub rows: Vec<Row>,
+    /// The crypto engine, over all workers.
+    pub engine: Report,
 }
 
 /// The process.
@@ -196,7 +199,7 @@ impl Handle {
             }
         }
         let process = process(self, &rows);
-        Snapshot { process, rows }
+        Snapshot { process, rows, engine: shared.engines.sum() }
     }
 }
 

@@ -8,12 +8,14 @@ use crate::{
     check,
     clock::Clock,
     counters::WorkerCounters,
+    engine,
     exchange::Kept,
     http2::MuxPool,
     log::{Logger, severity},
     pool::{self, Pool},
     watchdog::{Fault, Pulse},
 };
+use penstock_engine::Plan;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use slab::Slab;
 use std::{
@@ -42,6 +44,7 @@ pub(crate) struct Seed {
     pub handle: Handle,
     pub control: UnboundedReceiver<Control>,
     pub listeners: Vec<Listener>,
+    pub engine: Plan,
     pub ready: std::sync::mpsc::Sender<io::Result<()>>,
 }
 
@@ -89,7 +92,7 @@ const RESERVE: usize = 4;
 impl Worker {
     /// The life of a worker's thread.
     pub fn run(seed: Seed) {
-        let Seed { id, handle, control, listeners, ready } = seed;
+        let Seed { id, handle, control, listeners, engine: plan, ready } = seed;
         let shared = handle.inner.shared.clone();
         pin(id, &shared);
         let pulse = shared.clone();
@@ -129,10 +132,12 @@ impl Worker {
         if worker.shared.acceptors.iter().flatten().any(Option::is_some) {
             penstock_tls::warm_up();
         }
+        plan.install();
         let local = LocalSet::new();
         local.block_on(&runtime, worker.clone().serve(control, listeners, ready));
         // Connections that are left end here; what they log goes out.
         drop(local);
+        penstock_engine::worker::uninstall();
         worker.pool.clear();
         worker.muxes.clear();
         worker.logger.flush();
@@ -151,6 +156,7 @@ impl Worker {
         tokio::task::spawn_local(async move { logger.logger.run().await });
         tokio::task::spawn_local(pool::run(self.clone()));
         tokio::task::spawn_local(penstock_tls::drive_engine());
+        tokio::task::spawn_local(engine::report(self.clone()));
         if self.id == 0 {
             check::start(&self);
             crate::resolve::start(&self);

@@ -9,7 +9,7 @@ use crate::{
     verify::Clients,
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
-use penstock_engine::KeyKind;
+use penstock_engine::{KeyKind, worker::Presence};
 use penstock_rules::{ClientHello, HelloError, TlsFacts};
 use rustls::{ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
@@ -57,6 +57,7 @@ impl Acceptor {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        let presence = Presence::handshake();
         let mut input = prefix;
         let (context, config, known) = loop {
             let refused = match ClientHello::read(&input) {
@@ -80,7 +81,7 @@ impl Acceptor {
         };
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Server(Box::new(session)), input);
-        let mut open = handshake::run(stream, flight, Duration::ZERO).await?;
+        let mut open = handshake::run(stream, flight, presence, Duration::ZERO).await?;
         let facts = open.facts_mut();
         facts.sni = known.sni;
         facts.session_id = known.session_id;

@@ -12,6 +12,7 @@ use penstock_config::{
     Config, Diagnostics, Span,
     model::{ServerTls, Verify},
 };
+use penstock_engine::worker::Presence;
 use rustls::{
     ClientConfig,
     client::{Resumption, Tls12Resumption, UnbufferedClientConnection},
@@ -91,12 +92,13 @@ impl Connector {
             .unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()));
         // Making the connection makes its key pairs already.
         let config = self.config.clone();
+        let presence = Presence::handshake();
         let mut waited = Duration::ZERO;
         let session = handshake::suspended(true, &mut waited, move || UnbufferedClientConnection::new(config, name))
             .await?
             .map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Client(Box::new(session)), Vec::new());
-        let mut open = handshake::run(stream, flight, waited).await?;
+        let mut open = handshake::run(stream, flight, presence, waited).await?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)
     }

@@ -12,18 +12,18 @@ use tokio::{task::yield_now, time::sleep_until};
 pub async fn drive_engine() {
     loop {
         poll_fn(worker::poll_work).await;
-        let mut seen = worker::submitted();
+        let mut seen = worker::stirred();
         loop {
             yield_now().await;
-            let submitted = worker::submitted();
-            let runnable = std::mem::replace(&mut seen, submitted) != submitted;
+            let stirred = worker::stirred();
+            let runnable = std::mem::replace(&mut seen, stirred) != stirred;
             match worker::turn(runnable) {
                 Next::Idle => break,
                 Next::Soon => {}
                 Next::At(time) => {
                     let mut sleep = pin!(sleep_until(time.into()));
                     poll_fn(|cx| {
-                        if worker::submitted() != seen {
+                        if worker::stirred() != seen {
                             return Poll::Ready(());
                         }
                         worker::watch_submissions(cx);

@@ -7,7 +7,7 @@ use crate::{
     stream::TlsStream,
     suspend, verify,
 };
-use penstock_engine::worker;
+use penstock_engine::worker::{self, Presence};
 use std::{
     future::poll_fn,
     io,
@@ -59,10 +59,11 @@ impl Flight {
     }
 }
 
-/// Runs the handshake to its end. `waited` is what its operations have waited already.
+/// Runs the handshake to its end. `presence` counts it among the worker's, `waited` is what its operations have waited already.
 pub(crate) async fn run<S>(
     mut stream: S,
     mut flight: Box<Flight>,
+    presence: Presence,
     mut waited: Duration,
 ) -> Result<TlsStream<S>, HandshakeError>
 where
@@ -94,7 +95,7 @@ where
                 if !(tls13 && matches!(flight.session, Session::Server(_))) {
                     write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
                 }
-                let mut open = TlsStream::new(stream, *flight, matches!(pass, Ok(Pass::PeerClosed)));
+                let mut open = TlsStream::new(stream, *flight, presence, matches!(pass, Ok(Pass::PeerClosed)));
                 let facts = open.facts_mut();
                 facts.engine = engine;
                 facts.engine_wait_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
@@ -133,6 +134,9 @@ pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut 
         let polled = Pin::new(&mut *stream).poll_read(cx, &mut room);
         let read = room.filled().len();
         input.truncate(start + read);
+        if read > 0 {
+            worker::stir();
+        }
         polled.map_ok(|()| read)
     })
     .await

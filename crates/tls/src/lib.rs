@@ -38,4 +38,5 @@ pub use drive::drive_engine;
 pub use error::HandshakeError;
 pub use loader::{Disk, Loader, Memory};
 pub use stream::{TlsStream, Truncated};
+pub use suspend::{StackCounts, stack_counts};
 pub use warm::warm_up;

@@ -52,7 +52,9 @@ pub(crate) fn default_provider() -> CryptoProvider {
 fn perform(op: Op) -> Result<Answer, Failure> {
     match submit(op) {
         Ok(ticket) => {
-            suspend::park(Wait([Some(ticket.watch()), None])).map_err(|_| Failure::Cancelled)?;
+            if !ticket.is_ready() {
+                suspend::park(Wait([Some(ticket.watch()), None])).map_err(|_| Failure::Cancelled)?;
+            }
             ticket.take()
         }
         Err(op) => worker::perform(&op),
@@ -62,7 +64,8 @@ fn perform(op: Op) -> Result<Answer, Failure> {
 /// Two operations under one wait: both are submitted before the caller is parked.
 fn perform_both(first: Op, second: Op) -> Result<(Answer, Answer), Failure> {
     let (first, second) = (submit(first), submit(second));
-    let watches = [&first, &second].map(|op| op.as_ref().ok().map(Ticket::watch));
+    let waits = |ticket: &Ticket| (!ticket.is_ready()).then(|| ticket.watch());
+    let watches = [&first, &second].map(|op| op.as_ref().ok().and_then(waits));
     if watches.iter().any(Option::is_some) {
         suspend::park(Wait(watches)).map_err(|_| Failure::Cancelled)?;
     }
@@ -80,7 +83,7 @@ fn submit(op: Op) -> Result<Ticket, Op> {
 fn failed(failure: Failure) -> Error {
     match failure {
         Failure::PeerKey => PeerMisbehaved::InvalidKeyShare.into(),
-        Failure::Internal => Error::General("public-key operation failed".into()),
+        Failure::Internal | Failure::Wrong => Error::General("public-key operation failed".into()),
         Failure::Cancelled => Error::General("handshake cancelled".into()),
     }
 }

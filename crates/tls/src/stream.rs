@@ -7,6 +7,7 @@ use crate::{
     output::Output,
     session::{Pass, Session},
 };
+use penstock_engine::worker::Presence;
 use penstock_rules::TlsFacts;
 use std::{
     fmt, io,
@@ -44,6 +45,8 @@ pub struct TlsStream<S> {
     sent_close: bool,
     /// Largest socket read tried: doubled while reads fill it, halved while they leave it empty.
     flow: usize,
+    /// The worker has this connection.
+    _presence: Presence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,8 @@ impl fmt::Display for Truncated {
 impl std::error::Error for Truncated {}
 
 impl<S> TlsStream<S> {
-    pub(crate) fn new(socket: S, flight: Flight, peer_closed: bool) -> Self {
+    pub(crate) fn new(socket: S, flight: Flight, mut presence: Presence, peer_closed: bool) -> Self {
+        presence.opened();
         let Flight { session, mut input, output, plain } = flight;
         input.shrink_to_fit();
         TlsStream {
@@ -85,6 +89,7 @@ impl<S> TlsStream<S> {
             read_end: if peer_closed { End::Closed } else { End::Open },
             sent_close: false,
             flow: READ_MIN,
+            _presence: presence,
         }
     }
 

@@ -141,10 +141,40 @@ impl<R> Drop for Suspended<R> {
     }
 }
 
+/// The stacks of a worker, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackCounts {
+    /// In use now.
+    pub used: u64,
+    /// Kept for later.
+    pub kept: u64,
+    /// The most that were in use at once.
+    pub most: u64,
+}
+
+impl StackCounts {
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &StackCounts) {
+        self.used += other.used;
+        self.kept += other.kept;
+        self.most += other.most;
+    }
+}
+
+/// The stacks of this thread.
+pub fn stack_counts() -> StackCounts {
+    POOL.with_borrow(|pool| StackCounts {
+        used: pool.in_use as u64,
+        kept: pool.idle.len() as u64,
+        most: pool.in_use_max as u64,
+    })
+}
+
 #[derive(Default)]
 struct Pool {
     idle: Vec<DefaultStack>,
     in_use: usize,
+    in_use_max: usize,
     waiting: VecDeque<(u64, Waker)>,
     numbers: u64,
 }
@@ -227,6 +257,7 @@ impl Turn {
             None => DefaultStack::new(STACK_SIZE)?,
         };
         pool.in_use += 1;
+        pool.in_use_max = pool.in_use_max.max(pool.in_use);
         Poll::Ready(Ok(PooledStack(Some(stack))))
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     model::{Global, TlsDefaults, TlsVersion, Verify},
     tls::{VERSIONS, narrow},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 type Entry = Keyword<Global>;
 
@@ -120,16 +120,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.crypto.engine = Some(crate::span::Spanned { value: text, span: word.unwrap_or(a.span) });
         Ok(())
     }),
-    Entry::new("tune.crypto.batch-delay", ONE, "Longest wait of an operation for others", |g, a| {
-        g.crypto.batch_delay = Some(micros(a)?);
+    Entry::new(
+        "tune.crypto.batch-delay",
+        ONE,
+        "Longest wait of an operation for others once nothing else runs",
+        |g, a| {
+            g.crypto.batch_delay = Some(micros(a, 0, MAX_DELAY_US)?);
+            Ok(())
+        },
+    ),
+    Entry::new(
+        "tune.crypto.batch-close",
+        ONE,
+        "A batch closes when nothing else runs (idle), or in its first turn",
+        |g, a| {
+            g.crypto.batch_eager = a.choice("when batches close", &[("idle", false), ("ready", true)])?;
+            Ok(())
+        },
+    ),
+    Entry::new("tune.crypto.max-wait", ONE, "Longest line of handshakes: past it, new ones are turned away", |g, a| {
+        g.crypto.max_wait = Some(micros(a, 1000, MAX_WAIT_US)?);
         Ok(())
-    })
-    .notice("the engine decides by itself when a batch closes"),
-    Entry::new("tune.crypto.max-wait", ONE, "Longest wait in the queue before a handshake is given up", |g, a| {
-        g.crypto.max_wait = Some(micros(a)?);
-        Ok(())
-    })
-    .notice("the engine decides by itself when a batch closes"),
+    }),
     Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
     Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
     Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),
@@ -205,14 +217,24 @@ fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// These are times of our own, which are shorter than HAProxy's shortest.
-fn micros(args: &mut Args<'_>) -> Parsed<std::time::Duration> {
+/// The age cap of an operation: a longer delay would never be waited for.
+const MAX_DELAY_US: u64 = 1000;
+/// A minute: no client waits longer for a handshake.
+const MAX_WAIT_US: u64 = 60_000_000;
+
+/// These are times of our own, some shorter than HAProxy's shortest.
+fn micros(args: &mut Args<'_>, min: u64, max: u64) -> Parsed<Duration> {
     let word = args.word("a time")?;
-    match word.text.strip_suffix("us").and_then(|n| n.parse().ok()) {
-        Some(us) => Ok(std::time::Duration::from_micros(us)),
+    let time = match word.text.strip_suffix("us").and_then(|n| n.parse().ok()) {
+        Some(us) => Duration::from_micros(us),
         None => {
             args.next -= 1;
-            args.time("a time")
+            args.time("a time")?
         }
+    };
+    if !(u128::from(min)..=u128::from(max)).contains(&time.as_micros()) {
+        let hint = format!("write a time from {min}us to {max}us");
+        return args.wrong(word, format!("'{}' is out of range", word.text), hint);
     }
+    Ok(time)
 }

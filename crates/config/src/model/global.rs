@@ -202,6 +202,8 @@ pub struct CryptoSettings {
     pub ssl_mode_async: bool,
     /// `tune.crypto.batch-delay`.
     pub batch_delay: Option<Duration>,
+    /// `tune.crypto.batch-close ready`.
+    pub batch_eager: bool,
     /// `tune.crypto.max-wait`.
     pub max_wait: Option<Duration>,
 }

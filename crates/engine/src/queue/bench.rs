@@ -38,14 +38,14 @@ impl Queue {
         let trial = bench.trial.clone();
         // Until it ends, the trial's own deadline is what wakes the queue.
         bench.retry_at = now + self.settings.deadline;
-        self.serial += 1;
-        let entry =
-            super::Entry { serial: self.serial, op: trial.clone(), slot: Rc::new(Slot::default()), submitted: now };
-        let id = OpId { index: self.entries.insert(entry), serial: self.serial };
-        if self.engine.lanes(trial.class()) > 0 && self.engine.start(id, &trial, now) {
-            bench.running = Some(id);
+        let id = self.enter(trial.clone(), Rc::new(Slot::default()), now);
+        let mut batch = vec![(id, trial.clone())];
+        if self.engine.lanes(trial.class()) > 0 {
+            self.engine.start(&mut batch, now);
+        }
+        if batch.is_empty() {
+            self.bench.iter_mut().for_each(|bench| bench.running = Some(id));
             self.started.push_back(id);
-            self.collect(now);
         } else {
             self.entries.remove(id.index);
             self.end_trial(&trial, Err(Failure::Internal), now);

@@ -1,0 +1,203 @@
+//! Which engine a process runs, decided once from what was asked for and what the machine has.
+
+use crate::{
+    Class, Settings,
+    policy::Limits,
+    sw::{Costs, Sw},
+    worker,
+};
+use penstock_lanes::Lanes;
+use std::{fmt, time::Duration};
+
+/// What a configuration asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// One operation at a time, by the library alone.
+    Native,
+    /// Lanes.
+    Sw,
+    /// A device, and nothing else will do.
+    Hw,
+    /// A device and lanes, as far as there are any.
+    HwSw,
+    /// The best of what there is.
+    #[default]
+    Auto,
+}
+
+impl Asked {
+    /// The names of `tune.crypto.engine`.
+    pub fn from_name(name: &str) -> Option<Asked> {
+        Some(match name {
+            "native" => Asked::Native,
+            "sw" => Asked::Sw,
+            "hw" => Asked::Hw,
+            "hw+sw" => Asked::HwSw,
+            "auto" => Asked::Auto,
+            _ => return None,
+        })
+    }
+}
+
+/// The engine that computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The library, inline.
+    Native,
+    /// Lanes, in batches.
+    Sw,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Native => "native",
+            Kind::Sw => "sw",
+        })
+    }
+}
+
+/// Something that was asked for is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// A device was preferred: what there is computes instead.
+    Device,
+    /// A device was demanded: nothing stands in for it.
+    DemandedDevice,
+    /// The processor has no AVX-512 IFMA: lanes would be slower than the library.
+    Ifma,
+}
+
+/// What computes where this was asked for, and what was missing.
+pub fn choose(asked: Asked, lanes: Lanes) -> (Kind, Option<Missing>) {
+    let best = if lanes.is_accelerated() { Kind::Sw } else { Kind::Native };
+    match asked {
+        Asked::Native => (Kind::Native, None),
+        Asked::Sw => (best, (best == Kind::Native).then_some(Missing::Ifma)),
+        Asked::Hw => (Kind::Native, Some(Missing::DemandedDevice)),
+        Asked::HwSw => (best, Some(Missing::Device)),
+        Asked::Auto => (best, None),
+    }
+}
+
+/// Classes that may leave the native library, as `algo` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classes([bool; Class::COUNT]);
+
+impl Default for Classes {
+    fn default() -> Self {
+        Classes([true; Class::COUNT])
+    }
+}
+
+impl Classes {
+    /// Reads a list in the words of OpenSSL's engines: `ALL`, `RSA`, `EC`, `PKEY`... Those that name no public-key
+    /// operation add nothing.
+    ///
+    /// # Errors
+    /// The word that is none of them.
+    pub fn parse(list: &str) -> Result<Classes, &str> {
+        let mut classes = [false; Class::COUNT];
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let named: fn(Class) -> bool = match word.to_ascii_uppercase().as_str() {
+                // The papers' engine registers X25519 and ML-KEM under PKEY.
+                "ALL" | "PKEY" | "PKEY_CRYPTO" => |_| true,
+                "RSA" => |class| matches!(class, Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 | Class::RsaOther),
+                "EC" => |class| {
+                    use Class::*;
+                    !matches!(
+                        class,
+                        Rsa2048 | Rsa3072 | Rsa4096 | RsaOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate
+                    )
+                },
+                "DSA" | "DH" | "RAND" | "CIPHERS" | "DIGESTS" | "PKEY_ASN1" => |_| false,
+                _ => return Err(word),
+            };
+            for class in Class::ALL {
+                classes[class as usize] |= named(class);
+            }
+        }
+        Ok(Classes(classes))
+    }
+
+    /// Whether this one may.
+    pub fn contains(&self, class: Class) -> bool {
+        self.0[class as usize]
+    }
+}
+
+/// Everything a worker's engine is made of. Copied to each.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What computes.
+    pub kind: Kind,
+    /// The vectors `sw` computes in.
+    pub lanes: Lanes,
+    /// What that costs here.
+    pub costs: Costs,
+    /// Bounds of the queue.
+    pub settings: Settings,
+    /// Which classes leave the native library.
+    pub classes: Classes,
+}
+
+impl Plan {
+    /// Native, for whoever chooses nothing.
+    pub fn native() -> Plan {
+        Plan::new(Kind::Native, Lanes::portable())
+    }
+
+    /// A plan with what is usual.
+    pub fn new(kind: Kind, lanes: Lanes) -> Plan {
+        Plan {
+            kind,
+            lanes,
+            costs: Costs::assumed(),
+            settings: Plan::settings(Limits::default()),
+            classes: Classes::default(),
+        }
+    }
+
+    /// Settings of a queue before lanes: what they compute cannot be late, since they compute it in the queue's own turns.
+    pub fn settings(limits: Limits) -> Settings {
+        Settings { limits, deadline: Duration::from_secs(10), ..Settings::default() }
+    }
+
+    /// Gives this thread its engine.
+    pub fn install(&self) {
+        match self.kind {
+            Kind::Native => worker::uninstall(),
+            Kind::Sw => worker::install(Box::new(Sw::new(self.lanes, self.costs, self.classes)), self.settings),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_follows_from_what_is_asked_for_and_what_there_is() {
+        let best = if Lanes::detect().is_accelerated() { Kind::Sw } else { Kind::Native };
+        for (asked, here, without) in [
+            ("native", (Kind::Native, None), (Kind::Native, None)),
+            ("auto", (best, None), (Kind::Native, None)),
+            ("hw+sw", (best, Some(Missing::Device)), (Kind::Native, Some(Missing::Device))),
+            ("hw", (Kind::Native, Some(Missing::DemandedDevice)), (Kind::Native, Some(Missing::DemandedDevice))),
+        ] {
+            let asked = Asked::from_name(asked).expect("a name");
+            assert_eq!(choose(asked, Lanes::detect()), here);
+            assert_eq!(choose(asked, Lanes::portable()), without);
+        }
+        assert_eq!(choose(Asked::Sw, Lanes::portable()), (Kind::Native, Some(Missing::Ifma)));
+        assert_eq!(Asked::from_name("qat"), None);
+    }
+
+    #[test]
+    fn algo_names_the_classes_that_leave_native() {
+        let has = |list, class| Classes::parse(list).expect("known words").contains(class);
+        assert!(has("ALL", Class::MlKemKeyGen) && has("RSA,EC", Class::EcdsaP384) && has("ec", Class::X25519Agree));
+        assert!(!has("RSA", Class::P256Agree) && !has("EC", Class::Rsa2048) && !has("CIPHERS,DIGESTS", Class::Rsa2048));
+        assert_eq!(Classes::parse("RSA,QUANTUM"), Err("QUANTUM"));
+    }
+}

@@ -1,0 +1,184 @@
+//! What operations cost on this machine, natively and in lanes: where the one begins to pay.
+
+use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, SigningKey, native};
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm},
+};
+use penstock_lanes::{LANES, Lanes};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+/// Of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// One operation by the native library.
+    pub native: Duration,
+    /// One call to the lanes, which is the same however many operations are in it; for RSA one of up to four.
+    pub lanes: Duration,
+}
+
+impl Cost {
+    /// The fewest operations of which a call costs no more than as many native ones.
+    pub fn break_even(&self) -> usize {
+        let native = self.native.as_nanos().max(1);
+        (self.lanes.as_nanos().div_ceil(native) as usize).max(1)
+    }
+}
+
+/// Of every class that lanes serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs([Cost; Class::COUNT]);
+
+/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds: what stands in for what is not measured.
+const ASSUMED: [(Class, u64, u64); 14] = {
+    use Class::*;
+    [
+        (Rsa2048, 407_000, 380_000),
+        (Rsa3072, 1_068_000, 1_240_000),
+        (Rsa4096, 2_190_000, 2_800_000),
+        (EcdsaP256, 20_700, 60_000),
+        (EcdsaP384, 170_000, 180_000),
+        (X25519KeyGen, 11_100, 20_000),
+        (X25519Derive, 27_800, 40_000),
+        (X25519Agree, 39_000, 60_000),
+        (P256KeyGen, 13_600, 24_000),
+        (P256Derive, 61_000, 75_000),
+        (P256Agree, 75_000, 100_000),
+        (P384KeyGen, 80_000, 60_000),
+        (P384Derive, 200_000, 220_000),
+        (P384Agree, 280_000, 280_000),
+    ]
+};
+
+/// Most time that measuring may take, and the part of it that one class may have.
+const MEASURE_MAX: Duration = Duration::from_millis(45);
+const CLASS_MAX: Duration = Duration::from_micros(2500);
+
+/// A key of the library's own tests, known to everybody: it is timed, and signs nothing.
+const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
+
+impl Costs {
+    /// As they were on the machine this was written on.
+    pub fn assumed() -> Costs {
+        let mut costs = [Cost { native: Duration::ZERO, lanes: Duration::ZERO }; Class::COUNT];
+        for (class, native, lanes) in ASSUMED {
+            costs[class as usize] = Cost { native: Duration::from_nanos(native), lanes: Duration::from_nanos(lanes) };
+        }
+        Costs(costs)
+    }
+
+    /// Measures this machine, in less than 50 ms: what there is no time for is assumed. Of several runs the quickest
+    /// counts, since nothing makes a computation quicker than it is.
+    pub fn measure(lanes: Lanes) -> Costs {
+        let began = Instant::now();
+        let mut costs = Costs::assumed();
+        let mut engine = super::Sw::new(lanes, costs, Default::default());
+        for (class, op) in samples() {
+            if began.elapsed() > MEASURE_MAX {
+                break;
+            }
+            let batch: super::Batch =
+                (0..engine_batch(class)).map(|serial| (crate::OpId::sample(serial), op.clone())).collect();
+            let native = quickest(began, || drop(native::compute(&op)));
+            let lanes = quickest(began, || engine.compute(class, batch.clone()));
+            if let (Some(native), Some(lanes)) = (native, lanes) {
+                costs.0[class as usize] = Cost { native, lanes };
+            }
+        }
+        // Preparing a larger key takes longer than measuring may: larger sizes keep their proportions.
+        let (assumed, measured) = (Costs::assumed().of(Class::Rsa2048), costs.of(Class::Rsa2048));
+        for class in [Class::Rsa3072, Class::Rsa4096] {
+            let cost = &mut costs.0[class as usize];
+            cost.native = cost.native.mul_f64(measured.native.div_duration_f64(assumed.native));
+            cost.lanes = cost.lanes.mul_f64(measured.lanes.div_duration_f64(assumed.lanes));
+        }
+        costs
+    }
+
+    /// Those of one class.
+    pub fn of(&self, class: Class) -> Cost {
+        self.0[class as usize]
+    }
+
+    /// The same, but for one class, whose lanes pay from this fill on.
+    #[must_use]
+    pub fn with_break_even(mut self, class: Class, fill: u32) -> Costs {
+        let cost = &mut self.0[class as usize];
+        cost.lanes = cost.native * fill;
+        self
+    }
+}
+
+/// The quickest of a few runs; none where measuring has taken too long already.
+fn quickest(began: Instant, mut run: impl FnMut()) -> Option<Duration> {
+    let class_began = Instant::now();
+    let mut best = None;
+    for _ in 0..6 {
+        let start = Instant::now();
+        run();
+        let took = start.elapsed();
+        best = Some(best.map_or(took, |best: Duration| best.min(took)));
+        if class_began.elapsed() > CLASS_MAX || began.elapsed() > MEASURE_MAX {
+            break;
+        }
+    }
+    best
+}
+
+fn engine_batch(class: Class) -> u64 {
+    if super::is_long(class) { super::RSA_LANES as u64 } else { LANES as u64 }
+}
+
+/// An operation of each class that can be measured, what is used most first.
+fn samples() -> Vec<(Class, Rc<Op>)> {
+    let rsa = SigningKey::from_der(RSA_2048.to_vec()).ok().map(|key| (key, Scheme::RsaPssSha256));
+    let ecdsa = |algorithm: &'static EcdsaSigningAlgorithm, scheme| {
+        let der = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).ok()?;
+        Some((SigningKey::from_der(der.as_ref().to_vec()).ok()?, scheme))
+    };
+    let keys = [
+        rsa,
+        ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING, Scheme::EcdsaP256Sha256),
+        ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING, Scheme::EcdsaP384Sha384),
+    ];
+    let sign = |(key, scheme): (SigningKey, Scheme)| {
+        key.prepare();
+        Op::Sign { key: key.into(), scheme, message: b"how long does this take?".to_vec() }
+    };
+    let mut ops: Vec<Op> = keys.into_iter().flatten().map(sign).collect();
+    for curve in [Curve::X25519, Curve::P256, Curve::P384] {
+        let Ok(Answer::Pair { public: peer, .. }) = native::compute(&Op::KeyGen { curve }) else { continue };
+        ops.push(Op::Agree { curve, peer: peer.clone() });
+        // Any number below the order serves.
+        let private = Private::Scalar(curve, Secret::from(vec![0x42; curve.secret_len()]));
+        ops.push(Op::Derive { private, peer });
+        ops.push(Op::KeyGen { curve });
+    }
+    ops.into_iter().map(|op| (op.class(), Rc::new(op))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn break_even_is_the_fill_at_which_a_call_costs_no_more() {
+        let cost = |native, lanes| Cost { native: Duration::from_nanos(native), lanes: Duration::from_nanos(lanes) };
+        for (native, lanes, fill) in [(10, 40, 4), (10, 41, 5), (10, 10, 1), (10, 3, 1), (0, 5, 5)] {
+            assert_eq!(cost(native, lanes).break_even(), fill);
+        }
+        assert_eq!(Costs::assumed().with_break_even(Class::Rsa2048, 3).of(Class::Rsa2048).break_even(), 3);
+    }
+
+    #[test]
+    fn every_class_that_lanes_serve_has_a_cost() {
+        use crate::Engine;
+        let engine = super::super::Sw::new(Lanes::detect(), Costs::assumed(), Default::default());
+        for class in Class::ALL {
+            assert_eq!(engine.lanes(class) > 0, engine.native_time(class) > Duration::ZERO, "{class:?}");
+        }
+    }
+}

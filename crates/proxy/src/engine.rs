@@ -1,0 +1,73 @@
+//! What each worker's crypto engine has done, where others can read it.
+
+use crate::worker::Worker;
+use penstock_engine::{Counters, worker};
+use penstock_tls::StackCounts;
+use std::{
+    rc::Rc,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The engines of all workers, as they last reported.
+#[derive(Debug)]
+pub struct Reports(Vec<Mutex<Report>>);
+
+/// The engine of one worker, or of all together.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub engine: &'static str,
+    /// What it did.
+    pub counters: Counters,
+    /// The stacks of suspended handshakes.
+    pub stacks: StackCounts,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Report { engine: "native", counters: Counters::default(), stacks: StackCounts::default() }
+    }
+}
+
+/// How old a report may be. Counters belong to their worker's thread; a copy is left here often enough for whoever looks.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+impl Reports {
+    pub(crate) fn new(workers: usize) -> Reports {
+        Reports((0..workers).map(|_| Mutex::default()).collect())
+    }
+
+    /// All workers together.
+    pub fn sum(&self) -> Report {
+        let mut sum = Report::default();
+        for report in &self.0 {
+            let report = lock(report);
+            sum.engine = report.engine;
+            sum.counters.add(&report.counters);
+            sum.stacks.add(&report.stacks);
+        }
+        sum
+    }
+
+    fn publish(&self, id: usize) {
+        let report = Report {
+            engine: worker::engine_name(),
+            counters: worker::counters(),
+            stacks: penstock_tls::stack_counts(),
+        };
+        *lock(&self.0[id]) = report;
+    }
+}
+
+/// Reports for as long as the worker runs.
+pub(crate) async fn report(worker: Rc<Worker>) {
+    loop {
+        worker.shared.engines.publish(worker.id);
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
+}
