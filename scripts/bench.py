@@ -179,7 +179,7 @@ class Bench:
         n = lambda count: max(1, int(count * self.scale))
         if measure == "handshake":
             wanted = n(2000)
-            done = int(run([str(LOAD), "handshakes", address, str(wanted), "16"]))
+            done = int(run([str(LOAD), "handshakes", address, str(wanted), "16"]).split()[0])
             if done != wanted:
                 sys.exit(f"{done} of {wanted} handshakes were completed")
             return done

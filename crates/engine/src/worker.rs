@@ -176,7 +176,7 @@ pub fn turn(runnable: bool) -> Next {
     .unwrap_or(Next::Idle)
 }
 
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use penstock_config::model::{TlsConf, TlsVersion};
 use penstock_engine::{Class, Counters, Settings, doubles::Manner, worker};
+use penstock_lanes::Lanes;
 use std::{
     net::SocketAddr,
     process::Command,
@@ -26,38 +27,41 @@ fn settings() -> Settings {
 /// Two dozen connections at once, half of TLS 1.2 and half of 1.3, over two kinds of certificate; then what the engine's
 /// counters say. Client and server share the worker, so both sides' operations wait.
 fn crowd(manner: Option<Manner>) -> Counters {
-    let (rsa, ecdsa) = (self_signed(Kind::Rsa2048, &["rsa.test"]), self_signed(Kind::P256, &["ecdsa.test"]));
-    let files = files(&[("/rsa.pem", &rsa), ("/ecdsa.pem", &ecdsa)]);
     // The newest first starves the oldest under load: that one needs patience to show what it is for.
     let patient = Settings { deadline: Duration::from_secs(10), ..settings() };
     let settings = if matches!(manner, Some(Manner::Reversed(_))) { patient } else { settings() };
-    on_worker(manner, settings, async {
-        let mut tasks = Vec::new();
-        for (file, name) in [("/rsa.pem", "rsa.test"), ("/ecdsa.pem", "ecdsa.test")] {
-            let address = echo_server(acceptor(crt(&[file]), &files)).await;
-            for max_ver in [TlsVersion::Tls12, TlsVersion::Tls13] {
-                let conf = TlsConf { max_ver: Some(max_ver), ..TlsConf::default() };
-                let connector = Rc::new(connector(trusting(file, conf), &files));
-                for number in 0..CLIENTS / 4 {
-                    let connector = connector.clone();
-                    tasks.push(spawn_local(async move {
-                        let socket = TcpStream::connect(address).await.unwrap();
-                        let mut tls = connector.connect(socket, Some(name)).await.unwrap();
-                        let message = format!("connection {number} to {name}");
-                        tls.write_all(message.as_bytes()).await.unwrap();
-                        tls.shutdown().await.unwrap();
-                        let mut echo = String::new();
-                        tls.read_to_string(&mut echo).await.unwrap();
-                        assert_eq!(echo, message);
-                    }));
-                }
+    on_worker(manner, settings, visits(CLIENTS))
+}
+
+/// What [`crowd`] does, on whatever engine there is.
+async fn visits(clients: usize) -> Counters {
+    let (rsa, ecdsa) = (self_signed(Kind::Rsa2048, &["rsa.test"]), self_signed(Kind::P256, &["ecdsa.test"]));
+    let files = files(&[("/rsa.pem", &rsa), ("/ecdsa.pem", &ecdsa)]);
+    let mut tasks = Vec::new();
+    for (file, name) in [("/rsa.pem", "rsa.test"), ("/ecdsa.pem", "ecdsa.test")] {
+        let address = echo_server(acceptor(crt(&[file]), &files)).await;
+        for max_ver in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            let conf = TlsConf { max_ver: Some(max_ver), ..TlsConf::default() };
+            let connector = Rc::new(connector(trusting(file, conf), &files));
+            for number in 0..clients / 4 {
+                let connector = connector.clone();
+                tasks.push(spawn_local(async move {
+                    let socket = TcpStream::connect(address).await.unwrap();
+                    let mut tls = connector.connect(socket, Some(name)).await.unwrap();
+                    let message = format!("connection {number} to {name}");
+                    tls.write_all(message.as_bytes()).await.unwrap();
+                    tls.shutdown().await.unwrap();
+                    let mut echo = String::new();
+                    tls.read_to_string(&mut echo).await.unwrap();
+                    assert_eq!(echo, message);
+                }));
             }
         }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        worker::counters()
-    })
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    worker::counters()
 }
 
 fn total(counters: &Counters, what: fn(&penstock_engine::ClassCounters) -> u64) -> u64 {
@@ -70,6 +74,37 @@ fn native_computes_inline_and_nothing_waits() {
     assert_eq!(counters.class(Class::Rsa2048).inline, CLIENTS as u64 / 2);
     assert_eq!(total(&counters, |c| c.ops), total(&counters, |c| c.inline));
     assert_eq!(total(&counters, |c| c.batches), 0);
+}
+
+#[test]
+fn lanes_serve_both_versions_in_batches() {
+    for lanes in [Lanes::detect(), Lanes::portable()] {
+        let counters = on_lanes(lanes, async {
+            // The first use of a key is native, while it is prepared.
+            visits(4).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            visits(CLIENTS).await
+        });
+        assert_eq!(total(&counters, |c| c.redone + c.wrong + c.late), 0, "{counters:?}");
+        for class in [Class::EcdsaP256, Class::X25519Agree] {
+            let counters = counters.class(class);
+            assert!(counters.batches > 0 && counters.batches < counters.ops, "{class:?}: {counters:?}");
+        }
+        assert!(total(&counters, |c| c.at_hand) > 0, "TLS 1.2 finds its key pairs made");
+    }
+}
+
+#[test]
+fn alone_nothing_waits() {
+    let files = files(&[("/a.pem", &self_signed(Kind::P256, &["a.test"]))]);
+    let counters = on_lanes(Lanes::detect(), async {
+        let address = echo_server(acceptor(crt(&["/a.pem"]), &files)).await;
+        for _ in 0..3 {
+            s_client(address, &["-groups", "X25519"]).await;
+        }
+        worker::counters()
+    });
+    assert_eq!(total(&counters, |c| c.ops), total(&counters, |c| c.inline + c.at_hand), "{counters:?}");
 }
 
 #[test]
@@ -185,23 +220,27 @@ fn openssl_is_served_on_every_engine() {
         ("/rsa.pem", &self_signed(Kind::Rsa2048, &["a.test"])),
         ("/ec.pem", &self_signed(Kind::P256, &["a.test"])),
     ]);
-    for manner in manners {
-        on_worker(manner, settings(), async {
-            let rsa = echo_server(acceptor(crt(&["/rsa.pem"]), &files)).await;
-            let ecdsa = echo_server(acceptor(crt(&["/ec.pem"]), &files)).await;
-            for address in [rsa, ecdsa] {
-                let groups: [&'static [&'static str]; 4] = [
-                    &["-groups", "X25519", "-tls1_3"],
-                    &["-groups", "P-256", "-tls1_2"],
-                    &["-groups", "P-384", "-tls1_3"],
-                    // A share we have no use for: the client is asked for another, and says hello again.
-                    &["-groups", "P-521:P-256", "-tls1_3"],
-                ];
-                for groups in groups {
-                    let said = s_client(address, groups).await;
-                    assert!(said.contains("CONNECTION ESTABLISHED"), "{manner:?} {groups:?}: {said}");
-                }
+    let serve = async |engine: &str| {
+        let rsa = echo_server(acceptor(crt(&["/rsa.pem"]), &files)).await;
+        let ecdsa = echo_server(acceptor(crt(&["/ec.pem"]), &files)).await;
+        for address in [rsa, ecdsa] {
+            let groups: [&'static [&'static str]; 4] = [
+                &["-groups", "X25519", "-tls1_3"],
+                &["-groups", "P-256", "-tls1_2"],
+                &["-groups", "P-384", "-tls1_3"],
+                // A share we have no use for: the client is asked for another, and says hello again.
+                &["-groups", "P-521:P-256", "-tls1_3"],
+            ];
+            for groups in groups {
+                let said = s_client(address, groups).await;
+                assert!(said.contains("CONNECTION ESTABLISHED"), "{engine} {groups:?}: {said}");
             }
-        });
+        }
+    };
+    for manner in manners {
+        on_worker(manner, settings(), serve(&format!("{manner:?}")));
+    }
+    for lanes in [Lanes::detect(), Lanes::portable()] {
+        on_lanes(lanes, serve(&lanes.implementation().to_string()));
     }
 }

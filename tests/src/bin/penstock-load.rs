@@ -1,7 +1,10 @@
 //! Load for `scripts/bench.py` and `scripts/spread.py` that no ready-made tool gives: full TLS handshakes without a request,
 //! many idle connections held open, and requests at a steady rate from chosen ports.
 //!
-//!     penstock-load handshakes ADDRESS COUNT THREADS      COUNT full handshakes, then the number done
+//!     penstock-load handshakes ADDRESS COUNT CLIENTS [WHAT...]
+//!                                                         COUNT full handshakes by so many clients at once
+//!     penstock-load arrivals ADDRESS RATE SECONDS [WHAT...]
+//!                                                         handshakes at that rate, whether or not they are answered
 //!     penstock-load idle ADDRESS TARGET                   each line of standard input is a number of connections to
 //!                                                         hold; each has served one request for TARGET
 //!     penstock-load flood ADDRESS NAME FRAMES N PAUSE     FRAMES frames of an HTTP/2 flood, N at a time with so many µs of
@@ -11,11 +14,14 @@
 //!                                                         RATE requests a second from these local ports, each on a
 //!                                                         new TLS connection or on the thread's own; then the median
 //!                                                         and the 99th percentile of their times, in µs
+//!
+//! WHAT: `tls12` or `tls13`; `x25519`, `p256` or `hybrid`; `aes128` for that suite alone. After handshakes the number done is
+//! printed, then the median, the 99th percentile and the longest of their times in µs, from when each was due.
 
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use penstock_tests::Failure;
@@ -33,7 +39,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["handshakes", address, count, threads] => handshakes(address, count, threads),
+        ["handshakes", address, count, clients, ref what @ ..] => handshakes(address, count, clients, what),
+        ["arrivals", address, rate, seconds, ref what @ ..] => arrivals(address, rate, seconds, what),
         ["idle", address, target] => idle(address, target),
         ["paced", address, kind @ ("new" | "keep"), rate, seconds, threads, ref ports @ ..] => {
             paced(address, kind == "keep", [rate, seconds, threads], ports)
@@ -47,12 +54,25 @@ fn main() {
     }
 }
 
-/// TLS 1.3 with X25519 and without resumption: the same work for every server measured.
-fn config() -> Result<Arc<ClientConfig>, Failure> {
+/// TLS 1.3 with X25519 unless told otherwise, and never a resumption: the same work for every server measured.
+fn config(what: &[&str]) -> Result<Arc<ClientConfig>, Failure> {
     let mut provider = default_provider();
-    provider.kx_groups = vec![kx_group::X25519];
+    let mut group = kx_group::X25519;
+    let mut version = &rustls::version::TLS13;
+    for word in what {
+        match *word {
+            "tls12" => version = &rustls::version::TLS12,
+            "tls13" => version = &rustls::version::TLS13,
+            "x25519" => group = kx_group::X25519,
+            "p256" => group = kx_group::SECP256R1,
+            "hybrid" => group = kx_group::X25519MLKEM768,
+            "aes128" => provider.cipher_suites.retain(|suite| format!("{:?}", suite.suite()).contains("AES_128")),
+            _ => return Err(format!("'{word}' is nothing that can be asked for")),
+        }
+    }
+    provider.kx_groups = vec![group];
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
+        .with_protocol_versions(&[version])
         .map_err(|e| e.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(any_certificate())
@@ -77,35 +97,69 @@ fn handshake(stream: TcpStream, config: &Arc<ClientConfig>) -> Result<Tls, Failu
     Ok(tls)
 }
 
-fn handshakes(address: &str, count: &str, threads: &str) -> Result<(), Failure> {
-    let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
+fn handshakes(address: &str, count: &str, clients: &str, what: &[&str]) -> Result<(), Failure> {
     let count: usize = count.parse().map_err(|_| "not a count")?;
-    let threads: usize = threads.parse().map_err(|_| "not a number of threads")?;
-    let config = config()?;
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while next.fetch_add(1, Ordering::Relaxed) < count {
-                    match connect(address, &config) {
-                        Ok(mut tls) => {
-                            tls.conn.send_close_notify();
-                            let _ = tls.conn.complete_io(&mut tls.sock);
-                            done.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(failure) => eprintln!("{failure}"),
-                    }
+    let clients: usize = clients.parse().map_err(|_| "not a number of clients")?;
+    run(address, clients, what, |number| (number < count).then(Instant::now))
+}
+
+/// Arrivals that do not wait for answers: those that are due while all clients are busy are late from the start.
+fn arrivals(address: &str, rate: &str, seconds: &str, what: &[&str]) -> Result<(), Failure> {
+    let rate: f64 = rate.parse().map_err(|_| "not a rate")?;
+    let seconds: f64 = seconds.parse().map_err(|_| "not a number of seconds")?;
+    let start = Instant::now();
+    run(address, ARRIVAL_CLIENTS, what, |number| {
+        let due = Duration::from_secs_f64(number as f64 / rate);
+        (due.as_secs_f64() < seconds).then(|| start + due)
+    })
+}
+
+/// Threads that stand for an endless supply of clients.
+const ARRIVAL_CLIENTS: usize = 512;
+
+/// Runs handshakes on so many threads; `due` says when each of them should begin, `None` that there are no more.
+fn run(
+    address: &str,
+    clients: usize,
+    what: &[&str],
+    due: impl Fn(usize) -> Option<Instant> + Sync,
+) -> Result<(), Failure> {
+    let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
+    let config = config(what)?;
+    let next = AtomicUsize::new(0);
+    let times = Mutex::new(Vec::new());
+    let client = || {
+        let mut own = Vec::new();
+        while let Some(due) = due(next.fetch_add(1, Ordering::Relaxed)) {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            match connect(address, &config) {
+                Ok(mut tls) => {
+                    own.push(due.elapsed().as_micros());
+                    tls.conn.send_close_notify();
+                    let _ = tls.conn.complete_io(&mut tls.sock);
                 }
-            });
+                Err(failure) => eprintln!("{failure}"),
+            }
+        }
+        times.lock().expect("no client panics").append(&mut own);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            // A client needs little stack, and there may be a thousand.
+            std::thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, client).expect("a thread");
         }
     });
-    println!("{}", done.load(Ordering::Relaxed));
+    let mut times = times.into_inner().expect("no client panics");
+    times.sort_unstable();
+    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
+    let [median, p99, longest] = [0.5, 0.99, 1.0].map(|share| at(share).copied().unwrap_or(0));
+    println!("{} {median} {p99} {longest}", times.len());
     Ok(())
 }
 
 fn idle(address: &str, target: &str) -> Result<(), Failure> {
     let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
-    let config = config()?;
+    let config = config(&[])?;
     let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut held: Vec<Tls> = Vec::new();
     for line in std::io::stdin().lock().lines() {
@@ -162,7 +216,7 @@ fn paced(address: &str, keep: bool, numbers: [&str; 3], ports: &[&str]) -> Resul
     if ports.len() < threads || rate == 0 {
         return Err("a port for each thread, and a rate, are needed".to_owned());
     }
-    let config = config()?;
+    let config = config(&[])?;
     let count = (rate * seconds) as usize;
     // Time for the connections that are kept to be made.
     let start = Instant::now() + Duration::from_secs(if keep { 2 } else { 0 });

@@ -5,7 +5,14 @@ use penstock_config::{
     Config, Diagnostics, Span, Spanned,
     model::{Bind, BindTls, ServerTls, TlsConf},
 };
-use penstock_engine::{Settings, doubles::Double, doubles::Manner, worker};
+use penstock_engine::{
+    Class, Plan, Settings,
+    doubles::{Double, Manner},
+    plan,
+    sw::Costs,
+    worker,
+};
+use penstock_lanes::Lanes;
 use penstock_tls::{Acceptor, Connector, Memory, Shared, drive_engine};
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::OnceLock};
 use tokio::{
@@ -96,6 +103,18 @@ pub fn on_worker<R>(manner: Option<Manner>, settings: Settings, body: impl Futur
     if let Some(manner) = manner {
         worker::install(Double::new(manner, 8), settings);
     }
+    as_a_worker(body)
+}
+
+/// The same on lanes: those of this processor, or the portable ones.
+pub fn on_lanes<R>(lanes: Lanes, body: impl Future<Output = R>) -> R {
+    // Whatever this machine's costs are, lanes are to be used here from two operations on.
+    let costs = Class::ALL.into_iter().fold(Costs::assumed(), |costs, class| costs.with_break_even(class, 2));
+    Plan { costs, ..Plan::new(plan::Kind::Sw, lanes) }.install();
+    as_a_worker(body)
+}
+
+fn as_a_worker<R>(body: impl Future<Output = R>) -> R {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = LocalSet::new().block_on(&runtime, async {
         spawn_local(drive_engine());
