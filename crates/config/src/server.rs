@@ -5,7 +5,7 @@ use crate::{
     args::{Args, Parsed, Reported},
     bind::settings,
     keyword::{ANYTHING, Keyword, NONE, ONE, Table},
-    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion},
+    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets},
     proxy::{Draft, based},
     sections::valid_name,
     span::{Line, Span},
@@ -346,7 +346,11 @@ const REACH: &[Entry] = &[
         s.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
         Ok(())
     }),
-    Entry::accepted("ws", ONE, "Protocol of WebSockets", "WebSockets use HTTP/1.1"),
+    Entry::new("ws", ONE, "The protocol that WebSockets use", |s, a| {
+        let known = &[("auto", WebSockets::Auto), ("h1", WebSockets::Http1), ("h2", WebSockets::Http2)];
+        s.ws = a.choice("auto, h1 or h2", known)?;
+        Ok(())
+    }),
     Entry::new("source", ANYTHING, "The address that connections come from", |s, a| {
         s.source = Some(source(a)?);
         Ok(())

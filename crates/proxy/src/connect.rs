@@ -33,8 +33,15 @@ pub(crate) enum Failure {
     Tls(HandshakeError),
 }
 
-/// Connects to a server on behalf of a client. The time limit is the caller's.
-pub(crate) async fn open(conn: &Conn, server: &Server, at: ServerRef, sni: Option<&str>) -> Result<Stream, Failure> {
+/// Connects to a server on behalf of a client, and offers it nothing but HTTP/1.1 where the request can have nothing else.
+/// The time limit is the caller's.
+pub(crate) async fn open(
+    conn: &Conn,
+    server: &Server,
+    at: ServerRef,
+    sni: Option<&str>,
+    only_http1: bool,
+) -> Result<Stream, Failure> {
     let shared = &conn.worker.shared;
     let target = server.endpoint.load().target(conn.facts.dst).ok_or(Failure::NoAddress)?;
     let settings = &server.config.settings;
@@ -49,7 +56,11 @@ pub(crate) async fn open(conn: &Conn, server: &Server, at: ServerRef, sni: Optio
     match &shared.connectors[at.proxy][at.server] {
         None => Ok(Stream::Clear(socket)),
         Some(connector) => {
-            let tls = connector.connect(socket, sni).await.map_err(Failure::Tls)?;
+            let connecting = match only_http1 {
+                true => connector.offering(&[b"http/1.1"]).connect(socket, sni).await,
+                false => connector.connect(socket, sni).await,
+            };
+            let tls = connecting.map_err(Failure::Tls)?;
             Ok(Stream::Tls(Box::new(tls)))
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     cookie, debug, finish,
     forward::{Broken, Flow, Waits},
     headers,
-    http2::{self, Http2Server, Mux},
+    http2::{self, Http2Server, Mux, websocket},
     judge,
     message::{Client, Fault, Sink, Source, Upstream},
     own,
@@ -383,7 +383,8 @@ pub(crate) async fn connect(
     let timeout = worker.shared.config.proxies[at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
     let mut deadline = std::mem::take(&mut conn.deadline);
-    let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni))).await;
+    let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
+    let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni, only_http1))).await;
     conn.deadline = deadline;
     worker.clock.tick();
     worker.counters().server(at.proxy, at.server).connects.inc();
@@ -440,7 +441,8 @@ async fn attempt(
         server.config.settings.send_proxy.is_some() || proxy.http_reuse == HttpReuse::Never || conn.own.authenticates;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
     let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
-    if let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
+    let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
+    if !only_http1 && let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
         cells.reuses.inc();
         connected(x, mux.facts().clone(), worker.clock.now());
         return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
@@ -458,7 +460,7 @@ async fn attempt(
             None => return Err(Ended::Retry(Reason::Connect)),
         },
     };
-    if http2::is_spoken_by(&stream, &server.config.settings) {
+    if !only_http1 && http2::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
         let Ok(mux) = Mux::open(stream, x.server_conn.clone(), sni, tune).await else {
             x.log.termination = *b"SC";
@@ -503,6 +505,14 @@ async fn multiplexed(
     limits: Limits,
 ) -> Result<(), Ended> {
     x.server_conn.http_major = 2;
+    if websocket::is_asked_for(&x.request) {
+        conn.deadline.set(conn.worker.clock.now(), proxy.timeouts.connect);
+        if in_time(&mut conn.deadline, mux.takes_websockets()).await != Some(true) {
+            x.log.termination = *b"SH";
+            respond::error(conn, client, x, 502).await;
+            return Err(Ended::Over);
+        }
+    }
     let mut upstream = Http2Server::new(mux.clone(), limits);
     headers::to_server(conn, x, proxy, slot.server());
     upstream.request(&mut x.request, client.request_framing());

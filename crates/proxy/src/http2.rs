@@ -6,6 +6,7 @@ mod connection;
 mod convert;
 mod guard;
 mod server;
+pub(crate) mod websocket;
 
 use crate::stream::Stream;
 use penstock_config::model::ServerSettings;

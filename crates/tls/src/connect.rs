@@ -77,6 +77,13 @@ impl Connector {
         Some(Connector { config: Arc::new(built) })
     }
 
+    /// The same, offering these protocols instead of the line's.
+    pub fn offering(&self, protocols: &[&[u8]]) -> Connector {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Connector { config: Arc::new(config) }
+    }
+
     /// Runs the handshake over a connected socket. `sni` is the name to ask for, where there is one: it is what the server's
     /// certificate must be for, else `verifyhost` is, else any name will do.
     ///

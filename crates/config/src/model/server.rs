@@ -107,6 +107,8 @@ pub struct ServerSettings {
     pub proxy_v2_options: Vec<String>,
     /// `proto h1|h2`.
     pub proto: Option<String>,
+    /// `ws auto|h1|h2`.
+    pub ws: WebSockets,
     /// `resolvers`.
     pub resolvers: Option<Word>,
     /// `resolve-prefer ipv4|ipv6`: true for IPv4.
@@ -157,6 +159,7 @@ impl Default for ServerSettings {
             send_proxy: None,
             proxy_v2_options: Vec::new(),
             proto: None,
+            ws: WebSockets::Auto,
             resolvers: None,
             resolve_prefer_ipv4: None,
             init_addr: Vec::new(),
@@ -230,6 +233,18 @@ pub struct AgentCheck {
     pub inter: Option<Duration>,
     pub addr: Option<ServerHost>,
     pub send: Option<String>,
+}
+
+/// `ws`: the protocol that WebSockets use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebSockets {
+    /// HTTP/1.1 where the server offers it by ALPN, else that of other requests.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
 }
 
 /// `init-addr`.

@@ -1,5 +1,6 @@
 //! Heads between h2's types and ours, mapped as HAProxy maps them.
 
+use super::websocket;
 use base64::Engine;
 use bytes::Bytes;
 use h2::ext::Protocol;
@@ -110,10 +111,14 @@ pub(super) fn write_response(head: &ResponseHead) -> Result<Response<()>, Error>
     Ok(response)
 }
 
-/// The request as h2 takes it.
+/// The request as h2 takes it; a handshake for a WebSocket becomes the extended CONNECT of RFC 8441.
 pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<()>, Error> {
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method()).map_err(|_| Error::Method)?;
+    if websocket::is_asked_for(head) {
+        *request.method_mut() = Method::CONNECT;
+        request.extensions_mut().insert(Protocol::from_static("websocket"));
+    }
     *request.version_mut() = http::Version::HTTP_2;
     let authority = head.host().filter(|host| !host.is_empty());
     let authority = authority.map(uri::Authority::try_from).transpose().map_err(|_| Error::Authority)?;

@@ -3,6 +3,7 @@
 use super::{
     client::{fault, io_error, poll_send_body},
     convert::{read_response, read_trailers, write_request},
+    websocket::{self, Greeting},
 };
 use crate::{
     buffer::Buffer,
@@ -49,6 +50,7 @@ pub(crate) struct Mux {
     /// Exchanges that ended without an answer since the last that had one.
     unanswered: Cell<u32>,
     limit: usize,
+    greeting: Greeting,
 }
 
 /// So many exchanges in a row without an answer, and the connection gets no more: its server may have gone without a
@@ -70,7 +72,8 @@ impl Mux {
             .max_frame_size(tune.max_frame_size.clamp(16_384, (1 << 24) - 1))
             .enable_push(false)
             .handshake(stream);
-        let (send, connection) = handshake.await.map_err(fault)?;
+        let (send, mut connection) = handshake.await.map_err(fault)?;
+        let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
         let ended = closed.clone();
         tokio::task::spawn_local(async move {
@@ -89,6 +92,7 @@ impl Mux {
             closed,
             unanswered: Cell::new(0),
             limit: tune.max_concurrent_streams as usize,
+            greeting,
         }))
     }
     /// The connection as rules and logs see it.
@@ -98,6 +102,13 @@ impl Mux {
     /// Exchanges it has carried before those that run.
     pub fn uses(&self) -> u64 {
         self.uses.get()
+    }
+    /// Whether the server takes extended CONNECT, once it has had the time to say so.
+    pub async fn takes_websockets(&self) -> bool {
+        if !self.send.is_extended_connect_protocol_enabled() {
+            self.greeting.wait().await;
+        }
+        self.send.is_extended_connect_protocol_enabled()
     }
     fn has_room(&self) -> bool {
         !self.closed.get()
@@ -163,6 +174,9 @@ pub(crate) struct Http2Server {
     trailers: Option<Fields>,
     limits: Limits,
     head_request: bool,
+    /// The key of a client that wants a WebSocket. Until there is one or it is refused, the request's end is withheld: in
+    /// an extended CONNECT it would end the tunnel.
+    websocket: Option<Vec<u8>>,
     answered: bool,
     counts: Counts,
 }
@@ -189,11 +203,23 @@ impl Http2Server {
             trailers: None,
             limits,
             head_request: false,
+            websocket: None,
             answered: false,
             counts: Counts::default(),
         }
     }
     fn begin(&mut self, inbound: RecvStream, head: &mut ResponseHead) -> Result<Framing, Error> {
+        if let Some(key) = self.websocket.take()
+            && head.status() == 200
+        {
+            // To a client of HTTP/1.1 this is the end of its upgrade; to one of HTTP/2 it becomes a 200 again.
+            head.set_status(101);
+            head.fields.set(b"connection", b"upgrade")?;
+            head.fields.set(b"upgrade", b"websocket")?;
+            head.fields.set(b"sec-websocket-accept", websocket::accept(&key).as_bytes())?;
+            self.inbound = Some(inbound);
+            return Ok(Framing::Tunnel);
+        }
         let bodiless = self.head_request || matches!(head.status(), 204 | 304) || inbound.is_end_stream();
         let framing = match head.fields.known(Known::ContentLength) {
             // The server is held to it by h2; what it says is checked like any other.
@@ -275,7 +301,7 @@ impl Sink for Http2Server {
             let Outbound::Head(request) = std::mem::replace(&mut self.outbound, Outbound::Ended) else {
                 unreachable!("looked at a line before")
             };
-            let whole = buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
+            let whole = self.websocket.is_none() && buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
             let (response, stream) = self.send.send_request(request, whole).map_err(io_error)?;
             self.response = Some(response);
             if !whole {
@@ -283,6 +309,7 @@ impl Sink for Http2Server {
             }
         }
         match &mut self.outbound {
+            Outbound::Body(_) if self.websocket.is_some() && buffer.is_empty() => Poll::Ready(Ok(())),
             Outbound::Body(stream) => {
                 if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent))? {
                     self.outbound = Outbound::Ended;
@@ -301,6 +328,9 @@ impl Sink for Http2Server {
 impl Upstream for Http2Server {
     fn request(&mut self, head: &mut RequestHead, _: Framing) {
         self.head_request = head.method() == b"HEAD";
+        if websocket::is_asked_for(head) {
+            self.websocket = Some(head.fields.known(Known::SecWebsocketKey).unwrap_or_default().to_vec());
+        }
         self.counts.sent += head.fields.wire_len() as u64;
         self.outbound = match write_request(head, self.mux.scheme) {
             Ok(request) => Outbound::Head(request),
