@@ -6,9 +6,9 @@
 //!
 //! **Exceptions.** The addition (as in Hankerson, Menezes, Vanstone, algorithm 3.22) is wrong only for P = +-Q. For a
 //! running sum k' P, 0 < k' < n, and the next digit d, `32 k' = -d` mod n never holds, since the partial sums
-//! `32 k' + d` stay in 1..n; and `32 k' = d` holds only for the scalars `n - 2 |d|`: sixteen of them. In that case
-//! H = 0 and so Z = 0, from then on: the caller finds it in the result and answers `Exceptional`. (The same holds for
-//! the generator's multiples, whose digits may be wider and have no doublings between them.)
+//! `32 k' + d` stay in 1..n; and `32 k' = d` holds only in the last addition, for the scalars `n - 2 |d|` and, turned,
+//! `2 |d|`. The recoding finds them, and for them the last addition is a doubling, which is computed for all. (The same
+//! holds for the generator's multiples, whose digits may be wider and have no doublings between them.)
 //!
 //! **Bounds** in multiples of m (see [`super::field`]): coordinates below 2, z below 3 (P-384: 5); for P-256 every
 //! operand of a product below 8, so that a product is below 5 and mostly below 3. The new coordinates are settled,
@@ -96,6 +96,15 @@ impl<V: Vector, const N: usize> Point<V, N> {
         Point { x, y, z }
     }
 
+    /// Twice another point instead, where the mask holds: there the addition met its own operand.
+    #[inline(always)]
+    fn or_double<P: Prime<N>>(&mut self, mask: V::Mask, point: &Self) {
+        let twice = point.double::<P>();
+        self.x = select::<V, N>(mask, &self.x, &twice.x);
+        self.y = select::<V, N>(mask, &self.y, &twice.y);
+        self.z = select::<V, N>(mask, &self.z, &twice.z);
+    }
+
     /// The negative, where the mask holds.
     #[inline(always)]
     fn negate_if<P: Prime<N>>(&mut self, mask: V::Mask) {
@@ -115,6 +124,8 @@ pub(crate) struct Digits<V: Lane8> {
     /// `(|d| - 1) / 2`.
     indices: Vec<V>,
     negative: Vec<V::Mask>,
+    /// The last addition is of a point to itself.
+    meets_itself: V::Mask,
 }
 
 impl<V: Lane8> Digits<V> {
@@ -130,23 +141,24 @@ impl<V: Lane8> Digits<V> {
 
     fn of_width<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8], width: usize) -> Self {
         let count = digits(8 * C::BYTES, width);
-        let mut out = Digits { indices: vec![V::splat(0); count], negative: vec![V::mask_from_bits(0); count] };
+        let none = V::mask_from_bits(0);
+        let mut out = Digits { indices: vec![V::splat(0); count], negative: vec![none; count], meets_itself: none };
         let mut odd = pack::<V, N>(scalars);
-        recode::<V, N>(&mut odd, &C::Order::M, width, &mut out.indices, &mut out.negative);
+        out.meets_itself = recode::<V, N>(&mut odd, &C::Order::M, width, &mut out.indices, &mut out.negative);
         odd.zeroize();
         out
     }
 }
 
 kernel! {
-    /// The digits of `scalar`, which is made odd.
+    /// The digits of `scalar`, which is made odd, and the lanes whose last addition meets its own operand.
     fn recode as Recode<'a, V: Lane8, const N: usize>(
         scalar: &'a mut Fe<V, N>,
         order: &'a [u64; N],
         width: usize,
         indices: &'a mut [V],
         negative: &'a mut [V::Mask],
-    ) {
+    ) -> V::Mask {
         let even = scalar[0].raw().and(V::splat(1)).eq(V::splat(0));
         let mut borrow = V::splat(0);
         for i in 0..N {
@@ -176,6 +188,17 @@ kernel! {
                 negative[i] = even;
             }
         }
+        // Above the last digit d, which is the lowest width + 1 bits less 2^width, all partial sums differ from what is
+        // added: they are multiples of a power of two above it, and n is odd. The last one, scalar - d, equals d where
+        // scalar = n + 2 d: where n - scalar + 2 (lowest bits) is 2^(width + 1).
+        let mut carry = scalar[0].raw().and(V::splat(4 * half - 1)).shl::<1>();
+        let mut unlike = V::splat(0);
+        for i in 0..N {
+            let d = V::splat(order[i]).sub(scalar[i].raw()).add(carry);
+            carry = d.sar::<52>();
+            unlike = unlike.or(d.and(V::splat(MASK52)).xor(V::splat(if i == 0 { 4 * half } else { 0 })));
+        }
+        unlike.or(carry).eq(V::splat(0))
     }
 }
 
@@ -183,7 +206,8 @@ impl<V: Lane8> Drop for Digits<V> {
     fn drop(&mut self) {
         self.indices.zeroize();
         self.negative.fill(V::mask_from_bits(0));
-        core::hint::black_box(&mut self.negative);
+        self.meets_itself = V::mask_from_bits(0);
+        core::hint::black_box((&mut self.negative, &mut self.meets_itself));
     }
 }
 
@@ -247,13 +271,16 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         for i in 1..16 {
             table[i] = table[i - 1].add::<C::Field, false>(&twice);
         }
-        let mut sum = scan::<V, C, N>(&table, digits, digits.indices.len() - 1);
+        let mut last = scan::<V, C, N>(&table, digits, digits.indices.len() - 1);
+        let mut sum = last;
         for i in (0..digits.indices.len() - 1).rev() {
             for _ in 0..5 {
                 sum = sum.double::<C::Field>();
             }
-            sum = sum.add::<C::Field, false>(&scan::<V, C, N>(&table, digits, i));
+            last = scan::<V, C, N>(&table, digits, i);
+            sum = sum.add::<C::Field, false>(&last);
         }
+        sum.or_double::<C::Field>(digits.meets_itself, &last);
         sum
     }
 }
@@ -283,10 +310,13 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
     #[inline(always)]
     fn run(self) -> Point<V, N> {
         let (digits, table) = (self.0, self.1);
-        let mut sum = permute::<V, C, N>(table, digits, digits.indices.len() - 1);
+        let mut last = permute::<V, C, N>(table, digits, digits.indices.len() - 1);
+        let mut sum = last;
         for i in (0..digits.indices.len() - 1).rev() {
-            sum = sum.add::<C::Field, true>(&permute::<V, C, N>(table, digits, i));
+            last = permute::<V, C, N>(table, digits, i);
+            sum = sum.add::<C::Field, true>(&last);
         }
+        sum.or_double::<C::Field>(digits.meets_itself, &last);
         sum
     }
 }
