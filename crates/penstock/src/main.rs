@@ -7,6 +7,7 @@ mod engine;
 mod flags;
 mod limits;
 mod master;
+mod measure;
 mod plan;
 mod quickstart;
 mod ready;

@@ -2,7 +2,7 @@
 
 use crate::{
     arguments::{Arguments, Opt, help, switch, value},
-    serve,
+    measure, serve,
 };
 use penstock_planner::{
     Curve, Device, INPUTS, Inputs, Rates, Report, published,
@@ -27,6 +27,17 @@ fn options() -> Vec<Opt> {
         value("--device-peak", "TPS", "what one card never exceeds; the highest rate of --hw unless told"),
         value("--study", "FILE", "the rates of a study, JSON"),
         value("--view", "NAME", "plan, rack, edge, cost, inputs; may be repeated; plan and inputs unless told"),
+        switch(
+            "--measure",
+            "measures here: how many handshakes a second, and what would change that; with --level, plans with it",
+        ),
+        value("--crt", "FILE", "with --measure: the certificate, PEM; RSA-2048 is made unless told"),
+        value("--key", "FILE", "with --measure: its key, where it is not in the same file"),
+        value("--tls", "1.2|1.3", "with --measure: the version of TLS [1.3]"),
+        value("--seconds", "N", "with --measure: how long, about [3]"),
+        value("--resumption", "SHARE", "with --measure: share of clients that would resume [60%]"),
+        value("--cards", "N", "with --measure: QuickAssist cards that are thought of [1]"),
+        value("--submit-us", "N", "with --measure: CPU to hand a handshake to a card, assumed [10]"),
         switch("--json", "everything as JSON"),
         switch("--csv", "the plans as CSV"),
         value("--html", "FILE", "writes a page with figures, '-' for standard output"),
@@ -71,6 +82,11 @@ fn plan(arguments: &Arguments, options: &[Opt]) -> Result<(), String> {
                 inputs.set(name, value).map_err(|e| e.to_string())?;
             }
         }
+    }
+    if arguments.has("--measure") {
+        let Some(rates) = measure::run(arguments, &mut inputs)? else { return Ok(()) };
+        let report = Report::new(&levels(arguments)?, inputs, rates).map_err(|e| e.to_string())?;
+        return show(&report, arguments);
     }
     let levels = levels(arguments)?;
     let report = Report::new(&levels, inputs, rates(arguments)?).map_err(|e| e.to_string())?;

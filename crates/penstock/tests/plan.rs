@@ -71,6 +71,61 @@ fn a_cap_is_kept_and_a_card_is_not_planned_past_its_peak() {
     assert!(page.lines().any(|l| l.contains("24,001  hw ") && l.contains("  2      8 ")), "{page}");
 }
 
+/// A few tenths of a second say little about the machine, and enough about the arithmetic.
+#[test]
+fn this_machine_is_measured_and_planned_with() {
+    let study: serde_json::Value = serde_json::from_str(&shown(&["--measure", "--seconds", "0.3", "--json"])).unwrap();
+    let answers = study["answers"].as_array().unwrap();
+    let find = |id: &str| answers.iter().find(|a| a["id"] == id).unwrap_or_else(|| panic!("{id}: {study:#}"));
+    let whole = |id: &str| find(id)["whole"].as_f64().unwrap();
+    assert!(answers.iter().all(|a| a["us"].as_f64().unwrap() > 1.0 && a["whole"].as_f64().unwrap() > 1.0), "{study:#}");
+    // An RSA-2048 signature is most of a handshake on every machine there is.
+    assert!(whole("ecdsa") > whole("now") && whole("resumption") > whole("now"), "{study:#}");
+    assert!(find("quickassist")["note"].as_str().unwrap().contains("no card was measured"));
+    assert_eq!(find("now")["basis"], "measured here");
+    let plan = shown(&["--measure", "--seconds", "0.3", "--tls", "1.2", "--level", "100"]);
+    assert!(
+        plan.contains("handshakes a second is what this machine can do") && plan.contains("\nRates: measured on "),
+        "{plan}"
+    );
+}
+
+#[test]
+fn an_operators_certificate_is_measured_or_said_to_be_unusable() {
+    let directory = std::env::temp_dir().join(format!("penstock-measure-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("crt"), made.cert.pem()).unwrap();
+    std::fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
+    let page = shown(&["--measure", "--seconds", "0.2", "--crt", &path("crt"), "--key", &path("key")]);
+    assert!(page.contains("certificate ECDSA P-256") && !page.contains("with an ECDSA"), "{page}");
+    let refusals = [
+        (vec!["--crt", "/nonexistent.pem"], "cannot read /nonexistent.pem"),
+        (vec!["--crt", "/dev/null"], "/dev/null holds no certificate"),
+        (vec!["--key", "/dev/null"], "--key needs --crt"),
+        (vec!["--seconds", "0"], "--seconds cannot be '0'"),
+        (vec!["--seconds", "NaN"], "--seconds cannot be 'NaN'"),
+        (vec!["--seconds", "-1"], "--seconds cannot be '-1'"),
+        (vec!["--tls", "1.1"], "--tls cannot be '1.1'"),
+        (vec!["--resumption", "120%"], "resumption cannot be"),
+        (vec!["--resumption", "x"], "--resumption cannot be 'x'"),
+        (vec!["--cards", "0"], "cards cannot be '0'"),
+        (vec!["--published"], "--measure finds the rates itself"),
+    ];
+    for (more, said) in refusals {
+        let all = refused(&[&["--measure"], &more[..]].concat());
+        assert!(all.contains(said), "{more:?}: {all}");
+    }
+    let without = refused(&["--measure", "--crt", &path("crt")]);
+    assert!(without.contains("holds no private key"), "{without}");
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("other"), other.signing_key.serialize_pem()).unwrap();
+    let foreign = refused(&["--measure", "--seconds", "0.2", "--crt", &path("crt"), "--key", &path("other")]);
+    assert!(foreign.contains("certificate cannot be used"), "{foreign}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn nonsense_is_answered_in_a_sentence() {
     for (arguments, said) in [

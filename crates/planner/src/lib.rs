@@ -15,6 +15,7 @@ pub mod render;
 mod report;
 pub mod reproduce;
 pub mod views;
+pub mod whatif;
 
 pub use error::Problem;
 pub use inputs::{Attribution, INPUTS, Input, Inputs, Origin};

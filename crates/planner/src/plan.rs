@@ -171,7 +171,7 @@ pub fn fleet(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> Result<F
     }
     let server_max = server_max(mode, inputs, rates)?;
     let least = (level / server_max - HAIR).ceil().max(1.0);
-    if !(least <= SERVERS_MAX) {
+    if least.is_nan() || least > SERVERS_MAX {
         let why =
             format!("one server reaches {server_max:.0} TPS by {}, so that it would take {least:.0}", mode.name());
         return Err(Problem::Unreachable { level, why });
