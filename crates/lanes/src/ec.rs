@@ -54,12 +54,11 @@ fn unpack<V: Lane8, const N: usize>(digits: &Fe<V, N>) -> [[u64; N]; 8] {
 
 /// The affine coordinates, reduced, and the lanes where there are none (z = 0).
 fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N>, Fe<V, N>, u8) {
-    let inverse = invert::<V, C::Field, N>(&p.z);
+    let (inverse, exceptional) = invert::<V, C::Field, N>(&p.z);
     let square = times::<V, C::Field, N>(&inverse, &inverse);
     let cube = times::<V, C::Field, N>(&square, &inverse);
     let x = times::<V, C::Field, N>(&p.x, &square);
     let y = times::<V, C::Field, N>(&p.y, &cube);
-    let exceptional = zero_lanes(&reduced::<V, C::Field, N>(&inverse));
     (reduced::<V, C::Field, N>(&x), reduced::<V, C::Field, N>(&y), exceptional)
 }
 

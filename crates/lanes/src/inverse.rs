@@ -1,6 +1,5 @@
 //! The inverse of one number by an odd modulus, in constant time: division steps (Bernstein, Yang, "Fast constant-time
-//! gcd computation and modular inversion", 2019), in the variant that starts with delta = 1/2, 62 steps at a time as
-//! Wuille arranged them for libsecp256k1.
+//! gcd computation and modular inversion", 2019), in the variant that starts with delta = 1/2 (Wuille, libsecp256k1).
 //!
 //! A chain of products (Fermat) would be longer: some 260 products one after the other take the time of 700 that do
 //! not wait. So eight lanes multiply what they want inverted, invert the product here, once, and each takes its own
@@ -8,21 +7,32 @@
 //!
 //! **The step.** With f odd, `(delta, f, g)` becomes `(1 - delta, g, (g - f) / 2)` if delta > 0 and g is odd, else
 //! `(1 + delta, f, (g + (g mod 2) f) / 2)`. From (1/2, m, x) on, `(45907 bits + 26313) / 19929` steps make g zero and f
-//! the greatest common divisor, with a sign. 62 steps depend on the low 62 bits of f and g alone: they are done on words
+//! the greatest common divisor, with a sign. 60 steps depend on the low 60 bits of f and g alone: they are done on words
 //! and yield a matrix of four words, which is then applied to all of f and g, and to d and e, for which `d x = f` and
 //! `e x = g` modulo m all along (times powers of two that are divided out on the way).
 //!
-//! **Bounds.** Matrix rows have `|u| + |v| <= 2^62`. Limbs hold 62 bits, the top one is signed; sums of two or three
-//! products are below 2^127. d and e stay above -2 m and below m; m is below 2^(62 L - 2).
+//! **Twenty steps** do the same to f as to its row (u, v) of the matrix, and to g as to (q, r). So the three sit in one
+//! word, `f + 2^21 u + 2^42 v`, and a step is one addition and one shift. The rows begin as `(-2^20, 0)` and
+//! `(0, -2^20)`: every halving is exact, and no entry ever reaches 2^20.
 //!
-//! **Time** depends on the length alone. Tests: `inverses_are_right_for_every_residue_of_small_moduli`,
+//! **Bounds.** Rows of the 60 steps' matrix have `|u| + |v| <= 2^60`. Limbs hold 60 bits, the top one is signed; sums of
+//! two or three products are below 2^123. d and e stay above -2 m and below m; m is below 2^(60 L - 2).
+//!
+//! **Time** depends on the length alone; arithmetic wraps, since a check for overflow would branch on secrets. Tests:
+//! `kernels_do_not_branch_on_secrets`, `inverses_are_right_for_every_residue_of_small_moduli`,
 //! `inverses_of_edges_are_right`, and whatever tests an inversion in the fields.
 
 use crate::vector::{MASK52, RADIX};
+use core::num::Wrapping;
 use zeroize::Zeroize;
 
-const BITS: u32 = 62;
-const MASK: i64 = (1 << BITS) - 1;
+type Word = Wrapping<i64>;
+type Wide = Wrapping<i128>;
+
+const BITS: usize = 60;
+const MASK: Word = Wrapping((1 << BITS) - 1);
+const ZERO: Word = Wrapping(0);
+const ONE: Word = Wrapping(1);
 
 /// `x^-1 mod m`, or zero for zero, for x below m, m odd; both in limbs of 52 bits. A modulus of 5 limbs has up to 256
 /// bits, one of 8 up to 384.
@@ -34,139 +44,183 @@ pub(crate) fn invert<const N: usize>(x: &[u64; N], m: &[u64; N]) -> [u64; N] {
     }
 }
 
-fn invert_words<const N: usize, const L: usize>(x: &[u64; N], m: &[u64; N], bits: u32) -> [u64; N] {
-    let m: [i64; L] = regroup(&m.map(|limb| limb as i64), RADIX, BITS);
-    // 1 / m mod 2^62, by Newton's iteration from 5 right bits.
-    let mut inverse = m[0].wrapping_mul(3) ^ 2;
+fn invert_words<const N: usize, const L: usize>(x: &[u64; N], m: &[u64; N], bits: usize) -> [u64; N] {
+    let words = |limbs: &[u64; N]| regroup::<N, L>(limbs, RADIX as usize, BITS).map(|limb| Wrapping(limb as i64));
+    let m = words(m);
+    // 1 / m mod 2^60, by Newton's iteration from 5 right bits.
+    let mut inverse = m[0] * Wrapping(3) ^ Wrapping(2);
     for _ in 0..4 {
-        inverse = inverse.wrapping_mul(2i64.wrapping_sub(m[0].wrapping_mul(inverse)));
+        inverse *= Wrapping(2) - m[0] * inverse;
     }
-    let steps = (45907 * bits + 26313) / 19929;
-    let mut f = m;
-    let mut g: [i64; L] = regroup(&x.map(|limb| limb as i64), RADIX, BITS);
-    let (mut d, mut e) = ([0; L], [0; L]);
-    e[0] = 1;
-    let mut zeta = -1;
+    let steps: usize = (45907 * bits + 26313) / 19929;
+    let (mut f, mut g) = (m, words(x));
+    let (mut d, mut e) = ([ZERO; L], [ZERO; L]);
+    e[0] = ONE;
+    let mut zeta = -ONE;
     for _ in 0..steps.div_ceil(BITS) {
         let matrix = divide(&mut zeta, f[0], g[0]);
         apply_modulo(&matrix, &mut d, &mut e, &m, inverse);
         apply(&matrix, &mut f, &mut g);
     }
     // f is 1 or -1 (or m, where x and so d are zero).
-    add_if(d[L - 1] >> 63, &mut d, &m);
-    negate_if(f[L - 1] >> 63, &mut d);
-    add_if(d[L - 1] >> 63, &mut d, &m);
-    let out = regroup::<L, N>(&d, BITS, RADIX).map(|limb| limb as u64 & MASK52);
+    add_if(sign(d[L - 1]), &mut d, &m);
+    negate_if(sign(f[L - 1]), &mut d);
+    add_if(sign(d[L - 1]), &mut d, &m);
+    let out = regroup::<L, N>(&d.map(|limb| limb.0 as u64), BITS, RADIX as usize).map(|limb| limb & MASK52);
     for secret in [&mut d, &mut e, &mut f, &mut g] {
         secret.zeroize();
     }
     out
 }
 
-/// The matrix (u, v; q, r) of 62 steps, times 2^62. `zeta` is `-(delta + 1/2)`.
+/// All ones for a negative number, else zero; the compiler does not learn that it is one of the two, so that it cannot
+/// make a branch of what depends on it.
 #[inline(always)]
-fn divide(zeta: &mut i64, f: i64, g: i64) -> [i64; 4] {
-    let (mut f, mut g) = (f as u64, g as u64);
-    let [mut u, mut v, mut q, mut r] = [1u64, 0, 0, 1];
-    for _ in 0..BITS {
-        let positive = (*zeta >> 63) as u64;
-        let odd = (g & 1).wrapping_neg();
-        // Minus f, u, v where delta > 0.
-        let x = (f ^ positive).wrapping_sub(positive);
-        let y = (u ^ positive).wrapping_sub(positive);
-        let z = (v ^ positive).wrapping_sub(positive);
-        g = g.wrapping_add(x & odd);
-        q = q.wrapping_add(y & odd);
-        r = r.wrapping_add(z & odd);
+fn sign(word: Word) -> Word {
+    let mask = word.0 >> 63;
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut mask = mask;
+        // SAFETY: no instruction; the register keeps its value.
+        unsafe { core::arch::asm!("/* {0} */", inout(reg) mask, options(pure, nomem, nostack, preserves_flags)) };
+        Wrapping(mask)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Wrapping(core::hint::black_box(mask))
+}
+
+/// The matrix (u, v; q, r) of 60 steps, times 2^60. `zeta` is `-(delta + 1/2)`.
+fn divide(zeta: &mut Word, f: Word, g: Word) -> [Word; 4] {
+    let first = divide_twenty(zeta, f, g);
+    let (f, g) = divided(&first, f, g);
+    let second = divide_twenty(zeta, f, g);
+    let (f, g) = divided(&second, f, g);
+    let third = divide_twenty(zeta, f, g);
+    composed(&third, &composed(&second, &first))
+}
+
+/// The matrix of 20 steps, times 2^20.
+#[inline(always)]
+fn divide_twenty(zeta: &mut Word, f: Word, g: Word) -> [Word; 4] {
+    let low = Wrapping((1 << 20) - 1);
+    let mut f = (f & low) - (ONE << 41);
+    let mut g = (g & low) - (ONE << 62);
+    for _ in 0..20 {
+        let positive = sign(*zeta);
+        let odd = sign(g << 63);
+        // Minus f where delta > 0.
+        g += ((f ^ positive) - positive) & odd;
         let swap = positive & odd;
-        *zeta = (*zeta ^ swap as i64) - 1;
-        f = f.wrapping_add(g & swap);
-        u = u.wrapping_add(q & swap) << 1;
-        v = v.wrapping_add(r & swap) << 1;
+        *zeta = (*zeta ^ swap) - ONE;
+        f += g & swap;
         g >>= 1;
     }
-    [u, v, q, r].map(|word| word as i64)
+    let entries = |row: Word| {
+        let row = row + (ONE << 20);
+        [-((row >> 21) << 43 >> 43), -((row + (ONE << 41)) >> 42)]
+    };
+    let ([u, v], [q, r]) = (entries(f), entries(g));
+    [u, v, q, r]
 }
 
-fn product(a: i64, b: i64) -> i128 {
-    i128::from(a) * i128::from(b)
-}
-
-/// `(f, g) = matrix (f, g) / 2^62`, which is exact.
+/// `matrix (f, g) / 2^20`, as far as it is known.
 #[inline(always)]
-fn apply<const L: usize>(&[u, v, q, r]: &[i64; 4], f: &mut [i64; L], g: &mut [i64; L]) {
+fn divided(&[u, v, q, r]: &[Word; 4], f: Word, g: Word) -> (Word, Word) {
+    ((u * f + v * g) >> 20, (q * f + r * g) >> 20)
+}
+
+/// First `b`, then `a`.
+#[inline(always)]
+fn composed(a: &[Word; 4], b: &[Word; 4]) -> [Word; 4] {
+    [a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2], a[2] * b[1] + a[3] * b[3]]
+}
+
+#[inline(always)]
+fn product(a: Word, b: Word) -> Wide {
+    Wrapping(i128::from(a.0)) * Wrapping(i128::from(b.0))
+}
+
+#[inline(always)]
+fn low(sum: Wide) -> Word {
+    Wrapping(sum.0 as i64)
+}
+
+/// `(f, g) = matrix (f, g) / 2^60`, which is exact.
+#[inline(always)]
+fn apply<const L: usize>(&[u, v, q, r]: &[Word; 4], f: &mut [Word; L], g: &mut [Word; L]) {
     let mut a = (product(u, f[0]) + product(v, g[0])) >> BITS;
     let mut b = (product(q, f[0]) + product(r, g[0])) >> BITS;
     for i in 1..L {
         a += product(u, f[i]) + product(v, g[i]);
         b += product(q, f[i]) + product(r, g[i]);
-        (f[i - 1], g[i - 1]) = (a as i64 & MASK, b as i64 & MASK);
+        (f[i - 1], g[i - 1]) = (low(a) & MASK, low(b) & MASK);
         (a, b) = (a >> BITS, b >> BITS);
     }
-    (f[L - 1], g[L - 1]) = (a as i64, b as i64);
+    (f[L - 1], g[L - 1]) = (low(a), low(b));
 }
 
-/// `(d, e) = matrix (d, e) / 2^62` modulo m: multiples of m are added that make the division exact, and one more where
+/// `(d, e) = matrix (d, e) / 2^60` modulo m: multiples of m are added that make the division exact, and one more where
 /// d or e is negative, so that the range stays.
 #[inline(always)]
 fn apply_modulo<const L: usize>(
-    &[u, v, q, r]: &[i64; 4],
-    d: &mut [i64; L],
-    e: &mut [i64; L],
-    m: &[i64; L],
-    inverse: i64,
+    &[u, v, q, r]: &[Word; 4],
+    d: &mut [Word; L],
+    e: &mut [Word; L],
+    m: &[Word; L],
+    inverse: Word,
 ) {
-    let (sign_d, sign_e) = (d[L - 1] >> 63, e[L - 1] >> 63);
+    let (sign_d, sign_e) = (sign(d[L - 1]), sign(e[L - 1]));
     let mut a = product(u, d[0]) + product(v, e[0]);
     let mut b = product(q, d[0]) + product(r, e[0]);
-    let mut times = (u & sign_d) + (v & sign_e);
-    let mut times_e = (q & sign_d) + (r & sign_e);
-    times -= (inverse.wrapping_mul(a as i64).wrapping_add(times)) & MASK;
-    times_e -= (inverse.wrapping_mul(b as i64).wrapping_add(times_e)) & MASK;
-    a = (a + product(m[0], times)) >> BITS;
-    b = (b + product(m[0], times_e)) >> BITS;
+    let mut for_d = (u & sign_d) + (v & sign_e);
+    let mut for_e = (q & sign_d) + (r & sign_e);
+    for_d -= (inverse * low(a) + for_d) & MASK;
+    for_e -= (inverse * low(b) + for_e) & MASK;
+    a = (a + product(m[0], for_d)) >> BITS;
+    b = (b + product(m[0], for_e)) >> BITS;
     for i in 1..L {
-        a += product(u, d[i]) + product(v, e[i]) + product(m[i], times);
-        b += product(q, d[i]) + product(r, e[i]) + product(m[i], times_e);
-        (d[i - 1], e[i - 1]) = (a as i64 & MASK, b as i64 & MASK);
+        a += product(u, d[i]) + product(v, e[i]) + product(m[i], for_d);
+        b += product(q, d[i]) + product(r, e[i]) + product(m[i], for_e);
+        (d[i - 1], e[i - 1]) = (low(a) & MASK, low(b) & MASK);
         (a, b) = (a >> BITS, b >> BITS);
     }
-    (d[L - 1], e[L - 1]) = (a as i64, b as i64);
+    (d[L - 1], e[L - 1]) = (low(a), low(b));
 }
 
 /// `a += m` where `mask` is all ones.
-fn add_if<const L: usize>(mask: i64, a: &mut [i64; L], m: &[i64; L]) {
+fn add_if<const L: usize>(mask: Word, a: &mut [Word; L], m: &[Word; L]) {
     for (a, m) in a.iter_mut().zip(m) {
         *a += m & mask;
     }
     carry(a);
 }
 
-fn negate_if<const L: usize>(mask: i64, a: &mut [i64; L]) {
+fn negate_if<const L: usize>(mask: Word, a: &mut [Word; L]) {
     for a in a.iter_mut() {
         *a = (*a ^ mask) - mask;
     }
     carry(a);
 }
 
-fn carry<const L: usize>(a: &mut [i64; L]) {
+fn carry<const L: usize>(a: &mut [Word; L]) {
     for i in 1..L {
-        a[i] += a[i - 1] >> BITS;
+        let over = a[i - 1] >> BITS;
+        a[i] += over;
         a[i - 1] &= MASK;
     }
 }
 
-/// A number that is not negative, from limbs of one width to limbs of another.
-fn regroup<const A: usize, const B: usize>(limbs: &[i64; A], from: u32, to: u32) -> [i64; B] {
+/// From limbs of one width to limbs of another.
+fn regroup<const A: usize, const B: usize>(limbs: &[u64; A], from: usize, to: usize) -> [u64; B] {
     let mut limbs = limbs.iter();
     let (mut waiting, mut bits) = (0u128, 0);
     let mut out = [0; B];
     for out in &mut out {
         while bits < to {
-            waiting |= u128::from(limbs.next().copied().unwrap_or(0) as u64) << bits;
+            waiting |= u128::from(limbs.next().copied().unwrap_or(0)) << bits;
             bits += from;
         }
-        *out = (waiting & ((1 << to) - 1)) as i64;
+        *out = waiting as u64 & ((1 << to) - 1);
         waiting >>= to;
         bits -= to;
     }

@@ -20,6 +20,7 @@ mod cpu;
 mod ctgrind;
 mod ec;
 mod error;
+mod inverse;
 mod limbs;
 pub mod mlkem768;
 pub mod p256;

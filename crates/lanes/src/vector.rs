@@ -60,8 +60,8 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     /// `yes` where the mask holds, else `self`.
     fn or_if(self, mask: Self::Mask, yes: Self) -> Self;
     fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Lanes 4..8 and 0..4 exchanged.
-    fn swap_halves(self) -> Self;
+    /// Each lane's value in the lane whose number differs by the bit `DISTANCE`: 1, 2 or 4.
+    fn exchange<const DISTANCE: usize>(self) -> Self;
     /// Runs one hot function: the only place where the instruction set changes.
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out;
     /// Runs a part of a hot function: inlined there, except where the vector is slow anyway and its code would only be
@@ -149,8 +149,8 @@ impl<V: Vector> Digit<V> {
     }
 
     #[inline(always)]
-    pub(crate) fn swap_halves(self) -> Self {
-        Digit(self.0.swap_halves())
+    pub(crate) fn exchange<const DISTANCE: usize>(self) -> Self {
+        Digit(self.0.exchange::<DISTANCE>())
     }
 }
 

@@ -8,6 +8,8 @@ use crate::cpu::Task;
 use crate::limbs::{five_from_le, five_to_le};
 use crate::vector::{Digit, Lane8};
 use crate::{LANES, LaneError, Lanes, Secret};
+#[cfg(test)]
+pub(crate) use field::MODULUS;
 use field::{Fe, constant, freeze, invert, times};
 use std::sync::OnceLock;
 use zeroize::Zeroize;

@@ -1,7 +1,7 @@
 //! ECDSA signatures (FIPS 186-5, section 6.4), with the nonces of [`super::nonce`] or with nonces made ahead.
 
 use super::curves::Curve;
-use super::field::{Fe, Prime, columns, constant, invert_both, mul, reduced, times};
+use super::field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
 use super::nonce::{Source, nonces};
 use super::point::{Digits, multiply_base};
 use super::{Table, pack, scalar, small, unpack, zero_lanes};
@@ -56,9 +56,9 @@ fn prepare<V: Lane8, C: Curve<N> + Table, const N: usize>(k: &[[u64; N]; 8]) -> 
     let mut product = multiply_base::<V, C, N>(&digits, C::table::<V>());
     let r2 = constant(&C::Order::R2);
     let mut form = times::<V, C::Order, N>(&pack(k), &r2);
-    let [mut z_inverse, inverse] = invert_both::<V, C::Field, C::Order, N>(&product.z, &form);
+    let (inverse, _) = invert::<V, C::Order, N>(&form);
     form.zeroize();
-    let exceptional = zero_lanes(&reduced::<V, C::Field, N>(&z_inverse));
+    let (mut z_inverse, exceptional) = invert::<V, C::Field, N>(&product.z);
     let square = times::<V, C::Field, N>(&z_inverse, &z_inverse);
     let x = reduced::<V, C::Field, N>(&times::<V, C::Field, N>(&product.x, &square));
     for secret in [&mut product.x, &mut product.y, &mut product.z, &mut z_inverse] {

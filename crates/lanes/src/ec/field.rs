@@ -9,11 +9,13 @@
 //! For P-256 and its order, `R / m = 16`: with operands below 6 and 6 that is 4.25. [`Prime::settle`] brings columns
 //! below `2^257`, positive, by moving multiples of `2^256 - m`; the points' formulas say where. For P-384 `R / m = 2^32`
 //! leaves room, but a difference must not go below zero: it adds as many m as what is subtracted may hold. Proof:
-//! `points_of_p256_stay_within_bounds`, `points_of_p384_stay_within_bounds`, `inversions_stay_within_bounds`.
+//! `points_of_p256_stay_within_bounds`, `points_of_p384_stay_within_bounds`, `shared_inversions_stay_within_bounds`.
 
+use crate::inverse;
 use crate::limbs::{fold_of, neg_inverse};
-use crate::vector::{Digit, Kernel, MASK52, Vector, kernel, repeat};
+use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
 use core::marker::PhantomData;
+use zeroize::Zeroize;
 
 /// An element as digits.
 pub(crate) type Fe<V, const N: usize> = [Digit<V>; N];
@@ -25,9 +27,6 @@ pub(crate) struct Cols<V, const N: usize>(pub(crate) [V; N]);
 /// An odd modulus known at compile time.
 pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
     const M: [u64; N];
-    /// How to raise an element to `m - 2`: each step squares the last result so often and multiplies it by the result
-    /// of an earlier step (0 is the element itself).
-    const CHAIN: &'static [(u16, u8)];
     const K0: u64 = neg_inverse(Self::M[0]);
     const FOLD: [u64; N] = fold_of(&Self::M, Self::K0);
     /// R mod m: one.
@@ -258,73 +257,64 @@ pub(crate) fn times<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe
     V::enter(Times(a, b, Marker::<P>(PhantomData)))
 }
 
-/// The raising of an element to `m - 2` under way, product by product: its inverse, and zero for zero.
-struct Inversion<V: Vector, P, const N: usize> {
-    /// The element, then what each step of the chain came to, as far as factors refer back.
-    kept: [Fe<V, N>; 16],
-    last: Fe<V, N>,
-    step: usize,
-    squarings: u16,
-    modulus: Marker<P>,
+/// An element with each lane's changed for that of the lane `DISTANCE` away.
+#[inline(always)]
+fn exchanged<V: Vector, const N: usize, const DISTANCE: usize>(a: &Fe<V, N>) -> Fe<V, N> {
+    let mut out = *a;
+    repeat!(8, I => if I < N { out[I] = a[I].exchange::<DISTANCE>() });
+    out
 }
 
-impl<V: Vector, P: Prime<N>, const N: usize> Inversion<V, P, N> {
+/// The products of two, four and eight neighbouring lanes, in each of them.
+struct Products<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Products<'_, V, P, N> {
+    type Out = [Fe<V, N>; 3];
+
     #[inline(always)]
-    fn new(a: &Fe<V, N>) -> Self {
-        Inversion { kept: [*a; 16], last: *a, step: 0, squarings: 0, modulus: Marker(PhantomData) }
+    fn run(self) -> Self::Out {
+        let two = mul::<V, P, N>(self.0, &exchanged::<V, N, 1>(self.0)).digits();
+        let four = mul::<V, P, N>(&two, &exchanged::<V, N, 2>(&two)).digits();
+        let eight = mul::<V, P, N>(&four, &exchanged::<V, N, 4>(&four)).digits();
+        [two, four, eight]
     }
+}
 
-    /// The next product, if one is left.
+/// From the inverse of the product of all lanes (first) each lane's own, by multiplying the other lanes in.
+struct Share<'a, V: Vector, P, const N: usize>([&'a Fe<V, N>; 4], Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Share<'_, V, P, N> {
+    type Out = Fe<V, N>;
+
     #[inline(always)]
-    fn advance(&mut self) -> bool {
-        let Some((squarings, factor)) = P::CHAIN.get(self.step) else { return false };
-        if self.squarings < *squarings {
-            self.squarings += 1;
-            self.last = sqr::<V, P, N>(&self.last).digits();
-        } else {
-            self.last = mul::<V, P, N>(&self.last, &self.kept[*factor as usize % 16]).digits();
-            self.step += 1;
-            self.squarings = 0;
-            if self.step < 16 {
-                self.kept[self.step] = self.last;
-            }
-        }
-        true
+    fn run(self) -> Fe<V, N> {
+        let [inverse, one, two, four] = self.0;
+        let x = mul::<V, P, N>(inverse, &exchanged::<V, N, 4>(four)).digits();
+        let x = mul::<V, P, N>(&x, &exchanged::<V, N, 2>(two)).digits();
+        mul::<V, P, N>(&x, &exchanged::<V, N, 1>(one)).digits()
     }
 }
 
-/// The inverse, in Montgomery's form, and zero for zero. Its time is the latency of a chain of products.
-pub(crate) fn invert<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
-    struct Invert<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
-    impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Invert<'_, V, P, N> {
-        type Out = Fe<V, N>;
-        #[inline(always)]
-        fn run(self) -> Fe<V, N> {
-            let mut inversion = Inversion::<V, P, N>::new(self.0);
-            while inversion.advance() {}
-            inversion.last
-        }
+/// The inverses of eight lanes, in Montgomery's form, by one inversion of their product; and the lanes that are zero,
+/// whose inverse is some number.
+pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe<V, N>, u8) {
+    let modulus = Marker::<P>(PhantomData);
+    let zero = super::zero_lanes(&reduced::<V, P, N>(a));
+    let mut one = *a;
+    for (digit, limb) in one.iter_mut().zip(P::ONE) {
+        *digit = digit.or_if(V::mask_from_bits(zero), Digit::whole(V::splat(limb)));
     }
-    V::enter(Invert(a, Marker::<P>(PhantomData)))
-}
-
-/// Two inverses by two moduli, in turns: each chain fills the time in which the other waits for its last product.
-pub(crate) fn invert_both<V: Vector, P: Prime<N>, Q: Prime<N>, const N: usize>(
-    a: &Fe<V, N>,
-    b: &Fe<V, N>,
-) -> [Fe<V, N>; 2] {
-    struct Both<'a, V: Vector, P, Q, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<(P, Q)>);
-    impl<V: Vector, P: Prime<N>, Q: Prime<N>, const N: usize> Kernel<V> for Both<'_, V, P, Q, N> {
-        type Out = [Fe<V, N>; 2];
-        #[inline(always)]
-        fn run(self) -> Self::Out {
-            let mut a = Inversion::<V, P, N>::new(self.0);
-            let mut b = Inversion::<V, Q, N>::new(self.1);
-            while a.advance() | b.advance() {}
-            [a.last, b.last]
-        }
+    let [mut two, mut four, eight] = V::enter(Products(&one, modulus));
+    let mut product = super::unpack(&reduced::<V, P, N>(&eight))[0];
+    let mut plain = inverse::invert(&product, &P::M);
+    let mut inverse = times::<V, P, N>(&constant(&plain), &constant(&P::R2));
+    let out = V::enter(Share([&inverse, &one, &two, &four], Marker::<P>(PhantomData)));
+    for secret in [&mut one, &mut two, &mut four, &mut inverse] {
+        secret.zeroize();
     }
-    V::enter(Both(a, b, Marker::<(P, Q)>(PhantomData)))
+    product.zeroize();
+    plain.zeroize();
+    (out, zero)
 }
 
 /// The one representative below m of a number in Montgomery's form, out of that form, without junk.
@@ -366,5 +356,53 @@ kernel! {
         for i in 0..N {
             x[i] = less[i].or_if(below, Digit::whole(x[i].value()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ec::curves::{P256Field, P256Order, P384Field, P384Order};
+    use crate::vector::{Bound, Portable};
+
+    #[test]
+    fn shared_inversions_stay_within_bounds() {
+        fn of<P: Prime<N>, const N: usize>(top: u64) {
+            let a = core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })));
+            let [two, four, eight] = Products(&a, Marker::<P>(PhantomData)).run();
+            let inverse = times::<Bound, P, N>(&eight, &constant(&P::R2));
+            let out = Share([&inverse, &a, &two, &four], Marker::<P>(PhantomData)).run();
+            assert!(out[N - 1].raw().high() <= i128::from(top));
+        }
+        of::<P256Field, 5>(3 << 48);
+        of::<P256Order, 5>(3 << 48);
+        of::<P384Field, 8>(5 << 20);
+        of::<P384Order, 8>(5 << 20);
+    }
+
+    #[test]
+    fn inverses_are_inverse_and_zeros_harm_no_neighbour() {
+        fn of<P: Prime<N>, const N: usize>() {
+            // Lane 3 holds zero, lane 5 the modulus.
+            let lanes = |i: usize| -> [u64; 8] {
+                core::array::from_fn(|lane| match lane {
+                    3 => 0,
+                    5 => P::M[i],
+                    _ => (0xabc0_1234_5678 >> i) * (lane as u64 + 1),
+                })
+            };
+            let a: Fe<Portable, N> = core::array::from_fn(|i| Digit::whole(Portable::from_lanes(&lanes(i))));
+            let (inverse, zero) = invert::<_, P, N>(&a);
+            assert_eq!(zero, 1 << 3 | 1 << 5);
+            let products = super::super::unpack(&reduced::<_, P, N>(&times::<_, P, N>(&inverse, &a)));
+            for (lane, product) in products.iter().enumerate() {
+                let one = u64::from(zero >> lane & 1 == 0);
+                assert_eq!(*product, core::array::from_fn(|i| if i == 0 { one } else { 0 }));
+            }
+        }
+        of::<P256Field, 5>();
+        of::<P256Order, 5>();
+        of::<P384Field, 8>();
+        of::<P384Order, 8>();
     }
 }

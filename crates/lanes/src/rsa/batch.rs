@@ -296,7 +296,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         subtract_once(&mut self.scratch, &self.modulus.m);
         subtract_once(&mut self.scratch, &self.modulus.m);
         let x = *self.scratch;
-        let y = x.map(Digit::swap_halves);
+        let y = x.map(Digit::exchange::<4>);
         // (x - y) qinv = x qinv + (3 p - y qinv), where each product is at most 2 p + 1: below 5 p + 1.
         let mut a = [Digit::whole(V::splat(0)); H];
         let mut b = a;
@@ -311,7 +311,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         garner(columns, &self.scratch, &self.q, &y, &mut whole);
         // Lanes 0 to 3 hold the results of this pass; the second pass's go to lanes 4 to 7.
         for (result, whole) in results.iter_mut().zip(&whole) {
-            *result = if pass == 0 { *whole } else { whole.swap_halves().or_if(V::mask_from_bits(0x0f), *result) };
+            *result = if pass == 0 { *whole } else { whole.exchange::<4>().or_if(V::mask_from_bits(0x0f), *result) };
         }
         a.zeroize();
         b.zeroize();

@@ -94,7 +94,11 @@ impl Vector for Avx512 {
         fn negative(self: Self) -> __mmask8 = _mm512_movepi64_mask(self.0);
         fn or_if(self: Self, mask: __mmask8, yes: Self) -> Self =
             Avx512(_mm512_mask_mov_epi64(self.0, mask, yes.0));
-        fn swap_halves(self: Self) -> Self = Avx512(_mm512_shuffle_i64x2::<0b01_00_11_10>(self.0, self.0));
+        fn exchange<const DISTANCE: usize>(self: Self) -> Self = Avx512(match DISTANCE {
+            1 => _mm512_permutex_epi64::<0b10_11_00_01>(self.0),
+            2 => _mm512_permutex_epi64::<0b01_00_11_10>(self.0),
+            _ => _mm512_shuffle_i64x2::<0b01_00_11_10>(self.0, self.0),
+        });
     }
 
     #[inline(always)]

@@ -87,7 +87,7 @@ impl Vector for Bound {
         Bound { low: self.low.min(yes.low), high: self.high.max(yes.high) }
     }
     fn mask_xor((): (), (): ()) {}
-    fn swap_halves(self) -> Self {
+    fn exchange<const DISTANCE: usize>(self) -> Self {
         self
     }
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {

@@ -85,8 +85,8 @@ impl Vector for Portable {
     fn mask_xor(a: Self, b: Self) -> Self {
         a.xor(b)
     }
-    fn swap_halves(self) -> Self {
-        Portable(core::array::from_fn(|i| self.0[i ^ 4]))
+    fn exchange<const DISTANCE: usize>(self) -> Self {
+        Portable(core::array::from_fn(|i| self.0[i ^ DISTANCE]))
     }
     #[inline(never)]
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {

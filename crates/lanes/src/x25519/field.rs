@@ -16,7 +16,9 @@
 //!
 //! [`Bound`](crate::vector::Bound) proves every one of these: `no_column_overflows`. Time depends on nothing.
 
-use crate::vector::{Digit, Kernel, Vector, kernel, repeat};
+use crate::inverse;
+use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
+use zeroize::Zeroize;
 
 /// An element as digits: below 2^52 each, the top one below 2^51.
 pub(crate) type Fe<V> = [Digit<V>; 5];
@@ -25,6 +27,8 @@ pub(crate) type Fe<V> = [Digit<V>; 5];
 #[derive(Clone, Copy)]
 pub(crate) struct Cols<V>(pub(crate) [V; 5]);
 
+/// p = 2^255 - 19.
+pub(crate) const MODULUS: [u64; 5] = [MASK52 - 18, MASK52, MASK52, MASK52, TOP];
 /// 2^260 modulo p.
 const FOLD: u64 = 608;
 const TOP: u64 = (1 << 47) - 1;
@@ -200,40 +204,55 @@ kernel! {
     }
 }
 
+/// Products of lanes and back, as in `ec::field`.
+#[inline(always)]
+fn exchanged<V: Vector, const DISTANCE: usize>(a: &Fe<V>) -> Fe<V> {
+    let mut out = *a;
+    repeat!(5, I => out[I] = a[I].exchange::<DISTANCE>());
+    out
+}
+
 kernel! {
-    /// `a^(2^n)`.
-    fn square_times as SquareTimes<'a, V: Vector>(a: &'a Fe<V>, n: usize, out: &'a mut Fe<V>) {
-        let mut x = *a;
-        for _ in 0..n {
-            x = sqr(&x).digits();
-        }
-        *out = x;
+    /// The products of two, four and eight neighbouring lanes, in each of them.
+    fn products as Products<'a, V: Vector>(one: &'a Fe<V>, two: &'a mut Fe<V>, four: &'a mut Fe<V>, eight: &'a mut Fe<V>) {
+        *two = mul(one, &exchanged::<V, 1>(one)).digits();
+        *four = mul(two, &exchanged::<V, 2>(two)).digits();
+        *eight = mul(four, &exchanged::<V, 4>(four)).digits();
     }
 }
 
-/// `a^(p - 2)`: the inverse, and zero for zero. The usual chain: 254 squarings, 11 products.
-pub(crate) fn invert<V: Vector>(a: &Fe<V>) -> Fe<V> {
-    let zero = constant([0; 5]);
-    let power = |a: &Fe<V>, n: usize, b: &Fe<V>| {
-        let (mut squared, mut out) = (zero, zero);
-        square_times(a, n, &mut squared);
-        times(&squared, b, &mut out);
-        out
-    };
-    let mut two = zero;
-    square_times(a, 1, &mut two);
-    let nine = power(&two, 2, a);
-    let mut eleven = zero;
-    times(&nine, &two, &mut eleven);
-    let e5 = power(&eleven, 1, &nine); // 2^5 - 1
-    let e10 = power(&e5, 5, &e5);
-    let e20 = power(&e10, 10, &e10);
-    let e40 = power(&e20, 20, &e20);
-    let e50 = power(&e40, 10, &e10);
-    let e100 = power(&e50, 50, &e50);
-    let e200 = power(&e100, 100, &e100);
-    let e250 = power(&e200, 50, &e50);
-    power(&e250, 5, &eleven)
+kernel! {
+    /// From the inverse of the product of all lanes each lane's own, by multiplying the other lanes in.
+    fn share as Share<'a, V: Vector>(inverse: &'a mut Fe<V>, one: &'a Fe<V>, two: &'a Fe<V>, four: &'a Fe<V>) {
+        *inverse = mul(inverse, &exchanged::<V, 4>(four)).digits();
+        *inverse = mul(inverse, &exchanged::<V, 2>(two)).digits();
+        *inverse = mul(inverse, &exchanged::<V, 1>(one)).digits();
+    }
+}
+
+/// The inverses of eight lanes by one inversion of their product; zero for zero.
+pub(crate) fn invert<V: Lane8>(a: &Fe<V>) -> Fe<V> {
+    let mut frozen = *a;
+    freeze(&mut frozen);
+    let zero = frozen.iter().fold(V::splat(0), |any, digit| any.or(digit.value())).eq(V::splat(0));
+    let mut one = frozen;
+    one[0] = one[0].or_if(zero, Digit::whole(V::splat(1)));
+    let [mut two, mut four, mut eight] = [one; 3];
+    products(&one, &mut two, &mut four, &mut eight);
+    freeze(&mut eight);
+    let mut product = eight.map(|digit| digit.value().to_lanes()[0]);
+    let mut plain = inverse::invert(&product, &MODULUS);
+    let mut out = constant(plain);
+    share(&mut out, &one, &two, &four);
+    for digit in &mut out {
+        *digit = digit.or_if(zero, Digit::whole(V::splat(0)));
+    }
+    for secret in [&mut frozen, &mut one, &mut two, &mut four, &mut eight] {
+        secret.zeroize();
+    }
+    product.zeroize();
+    plain.zeroize();
+    out
 }
 
 kernel! {
@@ -246,7 +265,7 @@ kernel! {
             t[0] = t[0].add(V::splat(add));
             repeat!(5, I => if I > 0 {
                 t[I] = t[I].add(t[(I + 4) % 5].shr::<52>());
-                t[(I + 4) % 5] = t[(I + 4) % 5].and(V::splat(crate::vector::MASK52));
+                t[(I + 4) % 5] = t[(I + 4) % 5].and(V::splat(MASK52));
             });
             let top = Digit::whole(t[4].shr::<47>());
             if add == 0 {
@@ -259,7 +278,7 @@ kernel! {
             if I > 0 {
                 c[I] = c[I].add(c[(I + 4) % 5].shr::<52>());
             }
-            a[I] = Digit::low(c[I].and(V::splat(if I < 4 { crate::vector::MASK52 } else { TOP })));
+            a[I] = Digit::low(c[I].and(V::splat(if I < 4 { MASK52 } else { TOP })));
         });
     }
 }
@@ -267,7 +286,7 @@ kernel! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vector::{Bound, MASK52};
+    use crate::vector::Bound;
 
     /// The header's bounds: the widest digits that sums and differences make.
     fn widest() -> Fe<Bound> {
@@ -288,6 +307,10 @@ mod tests {
                 assert!(sum[4].raw().high() <= 1 << 51, "a top digit grows past the header's bound");
                 let mut frozen = sum;
                 freeze(&mut frozen);
+                let [mut two, mut four, mut eight] = [frozen; 3];
+                products(&frozen, &mut two, &mut four, &mut eight);
+                share(&mut eight, &frozen, &two, &four);
+                assert!(eight[4].raw().high() <= 1 << 51);
             }
         }
     }
