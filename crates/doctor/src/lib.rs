@@ -2,7 +2,8 @@
 //!
 //! A [`Host`] is one small reader of a root directory, or of a recording of one, so that every check is tested on machines
 //! that are not there. [`examine`] gives [`Finding`]s, most valuable first; [`Changes`] applies their fixes with a backup,
-//! and undoes them. [`measure`] times handshakes and their operations on the spot.
+//! and undoes them. [`lab`] sets a host up for measurements;
+//! [`measure`] times handshakes and their operations on the spot.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod device;
 mod facts;
 mod finding;
 mod host;
+pub mod lab;
 pub mod measure;
 mod render;
 

@@ -5,6 +5,7 @@ mod configuration;
 mod doctor;
 mod engine;
 mod flags;
+mod lab_setup;
 mod limits;
 mod master;
 mod measure;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
         }
         Some("plan") => plan::run(rest),
+        Some("lab-setup") => lab_setup::run(rest),
         Some("doctor") => doctor::run(rest),
         Some("keywords") if rest.is_empty() => {
             list_keywords();

@@ -62,7 +62,8 @@ impl Case<'_> {
         let Some(config) = self.config else { return false };
         let crypto = &config.global.crypto;
         let engine = crypto.engine.as_ref().is_some_and(|engine| engine.value.starts_with("hw"));
-        engine || crypto.ssl_engine.is_some() || crypto.ssl_provider.is_some()
+        let named = [&crypto.ssl_engine, &crypto.ssl_provider].into_iter().flatten();
+        engine || named.into_iter().any(|name| name.value.starts_with("qat"))
     }
 
     /// Whether it terminates TLS; without a configuration, that is assumed.
