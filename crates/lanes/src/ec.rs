@@ -1,12 +1,15 @@
 //! The curves P-256 and P-384: key exchange and ECDSA, one to eight at a time. One source for both, by the number of
 //! limbs; [`crate::p256`] and [`crate::p384`] are its two faces.
 
+mod api;
 pub(crate) mod curves;
 pub(crate) mod ecdh;
 pub(crate) mod ecdsa;
 pub(crate) mod field;
 pub(crate) mod nonce;
 pub(crate) mod point;
+
+pub(crate) use api::api;
 
 use crate::limbs;
 use crate::vector::{Digit, Lane8, kernel};
