@@ -4,6 +4,7 @@
 //! in the same run (and to Intel's crypto_mb where it is installed), the fill at which the lanes break even, and the
 //! share of the processor's raw VPMADD52 throughput that is reached.
 
+mod advance;
 mod crypto_mb;
 mod measure;
 mod operations;
@@ -17,6 +18,7 @@ struct Row {
     fill: usize,
     us_per_op: f64,
     ratio_native: f64,
+    quartiles: (f64, f64),
     ratio_crypto_mb: Option<f64>,
     peak_share: f64,
 }
@@ -41,10 +43,13 @@ fn main() {
         Some(peak) => println!("raw VPMADD52 throughput: {peak:.0} vector multiplications a microsecond"),
         None => println!("no VPMADD52 here: peak shares are zero"),
     }
-    println!("crypto_mb: {}", crypto_mb::description());
+    println!("crypto_mb: {}\n", crypto_mb::description());
+    if names.is_empty() || names.iter().any(|name| name == "advance") {
+        advance::report(lanes);
+    }
     println!(
-        "\n{:<18}{:>5}{:>10}{:>10}{:>10}{:>8}{:>10}{:>8}",
-        "operation", "fill", "us/op", "x aws-lc", "x c_mb", "peak", "best us", "x"
+        "{:<18}{:>5}{:>10}{:>10}{:>15}{:>9}{:>8}{:>10}{:>8}",
+        "operation", "fill", "us/op", "x aws-lc", "quartiles", "x c_mb", "peak", "best us", "x"
     );
 
     let mut rows = Vec::new();
@@ -55,10 +60,11 @@ fn main() {
         let multiplications = (operation.multiplications)();
         let mut break_even = None;
         for fill in 1..=LANES {
-            let Comparison { us, ratio, best } =
+            let Comparison { us, ratio, quartiles, best } =
                 measure::compare(|| (operation.lanes)(fill), || (operation.native)(), if quick { 5 } else { 15 });
             let us_per_op = us / fill as f64;
             let ratio_native = ratio * fill as f64;
+            let quartiles = (quartiles.0 * fill as f64, quartiles.1 * fill as f64);
             let ratio_crypto_mb = operation.crypto_mb.as_ref().map(|other| {
                 // One call of theirs computes eight lanes whatever the fill.
                 measure::compare(|| (operation.lanes)(fill), other, if quick { 5 } else { 15 }).ratio
@@ -69,14 +75,23 @@ fn main() {
                 break_even = Some(fill);
             }
             println!(
-                "{:<18}{fill:>5}{us_per_op:>10.2}{ratio_native:>10.2}{:>10}{:>7.0}%{:>10.2}{:>8.2}",
+                "{:<18}{fill:>5}{us_per_op:>10.2}{ratio_native:>10.2}{:>15}{:>9}{:>7.0}%{:>10.2}{:>8.2}",
                 operation.name,
+                format!("{:.2}-{:.2}", quartiles.0, quartiles.1),
                 ratio_crypto_mb.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
                 100.0 * peak_share,
                 best.0 / fill as f64,
                 best.1 / best.0 * fill as f64,
             );
-            rows.push(Row { name: operation.name, fill, us_per_op, ratio_native, ratio_crypto_mb, peak_share });
+            rows.push(Row {
+                name: operation.name,
+                fill,
+                us_per_op,
+                ratio_native,
+                quartiles,
+                ratio_crypto_mb,
+                peak_share,
+            });
         }
         match break_even {
             Some(fill) => println!("{:<18}breaks even at {fill}\n", operation.name),
@@ -92,6 +107,7 @@ fn main() {
                     "fill": row.fill,
                     "us_per_op": row.us_per_op,
                     "ratio_native": row.ratio_native,
+                    "ratio_native_quartiles": [row.quartiles.0, row.quartiles.1],
                     "ratio_crypto_mb": row.ratio_crypto_mb,
                     "peak_share": row.peak_share,
                 })

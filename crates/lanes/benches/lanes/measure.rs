@@ -5,6 +5,8 @@ pub struct Comparison {
     pub us: f64,
     /// Median over the rounds of the second's time over the first's.
     pub ratio: f64,
+    /// The quartiles of that ratio.
+    pub quartiles: (f64, f64),
     /// The fastest round of each, in microseconds: nearest to an undisturbed machine.
     pub best: (f64, f64),
 }
@@ -22,7 +24,9 @@ pub fn compare(first: impl Fn(), second: impl Fn(), rounds: usize) -> Comparison
         ratios.push(b / a);
         best = (best.0.min(a), best.1.min(b));
     }
-    Comparison { us: median(times), ratio: median(ratios), best }
+    ratios.sort_by(f64::total_cmp);
+    let at = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+    Comparison { us: median(times), ratio: at(2), quartiles: (at(1), at(3)), best }
 }
 
 /// Calls that fill about three milliseconds.
@@ -47,7 +51,7 @@ fn time(f: &impl Fn(), calls: usize) -> f64 {
     (thread_ns() - start) as f64 / 1000.0 / calls as f64
 }
 
-fn thread_ns() -> u64 {
+pub fn thread_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists on every Linux; the structure is ours.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };

@@ -1,8 +1,9 @@
 //! What is measured: each operation on lanes, and the same one at a time in aws-lc.
 
 #[path = "../../tests/common/mod.rs"]
-mod common;
+pub mod common;
 
+use crate::crypto_mb::{self, Call, Nist};
 use aws_lc_rs::{agreement, kem, rand::SystemRandom, rsa, signature};
 use common::TestKey;
 use penstock_lanes::rsa::{RsaBatch, RsaJob};
@@ -19,7 +20,7 @@ pub struct Operation {
     /// One operation, natively.
     pub native: Box<dyn Fn()>,
     /// Eight operations in crypto_mb.
-    pub crypto_mb: Option<Box<dyn Fn()>>,
+    pub crypto_mb: Option<Call>,
     /// Vector multiplications in a call with eight jobs.
     pub multiplications: Box<dyn Fn() -> u64>,
 }
@@ -69,7 +70,7 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
             pair.sign(&signature::RSA_PKCS1_SHA256, &random, b"message", out).unwrap();
             black_box(out);
         }),
-        crypto_mb: None,
+        crypto_mb: crypto_mb::rsa(&key),
         multiplications: Box::new(move || counted(|lanes| sign(lanes, LANES))),
     }
 }
@@ -103,7 +104,7 @@ fn x25519_derive(lanes: Lanes) -> Operation {
         lanes_per_job: 1,
         lanes: Box::new(move |fill| derive(lanes, fill)),
         native: native_agreement(&agreement::X25519),
-        crypto_mb: None,
+        crypto_mb: crypto_mb::x25519_derive(),
         multiplications: Box::new(move || counted(|lanes| derive(lanes, LANES))),
     }
 }
@@ -119,7 +120,7 @@ fn x25519_keygen(lanes: Lanes) -> Operation {
         lanes_per_job: 1,
         lanes: Box::new(move |fill| keygen(lanes, fill)),
         native: native_keygen(&agreement::X25519),
-        crypto_mb: None,
+        crypto_mb: crypto_mb::x25519_keygen(),
         multiplications: Box::new(move || {
             keygen(Lanes::detect(), 1); // makes the table
             counted(|lanes| keygen(lanes, LANES))
@@ -153,9 +154,11 @@ fn mlkem768_encaps(lanes: Lanes) -> Operation {
 
 /// The three operations of a curve.
 macro_rules! curve {
-    ($module:ident, $curve:ident, $agreement:ident, $signing:ident, [$derive:literal, $keygen:literal, $sign:literal]) => {
+    ($module:ident, $curve:ident, $agreement:ident, $signing:ident, $nist:literal, [$derive:literal, $keygen:literal, $sign:literal]) => {
         mod $module {
             use super::*;
+
+            const THEIRS: Nist = Nist { curve: $nist, bytes: $curve::BYTES };
 
             fn scalars() -> [[u8; $curve::BYTES]; LANES] {
                 core::array::from_fn(|i| [i as u8 + 1; $curve::BYTES])
@@ -166,6 +169,7 @@ macro_rules! curve {
                 name: &'static str,
                 call: impl Fn(Lanes, usize) + Clone + 'static,
                 native: Box<dyn Fn()>,
+                crypto_mb: Option<Call>,
             ) -> Operation {
                 let counting = call.clone();
                 Operation {
@@ -173,7 +177,7 @@ macro_rules! curve {
                     lanes_per_job: 1,
                     lanes: Box::new(move |fill| call(lanes, fill)),
                     native,
-                    crypto_mb: None,
+                    crypto_mb,
                     multiplications: Box::new(move || {
                         counting(Lanes::detect(), 1); // makes the table
                         counted(|lanes| counting(lanes, LANES))
@@ -188,7 +192,8 @@ macro_rules! curve {
                     let jobs = scalars.each_ref().map(|scalar| $curve::DeriveJob { scalar, peer: &peer });
                     black_box($curve::derive(lanes, &jobs[..fill]));
                 };
-                operation(lanes, $derive, call, native_agreement(&agreement::$agreement))
+                let theirs = THEIRS.derive(&peer);
+                operation(lanes, $derive, call, native_agreement(&agreement::$agreement), theirs)
             }
 
             pub fn keygen(lanes: Lanes) -> Operation {
@@ -196,7 +201,7 @@ macro_rules! curve {
                 let call = move |lanes, fill: usize| {
                     black_box($curve::public_keys(lanes, &scalars.each_ref()[..fill]));
                 };
-                operation(lanes, $keygen, call, native_keygen(&agreement::$agreement))
+                operation(lanes, $keygen, call, native_keygen(&agreement::$agreement), THEIRS.keygen())
             }
 
             pub fn sign(lanes: Lanes) -> Operation {
@@ -211,11 +216,25 @@ macro_rules! curve {
                 let native = Box::new(move || {
                     black_box(pair.sign(&random, b"message").unwrap());
                 });
-                operation(lanes, $sign, call, native)
+                operation(lanes, $sign, call, native, THEIRS.sign())
             }
         }
     };
 }
 
-curve!(p256_curve, p256, ECDH_P256, ECDSA_P256_SHA256_FIXED_SIGNING, ["p256_derive", "p256_keygen", "p256_sign"]);
-curve!(p384_curve, p384, ECDH_P384, ECDSA_P384_SHA384_FIXED_SIGNING, ["p384_derive", "p384_keygen", "p384_sign"]);
+curve!(
+    p256_curve,
+    p256,
+    ECDH_P256,
+    ECDSA_P256_SHA256_FIXED_SIGNING,
+    "nistp256",
+    ["p256_derive", "p256_keygen", "p256_sign"]
+);
+curve!(
+    p384_curve,
+    p384,
+    ECDH_P384,
+    ECDSA_P384_SHA384_FIXED_SIGNING,
+    "nistp384",
+    ["p384_derive", "p384_keygen", "p384_sign"]
+);
