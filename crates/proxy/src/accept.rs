@@ -101,13 +101,16 @@ pub(crate) struct Moved {
 }
 
 impl Accepted {
-    /// Takes it out of this worker's reactor. Unix sockets stay: their listening socket is everybody's.
-    pub fn into_moved(self) -> Result<Moved, Accepted> {
-        let Accepted { socket, place, proxy, bind, accepted } = self;
+    /// Takes it out of this worker's reactor, to another's. Unix sockets stay: their listening socket is everybody's.
+    pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
+        let Accepted { socket, mut place, proxy, bind, accepted } = self;
         match socket {
             // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
             Socket::Tcp(tcp) => match tcp.into_inner().into_std() {
-                Ok(socket) => Ok(Moved { socket, place, proxy, bind, accepted }),
+                Ok(socket) => {
+                    place.move_to(to);
+                    Ok(Moved { socket, place, proxy, bind, accepted })
+                }
                 Err(e) => crate::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
             },
             socket @ Socket::Unix(_) => Err(Accepted { socket, place, proxy, bind, accepted }),
@@ -119,7 +122,6 @@ impl Moved {
     /// Starts the connection's task on this worker.
     pub fn start(self, worker: Rc<Worker>) {
         let Moved { socket, place, proxy, bind, accepted } = self;
-        worker.publish_load();
         // Without memory or descriptors for the reactor the client sees its connection closed.
         if let Ok(stream) = TcpStream::from_std(socket) {
             Accepted { socket: Socket::from(stream), place, proxy, bind, accepted }.start(worker);
@@ -151,7 +153,7 @@ async fn wait_for_place(worker: &Worker, proxy: usize, bind: usize) {
 /// A place for a connection that has been accepted; another worker may just have taken the last one.
 async fn enter(worker: &Worker, proxy: usize, bind: usize) -> Option<Place> {
     loop {
-        if let Some(place) = Limits::enter(&worker.shared, proxy, bind) {
+        if let Some(place) = Limits::enter(&worker.shared, proxy, bind, worker.id) {
             return Some(place);
         }
         wait_for_place(worker, proxy, bind).await;

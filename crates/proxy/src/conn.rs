@@ -85,7 +85,6 @@ impl Alive {
     /// Registers the task that calls.
     pub async fn register(worker: Rc<Worker>) -> Alive {
         let key = poll_fn(|cx| Poll::Ready(worker.connections.borrow_mut().insert(cx.waker().clone()))).await;
-        worker.publish_load();
         Alive { worker, key }
     }
 }
@@ -93,7 +92,6 @@ impl Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         self.worker.connections.borrow_mut().remove(self.key);
-        self.worker.publish_load();
         self.worker.repay_reserve();
         self.worker.check_drained();
     }

@@ -51,7 +51,7 @@ pub struct Shared {
     pub counters: Counters,
     /// What their crypto engines did.
     pub engines: Reports,
-    /// Connections each worker has, which tell who is least busy.
+    /// Connections each worker has, from their acceptance on, which tell who is least busy.
     pub(crate) loads: Vec<AtomicU32>,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
@@ -277,8 +277,8 @@ impl Limits {
         let frontend = &self.frontends[proxy];
         self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
     }
-    /// A place for one more connection, kept until it is dropped.
-    pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize) -> Option<Place> {
+    /// A place for one more connection of a worker's, kept until it is dropped.
+    pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize, worker: usize) -> Option<Place> {
         let limits = &shared.limits;
         let frontend = &limits.frontends[proxy];
         if !frontend.binds[bind].enter() {
@@ -293,15 +293,27 @@ impl Limits {
             frontend.binds[bind].undo();
             return None;
         }
-        Some(Place { shared: shared.clone(), proxy: proxy as u32, bind: bind as u32 })
+        shared.loads[worker].fetch_add(1, Ordering::Relaxed);
+        Some(Place { shared: shared.clone(), proxy: proxy as u32, bind: bind as u32, worker: worker as u32 })
     }
 }
 
-/// The place of one client connection under the limits.
+/// The place of one client connection under the limits, and among those of its worker.
 pub(crate) struct Place {
     shared: Arc<Shared>,
     proxy: u32,
     bind: u32,
+    worker: u32,
+}
+
+impl Place {
+    /// The connection goes to another worker.
+    pub fn move_to(&mut self, worker: usize) {
+        let loads = &self.shared.loads;
+        loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
+        loads[worker].fetch_add(1, Ordering::Relaxed);
+        self.worker = worker as u32;
+    }
 }
 
 impl Drop for Place {
@@ -311,6 +323,7 @@ impl Drop for Place {
         frontend.binds[self.bind as usize].leave();
         frontend.frontend.leave();
         limits.process.leave();
+        self.shared.loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
         if limits.waiting.load(Ordering::SeqCst) > 0 {
             limits.freed.notify_waiters();
         }

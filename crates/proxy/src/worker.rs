@@ -201,28 +201,26 @@ impl Worker {
 
     /// Starts a connection, here or on a worker with much less to do.
     pub fn take(self: &Rc<Self>, accepted: Accepted) {
-        match self.less_busy() {
-            Some(other) => match accepted.into_moved() {
-                Ok(moved) => {
-                    self.shared.loads[other].fetch_add(1, Ordering::Relaxed);
-                    if let Err(refused) = self.handle.inner.workers[other].send(Control::Connection(Box::new(moved))) {
-                        // That worker has ended: the process is about to.
-                        drop(refused);
-                    }
+        let Some(other) = self.less_busy() else { return accepted.start(self.clone()) };
+        match accepted.into_moved(other) {
+            Ok(moved) => {
+                if let Err(refused) = self.handle.inner.workers[other].send(Control::Connection(Box::new(moved))) {
+                    // That worker has ended: the process is about to.
+                    drop(refused);
                 }
-                Err(accepted) => accepted.start(self.clone()),
-            },
-            None => accepted.start(self.clone()),
+            }
+            Err(accepted) => accepted.start(self.clone()),
         }
     }
 
-    /// Another worker that has so many connections less than this one that handing one over pays.
+    /// Another worker that has so many connections less than this one, the one just accepted left out, that handing it over
+    /// pays.
     fn less_busy(&self) -> Option<usize> {
         let loads = &self.shared.loads;
         if loads.len() == 1 || !self.shared.config.global.tune.listener_multi_queue {
             return None;
         }
-        let mine = loads[self.id].load(Ordering::Relaxed);
+        let mine = loads[self.id].load(Ordering::Relaxed).saturating_sub(1);
         let (other, least) =
             loads.iter().map(|load| load.load(Ordering::Relaxed)).enumerate().min_by_key(|&(_, load)| load)?;
         (mine > least + least / 8 + SPREAD_SLACK).then_some(other)
@@ -231,11 +229,6 @@ impl Worker {
     /// What the watchdog sees of this worker.
     pub fn pulse(&self) -> &Pulse {
         &self.shared.pulses[self.id]
-    }
-
-    /// Tells the others how busy this worker is.
-    pub fn publish_load(&self) {
-        self.shared.loads[self.id].store(self.connections.borrow().len() as u32, Ordering::Relaxed);
     }
 
     /// The cells this worker counts in.

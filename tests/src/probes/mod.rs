@@ -4,6 +4,7 @@ pub mod floods;
 mod limits;
 mod resets;
 mod smuggling;
+mod spread;
 mod strict;
 
 use crate::Failure;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Probe> {
     probes.extend(resets::probes());
     probes.extend(floods::probes());
     probes.extend(limits::probes());
+    probes.extend(spread::probes());
     probes
 }
 

@@ -300,6 +300,15 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::Auth { realm: realm.into_bytes().into() })
     }
 
+    /// As the `cache` section itself: read, and nothing is cached.
+    pub(crate) fn cache(&mut self) -> Option<Action> {
+        self.next("the name of a cache")?;
+        let message =
+            format!("`{}` has no effect: nothing is cached; responses are forwarded as they come", self.word.text);
+        self.diagnostics.notice(self.word.span, message);
+        Some(Action::Nothing)
+    }
+
     pub(crate) fn log_level(&mut self) -> Option<Action> {
         let word = self.next("a level")?;
         if word.text == "silent" {

@@ -33,6 +33,8 @@ use std::{sync::Arc, time::Duration};
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Accept,
+    /// Read, and without effect.
+    Nothing,
     Reject,
     SilentDrop,
     Close,
@@ -388,6 +390,7 @@ impl Action {
                 }
                 Outcome::Next
             }
+            Action::Nothing => Outcome::Next,
             Action::NoRetry => {
                 ctx.txn.no_retry = true;
                 Outcome::Next

@@ -55,7 +55,6 @@ const fn refused(name: &'static str, kinds: u8, doc: &'static str, why: &'static
     ActionSpec { name, kinds, args: "", doc, support: Support::No(why) }
 }
 
-const CACHE: &str = "there is no cache yet";
 const BANDWIDTH: &str = "bandwidth is not limited yet";
 
 /// All actions.
@@ -67,8 +66,8 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
-    refused("cache-store", RES, "Keeps the response in the cache.", CACHE),
-    refused("cache-use", REQ, "Answers from the cache.", CACHE),
+    row("cache-store", RES, "<name>", "Keeps the response in the cache: no effect, with a notice.", |b| b.cache()),
+    row("cache-use", REQ, "<name>", "Answers from the cache: no effect, with a notice.", |b| b.cache()),
     row(
         "capture",
         CON | SES | TCP | REQ | RES | AFTER,
