@@ -29,9 +29,10 @@ pub fn is_token(bytes: &[u8]) -> bool {
 /// It sees every byte of every message, so it looks at eight of them at a time.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     let allowed = |byte: &u8| (*byte >= 0x20 || *byte == b'\t') && *byte != 0x7f;
-    let (words, rest) = bytes.as_chunks::<8>();
-    words.iter().all(|word| !may_hold_control(u64::from_ne_bytes(*word)) || word.iter().all(allowed))
-        && rest.iter().all(allowed)
+    // The last word overlaps the one before it.
+    let Some(last) = bytes.last_chunk::<8>() else { return bytes.iter().all(allowed) };
+    let is_fine = |word: &[u8; 8]| !may_hold_control(u64::from_ne_bytes(*word)) || word.iter().all(allowed);
+    bytes.as_chunks().0.iter().all(is_fine) && is_fine(last)
 }
 
 /// Whether some byte of eight is below 0x20 or 0x7f; also true for a few that are not, never false for one that is

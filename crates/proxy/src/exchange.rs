@@ -28,7 +28,7 @@ use penstock_http::{Framing, Limits, RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{
     future::{Future, poll_fn},
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -211,8 +211,12 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
         worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
         x.may_retry = failures < proxy.retries;
-        let Some(attempt) = unless_shut_down(&slot, attempt(conn, client, x, &slot, at, proxy, failures > 0)).await
-        else {
+        let attempt = {
+            // Pinned, so that it stays where it is made: it is the largest future of all.
+            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, failures > 0));
+            unless_shut_down(&slot, attempt).await
+        };
+        let Some(attempt) = attempt else {
             return shut_down(conn, client, x, slot.server().shut_reason()).await;
         };
         // What goes on at the server apart from this exchange, before its place goes to who waits.
@@ -263,11 +267,11 @@ async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, 
 
 /// The outcome of `attempt`, unless the server's sessions are ended first. Few servers may have that done to them, and
 /// only their requests listen for it.
-async fn unless_shut_down<T>(slot: &Slot, attempt: impl Future<Output = T>) -> Option<T> {
+async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if !slot.server().may_shut_sessions {
         return Some(attempt.await);
     }
-    let (mut shut, mut attempt) = (std::pin::pin!(slot.server().shut_down()), std::pin::pin!(attempt));
+    let mut shut = pin!(slot.server().shut_down());
     poll_fn(|cx| match shut.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => attempt.as_mut().poll(cx).map(Some),
