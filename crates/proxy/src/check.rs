@@ -272,7 +272,8 @@ impl Stream {
 pub(crate) async fn tell(worker: Rc<Worker>) {
     let Some(mut notices) = worker.shared.take_notices() else { return };
     while let Some(notice) = notices.recv().await {
-        worker.logger.send(notice.proxy, notice.severity, b"", notice.text.as_bytes());
+        let now = worker.clock.unix_us();
+        worker.logger.send(notice.proxy, now, notice.severity, b"", notice.text.as_bytes());
         let (level, text) = match notice.text.strip_suffix(" has no server available!") {
             Some(subject) => {
                 let (kind, name) = subject.split_once(' ').unwrap_or(("", subject));

@@ -10,22 +10,36 @@ use tokio::time::Instant;
 /// One worker's clock.
 pub(crate) struct Clock {
     now: Cell<Instant>,
+    /// `now` in the two forms that counters and logs want, once one of them has asked.
+    derived: Cell<Option<Derived>>,
+    /// When the process started.
+    started: std::time::Instant,
     /// A moment by both clocks: the one that never steps back, and microseconds since 1970.
     anchor: Cell<(Instant, u64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Derived {
+    /// Since the process started.
+    ms: u64,
+    /// Since 1970.
+    unix_us: u64,
 }
 
 /// So often the time of day is read again: it may have been set.
 const ANCHOR: Duration = Duration::from_millis(200);
 
 impl Clock {
-    pub fn new() -> Self {
+    /// For a process that started then.
+    pub fn new(started: std::time::Instant) -> Self {
         let now = Instant::now();
-        Clock { now: Cell::new(now), anchor: Cell::new((now, time_of_day())) }
+        Clock { now: Cell::new(now), derived: Cell::new(None), started, anchor: Cell::new((now, time_of_day())) }
     }
     /// Reads the time; called when a task has been woken.
     pub fn tick(&self) -> Instant {
         let now = Instant::now();
         self.now.set(now);
+        self.derived.set(None);
         now
     }
     /// For a poll: a tick, unless it is the first one, which runs in the turn that made the future.
@@ -38,8 +52,23 @@ impl Clock {
     pub fn now(&self) -> Instant {
         self.now.get()
     }
+    /// That time in milliseconds since the process started, by which rates are counted.
+    pub fn ms(&self) -> u64 {
+        self.derived().ms
+    }
     /// That time in microseconds since 1970.
     pub fn unix_us(&self) -> u64 {
+        self.derived().unix_us
+    }
+    fn derived(&self) -> Derived {
+        self.derived.get().unwrap_or_else(|| {
+            let ms = self.now().into_std().saturating_duration_since(self.started).as_millis() as u64;
+            let derived = Derived { ms, unix_us: self.read_unix_us() };
+            self.derived.set(Some(derived));
+            derived
+        })
+    }
+    fn read_unix_us(&self) -> u64 {
         let now = self.now();
         let (then, unix_us) = self.anchor.get();
         let since = now.saturating_duration_since(then);
@@ -67,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_time_stands_still_between_ticks() {
-        let clock = Clock::new();
+        let clock = Clock::new(std::time::Instant::now());
         let (first, unix) = (clock.now(), clock.unix_us());
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!((clock.now(), clock.unix_us()), (first, unix));

@@ -161,7 +161,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
             format.render(&context, &mut structured);
         }
     }
-    worker.logger.send(frontend, severity, &structured, &line);
+    worker.logger.send(frontend, worker.clock.unix_us(), severity, &structured, &line);
     worker.buffers.give_head(line);
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
         }
     }
     let severity = if separate { severity::ERROR } else { severity::INFO };
-    worker.logger.send(frontend, severity, b"", &line);
+    worker.logger.send(frontend, worker.clock.unix_us(), severity, b"", &line);
     worker.buffers.give_head(line);
     x.give(&worker);
 }

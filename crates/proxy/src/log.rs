@@ -109,15 +109,16 @@ impl Logger {
     pub fn logs(&self, proxy: usize) -> bool {
         self.targets.logs(proxy)
     }
-    /// Sends one line to the targets of `proxy`, now or with the others of this turn.
-    pub fn send(&self, proxy: usize, severity: u8, structured: &[u8], message: &[u8]) {
+    /// Sends one line, of a moment in microseconds since 1970, to the targets of `proxy`, now or with the others of this
+    /// turn.
+    pub fn send(&self, proxy: usize, unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
         let used = &self.targets.of_proxy[proxy];
         if used.is_empty() {
             return;
         }
         let tag = self.targets.tags.get(proxy).and_then(Option::as_ref).unwrap_or(&self.targets.tag);
         let mut clock = self.clock.borrow_mut();
-        clock.update();
+        clock.set(unix_us, penstock_sys::local_offset);
         let mut outlets = self.outlets.borrow_mut();
         for &index in used {
             let outlet = &mut outlets[index];
@@ -141,8 +142,8 @@ impl Logger {
         }
     }
     /// Sends a line of the process itself.
-    pub fn send_process(&self, severity: u8, message: &[u8]) {
-        self.send(self.targets.of_proxy.len() - 1, severity, b"", message);
+    pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {
+        self.send(self.targets.of_proxy.len() - 1, unix_us, severity, b"", message);
     }
     /// Writes everything gathered.
     pub fn flush(&self) {

@@ -110,7 +110,7 @@ impl Worker {
         };
         let worker = Rc::new(Worker {
             id,
-            clock: Clock::new(),
+            clock: Clock::new(shared.backends.started()),
             buffers: Buffers::new(shared.config.global.tune.bufsize),
             exchanges: Kept::default(),
             pool: Pool::new(&shared.config),
@@ -238,13 +238,12 @@ impl Worker {
 
     /// Milliseconds since the process started, by which rates are counted.
     pub fn now_ms(&self) -> u64 {
-        let started = self.shared.backends.started();
-        self.clock.now().into_std().saturating_duration_since(started).as_millis() as u64
+        self.clock.ms()
     }
 
     /// Writes a line of the process itself to its log.
     pub fn log_process(&self, severity: u8, text: &str) {
-        self.logger.send_process(severity, text.as_bytes());
+        self.logger.send_process(self.clock.unix_us(), severity, text.as_bytes());
     }
 
     /// Gives up a descriptor so that one connection can be accepted; whether there was one.

@@ -1,10 +1,7 @@
 //! What stands before a line in each of HAProxy's log formats.
 
 use penstock_config::model::LogTransport;
-use std::{
-    io::Write,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::io::Write;
 
 /// Everything a line is made of.
 pub(crate) struct Line<'a> {
@@ -89,7 +86,7 @@ fn write_number(out: &mut Vec<u8>, before: &[u8], mut number: u32, after: &[u8])
 /// The time of the lines being written, its text made once a second.
 #[derive(Default)]
 pub(crate) struct Clock {
-    now: Duration,
+    unix_us: u64,
     second: u64,
     bsd: Vec<u8>,
     iso: Vec<u8>,
@@ -99,17 +96,14 @@ pub(crate) struct Clock {
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Clock {
-    /// Takes the time of day.
-    pub fn update(&mut self) {
-        self.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), penstock_sys::local_offset);
-    }
-
-    fn set(&mut self, now: Duration, offset: impl Fn(i64) -> i32) {
-        self.now = now;
-        if self.second == now.as_secs() && !self.bsd.is_empty() {
+    /// It is now so many microseconds since 1970; `offset` gives local time's seconds ahead of UTC at a second since then.
+    pub fn set(&mut self, unix_us: u64, offset: impl Fn(i64) -> i32) {
+        self.unix_us = unix_us;
+        let second = unix_us / 1_000_000;
+        if self.second == second && !self.bsd.is_empty() {
             return;
         }
-        self.second = now.as_secs();
+        self.second = second;
         let east = i64::from(offset(self.second as i64));
         let local = self.second as i64 + east;
         let (year, month, day) = civil(local.div_euclid(86_400));
@@ -131,7 +125,7 @@ impl Clock {
     /// `2026-11-21T21:30:17.046188+00:00 `.
     fn iso(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.iso);
-        let _ = write!(out, "{:06}", self.now.subsec_micros());
+        let _ = write!(out, "{:06}", self.unix_us % 1_000_000);
         out.extend_from_slice(&self.zone);
     }
 }
@@ -155,7 +149,7 @@ mod tests {
     use super::*;
 
     /// 2026-11-21 21:30:17.046188 UTC.
-    const NOW: Duration = Duration::new(1_795_296_617, 46_188_000);
+    const NOW: u64 = 1_795_296_617_046_188;
 
     fn written(transport: LogTransport, hostname: Option<&[u8]>, max: usize) -> String {
         let mut clock = Clock::default();
