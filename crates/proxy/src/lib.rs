@@ -34,6 +34,7 @@ mod log;
 mod message;
 mod own;
 mod parse;
+mod patience;
 mod pool;
 mod program;
 pub mod queue;

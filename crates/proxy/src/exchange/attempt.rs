@@ -1,0 +1,358 @@
+//! One attempt at one server: the request goes there, and the head of its response comes back.
+
+use super::{
+    Exchange,
+    assign::{connect, connected},
+    ms_between,
+    retry::{Ended, Reason, is_repeatable, keep_body, may_repeat_body, retries_on, retries_on_status},
+    transfer::{finish_body, poll_body, tunnel},
+};
+use crate::{
+    buffer::Buffer,
+    conn::{Conn, in_time},
+    cookie, debug, finish,
+    forward::{Broken, Flow, Waits},
+    headers,
+    http2::{self, Http2Server, Mux, websocket},
+    judge,
+    message::{Client, Fault, Upstream},
+    own,
+    patience::{Patience, Side},
+    pool::Returned,
+    respond, route,
+    server::{Seen, ServerRef, Slot},
+    upstream::Http1Server,
+    watchdog::Stage,
+};
+use penstock_config::model::{HttpReuse, Proxy};
+use penstock_http::{Framing, Limits};
+use std::{
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+/// One attempt at one server: a connection, the request, the response.
+pub(super) async fn attempt(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    slot: &Slot,
+    at: ServerRef,
+    proxy: &Proxy,
+    repeated: bool,
+) -> Result<(), Ended> {
+    let worker = conn.worker.clone();
+    let cells = worker.counters().server(at.proxy, at.server);
+    let server = slot.server();
+    let first = conn.requests == 0 && !repeated;
+    let sni = route::sni(conn, x, server, at, judge::Stage::Request);
+    let private =
+        server.config.settings.send_proxy.is_some() || proxy.http_reuse == HttpReuse::Never || conn.own.authenticates;
+    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
+    let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
+    let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
+    if !only_http1 && let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
+        cells.reuses.inc();
+        connected(x, mux.facts().clone(), worker.clock.now());
+        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+    }
+    let own = conn.own.take(at, sni.as_deref());
+    let private = private || own.is_some();
+    let (stream, uses) = match own.or_else(|| worker.pool.take(at, reuse, first, sni.as_deref())) {
+        Some(taken) => {
+            cells.reuses.inc();
+            connected(x, taken.facts, worker.clock.now());
+            (taken.stream, taken.uses)
+        }
+        None => match connect(conn, x, server, at, sni.as_deref()).await {
+            Some(stream) => (stream, 0),
+            None => return Err(Ended::Retry(Reason::Connect)),
+        },
+    };
+    if !only_http1 && http2::is_spoken_by(&stream, &server.config.settings) {
+        let tune = &worker.shared.config.global.tune.h2_be;
+        let Ok(mux) = Mux::open(stream, x.server_conn.clone(), sni, tune).await else {
+            x.log.termination = *b"SC";
+            return Err(Ended::Retry(Reason::Connect));
+        };
+        if !private && !worker.draining.get() {
+            worker.muxes.share(at, mux.clone());
+        }
+        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+    }
+    let mut upstream = Http1Server::new(stream, worker.clone(), limits);
+    let may_keep = headers::to_server(conn, x, proxy, server);
+    upstream.request(&mut x.request, client.request_framing());
+    let stale = uses > 0;
+    let result = forward(conn, client, x, &mut upstream, at, proxy, stale).await;
+    match result {
+        Ok(()) if may_keep => {
+            if let Some(stream) = upstream.into_idle() {
+                let idle = Returned { stream, facts: x.server_conn.clone(), uses: uses + 1, sni };
+                if private || conn.own.authenticates {
+                    conn.own.give(at, idle)
+                } else {
+                    worker.pool.give(&worker, at, idle)
+                }
+            }
+        }
+        _ => upstream.give_back(),
+    }
+    result
+}
+
+/// An attempt over a connection that others may share.
+#[allow(clippy::too_many_arguments, reason = "one attempt, which these are the parts of")]
+pub(super) async fn multiplexed(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    mux: &Rc<Mux>,
+    slot: &Slot,
+    at: ServerRef,
+    proxy: &Proxy,
+    limits: Limits,
+) -> Result<(), Ended> {
+    x.server_conn.http_major = 2;
+    if websocket::is_asked_for(&x.request) {
+        conn.deadline.set(conn.worker.clock.now(), proxy.timeouts.connect);
+        if in_time(&mut conn.deadline, mux.takes_websockets()).await != Some(true) {
+            x.log.termination = *b"SH";
+            respond::error(conn, client, x, 502).await;
+            return Err(Ended::Over);
+        }
+    }
+    let mut upstream = Http2Server::new(mux.clone(), limits);
+    headers::to_server(conn, x, proxy, slot.server());
+    upstream.request(&mut x.request, client.request_framing());
+    forward(conn, client, x, &mut upstream, at, proxy, mux.uses() > 0).await
+}
+
+/// What waiting for a response head came to.
+pub(super) enum Head {
+    Got(Framing),
+    ServerFault(Fault),
+    ClientFault(Fault),
+    Timeout(Side),
+    Gone,
+}
+
+/// Sends the request, and the response back.
+pub(super) async fn forward(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &mut dyn Upstream,
+    at: ServerRef,
+    proxy: &Proxy,
+    stale: bool,
+) -> Result<(), Ended> {
+    let worker = conn.worker.clone();
+    let buffers = &worker.buffers;
+    worker.pulse().enter(Stage::Forward);
+    let mut patience = Patience::new(conn, x, proxy);
+    let mut request = Flow::new();
+    if let Some(body) = x.body.take() {
+        request.preload(body, x.body_complete);
+    }
+    if client.request_framing() != Framing::None && may_repeat_body(proxy) && !x.txn.no_retry {
+        request.keep(worker.shared.config.global.tune.bufsize);
+    }
+    let mut woken = false;
+    let framing = loop {
+        let head = poll_fn(|cx| {
+            worker.clock.resume(&mut woken);
+            poll_head(cx, conn, client, x, upstream, &mut request, &mut patience, proxy.options.abortonclose)
+        })
+        .await;
+        match head {
+            Head::Got(Framing::None) if x.response.is_interim() => {
+                client.interim(&x.response);
+                flush(conn, client).await;
+            }
+            Head::Got(framing) => break framing,
+            failed => {
+                request.give_back(buffers);
+                let ended = head_failed(conn, client, x, upstream, at, failed, stale, &request).await;
+                if matches!(ended, Ended::Retry(_)) {
+                    keep_body(x, &mut request, buffers);
+                }
+                return Err(ended);
+            }
+        }
+    };
+    let now = worker.clock.now();
+    debug::response(conn, x);
+    x.times.answered = Some(now);
+    let cells = worker.counters().server(at.proxy, at.server);
+    cells.requests.inc();
+    cells.response(x.response.status());
+    conn.own.authenticates |= own::authenticates_connection(&x.response);
+    let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
+    worker.shared.backends.observe(at, seen, now.into_std());
+    x.log.bytes_read = upstream.counts().received;
+    if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
+        request.give_back(buffers);
+        keep_body(x, &mut request, buffers);
+        return Err(Ended::Retry(Reason::Status));
+    }
+    x.txn.request_forwarded();
+    if !route::response(conn, client, x).await {
+        request.give_back(buffers);
+        return Err(Ended::Over);
+    }
+    x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
+    headers::to_client(x, proxy);
+    if let Some(pool) = worker.shared.backends.get(at.proxy) {
+        cookie::to_client(x, proxy, pool, worker.clock.unix_s());
+    }
+    let last = headers::closes(conn, x) || !request.done;
+    client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
+    x.responded = true;
+    x.txn.status = Some(x.response.status());
+    if framing == Framing::Tunnel {
+        client.tunnel();
+        upstream.tunnel();
+        return tunnel(conn, client, x, upstream, proxy, request).await;
+    }
+    finish::as_soon_as(conn, client, x);
+    let mut response = Flow::new();
+    let mut woken = false;
+    let result = poll_fn(|cx| {
+        worker.clock.resume(&mut woken);
+        let polled = poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience);
+        // Kept up to date, as the server's sessions may be ended at any moment.
+        x.log.bytes_read = upstream.counts().received;
+        polled
+    })
+    .await;
+    request.give_back(buffers);
+    response.give_back(buffers);
+    finish_body(conn, client, x, at, result)
+}
+
+/// Sends what waits in the client's end.
+pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) {
+    conn.deadline.set(conn.worker.clock.now(), conn.proxy().timeouts.client);
+    let mut nothing = Buffer::none();
+    // A failure shows again, and is handled, when the response is sent.
+    let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await;
+}
+
+#[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
+pub(super) fn poll_head(
+    cx: &mut Context<'_>,
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &mut dyn Upstream,
+    request: &mut Flow,
+    patience: &mut Patience,
+    watch_client: bool,
+) -> Poll<Head> {
+    let mut moved = false;
+    if !request.done {
+        match request.poll(cx, client, upstream, &conn.worker.buffers) {
+            Poll::Ready(Err(Broken::Source(fault))) => return Poll::Ready(Head::ClientFault(fault)),
+            // It may have answered before it stopped reading.
+            Poll::Ready(Err(Broken::Sink(e))) => {
+                return match upstream.poll_head(cx, &mut x.response) {
+                    Poll::Ready(Ok(framing)) => {
+                        request.done = true;
+                        Poll::Ready(Head::Got(framing))
+                    }
+                    _ => Poll::Ready(Head::ServerFault(Fault::Io(e))),
+                };
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        moved = std::mem::take(&mut request.moved);
+    }
+    match upstream.poll_head(cx, &mut x.response) {
+        Poll::Ready(Ok(framing)) => return Poll::Ready(Head::Got(framing)),
+        Poll::Ready(Err(fault)) => return Poll::Ready(Head::ServerFault(fault)),
+        Poll::Pending => {}
+    }
+    let gone = request.done && watch_client && client.poll_gone(cx).is_ready();
+    if gone || client.poll_cancelled(cx).is_ready() {
+        return Poll::Ready(Head::Gone);
+    }
+    // The server is waited for once it has the request; until then whoever holds the request up.
+    let on_client = !request.done && request.waits_for == Waits::Source;
+    patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (on_client, !on_client), moved).map(Head::Timeout)
+}
+
+/// No response head came: says so to the client, unless another attempt may help.
+#[allow(clippy::too_many_arguments, reason = "one failure of one exchange, which these are the parts of")]
+pub(super) async fn head_failed(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    upstream: &dyn Upstream,
+    at: ServerRef,
+    failed: Head,
+    stale: bool,
+    request: &Flow,
+) -> Ended {
+    let worker = conn.worker.clone();
+    let cells = worker.counters().server(at.proxy, at.server);
+    let backend = worker.counters().backend(at.proxy);
+    let repeatable = is_repeatable(client, x, request);
+    let proxy = x.proxy(conn);
+    match failed {
+        Head::ServerFault(fault) => {
+            let idempotent =
+                matches!(x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
+            if stale && repeatable && idempotent && !upstream.answered() && !matches!(fault, Fault::Invalid(_)) {
+                return Ended::Retry(Reason::Stale);
+            }
+            let (reason, termination) = match fault {
+                Fault::Invalid(_) => (Reason::Junk, *b"PH"),
+                Fault::Closed | Fault::Io(_) => (Reason::Empty, *b"SH"),
+            };
+            cells.response_errors.inc();
+            backend.response_errors.inc();
+            let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
+            worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
+            x.log.termination = termination;
+            if repeatable && retries_on(proxy, reason) && (reason != Reason::Empty || !upstream.answered()) {
+                return Ended::Retry(reason);
+            }
+            respond::error(conn, client, x, 502).await;
+        }
+        Head::Timeout(Side::Server) => {
+            cells.response_errors.inc();
+            backend.response_errors.inc();
+            worker.shared.backends.observe(at, Seen::ResponseTimeout, worker.clock.now().into_std());
+            x.log.termination = *b"sH";
+            if repeatable && retries_on(proxy, Reason::Timeout) {
+                return Ended::Retry(Reason::Timeout);
+            }
+            respond::error(conn, client, x, 504).await;
+        }
+        Head::Timeout(Side::Client) => {
+            x.log.termination = *b"cD";
+            respond::error(conn, client, x, 408).await;
+        }
+        Head::ClientFault(Fault::Invalid(_)) => {
+            x.log.termination = *b"PR";
+            respond::error(conn, client, x, 400).await;
+        }
+        Head::ClientFault(_) => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            x.log.termination = *b"CD";
+            x.aborted(400);
+            client.abort();
+        }
+        Head::Gone => {
+            cells.client_aborts.inc();
+            backend.client_aborts.inc();
+            x.log.termination = *b"CH";
+            respond::error(conn, client, x, 400).await;
+        }
+        Head::Got(_) => {}
+    }
+    Ended::Over
+}

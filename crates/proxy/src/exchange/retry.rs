@@ -1,0 +1,228 @@
+//! A request and its backend: one attempt after the other, as `retries`, `retry-on` and `option redispatch` allow.
+
+use super::{
+    Exchange,
+    assign::{PAUSE, Unserved, assign, count_connect_error, may_redispatch},
+    attempt::attempt,
+};
+use crate::{
+    buffer::Buffers,
+    conn::Conn,
+    cookie,
+    forward::Flow,
+    judge,
+    message::Client,
+    respond, route,
+    server::{ServerRef, Slot, Want},
+};
+use penstock_config::model::Proxy;
+use penstock_http::Framing;
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+};
+
+/// How forwarding ended, when it did not end well.
+pub(super) enum Ended {
+    /// Nothing was answered, nothing but the head was sent: it may be sent again.
+    Retry(Reason),
+    /// It is over: log it so.
+    Over,
+}
+
+/// Why an attempt failed before a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// An idle connection turned out to be closed.
+    Stale,
+    /// `conn-failure`
+    Connect,
+    /// `empty-response`
+    Empty,
+    /// `junk-response`
+    Junk,
+    /// `response-timeout`
+    Timeout,
+    /// A status that `retry-on` names.
+    Status,
+}
+
+/// Finds a server and forwards, as often as `retries` allows.
+pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, backend: usize) {
+    let worker = conn.worker.clone();
+    let shared = worker.shared.clone();
+    let Some(pool) = shared.backends.get(backend) else {
+        return answer(conn, client, x, b"SC", 503).await;
+    };
+    let proxy = &shared.config.proxies[backend];
+    x.presence = Some(pool.enter());
+    let persistence = route::bind(conn, x, pool, judge::Stage::Request);
+    cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
+    route::stick(conn, x, pool, judge::Stage::Request);
+    worker.counters().backend(backend).session(worker.now_ms());
+    let mut want =
+        Want { persistent: x.persistent, hash: route::hash(conn, x, pool, judge::Stage::Request), avoid: None };
+    if want.persistent.is_none() && want.hash.is_none() {
+        want.persistent = route::last_server(conn, pool, proxy);
+    }
+    let mut failures = 0;
+    loop {
+        let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
+            Ok(slot) => slot,
+            Err(Unserved(termination, 0)) => {
+                x.log.termination = termination;
+                return x.aborted(503);
+            }
+            Err(Unserved(termination, status)) => {
+                worker.counters().backend(backend).connect_errors.inc();
+                return answer(conn, client, x, &termination, status).await;
+            }
+        };
+        let server = slot.server().index;
+        x.server = Some(server);
+        worker.counters().server(backend, server).session(worker.now_ms());
+        let at = ServerRef { proxy: backend, server };
+        x.may_retry = failures < proxy.retries;
+        let attempt = {
+            // Pinned, so that it stays where it is made: it is the largest future of all.
+            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, failures > 0));
+            unless_shut_down(&slot, attempt).await
+        };
+        let Some(attempt) = attempt else {
+            return shut_down(conn, client, x, slot.server().shut_reason()).await;
+        };
+        // What goes on at the server apart from this exchange, before its place goes to who waits.
+        x.log.srv_conn = slot.server().served().saturating_sub(1);
+        let reason = match attempt {
+            Ok(()) | Err(Ended::Over) => return,
+            Err(Ended::Retry(Reason::Stale)) => {
+                // Not the server's failure, and not counted as one: it closed a connection that nobody used.
+                drop(slot);
+                want.persistent = Some(server);
+                continue;
+            }
+            Err(Ended::Retry(reason)) => reason,
+        };
+        drop(slot);
+        if failures >= proxy.retries {
+            if reason == Reason::Connect {
+                count_connect_error(&worker, at);
+            }
+            return fail_server(conn, client, x, reason).await;
+        }
+        failures += 1;
+        x.log.retries = failures;
+        // A server that took the connection and failed the request is left at once; one that refused it may be busy.
+        if reason != Reason::Connect || may_redispatch(proxy, failures) {
+            // It counts as sent elsewhere, not as tried again.
+            if pool.servers.len() > 1 {
+                (want.persistent, want.avoid) = (None, Some(server));
+                if std::mem::take(&mut x.cookie.direct) {
+                    // The server that the cookie names did not answer.
+                    x.log.cookie[0] = b'D';
+                }
+                x.log.redispatched = true;
+                worker.counters().server(backend, server).redispatches.inc();
+                worker.counters().backend(backend).redispatches.inc();
+            }
+        } else {
+            want.persistent = Some(server);
+            worker.counters().server(backend, server).retries.inc();
+            worker.counters().backend(backend).retries.inc();
+            if reason == Reason::Connect {
+                // The same server again: give it a moment.
+                tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
+            }
+        }
+    }
+}
+
+/// The outcome of `attempt`, unless the server's sessions are ended first. Few servers may have that done to them, and
+/// only their requests listen for it.
+pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    if !slot.server().may_shut_sessions {
+        return Some(attempt.await);
+    }
+    let mut shut = pin!(slot.server().shut_down());
+    poll_fn(|cx| match shut.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => attempt.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+/// The server's sessions are ended: it went down, or an operator wanted it so.
+pub(super) async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, why: u8) {
+    if x.responded {
+        x.log.termination = [why, b'D'];
+        client.abort();
+    } else {
+        x.log.termination = [why, b'H'];
+        respond::error(conn, client, x, 502).await;
+    }
+}
+
+/// What was read from the client is gone once sent, unless it was kept; a request without a body can be sent as often as
+/// needed.
+pub(super) fn is_repeatable(client: &dyn Client, x: &Exchange, request: &Flow) -> bool {
+    !x.txn.no_retry && (client.request_framing() == Framing::None || request.keeps_all())
+}
+
+/// Has the next attempt begin with what this one has sent of the body.
+pub(super) fn keep_body(x: &mut Exchange, request: &mut Flow, buffers: &Buffers) {
+    if let Some((body, complete)) = request.again(buffers) {
+        (x.body, x.body_complete) = (Some(body), complete);
+    }
+}
+
+/// `retry-on` names something that happens once a request has been sent.
+pub(super) fn may_repeat_body(proxy: &Proxy) -> bool {
+    let only_connecting = |word: &str| matches!(word, "none" | "conn-failure" | "0rtt-rejected");
+    proxy.retry_on.iter().flatten().any(|word| !only_connecting(&word.text))
+}
+
+/// `retry-on`.
+pub(super) fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
+    let Some(words) = &proxy.retry_on else { return reason == Reason::Connect };
+    let word = match reason {
+        Reason::Stale | Reason::Connect => "conn-failure",
+        Reason::Empty => "empty-response",
+        Reason::Junk => "junk-response",
+        Reason::Timeout => "response-timeout",
+        Reason::Status => return true,
+    };
+    words.iter().any(|w| w.text == word || w.text == "all-retryable-errors")
+}
+
+/// Whether `retry-on` names this status.
+pub(super) fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
+    let Some(words) = &proxy.retry_on else { return false };
+    words.iter().any(|word| match word.text.as_str() {
+        "all-retryable-errors" => matches!(status, 500 | 502 | 503 | 504),
+        number => number.parse() == Ok(status),
+    })
+}
+
+/// All attempts failed: the answer that says why the last one did.
+pub(super) async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reason: Reason) {
+    let status = match reason {
+        Reason::Stale | Reason::Connect => 503,
+        Reason::Empty | Reason::Junk => 502,
+        Reason::Timeout => 504,
+        Reason::Status => x.response.status(),
+    };
+    respond::error(conn, client, x, status).await;
+}
+
+/// Answers with an error page and logs why.
+pub(super) async fn answer(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    termination: &[u8; 2],
+    status: u16,
+) {
+    x.log.termination = *termination;
+    respond::error(conn, client, x, status).await;
+}
