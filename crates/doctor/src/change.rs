@@ -120,8 +120,12 @@ impl Changes {
             };
             journal.push(json!({ "path": step.path, "is_value": step.is_value, "before": old, "after": step.text }));
             // The journal is on disk before the write: a crash in between is undone as well.
-            let done = self.write_journal(&journal).and_then(|()| write(&path, &step.text, step.is_value));
-            if let Err(e) = done {
+            if let Err(e) = self.write_journal(&journal) {
+                journal.pop();
+                let journal_itself = Step { path: self.journal.clone(), ..step.clone() };
+                return Err(self.back(&journal, before, &journal_itself, &e));
+            }
+            if let Err(e) = write(&path, &step.text, step.is_value) {
                 journal.pop();
                 return Err(self.back(&journal, before, step, &e));
             }

@@ -128,6 +128,11 @@ fn doctor(arguments: &Arguments) -> Result<ExitCode, String> {
         }
         print(&text(&findings, arguments.has("--fix"), on_terminal()));
         if arguments.has("--fix") {
+            // A recording has no directory; what would be written is the same.
+            let changes = changes.unwrap_or_else(|| Changes::new("/nonexistent", JOURNAL));
+            for step in changes.steps(&findings).iter().filter(|step| !step.is_value) {
+                print(&format!("\n{}\n    {}\n", step.path, step.text.trim_end().replace('\n', "\n    ")));
+            }
             print("\nNothing was changed: --apply makes these changes, and writes down what was there before.\n");
         }
     }

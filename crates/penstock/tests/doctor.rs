@@ -98,7 +98,12 @@ fn changes_are_shown_made_and_taken_back() {
     let all = ["--host", root.as_str(), "-f", config.as_str()];
     let with = |more: &[&'static str]| [&all[..], more].concat();
     let page = shown(&with(&["--fix"]), 3);
-    assert!(page.contains("sysctl -w net.core.somaxconn=4096") && page.contains("Nothing was changed"), "{page}");
+    assert!(
+        page.contains("sysctl -w net.core.somaxconn=4096")
+            && page.contains("\n/etc/sysctl.d/90-penstock.conf\n    # Written")
+            && page.contains("Nothing was changed"),
+        "{page}"
+    );
     assert_eq!(place.read("root/proc/sys/net/core/somaxconn").as_deref(), Some("128\n"));
     shown(&with(&["--apply"]), 0);
     assert_eq!(place.read("root/proc/sys/net/core/somaxconn").as_deref(), Some("4096"));

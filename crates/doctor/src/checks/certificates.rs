@@ -286,28 +286,27 @@ fn chain(leaf: &Leaf) -> Vec<Finding> {
 }
 
 fn key(leaf: &Leaf) -> Option<Finding> {
-    match leaf.rsa_bits? {
-        bits if bits < 2048 => Some(
-            Finding::new(
-                "certificate-key",
-                Area,
-                Level::Critical,
-                65,
-                format!("{} has an RSA key of {bits} bits", leaf.file),
-            )
-            .means("too short to be safe, and refused here")
-            .by_hand("a new key, ECDSA P-256 at best"),
-        ),
-        bits if bits > 2048 => {
-            let times = if bits > 3072 { "five" } else { "two and a half" };
-            Some(
-                Finding::new("certificate-key", Area, Level::Warning, 37, format!("{} has an RSA key of {bits} bits", leaf.file))
-                    .means(format!("each full handshake costs {times} times the signature of RSA-2048, and a hundred times that of ECDSA P-256 at 4096 bits"))
-                    .by_hand("ECDSA P-256 is as strong as RSA-3072; or RSA-2048 for clients without ECDSA, beside it"),
-            )
+    // aws-lc on a Sapphire Rapids, µs a signature: RSA-2048 407, RSA-3072 1068, RSA-4096 2190; ECDSA P-256 20.7.
+    let bits = leaf.rsa_bits?;
+    let finding = |level, worth| {
+        Finding::new("certificate-key", Area, level, worth, format!("{} has an RSA key of {bits} bits", leaf.file))
+            .seen(format!("{}: the public key of the first certificate", leaf.file))
+    };
+    let times = match bits {
+        ..2048 => {
+            let finding = finding(Level::Critical, 65).means("too short to be safe, and refused here");
+            return Some(finding.by_hand("a new key, ECDSA P-256 at best"));
         }
-        _ => None,
-    }
+        2048 => return None,
+        2049..=3072 => "2.6 times the signature of RSA-2048, and fifty times that of ECDSA P-256",
+        3073..=4096 => "5.4 times the signature of RSA-2048, and a hundred times that of ECDSA P-256",
+        _ => "many times the signature of RSA-4096, and no engine has lanes for it",
+    };
+    Some(
+        finding(Level::Warning, 37)
+            .means(format!("each full handshake pays {times}"))
+            .by_hand("ECDSA P-256 is as strong as RSA-3072; or RSA-2048 for clients without ECDSA, beside it"),
+    )
 }
 
 /// RSA certificates for names that no ECDSA certificate has.

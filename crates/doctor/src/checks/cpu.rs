@@ -47,9 +47,9 @@ fn lanes(case: &Case<'_>) -> Finding {
 fn other_instructions(case: &Case<'_>) -> Finding {
     let x86 = matches!(case.cpu.vendor.as_str(), "GenuineIntel" | "AuthenticAMD");
     let wanted: [(&[&str], &str); 5] = [
-        (&["aes", "pclmulqdq"], "AES-GCM in hardware: without it every byte costs ten times as much"),
-        (&["vaes", "vpclmulqdq"], "AES-GCM on wide vectors: bulk encryption costs about half"),
-        (&["bmi2", "adx"], "fast big-number multiplication: RSA one at a time is a fifth slower without"),
+        (&["aes", "pclmulqdq"], "AES-GCM in hardware: without it every byte costs some ten times as much"),
+        (&["vaes", "vpclmulqdq"], "AES-GCM on wide vectors: about half the cost of a byte"),
+        (&["bmi2", "adx"], "big-number multiplication with two carries: RSA one at a time is slower without"),
         (&["sha_ni"], "SHA-256 in hardware: handshakes hash their messages"),
         (&["gfni"], "Galois-field instructions: small parts of AES and of base64"),
     ];

@@ -307,7 +307,7 @@ fn conntrack(case: &Case<'_>) -> Option<Finding> {
     let limit = number(case, "net.netfilter.nf_conntrack_max")?;
     let wanted = case.maxconn()? * 4;
     if limit >= wanted {
-        return good(format!("net.netfilter.nf_conntrack_max {limit}"));
+        return good(format!("net.netfilter.nf_conntrack_max {limit}: at most {wanted} are tracked at maxconn"));
     }
     let finding = Finding::new(
         "conntrack",

@@ -66,6 +66,12 @@ impl Case<'_> {
         engine || named.into_iter().any(|name| name.value.starts_with("qat"))
     }
 
+    /// Whether it asks for eight lanes.
+    fn wants_lanes(&self) -> bool {
+        let engine = self.config.and_then(|config| config.global.crypto.engine.as_ref());
+        engine.is_some_and(|engine| engine.value.ends_with("sw"))
+    }
+
     /// Whether it terminates TLS; without a configuration, that is assumed.
     fn has_tls(&self) -> bool {
         self.config.is_none_or(|config| {
