@@ -1,6 +1,6 @@
 //! `penstock plan --measure`: what this machine can do, and what would change that.
 
-use crate::{arguments::Arguments, plan::on_terminal};
+use crate::{arguments::Arguments, engine, plan::on_terminal};
 use penstock_doctor::{
     Host,
     measure::{TIME_MAX, TIME_MIN, Wish, measure},
@@ -95,5 +95,5 @@ fn wish(arguments: &Arguments) -> Result<Wish, String> {
     if key.is_some() && certificate.is_none() {
         return Err("--key needs --crt".into());
     }
-    Ok(Wish { certificate, key, tls12, time })
+    Ok(Wish { certificate, key, tls12, lanes: engine::lanes(), time })
 }

@@ -67,7 +67,7 @@ fn what_a_plan_writes_as_json_is_a_study_for_the_next() {
 fn a_cap_is_kept_and_a_card_is_not_planned_past_its_peak() {
     let page =
         shown(&["--hw", "2:9000,4:30000", "--device-peak", "30000", "--level", "24001", "--max-utilisation", "80%"]);
-    assert!(page.contains("above 24000 TPS a server"), "{page}");
+    assert!(page.contains("above 24,000 TPS a server"), "{page}");
     assert!(page.lines().any(|l| l.contains("24,001  hw ") && l.contains("  2      8 ")), "{page}");
 }
 
@@ -88,6 +88,19 @@ fn this_machine_is_measured_and_planned_with() {
         plan.contains("handshakes a second is what this machine can do") && plan.contains("\nRates: measured on "),
         "{plan}"
     );
+}
+
+/// On a processor without IFMA nothing is measured in lanes, and whose ratios are used is said.
+#[test]
+fn without_ifma_the_gain_is_said_to_be_another_machines() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.args(["plan", "--measure", "--seconds", "0.2", "--json"]).env("PENSTOCK_LANES", "portable");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let study: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(study["sign"]["lanes8"].is_null(), "{study:#}");
+    let lanes = study["answers"].as_array().unwrap().iter().find(|a| a["id"] == "ifma").unwrap();
+    assert_eq!(lanes["basis"], "computed with ratios from another machine");
+    assert!(lanes["what"].as_str().unwrap().contains("on a processor with AVX-512 IFMA"));
 }
 
 #[test]

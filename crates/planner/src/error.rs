@@ -1,5 +1,6 @@
 //! What is wrong with what was asked.
 
+use crate::render::number::whole;
 use std::fmt;
 
 /// Why there is no plan.
@@ -51,7 +52,7 @@ impl fmt::Display for Problem {
             Problem::BadCurve { name, why } => write!(f, "the rates of {name} are not usable: {why}"),
             Problem::BadStudy(why) => write!(f, "the study cannot be used: {why}"),
             Problem::NoRates(mode) => write!(f, "there are no rates for {mode}"),
-            Problem::Unreachable { level, why } => write!(f, "{level} TPS cannot be served: {why}"),
+            Problem::Unreachable { level, why } => write!(f, "{} TPS cannot be served: {why}", whole(*level)),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     error::Problem,
     inputs::{Attribution, Inputs},
     rates::{Curve, Device, Mode, Rates},
+    render::number::whole,
 };
 
 /// The most servers that are worth a plan; beyond it the level was a slip of the keyboard.
@@ -172,8 +173,12 @@ pub fn fleet(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> Result<F
     let server_max = server_max(mode, inputs, rates)?;
     let least = (level / server_max - HAIR).ceil().max(1.0);
     if least.is_nan() || least > SERVERS_MAX {
-        let why =
-            format!("one server reaches {server_max:.0} TPS by {}, so that it would take {least:.0}", mode.name());
+        let why = format!(
+            "one server reaches {} TPS by {}, so that it would take {}",
+            whole(server_max),
+            mode.name(),
+            whole(least)
+        );
         return Err(Problem::Unreachable { level, why });
     }
     // The division above and the search may disagree by a hair: then one server more.
@@ -182,7 +187,7 @@ pub fn fleet(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> Result<F
             return Ok(priced(mode, level, servers, share, server_max, inputs, rates));
         }
     }
-    Err(Problem::Unreachable { level, why: format!("not even {least:.0} servers do by {}", mode.name()) })
+    Err(Problem::Unreachable { level, why: format!("not even {} servers do by {}", whole(least), mode.name()) })
 }
 
 fn priced(
@@ -246,7 +251,7 @@ fn next(mode: Mode, cards: f64, inputs: &Inputs, rates: &Rates) -> String {
         format!("a card more in each server (cards-per-server is {})", inputs.cards_per_server)
     };
     let or = if rates.software().is_some() { ", or hw+sw," } else { "" };
-    format!("above {end:.0} TPS a server{known}: {another}{or} or a server more")
+    format!("above {} TPS a server{known}: {another}{or} or a server more", whole(end))
 }
 
 #[cfg(test)]
@@ -315,7 +320,7 @@ mod tests {
         assert_eq!((both.servers, both.share.cores), (1, 18.0));
         close(both.share.busy_cores, 17.556);
         close(both.share.beside, 10000.0);
-        assert!(one.next.contains("above 30000 TPS a server") && one.next.contains("hw+sw"), "{}", one.next);
+        assert!(one.next.contains("above 30,000 TPS a server") && one.next.contains("hw+sw"), "{}", one.next);
     }
 
     #[test]
@@ -358,7 +363,7 @@ mod tests {
             assert!(matches!(fleet(Mode::Native, level, &inputs, &rates), Err(Problem::BadValue { .. })));
         }
         let absurd = fleet(Mode::Native, 1e14, &inputs, &rates).unwrap_err().to_string();
-        assert!(absurd.contains("one server reaches 18000 TPS by native"), "{absurd}");
+        assert!(absurd.contains("one server reaches 18,000 TPS by native"), "{absurd}");
         assert_eq!(fleet(Mode::Sw, 1.0, &inputs, &rates), Err(Problem::NoRates("sw")));
     }
 

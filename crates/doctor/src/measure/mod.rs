@@ -27,6 +27,8 @@ pub struct Wish {
     pub key: Option<Vec<u8>>,
     /// TLS 1.2 instead of 1.3.
     pub tls12: bool,
+    /// The vectors that eight lanes are computed in; where they are not accelerated, nothing of them is measured.
+    pub lanes: Lanes,
     /// How long, about.
     pub time: Duration,
 }
@@ -50,9 +52,8 @@ pub fn measure(wish: &Wish, host: &Host) -> Result<Measured, String> {
     let ecdsa = Identity::ecdsa()?;
     let pair = Pair::new(&own, wish.tls12)?;
     let ecdsa_pair = Pair::new(&ecdsa, wish.tls12)?;
-    let lanes = Lanes::detect();
-    let sign = operations::sign(&own, lanes)?;
-    let agree = operations::agree(lanes);
+    let sign = operations::sign(&own, wish.lanes)?;
+    let agree = operations::agree(wish.lanes);
 
     // Half the time for handshakes in turn, a quarter for operations, a quarter with every processor busy.
     let mut rounds = Rounds::new(wish.time / 2);

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     inputs::{ATTRIBUTION, INPUTS, Origin},
+    plan::Fleet,
     rates::Mode,
     report::Report,
     views::RACK_CARDS,
@@ -130,7 +131,7 @@ fn figures(out: &mut String, report: &Report) {
     let rack = |value: &dyn Fn(&crate::views::RackPoint) -> f64| -> Vec<Series> {
         let series = RACK_CARDS.into_iter().map(|cards| Series {
             name: match cards {
-                0 => "software".into(),
+                0 => format!("software ({})", report.rates.software().map_or("", |(mode, _)| mode.name())),
                 1 => "1 card a server".into(),
                 _ => format!("{cards} cards a server"),
             },
@@ -180,26 +181,33 @@ fn figures(out: &mut String, report: &Report) {
     );
     let levels = report.levels();
     let groups: Vec<String> = levels.iter().map(|level| whole(*level)).collect();
-    let series = report
-        .rates
-        .modes()
-        .into_iter()
-        .map(|mode| Series {
-            name: mode.name().into(),
-            points: report
-                .cost
-                .iter()
-                .filter(|p| p.mode == mode)
-                .filter_map(|p| Some((levels.iter().position(|l| *l == p.level)? as f64, p.usd_per_1000_tps)))
-                .collect(),
-        })
-        .collect();
-    let series = distinct(series);
+    let by_level = |value: &dyn Fn(&Fleet) -> f64| -> Vec<Series> {
+        let mode = |mode: Mode| {
+            let fleets = report.rows.iter().filter(|row| row.mode == mode).filter_map(|row| row.fleet.as_ref().ok());
+            let place = |fleet: &Fleet| Some((levels.iter().position(|l| *l == fleet.level)? as f64, value(fleet)));
+            Series { name: mode.name().into(), points: fleets.filter_map(place).collect() }
+        };
+        distinct(report.rates.modes().into_iter().map(mode).collect())
+    };
     figure(
         "Cost of 1,000 TPS",
-        svg::bars("USD a month for 1,000 TPS", ("service level, TPS", "USD a month"), &groups, &series, &|v| {
-            format!("{v:.1}")
-        }),
+        svg::bars(
+            "USD a month for 1,000 TPS",
+            ("service level, TPS", "USD a month"),
+            &groups,
+            &by_level(&Fleet::usd_per_1000_tps),
+            &|v| format!("{v:.1}"),
+        ),
+    );
+    figure(
+        "Power of the servers and cards",
+        svg::bars(
+            "kW by service level",
+            ("service level, TPS", "kW, before PUE"),
+            &groups,
+            &by_level(&|f| f.kw),
+            &|v| format!("{v:.2}"),
+        ),
     );
 }
 
@@ -224,7 +232,7 @@ fn inputs(out: &mut String, report: &Report) {
         let class = if origin == Origin::Assumed { "differs" } else { "" };
         let _ = write!(
             out,
-            "<tr class=\"{class}\"><th>{name}</th><td>{value}</td><td class=\"left\">{unit}</td><td class=\"left\">{}</td><td class=\"left\">{doc}</td></tr>",
+            "<tr class=\"{class}\"><th class=\"left\">{name}</th><td>{value}</td><td class=\"left\">{unit}</td><td class=\"left\">{}</td><td class=\"left\">{doc}</td></tr>",
             origin.name()
         );
     };
