@@ -70,6 +70,15 @@ fn a_device_that_nobody_asks_for_is_no_warning() {
 }
 
 #[test]
+fn lanes_that_are_asked_for_and_cannot_be_had_are_a_warning() {
+    let level = |global: &str| {
+        let config = config(global);
+        bad(&host("laptop"), Some(&config)).into_iter().find(|f| f.0 == "cpu-ifma").unwrap().1
+    };
+    assert_eq!([level(" nbthread 2"), level(" nbthread 2\n tune.crypto.engine sw")], [Notice, Warning]);
+}
+
+#[test]
 fn a_virtual_machine_with_half_of_sys() {
     let config = config(" maxconn 20000");
     assert_eq!(

@@ -37,6 +37,8 @@ pub struct Wish {
 pub const TIME_MIN: Duration = Duration::from_millis(200);
 /// Longer, and somebody has mistyped.
 pub const TIME_MAX: Duration = Duration::from_secs(600);
+/// CPU time of handshakes in a round: some twenty full ones.
+const SLICE: Duration = Duration::from_millis(12);
 /// Threads that are started at most.
 const THREADS_MAX: usize = 512;
 
@@ -52,23 +54,21 @@ pub fn measure(wish: &Wish, host: &Host) -> Result<Measured, String> {
     let ecdsa = Identity::ecdsa()?;
     let pair = Pair::new(&own, wish.tls12)?;
     let ecdsa_pair = Pair::new(&ecdsa, wish.tls12)?;
-    let sign = operations::sign(&own, wish.lanes)?;
-    let agree = operations::agree(wish.lanes);
+    let mut sign = Series::of(operations::sign(&own, wish.lanes)?);
+    let mut agree = Series::of(operations::agree(wish.lanes));
 
-    // Half the time for handshakes in turn, a quarter for operations, a quarter with every processor busy.
-    let mut rounds = Rounds::new(wish.time / 2);
+    // Three quarters of the time for handshakes and operations, each in every round, so that all of them see the same
+    // disturbances and differences between them mean something; a quarter with every processor busy.
+    let mut rounds = Rounds::new(wish.time * 3 / 4);
     let [mut full, mut fast, mut resumed] = [const { Vec::new() }; 3];
-    let slice = |pair: &Pair, kind, out: &mut Vec<f64>| -> Result<(), String> {
-        out.push(pair.slice(kind, Duration::from_millis(12))?);
-        Ok(())
-    };
     while rounds.more() {
-        slice(&pair, Kind::Full, &mut full)?;
-        slice(&ecdsa_pair, Kind::Full, &mut fast)?;
-        slice(&pair, Kind::Resumed, &mut resumed)?;
+        full.push(pair.slice(Kind::Full, SLICE)?);
+        sign.round();
+        fast.push(ecdsa_pair.slice(Kind::Full, SLICE)?);
+        agree.round();
+        resumed.push(pair.slice(Kind::Resumed, SLICE)?);
     }
-    let timed = |operation: operations::Pair| timed(operation, wish.time / 8);
-    let (sign, agree) = (timed(sign)?, timed(agree)?);
+    let (sign, agree) = (sign.operation()?, agree.operation()?);
     let loaded = loaded(&own, wish)?;
 
     let cpu = Cpu::of(host);
@@ -96,20 +96,32 @@ fn timing(rounds: Vec<f64>) -> Result<Timing, String> {
     Timing::of(rounds).ok_or_else(|| "the processor's clock does not advance: nothing can be measured".to_owned())
 }
 
-/// One at a time, eight and four together, in turns.
-fn timed(operation: operations::Pair, time: Duration) -> Result<Operation, String> {
-    let operations::Pair { name, native, lanes, recorded } = operation;
-    let mut rounds = Rounds::new(time);
-    let [mut one, mut eight, mut four] = [const { Vec::new() }; 3];
-    while rounds.more() {
-        one.push(clock::each(&native, 1));
-        if let Some(lanes) = &lanes {
+/// An operation with its times: one, each of eight and each of four together.
+struct Series {
+    pair: operations::Pair,
+    times: [Vec<f64>; 3],
+}
+
+impl Series {
+    fn of(pair: operations::Pair) -> Series {
+        Series { pair, times: [const { Vec::new() }; 3] }
+    }
+
+    fn round(&mut self) {
+        let [one, eight, four] = &mut self.times;
+        one.push(clock::each(&self.pair.native, 1));
+        if let Some(lanes) = &self.pair.lanes {
             eight.push(clock::each(&|| lanes(8), 8));
             four.push(clock::each(&|| lanes(4), 4));
         }
     }
-    let lanes = lanes.is_some().then(|| Ok::<_, String>((timing(eight)?, timing(four)?))).transpose()?;
-    Ok(Operation { name, native: timing(one)?, lanes, recorded })
+
+    fn operation(self) -> Result<Operation, String> {
+        let operations::Pair { name, lanes, recorded, .. } = self.pair;
+        let [one, eight, four] = self.times;
+        let lanes = lanes.is_some().then(|| Ok::<_, String>((timing(eight)?, timing(four)?))).transpose()?;
+        Ok(Operation { name, native: timing(one)?, lanes, recorded })
+    }
 }
 
 /// Full handshakes on every processor at once.
@@ -125,7 +137,7 @@ fn loaded(own: &Identity, wish: &Wish) -> Result<Timing, String> {
         let started = Instant::now();
         let mut rounds = Vec::new();
         while started.elapsed() < end || rounds.len() < 3 {
-            rounds.push(pair.slice(Kind::Full, Duration::from_millis(12))?);
+            rounds.push(pair.slice(Kind::Full, SLICE)?);
         }
         Ok(rounds)
     };
