@@ -39,7 +39,7 @@ fn options() -> Vec<Opt> {
         value("--cards", "N", "with --measure: QuickAssist cards that are thought of [1]"),
         value("--submit-us", "N", "with --measure: CPU to hand a handshake to a card, assumed [10]"),
         switch("--json", "everything as JSON"),
-        switch("--csv", "the plans as CSV"),
+        switch("--csv", "one view as CSV, the plans unless told"),
         value("--html", "FILE", "writes a page with figures, '-' for standard output"),
         switch("--help", "shows this help"),
     ];
@@ -177,7 +177,11 @@ fn show(report: &Report, arguments: &Arguments) -> Result<(), String> {
     let out = if arguments.has("--json") {
         format!("{:#}\n", json::render(report))
     } else if arguments.has("--csv") {
-        csv::render(report)
+        match views.as_slice() {
+            [view] => csv::render(report, *view),
+            _ if arguments.has("--view") => return Err("--csv writes one table: one --view".into()),
+            _ => csv::render(report, View::Plan),
+        }
     } else if arguments.has("--html") {
         html::render(report)
     } else {

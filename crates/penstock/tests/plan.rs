@@ -49,6 +49,11 @@ fn every_format_says_the_same() {
     let (head, row) = (csv.lines().next().unwrap(), csv.lines().nth(1).unwrap());
     assert_eq!(head.split(',').count(), row.split(',').count());
     assert!(row.starts_with("9000,native,1,12,12,0.5385,0,"), "{row}");
+    for view in ["rack", "edge", "cost", "inputs"] {
+        let csv = shown(&["--published", "--csv", "--view", view]);
+        let columns: std::collections::BTreeSet<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert!(columns.len() == 1 && csv.lines().count() > 10, "{view}: {csv}");
+    }
     let page = shown(&["--published", "--html", "-"]);
     assert!(page.contains("<svg") && page.ends_with("</html>\n") && !page.contains("NaN"));
 }
@@ -59,6 +64,10 @@ fn what_a_plan_writes_as_json_is_a_study_for_the_next() {
     let json: serde_json::Value = serde_json::from_str(&shown(&["--native", "8:5000,12:9000", "--json"])).unwrap();
     std::fs::write(&file, json["rates"].to_string()).unwrap();
     let page = shown(&["--study", file.to_str().unwrap(), "--level", "7000"]);
+    let study = json["rates"].to_string().replace("typed in", "<script>alert(1)</script>");
+    std::fs::write(&file, study).unwrap();
+    let html = shown(&["--study", file.to_str().unwrap(), "--html", "-"]);
+    assert!(!html.contains("<script") && html.contains("&lt;script"), "a study's words are no markup");
     std::fs::remove_file(&file).unwrap();
     assert!(page.contains("Rates: typed in") && page.contains(" 10   62 %"), "{page}");
 }
@@ -160,6 +169,7 @@ fn nonsense_is_answered_in_a_sentence() {
         (&["--study", "/nonexistent.json"], "cannot read the study /nonexistent.json"),
         (&["--study", "/dev/null"], "it is not JSON"),
         (&["--published", "--view", "moon"], "there is no view 'moon'"),
+        (&["--published", "--csv", "--view", "all"], "--csv writes one table"),
         (&["--publish"], "unknown option '--publish'"),
         (&["--level"], "--level needs <TPS>"),
         (&["now"], "'now' is not understood"),

@@ -74,18 +74,12 @@ fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
     let at = format!("/sys/bus/pci/devices/{}", device.address);
     let address = &device.address;
     let Some(driver) = &device.driver else {
-        let present =
-            ["", ".xz", ".zst"].iter().any(|end| case.host.exists(&format!("/lib/firmware/{}{end}", device.firmware)));
         let mut finding =
             Finding::new("qat-driver", Device, level, 55, format!("no driver is bound to {address} ({})", device.kind))
                 .seen(format!("{at}/driver is not there"))
                 .means("the device cannot be used")
                 .by_hand(format!("modprobe {}", device.module));
-        if !present {
-            finding = finding
-                .seen(format!("/lib/firmware/{} is not there", device.firmware))
-                .by_hand("install the firmware first: firmware-misc-nonfree on Debian, linux-firmware elsewhere");
-        }
+        finding = firmware(case, device, finding);
         return vec![finding];
     };
     if device.is_virtual {
@@ -100,12 +94,13 @@ fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
     }
     match device.state.as_deref() {
         Some("up") => {}
-        Some(state) => found.push(
-            Finding::new("qat-state", Device, level, 52, format!("the device {address} is {state}"))
+        Some(state) => {
+            let finding = Finding::new("qat-state", Device, level, 52, format!("the device {address} is {state}"))
                 .seen(format!("{at}/qat/state: {state}"))
                 .means("the device cannot be used")
-                .mend(Change::Value { path: format!("{at}/qat/state"), value: "up".into(), udev: None }),
-        ),
+                .mend(Change::Value { path: format!("{at}/qat/state"), value: "up".into(), udev: None });
+            found.push(firmware(case, device, finding));
+        }
         None => found.push(
             Finding::new("qat-state", Device, Level::Notice, 4, format!("the driver of {address} tells no state"))
                 .seen(format!("{at}/qat/state is not there"))
@@ -158,12 +153,29 @@ fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
                     device.vfio, device.functions.0
                 ),
             )
-            .seen(format!("{at}/virtfn*/driver"))
+            .seen(format!(
+                "{at}/virtfn*/driver; /dev/vfio is {}",
+                if case.host.exists("/dev/vfio") { "there" } else { "not there: the module vfio-pci is not loaded" }
+            ))
             .means("libqat opens those bound to vfio-pci")
             .by_hand("modprobe vfio-pci; systemctl restart qat"),
         );
     }
     found
+}
+
+/// Without its firmware a driver brings no device up: says so where the file is missing.
+fn firmware(case: &Case<'_>, device: &Qat, finding: Finding) -> Finding {
+    let places = ["/lib/firmware", "/lib/firmware/intel/qat", "/usr/lib/firmware"];
+    let there = |place: &&str| {
+        ["", ".xz", ".zst"].iter().any(|end| case.host.exists(&format!("{place}/{}{end}", device.firmware)))
+    };
+    if places.iter().any(|place| there(&place)) {
+        return finding;
+    }
+    finding
+        .seen(format!("{} is in none of {}", device.firmware, places.join(", ")))
+        .by_hand("install the firmware first: firmware-misc-nonfree on Debian, linux-firmware elsewhere")
 }
 
 fn iommu(case: &Case<'_>, level: Level) -> Option<Finding> {
