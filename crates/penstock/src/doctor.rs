@@ -12,9 +12,10 @@ use penstock_doctor::{Action, Changes, Devices, Host, How, Level, Subject, exami
 use std::{
     ffi::OsString,
     io::{Read, Write},
+    net::{TcpStream, ToSocketAddrs},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Something costs speed or safety.
@@ -33,7 +34,11 @@ fn options() -> Vec<Opt> {
         switch("--undo", "puts back what was there before the first --apply"),
         switch("--force", "with --undo: also what someone else has changed since"),
         value("--only", "ID", "this finding only; may be repeated"),
-        value("--metrics", "FILE", "Prometheus metrics of the running process, '-' for standard input"),
+        value(
+            "--metrics",
+            "URL|FILE",
+            "Prometheus metrics of the running process: http://..., a file, '-' for standard input",
+        ),
         value("--host", "FILE|DIR", "examines a recording, or the host below a directory, instead of this one"),
         switch("--record", "writes a recording of what was read of this host, for --host"),
         switch("--help", "shows this help"),
@@ -158,12 +163,29 @@ fn config(arguments: &Arguments) -> Result<Option<Config>, String> {
     Ok(Some(config))
 }
 
+/// Metrics of ten thousand servers are shorter.
+const METRICS_MAX: u64 = 64 << 20;
+
+/// What an exporter answers, headers included: they are no metrics.
+fn fetch(address: &str, text: &mut String) -> std::io::Result<usize> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let (host, path) = address.split_once('/').unwrap_or((address, "metrics"));
+    let place = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+    let found = place.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::AddrNotAvailable)?;
+    let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    stream.take(METRICS_MAX).read_to_string(text)
+}
+
 /// TLS sessions, and how many of them were resumed, from Prometheus metrics of this program or of HAProxy.
 fn metrics(file: &str) -> Result<(u64, u64), String> {
     let mut text = String::new();
     let read = match file {
-        "-" => std::io::stdin().read_to_string(&mut text),
-        file => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
+        "-" => std::io::stdin().take(METRICS_MAX).read_to_string(&mut text),
+        address if address.starts_with("http://") => fetch(&address["http://".len()..], &mut text),
+        file => std::fs::File::open(file).and_then(|f| f.take(METRICS_MAX).read_to_string(&mut text)),
     };
     read.map_err(|e| format!("cannot read the metrics {file}: {e}"))?;
     let number = |name: &str| {

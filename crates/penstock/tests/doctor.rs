@@ -123,6 +123,22 @@ fn resumption_is_read_from_metrics() {
         place.file("m", "haproxy_process_ssl_cache_lookups_total 10000\nhaproxy_process_ssl_cache_misses_total 9900\n");
     let page = shown(&["--host", &recorded("laptop"), "--metrics", &metrics, "--only", "tls-resumption"], 3);
     assert!(page.contains("1 % of TLS sessions are resumed") && page.contains("100 of 10000"), "{page}");
+    // The same from an exporter, which closes after its answer.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let body = std::fs::read_to_string(&metrics).unwrap();
+    let exporter = std::thread::spawn(move || {
+        use std::io::{BufRead, BufReader, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+        let request: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        write!(stream, "HTTP/1.0 200 OK\r\n\r\n{body}").unwrap();
+        request[0].clone()
+    });
+    let page = shown(&["--host", &recorded("laptop"), "--metrics", &url, "--only", "tls-resumption"], 3);
+    assert!(page.contains("100 of 10000"), "{page}");
+    assert_eq!(exporter.join().unwrap(), "GET /metrics HTTP/1.0");
+    assert!(refused(&["--metrics", "http://127.0.0.1:1/metrics"]).contains("cannot read the metrics"));
     assert!(refused(&["--metrics", "/dev/null"]).contains("has no haproxy_process_ssl_cache_lookups_total"));
 }
 

@@ -37,7 +37,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             Finding::new("tls-resumption", Tls, Level::Notice, 4, "the share of resumed sessions is not known here")
                 .seen("no metrics of a running process were given")
                 .means("a resumed handshake needs no signature: the share decides how much there is to save")
-                .by_hand("curl -s http://HOST/metrics | penstock doctor --metrics - (a frontend with 'http-request use-service prometheus-exporter')"),
+                .by_hand("penstock doctor --metrics http://HOST/metrics (a frontend with 'http-request use-service prometheus-exporter')"),
         );
     }
     found
