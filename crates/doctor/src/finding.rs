@@ -114,6 +114,11 @@ fn quoted(value: &str) -> String {
     if value.contains([' ', ';', '\t']) { format!("\"{value}\"") } else { value.to_owned() }
 }
 
+/// `1 queue`, `2 queues`: for nouns that take an s.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

@@ -70,10 +70,10 @@ pub fn text(findings: &[Finding], fixes: bool, colour: bool) -> String {
     let count = |level| findings.iter().filter(|f| f.level == level).count();
     let _ = writeln!(
         out,
-        "\n{} critical, {} warnings, {} notices, {} good",
+        "\n{} critical, {}, {}, {} good",
         count(Level::Critical),
-        count(Level::Warning),
-        count(Level::Notice),
+        crate::finding::count(count(Level::Warning), "warning"),
+        crate::finding::count(count(Level::Notice), "notice"),
         count(Level::Good)
     );
     out

@@ -223,7 +223,11 @@ pub fn answers(measured: &Measured, question: &Question) -> Vec<Answer> {
     let most = question.cards * question.card_peak * question.max_utilisation;
     let mut card = answer(
         "quickassist",
-        &format!("with {} QuickAssist card(s) (engine hw)", question.cards),
+        &format!(
+            "with {} QuickAssist card{} (engine hw)",
+            question.cards,
+            if question.cards == 1.0 { "" } else { "s" }
+        ),
         rest + question.submit_us,
         Basis::Computed,
         most,

@@ -1,7 +1,10 @@
 //! Certificates: kind and size of key, chain, days left, OCSP; and RSA where ECDSA stands beside it for nobody.
 
 use super::Case;
-use crate::{Finding, Level, finding::Area::Certificates as Area};
+use crate::{
+    Finding, Level,
+    finding::{Area::Certificates as Area, count},
+};
 use penstock_config::{Config, Span};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +95,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         found.push(Finding::good(
             "certificates",
             Area,
-            format!("{} certificates: keys, chains and dates are in order", leaves.len()),
+            format!("{}: keys, chains and dates are in order", count(leaves.len(), "certificate")),
         ));
     }
     found
@@ -270,7 +273,7 @@ fn chain(leaf: &Leaf) -> Vec<Finding> {
                 7,
                 format!("the chain of {} is {} bytes long", leaf.file, leaf.chain_bytes),
             )
-            .seen(format!("{} certificates", leaf.chain))
+            .seen(count(leaf.chain, "certificate"))
             .means("it does not fit the first window of TCP: a round trip more in every full handshake")
             .by_hand("a shorter chain, or ECDSA certificates"),
         );
@@ -315,7 +318,7 @@ fn rsa_alone(leaves: &[Leaf]) -> Option<Finding> {
     let alone: Vec<&Leaf> =
         leaves.iter().filter(|l| l.rsa_bits.is_some() && !l.names.iter().all(|name| covered.contains(name))).collect();
     let first = alone.first()?;
-    let mut finding = Finding::new("certificate-rsa", Area, Level::Warning, 42, format!("{} RSA certificate(s) without an ECDSA one beside", alone.len()))
+    let mut finding = Finding::new("certificate-rsa", Area, Level::Warning, 42, format!("{} without an ECDSA one beside", count(alone.len(), "RSA certificate")))
         .means("an RSA-2048 signature costs some twenty times an ECDSA one, and nearly every client of today takes ECDSA ('penstock plan --measure' measures here)")
         .by_hand(format!("a second certificate with a P-256 key: {0}.rsa and {0}.ecdsa are loaded together by 'crt {0}'", first.file));
     finding.evidence =

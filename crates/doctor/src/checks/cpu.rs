@@ -3,7 +3,10 @@
 use super::Case;
 use crate::{
     Change, Finding, Host, Level,
-    finding::Area::{Clock, Cpu as Area},
+    finding::{
+        Area::{Clock, Cpu as Area},
+        count,
+    },
 };
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -82,7 +85,8 @@ fn other_instructions(case: &Case<'_>) -> Finding {
 
 fn microcode(case: &Case<'_>) -> Option<Finding> {
     let revisions = &case.cpu.microcode;
-    let shown = revisions.iter().map(|(r, n)| format!("{r} on {n} processors")).collect::<Vec<_>>().join(", ");
+    let shown =
+        revisions.iter().map(|(r, n)| format!("{r} on {}", count(*n, "processor"))).collect::<Vec<_>>().join(", ");
     let old = case.host.text("/sys/devices/system/cpu/vulnerabilities/old_microcode");
     if revisions.len() > 1 {
         return Some(

@@ -2,7 +2,10 @@
 //! or does not.
 
 use super::Case;
-use crate::{Change, Finding, Level, finding::Area::Kernel};
+use crate::{
+    Change, Finding, Level,
+    finding::{Area::Kernel, count},
+};
 use penstock_config::model::ConnectionMode;
 
 /// What a listening socket asks for when the configuration says nothing: penstock's own default.
@@ -32,8 +35,11 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let judged: Vec<Finding> = rules.iter().filter_map(|rule| rule(case)).collect();
     let (fine, mut found): (Vec<_>, Vec<_>) = judged.into_iter().partition(|f| f.level == Level::Good);
     if !fine.is_empty() {
-        let mut good =
-            Finding::good("kernel-settings", Kernel, format!("{} kernel settings fit this configuration", fine.len()));
+        let mut good = Finding::good(
+            "kernel-settings",
+            Kernel,
+            format!("{} as this configuration needs", count(fine.len(), "kernel setting")),
+        );
         good.evidence = fine.into_iter().map(|f| f.finding).collect();
         found.push(good);
     }

@@ -1,7 +1,11 @@
 //! Queues of network cards, and which processors their interrupts go to.
 
 use super::Case;
-use crate::{Change, Finding, Level, facts::Interface, finding::Area::Network};
+use crate::{
+    Change, Finding, Level,
+    facts::Interface,
+    finding::{Area::Network, count},
+};
 use std::collections::BTreeSet;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -14,10 +18,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let speed = interface.speed.map(|s| format!(", {} Gbit/s", s as f64 / 1000.0)).unwrap_or_default();
             let driver = interface.driver.as_deref().unwrap_or("unknown driver");
             let what = format!(
-                "{} ({driver}{speed}): {} queues for {} processors",
+                "{} ({driver}{speed}): {} for {}",
                 interface.name,
-                interface.queues.len(),
-                case.cpu.online.len()
+                count(interface.queues.len(), "queue"),
+                count(case.cpu.online.len(), "processor")
             );
             found.push(Finding::good("nic-queues", Network, what));
         }
@@ -44,8 +48,10 @@ fn queues(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
         return None;
     }
     if interface.spreads {
-        let what =
-            format!("{name} has {queues} receive queue(s); the kernel spreads its packets over processors (RPS)");
+        let what = format!(
+            "{name} has {}; the kernel spreads its packets over processors (RPS)",
+            count(queues, "receive queue")
+        );
         return Some(Finding::good("nic-queues", Network, what));
     }
     let mut finding = Finding::new(
@@ -53,7 +59,7 @@ fn queues(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
         Network,
         Level::Notice,
         14,
-        format!("{name} has {queues} receive queue(s) for {workers} workers"),
+        format!("{name} has {} for {workers} workers", count(queues, "receive queue")),
     )
     .seen(format!("/sys/class/net/{name}/queues: {}; rps_cpus all zero", interface.queues.join(" ")))
     .means("one processor does the network work of all: its worker falls behind at high packet rates");
@@ -93,7 +99,7 @@ fn affinity(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
         Network,
         Level::Warning,
         24,
-        format!("{} interrupts of {} go to {} processor(s)", pinned.len(), interface.name, single.len()),
+        format!("{} interrupts of {} go to {}", pinned.len(), interface.name, count(single.len(), "processor")),
     )
     .seen(format!("/proc/irq/{first}/smp_affinity_list: {cpus:?}, and its like"))
     .means("the queues are many, but one processor empties them all");

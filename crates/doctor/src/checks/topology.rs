@@ -1,7 +1,11 @@
 //! Workers against cores, sockets and memory nodes.
 
 use super::Case;
-use crate::{Finding, Level, facts::range, finding::Area::Topology};
+use crate::{
+    Finding, Level,
+    facts::range,
+    finding::{Area::Topology, count},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -17,7 +21,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found.extend(siblings(case));
     found.extend(nodes(case));
     if found.len() == before && case.config.is_some() {
-        let what = format!("{} workers on {} processors", case.workers(), case.cpu.online.len());
+        let what =
+            format!("{} on {}", count(case.workers() as usize, "worker"), count(case.cpu.online.len(), "processor"));
         found.push(Finding::good("cpu-map", Topology, format!("the workers fit the processors: {what}")));
     }
     found
@@ -44,7 +49,7 @@ fn quota(case: &Case<'_>) -> Option<Finding> {
         return Some(Finding::good(
             "cpu-quota",
             Topology,
-            format!("the quota of {cpus:.1} processors covers {workers} workers"),
+            format!("the quota of {cpus:.1} processors covers {}", count(workers as usize, "worker")),
         ));
     }
     Some(
@@ -63,7 +68,7 @@ fn cluster(case: &Case<'_>) -> Option<Finding> {
     }
     Some(
         Finding::new("sub-numa", Topology, Level::Notice, 7, "sub-NUMA clustering is on")
-            .seen(format!("{nodes} memory nodes with processors on {sockets} sockets"))
+            .seen(format!("{nodes} memory nodes with processors on {}", count(sockets, "socket")))
             .means("memory and devices of one cluster are farther from the others: without cpu-map, workers pay for it")
             .by_hand("bind the workers with cpu-map to the cluster of the network card and the device, or turn SNC/NPS off in the firmware"),
     )
@@ -76,10 +81,16 @@ fn threads(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     Some(
-        Finding::new("nbthread", Topology, Level::Warning, 35, format!("{workers} workers for {cpus} processors"))
-            .seen(format!("nbthread {workers}; online: {cpus}"))
-            .means("workers take turns on a processor: each waits for the other's time slice, and batches split")
-            .by_hand(format!("write 'nbthread {cpus}' in global, or leave it out")),
+        Finding::new(
+            "nbthread",
+            Topology,
+            Level::Warning,
+            35,
+            format!("{workers} workers for {}", count(cpus, "processor")),
+        )
+        .seen(format!("nbthread {workers}; online: {cpus}"))
+        .means("workers take turns on a processor: each waits for the other's time slice, and batches split")
+        .by_hand(format!("write 'nbthread {cpus}' in global, or leave it out")),
     )
 }
 
@@ -106,7 +117,7 @@ fn absent(case: &Case<'_>) -> Option<Finding> {
             Topology,
             Level::Critical,
             60,
-            format!("cpu-map binds {} workers to processors that are not there", stranded.len()),
+            format!("cpu-map binds {} to processors that are not there", count(stranded.len(), "worker")),
         )
         .seen(format!("thread {first}: {:?}; online: {}", map[first], shown(&case.cpu.online)))
         .means("binding fails, and the worker floats or does not start")
@@ -137,7 +148,7 @@ fn siblings(case: &Case<'_>) -> Option<Finding> {
             Topology,
             Level::Warning,
             30,
-            format!("{} cores run two workers each, {idle} run none", shared.len()),
+            format!("two workers each on {}, none on {}", count(shared.len(), "core"), count(idle, "other core")),
         )
         .seen(format!("processors {cpus:?} are threads of the core of processor {core}"))
         .means("two threads of a core do about 1.2 times the work of one: on two cores they would do twice")
@@ -180,7 +191,7 @@ fn nodes(case: &Case<'_>) -> Vec<Finding> {
                 Topology,
                 Level::Warning,
                 18,
-                format!("{} workers may run on several memory nodes", wide.len()),
+                format!("{} may run on several memory nodes", count(wide.len(), "worker")),
             )
             .seen(format!("thread {thread}: {}", self::shown(map[thread])))
             .means("a worker that moves leaves its memory behind")
