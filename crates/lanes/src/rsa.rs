@@ -24,7 +24,7 @@ pub(crate) fn kernels_on(
 ) -> [crate::vector::Digit<crate::vector::Portable>; 20] {
     use crate::vector::{Portable, Vector};
     let modulus = mont::Modulus { m: *digits, fold: *digits, k0: digits[0] };
-    let mut columns = vec![Portable::splat(0); 40];
+    let mut columns = [Portable::splat(0); 160];
     let (mut x, mut y) = (*digits, *digits);
     mont::mont_mul(&mut columns, digits, digits, &modulus, &mut x);
     mont::mont_sqr(&mut columns, &x, &modulus, &mut y);

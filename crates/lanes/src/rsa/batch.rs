@@ -1,7 +1,7 @@
 //! The private operation on one to eight jobs, in steps.
 
 use super::key::{RsaKey, RsaSize};
-use super::mont::{Modulus, mont_mul, mont_reduce, mont_sqr};
+use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr};
 use super::pack::{pack, pack_moduli, pack_window, subtract_once, unpack};
 use super::verify::Check;
 use crate::cpu::Task;
@@ -116,7 +116,7 @@ struct Batch<V: Vector, const H: usize, const N: usize> {
     done: usize,
     /// Four jobs each.
     passes: Vec<Pass<V, H>>,
-    columns: Vec<V>,
+    columns: Box<Columns<V>>,
     check: Check<V, N>,
 }
 
@@ -168,7 +168,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
             .collect();
         let publics = core::array::from_fn(|lane| key(lane).public());
         let check = Check::new(publics, pack(inputs));
-        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: vec![V::splat(0); 2 * N], check }
+        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: Box::new([V::splat(0); 160]), check }
     }
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
@@ -245,7 +245,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         }
     }
 
-    fn step(&mut self, columns: &mut [V], at: usize) {
+    fn step(&mut self, columns: &mut Columns<V>, at: usize) {
         match at {
             0 => self.enter(columns),
             at if at <= Self::TABLE - 2 => self.extend_table(columns, at + 1),
@@ -255,7 +255,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     }
 
     /// Into Montgomery's form: input / R, times R^3, / R.
-    fn enter(&mut self, columns: &mut [V]) {
+    fn enter(&mut self, columns: &mut Columns<V>) {
         for (column, digit) in columns.iter_mut().zip(self.input.as_flattened()) {
             *column = digit.raw();
         }
@@ -264,7 +264,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut self.table[1]);
     }
 
-    fn extend_table(&mut self, columns: &mut [V], entry: usize) {
+    fn extend_table(&mut self, columns: &mut Columns<V>, entry: usize) {
         let (known, new) = self.table.split_at_mut(entry);
         if entry.is_multiple_of(2) {
             mont_sqr(columns, &known[entry / 2], &self.modulus, &mut new[0]);
@@ -273,7 +273,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         }
     }
 
-    fn window(&mut self, columns: &mut [V], at: usize) {
+    fn window(&mut self, columns: &mut Columns<V>, at: usize) {
         if at == 0 {
             select(&self.table, self.windows[0], &mut self.power);
             return;
@@ -288,7 +288,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     }
 
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
-    fn recombine<const N: usize>(&mut self, columns: &mut [V], pass: usize, results: &mut [Digit<V>; N]) {
+    fn recombine<const N: usize>(&mut self, columns: &mut Columns<V>, pass: usize, results: &mut [Digit<V>; N]) {
         // Out of Montgomery's form, fully reduced.
         let mut one = [Digit::whole(V::splat(0)); H];
         one[0] = Digit::whole(V::splat(1));
@@ -362,7 +362,7 @@ kernel! {
 kernel! {
     /// `out = h q + y`, as integers.
     fn garner as Garner<'a, V: Vector, const H: usize, const N: usize>(
-        columns: &'a mut [V],
+        columns: &'a mut Columns<V>,
         h: &'a [Digit<V>; H],
         q: &'a [Digit<V>; H],
         y: &'a [Digit<V>; H],

@@ -52,8 +52,8 @@ fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20>
     unsafe { &*core::ptr::from_ref(modulus).cast() }
 }
 
-/// Columns between a product and its reduction: `2 N` of them, reused from call to call.
-pub(crate) type Columns<V> = [V];
+/// Columns between a product and its reduction, reused from call to call: enough for the largest modulus.
+pub(crate) type Columns<V> = [V; 160];
 
 /// `L` neighbours of a slice, without a check in the hot loops.
 #[inline(always)]
@@ -71,15 +71,15 @@ fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
 }
 
 /// The lengths on which `part` relies.
-fn sized<V, const N: usize>(columns: &Columns<V>) {
-    const { assert!(N.is_multiple_of(10)) };
-    assert!(columns.len() >= 2 * N);
+const fn sized<const N: usize>() {
+    assert!(N.is_multiple_of(10) && 2 * N <= 160);
 }
 
 vector::part! {
     /// Ten by ten digits, `y` in registers: adds `x y` to `columns`. `window` holds the ten columns shared with the rows
     /// before; on return, those shared with the rows to come.
-    fn ten_rows as TenRows<'a, V: Vector>(
+    /// Where `FRESH` is 1, nothing was added yet to the ten columns that enter.
+    fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize>(
         columns: &'a mut [V; 20],
         window: [V; 10],
         x: &'a [Digit<V>; 10],
@@ -88,7 +88,9 @@ vector::part! {
         let mut w = [V::splat(0); 20];
         repeat!(10, J => w[J] = window[J]);
         repeat!(10, I => {
-            w[I + 10] = columns[I + 10];
+            if FRESH == 0 {
+                w[I + 10] = columns[I + 10];
+            }
             let x = x[I];
             repeat!(10, J => {
                 w[I + J] = w[I + J].madd_lo(x, y[J]);
@@ -106,12 +108,17 @@ vector::part! {
 /// `columns = x y`.
 #[inline(always)]
 fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N], y: &[Digit<V>; N]) {
-    columns[..2 * N].fill(V::splat(0));
     for yb in (0..N).step_by(10) {
         let ys: [Digit<V>; 10] = *part(y, yb);
-        let mut window = *part(columns, yb);
+        let mut window = if yb == 0 { [V::splat(0); 10] } else { *part(columns, yb) };
         for xb in (0..N).step_by(10) {
-            window = ten_rows(part_mut(columns, xb + yb), window, part(x, xb), &ys);
+            let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
+            // The first pass enters all columns but the last ten of each later one.
+            window = if yb == 0 || xb + 10 == N {
+                ten_rows::<V, 1>(at, window, xs, &ys)
+            } else {
+                ten_rows::<V, 0>(at, window, xs, &ys)
+            };
         }
         *part_mut(columns, N + yb) = window;
     }
@@ -120,12 +127,16 @@ fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N
 /// `columns = x^2`: products of unlike digits once, then doubled as the squares are added.
 #[inline(always)]
 fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]) {
-    columns[..2 * N].fill(V::splat(0));
     for yb in (0..N).step_by(10) {
         let ys: [Digit<V>; 10] = *part(x, yb);
-        let mut window = *part(columns, yb);
+        let mut window = if yb == 0 { [V::splat(0); 10] } else { *part(columns, yb) };
         for xb in (0..yb).step_by(10) {
-            window = ten_rows(part_mut(columns, xb + yb), window, part(x, xb), &ys);
+            let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
+            window = if xb + 10 == yb {
+                ten_rows::<V, 1>(at, window, xs, &ys)
+            } else {
+                ten_rows::<V, 0>(at, window, xs, &ys)
+            };
         }
         triangle(part_mut(columns, 2 * yb), window, &ys);
     }
@@ -259,7 +270,7 @@ kernel! {
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],
     ) {
-        sized::<V, N>(columns);
+        const { sized::<N>() };
         if N == 20 {
             mul20(part(x, 0), part(y, 0), twenty(modulus), part_mut(result, 0));
         } else {
@@ -277,7 +288,7 @@ kernel! {
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],
     ) {
-        sized::<V, N>(columns);
+        const { sized::<N>() };
         if N == 20 {
             square20(part_mut(columns, 0), part(x, 0));
             reduce20(part(columns, 0), twenty(modulus), part_mut(result, 0));
@@ -295,7 +306,7 @@ kernel! {
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],
     ) {
-        sized::<V, N>(columns);
+        const { sized::<N>() };
         reduce(columns, modulus, result);
     }
 }
@@ -307,7 +318,7 @@ pub(crate) fn integer_product<V: Vector, const N: usize>(
     x: &[Digit<V>; N],
     y: &[Digit<V>; N],
 ) {
-    sized::<V, N>(columns);
+    const { sized::<N>() };
     product(columns, x, y);
 }
 
@@ -325,7 +336,7 @@ mod tests {
         };
         let modulus = Modulus { m: below(52 - spare), fold: below(52 - spare), k0: Digit::whole(Bound::upto(MASK52)) };
         let x = below(54 - spare);
-        let mut columns = vec![Bound::upto(0); 2 * N];
+        let mut columns = [Bound::upto(0); 160];
         let mut out = x;
         mont_mul(&mut columns, &x, &x, &modulus, &mut out);
         let top = out[N - 1].raw().high();
@@ -370,7 +381,7 @@ mod tests {
         let small = |v: u64| (0..N).map(|i| if i == 0 { v } else { 0 }).collect::<Vec<_>>();
         let ripple: Vec<u64> = (0..N).map(|i| if i + 1 < N { MASK52 } else { 1 }).collect();
         let operands = [small(0), small(1), less_one, ripple];
-        let mut columns = vec![Portable::splat(0); 2 * N];
+        let mut columns = [Portable::splat(0); 160];
         for x in &operands {
             for y in &operands {
                 let mut out = splat(x);

@@ -1,7 +1,7 @@
 //! The public operation with the exponent 65537, on eight keys at once: verification, and the check of our own results.
 
 use super::key::{RsaPublicKey, RsaSize};
-use super::mont::{Modulus, mont_mul, mont_sqr};
+use super::mont::{Columns, Modulus, mont_mul, mont_sqr};
 use super::pack::{pack, pack_moduli, subtract_once, unpack};
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector};
@@ -35,7 +35,7 @@ impl<V: Lane8, const N: usize> Check<V, N> {
         }
     }
 
-    pub(crate) fn step(&mut self, columns: &mut [V], at: usize) {
+    pub(crate) fn step(&mut self, columns: &mut Columns<V>, at: usize) {
         match at {
             0 => mont_mul(columns, &self.value, &self.r2, &self.modulus, &mut self.power),
             1..=16 => {
@@ -167,7 +167,7 @@ fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], 
     let key = core::array::from_fn(|lane| keys[if lane < keys.len() { lane } else { 0 }]);
     let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
     check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
-    let mut columns = vec![V::splat(0); 2 * N];
+    let mut columns = [V::splat(0); 160];
     for step in 0..Check::<V, N>::STEPS {
         check.step(&mut columns, step);
     }
