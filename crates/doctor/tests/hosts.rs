@@ -40,7 +40,7 @@ use Level::{Critical, Notice, Warning};
 
 #[test]
 fn a_xeon_with_devices_that_a_configuration_asks_for() {
-    let config = config(" maxconn 20000\n nbthread 8\n tune.crypto.engine hw");
+    let config = config(" maxconn 20000\n nbthread 8\n tune.crypto.engine hw+sw");
     assert_eq!(
         bad(&host("xeon-qat"), Some(&config)),
         [
@@ -58,6 +58,15 @@ fn a_xeon_with_devices_that_a_configuration_asks_for() {
             ("cpu-uncore", Notice),
         ]
     );
+}
+
+#[test]
+fn a_device_that_is_demanded_is_critical_there_or_not() {
+    let config = config(" maxconn 20000\n nbthread 2\n tune.crypto.engine hw");
+    assert_eq!(bad(&host("xeon-qat"), Some(&config))[0], ("qat-engine", Critical));
+    assert_eq!(bad(&host("laptop"), Some(&config))[0], ("qat-device", Critical));
+    let preferred = self::config(" maxconn 20000\n nbthread 2\n tune.crypto.engine hw+sw");
+    assert!(bad(&host("laptop"), Some(&preferred)).contains(&("qat-device", Warning)));
 }
 
 /// Nobody asks for the device: the same things are only worth knowing.
@@ -166,7 +175,7 @@ fn tuned_for_the_configuration_and_not_beyond() {
 
 #[test]
 fn every_finding_has_evidence_consequence_and_order() {
-    let config = config(" maxconn 200000\n nbthread 8\n tune.crypto.engine hw");
+    let config = config(" maxconn 200000\n nbthread 8\n tune.crypto.engine hw+sw");
     for (name, _) in HOSTS {
         let findings = found(&host(name), Some(&config));
         assert!(findings.is_sorted_by_key(|f| (std::cmp::Reverse(f.level), std::cmp::Reverse(f.worth))));
@@ -184,7 +193,7 @@ fn every_finding_has_evidence_consequence_and_order() {
 /// A recording says again what it was made of.
 #[test]
 fn a_recording_of_a_recording_gives_the_same_findings() {
-    let config = config(" maxconn 20000\n tune.crypto.engine hw");
+    let config = config(" maxconn 20000\n tune.crypto.engine hw+sw");
     for (name, _) in HOSTS {
         let first = host(name);
         let before = found(&first, Some(&config));
@@ -198,7 +207,7 @@ fn a_recording_of_a_recording_gives_the_same_findings() {
 /// Files of a host that are cut off, empty, huge or nonsense give findings or none, never a panic.
 #[test]
 fn no_host_makes_it_panic() {
-    let config = config(" maxconn 20000\n nbthread 4\n cpu-map auto:1/1-4 0-3\n tune.crypto.engine hw");
+    let config = config(" maxconn 20000\n nbthread 4\n cpu-map auto:1/1-4 0-3\n tune.crypto.engine hw+sw");
     let examined = |text: &str| {
         if let Ok(host) = Host::recorded(text) {
             text.len().checked_sub(found(&host, Some(&config)).len()).expect("fewer findings than bytes");
@@ -277,7 +286,7 @@ fn fixes_are_applied_and_taken_back() {
         std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(target, at(path)).unwrap();
     }
-    let config = config(" maxconn 200000\n nbthread 8\n tune.crypto.engine hw");
+    let config = config(" maxconn 200000\n nbthread 8\n tune.crypto.engine hw+sw");
     let read = || found(&Host::at(root.path()), Some(&config));
     let before = read();
     let changes = Changes::new(root.path(), "/var/lib/penstock/doctor.json");

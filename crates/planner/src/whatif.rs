@@ -168,7 +168,7 @@ pub struct Answer {
     pub note: String,
 }
 
-/// The answers: the machine as it is first, then what would change it, most first.
+/// The answers: the machine as it is, one operation at a time, first, then what would change it, most first.
 pub fn answers(measured: &Measured, question: &Question) -> Vec<Answer> {
     let m = measured;
     // All processors busy: siblings share a core, and clocks fall. The other rows are taken to suffer alike.
@@ -179,7 +179,7 @@ pub fn answers(measured: &Measured, question: &Question) -> Vec<Answer> {
         Answer { what: what.into(), id, us, per_processor, whole, gain: 0.0, basis, note }
     };
     let free = f64::INFINITY;
-    let now = answer("now", "as it is: native, full handshakes", m.full.median, Basis::Measured, free, String::new());
+    let now = answer("now", "one at a time (engine native)", m.full.median, Basis::Measured, free, String::new());
     let mut others = Vec::new();
     if m.is_ecdsa {
         // Nothing to gain by what is there.

@@ -42,7 +42,7 @@ fn lanes(case: &Case<'_>) -> Finding {
         Finding::new("cpu-ifma", Area, Level::Notice, 40, "no AVX-512 IFMA: signatures are computed one at a time")
             .by_hand("ECDSA certificates are the cheapest gain here; else an Ice Lake, Zen 4 or later processor, or QuickAssist")
     };
-    // Where eight lanes are asked for, 'sw' computes slower than 'native', or gives way to it.
+    // Where eight lanes are asked for, 'sw' gives way to 'native'.
     let finding = if case.wants_lanes() { finding.at(Level::Warning) } else { finding };
     finding.seen(described(case)).seen(format!("flags lack {}", missing.join(" "))).means(
         "with it an RSA-2048 signature costs a third, X25519 a quarter ('penstock plan --measure' measures here)",

@@ -21,13 +21,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     // What is only a notice to a machine without the wish for a device is in the way of one that has it.
     let level = if asked { Level::Warning } else { Level::Notice };
     if case.devices.is_empty() {
-        let finding = if asked {
-            Finding::new("qat-device", Device, Level::Critical, 70, "the configuration asks for QuickAssist, and there is no device")
-                .means("every operation falls back to software: the engine is 'native', or 'sw' where it can be")
-                .by_hand("leave the engine out, or fit a device; on a 4th generation Xeon or later it may be off in the firmware")
-        } else {
-            Finding::new("qat-device", Device, Level::Notice, 10, "no QuickAssist device")
-                .means("public-key work stays on the processors; 'penstock plan' says what a card would save")
+        let finding = match (case.demands_device(), asked) {
+            (true, _) => missing(Level::Critical)
+                .means("the configuration does not start: nothing stands in for a device that is demanded"),
+            (false, true) => missing(Level::Warning)
+                .means("software computes instead: eight lanes where the processor has them, else one at a time"),
+            (false, false) => Finding::new("qat-device", Device, Level::Notice, 10, "no QuickAssist device")
+                .means("public-key work stays on the processors; 'penstock plan' says what a card would save"),
         };
         let seen = match case.devices_seen {
             Seen::Sysfs => "/sys/bus/pci/devices: none of the known QuickAssist numbers (8086:4940 and its relatives)",
@@ -37,6 +37,14 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         return vec![finding.seen(seen)];
     }
     let mut found = Vec::new();
+    if case.demands_device() {
+        found.push(
+            Finding::new("qat-engine", Device, Level::Critical, 71, "this release of penstock drives no device")
+                .seen("tune.crypto.engine hw")
+                .means("the configuration does not start, however ready the device is")
+                .by_hand("write 'tune.crypto.engine auto'; HAProxy with QAT_Engine can use the device"),
+        );
+    }
     for device in &case.devices {
         let before = found.len();
         found.extend(one(case, device, level));
@@ -64,6 +72,14 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found.extend(memory(case, level));
     found.extend(library(case, level));
     found
+}
+
+/// Asked for, and not there.
+fn missing(level: Level) -> Finding {
+    let finding = "the configuration asks for QuickAssist, and there is no device";
+    Finding::new("qat-device", Device, level, 70, finding).by_hand(
+        "write 'tune.crypto.engine auto', or fit a device; on a 4th generation Xeon or later it may be off in the firmware",
+    )
 }
 
 fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
@@ -167,10 +183,10 @@ fn one(case: &Case<'_>, device: &Qat, level: Level) -> Vec<Finding> {
 /// Without its firmware a driver brings no device up: says so where the file is missing.
 fn firmware(case: &Case<'_>, device: &Qat, finding: Finding) -> Finding {
     let places = ["/lib/firmware", "/lib/firmware/intel/qat", "/usr/lib/firmware"];
-    let there = |place: &&str| {
+    let there = |place: &str| {
         ["", ".xz", ".zst"].iter().any(|end| case.host.exists(&format!("{place}/{}{end}", device.firmware)))
     };
-    if places.iter().any(|place| there(&place)) {
+    if places.into_iter().any(there) {
         return finding;
     }
     finding

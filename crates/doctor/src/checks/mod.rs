@@ -66,6 +66,12 @@ impl Case<'_> {
         engine || named.into_iter().any(|name| name.value.starts_with("qat"))
     }
 
+    /// Whether nothing else will do.
+    fn demands_device(&self) -> bool {
+        let engine = self.config.and_then(|config| config.global.crypto.engine.as_ref());
+        engine.is_some_and(|engine| engine.value == "hw")
+    }
+
     /// Whether it asks for eight lanes.
     fn wants_lanes(&self) -> bool {
         let engine = self.config.and_then(|config| config.global.crypto.engine.as_ref());

@@ -1,7 +1,7 @@
 //! What was measured and what would be, for a terminal and for scripts.
 
 use super::number::whole;
-use crate::whatif::{Answer, Measured, Operation, Question, Timing};
+use crate::whatif::{Answer, Basis, Measured, Operation, Question, Timing};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -28,12 +28,16 @@ pub fn text(measured: &Measured, answers: &[Answer], question: &Question, colour
         } else {
             String::new()
         };
+        let lanes = answers.iter().find(|a| a.id == "ifma" && a.basis == Basis::Computed);
+        let lanes =
+            lanes.map(|a| format!(", and {} eight at a time (engine sw, which 'auto' chooses here)", whole(a.whole)));
         let _ = writeln!(
             out,
-            "{}{} handshakes a second{} is what this machine can do{limit}.\n",
+            "{}{} handshakes a second{} is what this machine can do{limit} one at a time{}.\n",
             ink(BOLD),
             whole(now.whole),
-            ink(PLAIN)
+            ink(PLAIN),
+            lanes.unwrap_or_default()
         );
     }
     let _ = writeln!(
