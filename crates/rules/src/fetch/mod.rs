@@ -2,6 +2,7 @@
 
 mod counters;
 mod developer;
+mod fields;
 mod http;
 mod internal;
 mod layer4;
@@ -9,7 +10,8 @@ mod layer5;
 mod payload;
 
 pub(crate) use counters::{Counter, Lookup, lookups};
-pub(crate) use http::{path_of, split_raw};
+pub(crate) use fields::split_raw;
+pub(crate) use http::path_of;
 
 use crate::{
     context::Context,
