@@ -1,10 +1,7 @@
-//! Constant time, tried: kernels run on `Portable` under valgrind's memcheck with their secrets marked undefined, so
+//! Constant time, tried: whole operations run on `Portable` under valgrind's memcheck with their secrets marked undefined, so
 //! that every branch and every address that depends on one is reported (Langley's ctgrind). A planted leak must be.
 
-use crate::ec::curves::P256;
-use crate::ec::point::{Digits, Point, multiply};
-use crate::rsa_kernels_on;
-use crate::vector::{Digit, Lane8, Portable, Vector};
+use crate::vector::{Lane8, Portable, Vector};
 use core::arch::asm;
 use std::process::Command;
 
@@ -25,8 +22,9 @@ fn secret<T: ?Sized>(value: &mut T) {
     request(0x4d43_0001, core::ptr::from_mut(value).cast(), size_of_val(value));
 }
 
-fn public<T: ?Sized>(value: &T) {
-    request(0x4d43_0002, core::ptr::from_ref(value).cast(), size_of_val(value));
+/// By a mutable reference, so that the compiler reads the value again.
+pub(crate) fn public<T: ?Sized>(value: &mut T) {
+    request(0x4d43_0002, core::ptr::from_mut(value).cast(), size_of_val(value));
 }
 
 fn leak() {
@@ -37,30 +35,54 @@ fn leak() {
     }
 }
 
+/// A whole signature: entering, windows, CRT and check, with every part of the key a secret.
 fn rsa() {
-    let mut numbers = core::hint::black_box([[0x0123_4567_89ab_cdefu64 >> 12; 8]; 20]);
-    secret(&mut numbers);
-    let digits: [Digit<Portable>; 20] = core::array::from_fn(|i| Digit::whole(Portable::from_lanes(&numbers[i])));
-    public(&rsa_kernels_on(&digits));
+    use crate::rsa::{RsaBatch, RsaJob, RsaSize, any_key};
+    let mut key = core::hint::black_box(any_key(RsaSize::Bits2048));
+    for half in &mut key.halves {
+        for part in [&mut half.prime.m, &mut half.prime.fold, &mut half.exponent, &mut half.one, &mut half.r3] {
+            secret(&mut part[..]);
+        }
+        secret(&mut half.prime.k0);
+    }
+    secret(&mut key.qinv[..]);
+    let job = RsaJob { key: &key, input: &[0x17; RsaSize::Bits2048.bytes()] };
+    // The key's numbers are not prime: the verdict is a fault, as it should be.
+    assert_eq!(RsaBatch::new(crate::Lanes::portable(), &[job]).finish()[0], Err(crate::LaneError::Fault));
 }
 
 fn x25519() {
+    let lanes = crate::Lanes::portable();
     let mut scalar = core::hint::black_box([0x5a; 32]);
-    crate::x25519::public_keys(crate::Lanes::portable(), &[&scalar]); // makes the table
+    crate::x25519::public_keys(lanes, &[&scalar]); // makes the table
     secret(&mut scalar);
-    public(&crate::x25519::public_keys(crate::Lanes::portable(), &[&scalar])[0]);
-    crate::x25519::on_secret_scalar(&scalar);
+    core::hint::black_box(crate::x25519::public_keys(lanes, &[&scalar]));
+    let job = crate::x25519::DeriveJob { scalar: &scalar, peer: &[9; 32] };
+    assert!(crate::x25519::derive(lanes, &[job])[0].is_ok());
 }
 
-fn p256() {
-    let mut scalars = core::hint::black_box([[0x000f_1234_5678_9abcu64; 5]; 8]);
-    scalars.iter_mut().for_each(|scalar| scalar[4] = 0x1234);
-    secret(&mut scalars);
-    let digits = Digits::<Portable>::new::<P256, 5>(&scalars);
-    // Any coordinates will do: the formulas do not look.
-    let element = |limb: u64| [Digit::whole(Portable::splat(limb)); 5];
-    public(&multiply::<Portable, P256, 5>(&digits, &Point { x: element(3), y: element(5), z: element(7) }));
+/// Keys, exchanges and signatures, nonces included.
+macro_rules! curve {
+    ($curve:ident) => {
+        fn $curve() {
+            let lanes = crate::Lanes::portable();
+            let mut scalar = core::hint::black_box([0x5a; crate::$curve::BYTES]);
+            let peer = crate::$curve::public_keys(lanes, &[&scalar])[0].unwrap(); // makes the table
+            secret(&mut scalar);
+            assert!(crate::$curve::public_keys(lanes, &[&scalar])[0].is_ok());
+            assert!(
+                crate::$curve::derive(lanes, &[crate::$curve::DeriveJob { scalar: &scalar, peer: &peer }])[0].is_ok()
+            );
+            let mut random = core::hint::black_box([3; 16]);
+            secret(&mut random);
+            let job = crate::$curve::SignJob { key: &scalar, digest: &[0x66; 32], random: &random };
+            assert!(crate::$curve::sign(lanes, &[job])[0].is_ok());
+        }
+    };
 }
+
+curve!(p256);
+curve!(p384);
 
 fn mlkem768() {
     let mut random = core::hint::black_box([0x77; 32]);
@@ -68,7 +90,7 @@ fn mlkem768() {
     // Zeros are a key: every coefficient is reduced.
     let job = crate::mlkem768::EncapsulateJob { key: &[0; crate::mlkem768::KEY], random: &random };
     let answer = crate::mlkem768::encapsulate(crate::Lanes::portable(), &[job]).remove(0);
-    public(&answer.expect("a good key").ciphertext);
+    assert!(answer.is_ok());
 }
 
 /// What a child under valgrind runs.
@@ -80,6 +102,7 @@ fn child() {
         Ok("rsa") => rsa(),
         Ok("x25519") => x25519(),
         Ok("p256") => p256(),
+        Ok("p384") => p384(),
         Ok("mlkem768") => mlkem768(),
         other => panic!("no such case: {other:?}"),
     }
@@ -92,7 +115,7 @@ fn kernels_do_not_branch_on_secrets() {
         return;
     }
     let exe = std::env::current_exe().unwrap();
-    for case in ["leak", "rsa", "x25519", "p256", "mlkem768"] {
+    for case in ["leak", "rsa", "x25519", "p256", "p384", "mlkem768"] {
         let out = Command::new("valgrind")
             .args(["-q", "--error-exitcode=99"])
             .arg(&exe)

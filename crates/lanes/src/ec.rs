@@ -11,8 +11,8 @@ pub(crate) mod point;
 
 pub(crate) use api::api;
 
-use crate::limbs;
 use crate::vector::{Digit, Lane8, kernel};
+use crate::{declassify, limbs};
 use curves::{Curve, P256, P384};
 use field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
 use point::{Entries, Point};
@@ -27,7 +27,8 @@ fn number<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 /// A scalar from 1 to n - 1. Whether it is one is public.
 fn scalar<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let scalar = number::<C, N>(bytes)?;
-    (limbs::less(&scalar, &C::Order::M) == 1 && !limbs::is_zero(&scalar)).then_some(scalar)
+    let in_range = limbs::less(&scalar, &C::Order::M) & u64::from(!limbs::is_zero(&scalar));
+    (declassify::public(in_range) == 1).then_some(scalar)
 }
 
 /// Eight numbers side by side.
@@ -65,10 +66,10 @@ fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N
     (reduced::<V, C::Field, N>(&x), reduced::<V, C::Field, N>(&y), exceptional)
 }
 
-/// The lanes that are zero, of digits without junk.
+/// The lanes that are zero, of digits without junk: a verdict on a result, so public.
 fn zero_lanes<V: Lane8, const N: usize>(a: &Fe<V, N>) -> u8 {
     let any = a.iter().fold(V::splat(0), |any, digit| any.or(digit.value()));
-    V::mask_to_bits(any.eq(V::splat(0)))
+    declassify::public(V::mask_to_bits(any.eq(V::splat(0))))
 }
 
 /// The lanes where y^2 = x^3 - 3 x + b, in Montgomery's form.

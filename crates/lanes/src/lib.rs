@@ -16,8 +16,9 @@
 #![allow(clippy::needless_range_loop, clippy::type_complexity)]
 
 mod cpu;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod ctgrind;
+mod declassify;
 mod ec;
 mod error;
 mod inverse;
@@ -36,9 +37,6 @@ pub use error::LaneError;
 pub use secret::Secret;
 #[doc(hidden)]
 pub use vector::portable::multiplications;
-
-#[cfg(test)]
-use rsa::kernels_on as rsa_kernels_on;
 
 /// Lanes of a vector: the most jobs one call takes.
 pub const LANES: usize = 8;

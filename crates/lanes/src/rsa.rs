@@ -17,19 +17,22 @@ pub use encode::{HashFunction, encode_pkcs1, encode_pss, verify_pss};
 pub use key::{KeyError, RsaKey, RsaParts, RsaPublicKey, RsaSize};
 pub use verify::{PublicJob, VerifyJob, raise, verify_raw};
 
-/// The kernels of a window on secret numbers, for the constant-time test.
+/// A key of odd numbers that are not prime: kernels do not look, and every result is a fault.
 #[cfg(test)]
-pub(crate) fn kernels_on(
-    digits: &[crate::vector::Digit<crate::vector::Portable>; 20],
-) -> [crate::vector::Digit<crate::vector::Portable>; 20] {
-    use crate::vector::{Portable, Vector};
-    let modulus = mont::Modulus { m: *digits, fold: *digits, k0: digits[0] };
-    let mut columns = [Portable::splat(0); 160];
-    let (mut x, mut y) = (*digits, *digits);
-    mont::mont_mul(&mut columns, digits, digits, &modulus, &mut x);
-    mont::mont_sqr(&mut columns, &x, &modulus, &mut y);
-    let index = y[3].value().and(Portable::splat(15));
-    batch::select(&[[y; 8], [x; 8]].concat(), index, &mut x);
-    pack::subtract_once(&mut x, digits);
-    x
+pub(crate) fn any_key(size: RsaSize) -> RsaKey {
+    let half = size.bytes() / 2;
+    let p = vec![0xff; half];
+    let mut q = p.clone();
+    q[half - 1] = 0xfd;
+    let limbs = |bytes: &[u8]| {
+        let mut limbs = vec![0; size.half_limbs()];
+        crate::limbs::from_be(bytes, &mut limbs);
+        limbs
+    };
+    let mut product = vec![0; 2 * size.half_limbs()];
+    crate::limbs::mul(&limbs(&p), &limbs(&q), &mut product);
+    let mut n = vec![0; size.bytes()];
+    crate::limbs::to_be(&product, &mut n);
+    let parts = RsaParts { n: &n, e: &[1, 0, 1], p: &p, q: &q, dp: &q[1..], dq: &p[1..], qinv: &q[1..] };
+    RsaKey::new(&parts).expect("odd, unequal, and of the right length")
 }

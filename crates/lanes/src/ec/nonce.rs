@@ -5,9 +5,9 @@
 
 use super::curves::Curve;
 use super::field::Prime;
-use crate::limbs;
 use crate::sha2::{self, Hash, Hmac};
 use crate::vector::Lane8;
+use crate::{declassify, limbs};
 use zeroize::Zeroize;
 
 /// What one nonce is made of.
@@ -62,7 +62,8 @@ pub(crate) fn nonces<V: Lane8, C: Curve<N>, H: Hash, const N: usize, const BYTES
     for (lane, (nonce, candidate)) in nonces.iter_mut().zip(&mut candidates).enumerate() {
         limbs::from_be(candidate, nonce);
         candidate.zeroize();
-        if limbs::less(nonce, &C::Order::M) == 0 || limbs::is_zero(nonce) {
+        let in_range = limbs::less(nonce, &C::Order::M) & u64::from(!limbs::is_zero(nonce));
+        if declassify::public(in_range) == 0 {
             out_of_range |= 1 << lane;
             *nonce = super::small(1);
         }

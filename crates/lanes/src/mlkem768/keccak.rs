@@ -66,19 +66,29 @@ impl<V: Lane8> Keccak<V> {
         let blocks = words.chunks_exact(rate);
         let rest = blocks.remainder();
         for block in blocks {
-            self.add(block);
-            self.permute();
+            V::enter(Absorb(&mut self.0, block));
         }
-        self.add(rest);
-        self.0[rest.len()] = self.0[rest.len()].xor(V::splat(SHA3));
-        self.0[rate - 1] = self.0[rate - 1].xor(V::splat(LAST));
-        self.permute();
+        let mut last = [V::splat(0); SHA3_256_WORDS];
+        last[..rest.len()].copy_from_slice(rest);
+        last[rest.len()] = V::splat(SHA3);
+        last[rate - 1] = last[rate - 1].or(V::splat(LAST));
+        V::enter(Absorb(&mut self.0, &last[..rate]));
+        last.zeroize();
     }
+}
 
-    fn add(&mut self, words: &[V]) {
-        for (state, word) in self.0.iter_mut().zip(words) {
+/// Adds a block to a state and permutes it.
+struct Absorb<'a, V>(&'a mut [V; 25], &'a [V]);
+
+impl<V: Lane8> Kernel<V> for Absorb<'_, V> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (state, word) in self.0.iter_mut().zip(self.1) {
             *state = state.xor(*word);
         }
+        KeccakF1600(self.0).run();
     }
 }
 

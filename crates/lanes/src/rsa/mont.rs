@@ -331,24 +331,33 @@ mod tests {
     /// One run on intervals covers every modulus of the class and every operand within the header's bounds: no column
     /// overflows, no multiplicand is cut, and the results lie within the bounds again.
     fn no_column_overflows<const N: usize>(spare: u32) {
-        let below = |bits: u32| -> [Digit<Bound>; N] {
-            core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { (1u64 << bits) - 1 })))
+        // Every number below 2^(52 N - spare + more), limb by limb.
+        let below = |more: u32| -> [Digit<Bound>; N] {
+            core::array::from_fn(|i| {
+                let bits = (52 * N as u32 - spare + more).saturating_sub(52 * i as u32).min(52);
+                Digit::whole(Bound::upto((1u64 << bits) - 1))
+            })
         };
-        let modulus = Modulus { m: below(52 - spare), fold: below(52 - spare), k0: Digit::whole(Bound::upto(MASK52)) };
-        let x = below(54 - spare);
+        let modulus = Modulus { m: below(0), fold: below(0), k0: Digit::whole(Bound::upto(MASK52)) };
+        let x = below(2);
+        let within = |out: &[Digit<Bound>; N]| {
+            for i in 0..N {
+                let (got, limit) = (out[i].raw().high(), x[i].raw().high());
+                assert!(got <= limit, "limb {i} of a result leaves the bounds: {got:#x} over {limit:#x}");
+            }
+        };
         let mut columns = [Bound::upto(0); 160];
         let mut out = x;
         mont_mul(&mut columns, &x, &x, &modulus, &mut out);
-        let top = out[N - 1].raw().high();
-        assert!(top <= x[N - 1].raw().high(), "a product leaves the bounds: {top:#x}");
+        within(&out);
         mont_sqr(&mut columns, &x, &modulus, &mut out);
-        assert!(out[N - 1].raw().high() <= x[N - 1].raw().high());
+        within(&out);
         // An input is below p q, so its upper half is below a prime.
         for (column, digit) in columns.iter_mut().zip(x.iter().chain(&modulus.m)) {
             *column = digit.raw();
         }
         mont_reduce(&mut columns, &modulus, &mut out);
-        assert!(out[N - 1].raw().high() <= x[N - 1].raw().high());
+        within(&out);
     }
 
     #[test]
@@ -362,6 +371,7 @@ mod tests {
     fn no_column_overflows_in_moduli() {
         no_column_overflows::<40>(32);
         no_column_overflows::<60>(48);
+        no_column_overflows::<80>(64);
     }
 
     /// `x y = result R` modulo m, by schoolbook arithmetic, for edge operands: zero, one, m - 1, and all ones.
