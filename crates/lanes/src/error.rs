@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum LaneError {
     /// An input has the wrong length, or is an integer outside its range (an RSA input not below the modulus, a
-    /// scalar of zero or not below the group order).
+    /// scalar of zero or not below the group order), or an RSA key has another size than the first of its call.
     InputRange,
     /// A public point is not on the curve or is not encoded as an uncompressed point.
     NotOnCurve,
@@ -18,7 +18,8 @@ pub enum LaneError {
     /// The result failed its own check, and was destroyed: the key's parts do not belong together, or the machine
     /// made a mistake. Redo the operation elsewhere; do not send anything derived from it.
     Fault,
-    /// A case of probability below 2^-200 for honest inputs that the formulas leave out. Redo the operation elsewhere.
+    /// The nonce's first candidate was out of range (once in 2^32 signatures with P-256, never in practice with P-384), or
+    /// a signature came out with a zero in it. Sign again with other random bytes, or elsewhere.
     Exceptional,
 }
 
@@ -31,7 +32,7 @@ impl core::fmt::Display for LaneError {
             LaneError::EncapsulationKey => "the encapsulation key has the wrong length or is not reduced",
             LaneError::Signature => "the signature does not verify",
             LaneError::Fault => "the result failed its own check",
-            LaneError::Exceptional => "a case the formulas leave out",
+            LaneError::Exceptional => "no signature from this nonce: sign again",
         })
     }
 }

@@ -161,4 +161,27 @@ fn keys_that_cannot_be_right_are_refused() {
     assert_eq!(refused(RsaParts { e: &[3], ..parts }), KeyError::Exponent);
     assert_eq!(refused(RsaParts { dp: parts.n, ..parts }), KeyError::Range);
     assert_eq!(refused(RsaParts { qinv: parts.p, ..parts }), KeyError::Range);
+    // A prime must fit half of the modulus: unequal ones that do not are another library's.
+    let longer = [&[1], parts.p].concat();
+    assert_eq!(refused(RsaParts { p: &longer, ..parts }), KeyError::Range);
+    let even = [&parts.p[..127], &[parts.p[127] & 0xfe]].concat();
+    assert_eq!(refused(RsaParts { p: &even, ..parts }), KeyError::Even);
+}
+
+/// A key that is not of the batch's size fails its lane alone.
+#[test]
+fn a_key_of_another_size_among_seven_good() {
+    let (key, other) = (TestKey::load("rsa2048-1").prepare(), TestKey::load("rsa3072-1").prepare());
+    let (input, longer) = ([0x21; 256], [0x21; 384]);
+    let mut jobs = [RsaJob { key: &key, input: &input }; 8];
+    let good = RsaBatch::new(Lanes::detect(), &jobs[..1]).finish().remove(0).unwrap();
+    jobs[2] = RsaJob { key: &other, input: &longer };
+    jobs[5] = RsaJob { key: &other, input: &input };
+    let mut wanted = vec![Ok(good.clone()); 8];
+    wanted[2] = Err(LaneError::InputRange);
+    wanted[5] = Err(LaneError::InputRange);
+    assert_eq!(RsaBatch::new(Lanes::detect(), &jobs).finish(), wanted);
+    let verify = |key| VerifyJob { key, signature: &good, encoded: &input };
+    let answers = verify_raw(Lanes::detect(), &[verify(key.public()), verify(other.public())]);
+    assert_eq!(answers, [Ok(()), Err(LaneError::Signature)]);
 }

@@ -45,6 +45,15 @@ fn rfc_7748_vectors() {
         let peer = bytes("e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493");
         let shared = bytes("95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957");
         assert_eq!(one(lanes, &scalar, &peer), Ok(shared));
+        // Section 6.1.
+        let alice = bytes("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
+        let bob = bytes("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
+        let publics = public_keys(lanes, &[&alice, &bob]);
+        assert_eq!(publics[0], bytes("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"));
+        assert_eq!(publics[1], bytes("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"));
+        let shared = bytes("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
+        assert_eq!(one(lanes, &alice, &publics[1]), Ok(shared));
+        assert_eq!(one(lanes, &bob, &publics[0]), Ok(shared));
         let base = bytes("0900000000000000000000000000000000000000000000000000000000000000");
         let (mut k, mut u) = (base, base);
         for round in 1..=1000 {

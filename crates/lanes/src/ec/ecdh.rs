@@ -59,7 +59,7 @@ impl<C: Curve<N>, const N: usize, const BYTES: usize> Task for Derive<'_, C, N, 
                     return Err(error);
                 }
                 if exceptional >> lane & 1 == 1 {
-                    return Err(LaneError::Exceptional);
+                    return Err(LaneError::Fault);
                 }
                 let mut bytes = [0; BYTES];
                 limbs::to_be(&shared[lane], &mut bytes);
@@ -121,7 +121,7 @@ impl<C: Curve<N> + Table, const N: usize, const BYTES: usize, const POINT: usize
                     return Err(LaneError::InputRange);
                 }
                 if exceptional >> lane & 1 == 1 {
-                    return Err(LaneError::Exceptional);
+                    return Err(LaneError::Fault);
                 }
                 let mut point = [0; POINT];
                 point[0] = 4;

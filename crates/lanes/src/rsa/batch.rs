@@ -6,7 +6,7 @@ use super::pack::{pack, pack_moduli, pack_window, subtract_once, unpack};
 use super::verify::Check;
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
-use crate::{LANES, LaneError, Lanes, limbs};
+use crate::{LANES, LaneError, Lanes, declassify, limbs};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Bits of an exponent that one window multiplies at once. For 2048 bits a scan of 32 entries would cost what its
@@ -18,7 +18,7 @@ const fn window_bits(half_limbs: usize) -> u32 {
 /// One private operation: `input^d mod n`.
 #[derive(Clone, Copy)]
 pub struct RsaJob<'a> {
-    /// The key; all keys of a batch have one size.
+    /// The key, of the batch's size.
     pub key: &'a RsaKey,
     /// The input, big-endian, as long as the modulus and below it: an encoded message.
     pub input: &'a [u8],
@@ -51,13 +51,13 @@ pub struct RsaBatch {
 }
 
 impl RsaBatch {
-    /// Starts a batch. Panics unless there are 1 to 8 jobs with keys of one size.
+    /// Starts a batch. Panics unless there are 1 to 8 jobs.
     ///
-    /// An input of the wrong length or not below its modulus fails that lane alone.
+    /// An input of the wrong length or not below its modulus, or a key of another size than the first, fails that lane
+    /// alone.
     pub fn new(lanes: Lanes, jobs: &[RsaJob<'_>]) -> RsaBatch {
         assert!((1..=LANES).contains(&jobs.len()), "a batch takes 1 to 8 jobs");
         let size = jobs[0].key.size();
-        assert!(jobs.iter().all(|job| job.key.size() == size), "the keys of a batch have one size");
         let work = lanes.run(Start { jobs, size });
         RsaBatch { lanes, steps_left: work.steps(), work }
     }
@@ -143,11 +143,17 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
     fn new(jobs: &[RsaJob<'_>]) -> Self {
         let size = jobs[0].key.size();
         let mut bad_input = 0;
+        // A lane without a job, or with a key of another size, repeats the first.
+        let job = |lane: usize| match jobs.get(lane) {
+            Some(job) if job.key.size() == size => job,
+            _ => &jobs[0],
+        };
         let inputs: Vec<Zeroizing<Vec<u64>>> = (0..LANES)
             .map(|lane| {
-                let job = &jobs[if lane < jobs.len() { lane } else { 0 }];
+                let same_size = jobs.get(lane).is_none_or(|job| job.key.size() == size);
+                let job = job(lane);
                 let mut limbs = Zeroizing::new(vec![0; N]);
-                let fits = job.input.len() == size.bytes() && limbs::from_be(job.input, &mut limbs);
+                let fits = same_size && job.input.len() == size.bytes() && limbs::from_be(job.input, &mut limbs);
                 // Whether an input is in range is public: the caller is told.
                 if !fits || limbs::less(&limbs, &job.key.public.n.m) == 0 {
                     limbs.zeroize();
@@ -157,7 +163,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
                 limbs
             })
             .collect();
-        let key = |lane: usize| jobs[if lane < jobs.len() { lane } else { 0 }].key;
+        let key = |lane: usize| job(lane).key;
         let inputs: [&[u64]; 8] = core::array::from_fn(|lane| &inputs[lane][..]);
         let passes = (0..jobs.len().div_ceil(4))
             .map(|pass| {
@@ -199,7 +205,7 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
     }
 
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>> {
-        let right = self.check.right();
+        let right = declassify::public(self.check.right());
         (0..self.jobs)
             .map(|lane| {
                 if self.bad_input >> lane & 1 == 1 {

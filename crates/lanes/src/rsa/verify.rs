@@ -73,7 +73,7 @@ impl<V: Vector, const N: usize> Drop for Check<V, N> {
 /// One verification: whether `signature^65537 mod n` is `encoded`.
 #[derive(Clone, Copy)]
 pub struct VerifyJob<'a> {
-    /// The key; all keys of a call have one size.
+    /// The key, of the call's size.
     pub key: &'a RsaPublicKey,
     /// The signature, big-endian, as long as the modulus.
     pub signature: &'a [u8],
@@ -82,33 +82,33 @@ pub struct VerifyJob<'a> {
 }
 
 /// Verifies one to eight signatures against encoded messages (for PKCS#1 v1.5 the encoding is deterministic, so
-/// verifying is comparing). Panics unless there are 1 to 8 jobs with keys of one size.
+/// verifying is comparing). A key of another size than the first fails its lane alone. Panics unless there are 1 to 8
+/// jobs.
 pub fn verify_raw(lanes: Lanes, jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
-    let size = one_size(jobs.iter().map(|job| job.key));
+    let size = first_size(jobs.iter().map(|job| job.key));
     lanes.run(Verify { jobs, size })
 }
 
 /// One public operation: `input^65537 mod n`.
 #[derive(Clone, Copy)]
 pub struct PublicJob<'a> {
-    /// The key; all keys of a call have one size.
+    /// The key, of the call's size.
     pub key: &'a RsaPublicKey,
     /// The input, big-endian, as long as the modulus and below it: a signature.
     pub input: &'a [u8],
 }
 
 /// The encoded messages that one to eight signatures stand for, big-endian, as long as the modulus (for PSS, where
-/// [`super::verify_pss`] looks at them). Panics unless there are 1 to 8 jobs with keys of one size.
+/// [`super::verify_pss`] looks at them). A key of another size than the first fails its lane alone. Panics unless there
+/// are 1 to 8 jobs.
 pub fn raise(lanes: Lanes, jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
-    let size = one_size(jobs.iter().map(|job| job.key));
+    let size = first_size(jobs.iter().map(|job| job.key));
     lanes.run(Raise { jobs, size })
 }
 
-fn one_size<'a>(mut keys: impl ExactSizeIterator<Item = &'a RsaPublicKey>) -> RsaSize {
+fn first_size<'a>(mut keys: impl ExactSizeIterator<Item = &'a RsaPublicKey>) -> RsaSize {
     assert!((1..=LANES).contains(&keys.len()), "a call takes 1 to 8 jobs");
-    let size = keys.next().expect("there is a job").size();
-    assert!(keys.all(|key| key.size() == size), "the keys of a call have one size");
-    size
+    keys.next().expect("there is a job").size()
 }
 
 struct Verify<'a> {
@@ -145,14 +145,15 @@ impl Task for Raise<'_> {
     }
 }
 
-/// Eight numbers, and the lanes whose number is not below the modulus or has another length: zero stands for it. A
-/// lane without a job repeats the first.
+/// Eight numbers, and the lanes whose number is not below the modulus or has another length, or whose key has another
+/// size than the first: zero stands for it. A lane without a job repeats the first.
 fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8], u8) {
     let mut bad = 0;
     let limbs = core::array::from_fn(|lane| {
         let (key, bytes) = inputs[if lane < inputs.len() { lane } else { 0 }];
         let mut limbs = vec![0; N];
-        let fits = bytes.len() == key.size().bytes() && limbs::from_be(bytes, &mut limbs);
+        let same_size = key.size() == inputs[0].0.size();
+        let fits = same_size && bytes.len() == key.size().bytes() && limbs::from_be(bytes, &mut limbs);
         if !fits || limbs::less(&limbs, &key.n.m) == 0 {
             limbs.fill(0);
             bad |= 1 << lane;
@@ -164,7 +165,10 @@ fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8],
 
 /// All steps, on the inputs' powers.
 fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], wanted: &[Vec<u64>; 8]) -> Check<V, N> {
-    let key = core::array::from_fn(|lane| keys[if lane < keys.len() { lane } else { 0 }]);
+    let key = core::array::from_fn(|lane| match keys.get(lane) {
+        Some(key) if key.size() == keys[0].size() => *key,
+        _ => keys[0],
+    });
     let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
     check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
     let mut columns = [V::splat(0); 160];
