@@ -16,7 +16,8 @@ ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
 run scripts/scan.sh
-FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
+FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
+run cargo bench -p penstock-lanes -- --dudect
 run scripts/bench.sh
 if [ $failed = 0 ]; then echo "everything passed"; else echo "$failed step(s) failed"; fi
 [ $failed = 0 ]

@@ -1,4 +1,4 @@
-//! `cargo bench -p penstock-lanes [-- [--quick] [--json FILE] [NAME...]]`
+//! `cargo bench -p penstock-lanes [-- [--quick] [--json FILE] [NAME...]]`, or `-- --dudect [--quick]`
 //!
 //! For every operation and every fill from 1 to 8: microseconds an operation, the ratio to aws-lc measured alternately
 //! in the same run (and to Intel's crypto_mb where it is installed), the fill at which the lanes break even, and the
@@ -6,6 +6,7 @@
 
 mod advance;
 mod crypto_mb;
+mod dudect;
 mod measure;
 mod operations;
 mod peak;
@@ -26,18 +27,23 @@ struct Row {
 fn main() {
     let mut json = None;
     let mut quick = false;
+    let mut dudect = false;
     let mut names = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match &argument[..] {
             "--json" => json = Some(arguments.next().expect("--json takes a file name")),
             "--quick" => quick = true,
+            "--dudect" => dudect = true,
             "--bench" => {}
             name => names.push(name.to_owned()),
         }
     }
     let lanes = Lanes::detect();
     println!("{}", lanes.implementation());
+    if dudect {
+        std::process::exit(i32::from(!dudect::run(lanes, quick)));
+    }
     let peak = peak::multiplications_per_us();
     match peak {
         Some(peak) => println!("raw VPMADD52 throughput: {peak:.0} vector multiplications a microsecond"),
