@@ -205,11 +205,7 @@ pub fn answers(measured: &Measured, question: &Question) -> Vec<Answer> {
     if let Some(((sign_us, sign_basis), (agree_us, agree_basis))) = sign.zip(agree) {
         let recorded = [sign_basis, agree_basis].contains(&Basis::Recorded);
         let (what, basis, note) = match recorded {
-            false => (
-                "with eight lanes (engine sw)",
-                Basis::Computed,
-                "full batches; the waiting's own cost is not counted".to_owned(),
-            ),
+            false => ("with eight lanes (engine sw)", Basis::Computed, "full batches, so an upper bound".to_owned()),
             true => (
                 "on a processor with AVX-512 IFMA (engine sw)",
                 Basis::Recorded,
