@@ -69,7 +69,9 @@ macro_rules! curve {
                 .iter()
                 .rev()
                 .map(|secret| native_public(&agreement::$agreement, secret))
-                .map(|public| public.unwrap_or_else(|| [&[4], &operands::<{ 2 * $curve::BYTES }>(data)[0][..]].concat()))
+                .map(|public| {
+                    public.unwrap_or_else(|| [&[4], &operands::<{ 2 * $curve::BYTES }>(data)[0][..]].concat())
+                })
                 .collect();
             for lanes in tokens() {
                 let jobs: Vec<_> =
@@ -111,7 +113,13 @@ curve!(p384_exchange, p384_signature, p384, ECDH_P384, ECDSA_P384_SHA384_FIXED, 
 static KEM_KEYS: LazyLock<Vec<(kem::DecapsulationKey, Vec<u8>)>> = LazyLock::new(|| {
     let key = || kem::DecapsulationKey::generate(&kem::ML_KEM_768).unwrap();
     let public = |key: &kem::DecapsulationKey| key.encapsulation_key().unwrap().key_bytes().unwrap().as_ref().to_vec();
-    (0..8).map(|_| key()).map(|key| { let public = public(&key); (key, public) }).collect()
+    (0..8)
+        .map(|_| key())
+        .map(|key| {
+            let public = public(&key);
+            (key, public)
+        })
+        .collect()
 });
 
 fn encapsulation(data: &[u8]) {
@@ -134,7 +142,8 @@ fn malformed_encapsulation_key(data: &[u8]) {
         key[place] ^= byte;
     }
     let [portable, vector] = tokens().map(|lanes| {
-        let answer = mlkem768::encapsulate(lanes, &[mlkem768::EncapsulateJob { key: &key, random: &[7; 32] }]).remove(0);
+        let answer =
+            mlkem768::encapsulate(lanes, &[mlkem768::EncapsulateJob { key: &key, random: &[7; 32] }]).remove(0);
         answer.map(|answer| (answer.ciphertext, *answer.secret.expose()))
     });
     assert_eq!(portable, vector);

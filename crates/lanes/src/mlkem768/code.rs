@@ -194,7 +194,8 @@ mod tests {
     /// Every coefficient, and its representatives below zero.
     #[test]
     fn compression_is_exact() {
-        for x in -2 * i64::from(Q)..i64::from(Q) {
+        // An interpreter takes minutes for all of them.
+        for x in (-2 * i64::from(Q)..i64::from(Q)).step_by(if cfg!(miri) { 997 } else { 1 }) {
             let v = Portable::slots([x as i16, 0, x as i16, 1]);
             for (bits, got) in [(4, compressed4::<_, 4>(v)), (10, compressed4::<_, 10>(v))] {
                 let q = i64::from(Q);
