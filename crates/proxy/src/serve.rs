@@ -13,16 +13,25 @@ use penstock_http::{Error, Limits};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
+/// A connection without a request for so long is idle, and gives its memory back.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Serves requests until the connection ends.
 pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
     conn.facts.http_major = 1;
     let limits = limits(&conn);
     let mut client = Http1Client::new(stream, conn.worker.clone(), limits);
     let mut ready = conn.worker.clock.tick();
-    while wait(&mut conn, &mut client, ready).await {
-        // What a request needs is on the heap only while there is one.
-        match Box::pin(request(&mut conn, &mut client, ready)).await {
-            Next::Request => ready = conn.worker.clock.now(),
+    loop {
+        match wait(&mut conn, &mut client, ready, None).await {
+            Waited::Input => {}
+            // A client that never said anything is told why it loses its connection; one between requests is not.
+            Waited::Silence if conn.requests == 0 => {}
+            Waited::Silence | Waited::Draining => break,
+        }
+        // What requests need is on the heap only while there are some.
+        match Box::pin(requests(&mut conn, &mut client, ready)).await {
+            Next::Idle { since } => ready = since,
             Next::End => break,
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
@@ -31,6 +40,19 @@ pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
         }
     }
     Box::pin(end(&mut conn, &mut client)).await;
+}
+
+/// Serves a request and those that follow without a pause.
+async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant) -> Next {
+    loop {
+        match request(conn, client, ready).await {
+            Next::Idle { since } => ready = since,
+            other => return other,
+        }
+        if wait(conn, client, ready, Some(PAUSE)).await != Waited::Input {
+            return Next::Idle { since: ready };
+        }
+    }
 }
 
 pub(crate) fn limits(conn: &Conn) -> Limits {
@@ -42,10 +64,21 @@ pub(crate) fn limits(conn: &Conn) -> Limits {
     }
 }
 
-/// Waits for a request's first byte; whether there is one to read, or something else to say about it.
-async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool {
+/// What waiting for a request came to.
+#[derive(PartialEq, Eq)]
+enum Waited {
+    /// There is something to read, if only an error.
+    Input,
+    /// Nothing came in time.
+    Silence,
+    /// Nothing came, and the worker wants to end.
+    Draining,
+}
+
+/// Waits for a request's first byte, at most as long as the timeouts allow from `ready` on, or for `limit`.
+async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: Option<Duration>) -> Waited {
     if client.has_input() {
-        return true;
+        return Waited::Input;
     }
     let first = conn.requests == 0;
     let timeouts = &conn.proxy().timeouts;
@@ -53,25 +86,28 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> bool
         true => timeouts.http_request.or(timeouts.client),
         false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
     };
-    conn.deadline.set(ready, patience);
+    let due = limit.map_or(patience, |limit| Some(patience.map_or(limit, |patience| patience.min(limit))));
+    conn.deadline.set(ready, due);
     let Conn { deadline, worker, .. } = conn;
     poll_fn(|cx| {
         if client.poll_ready(cx).is_ready() {
             worker.clock.tick();
-            return Poll::Ready(true);
+            return Poll::Ready(Waited::Input);
         }
         if !first && worker.draining.get() {
-            return Poll::Ready(false);
+            return Poll::Ready(Waited::Draining);
         }
-        // A client that never said anything is told why it loses its connection; one between requests is not.
-        deadline.poll_expired(cx).map(|()| first)
+        deadline.poll_expired(cx).map(|()| Waited::Silence)
     })
     .await
 }
 
 /// What follows a request.
 enum Next {
-    Request,
+    /// Another request may come; none is there since that moment.
+    Idle {
+        since: Instant,
+    },
     End,
     /// It was none: the client began with HTTP/2's preface.
     Http2,
@@ -136,7 +172,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     conn.requests += 1;
     x.give(&conn.worker);
     match again && (client.has_input() || !conn.worker.draining.get()) {
-        true => Next::Request,
+        true => Next::Idle { since: conn.worker.clock.now() },
         false => Next::End,
     }
 }
