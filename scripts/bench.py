@@ -226,6 +226,13 @@ class Bench:
         return (sizes[1] - sizes[0]) / 8000
 
 
+def engine():
+    """The crypto engine that penstock chooses here by itself."""
+    said = subprocess.run([PROGRAMS["penstock"], "-vv"], capture_output=True, text=True).stdout
+    found = re.search(r"^  auto +(.*)$", said, re.M)
+    return f"engine {found.group(1)}" if found else "engine unknown"
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
@@ -234,7 +241,7 @@ def machine():
         ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
         ("kernel", platform.release()),
         ("haproxy", first([PROGRAMS["haproxy"], "-v"])),
-        ("penstock", f"commit {commit}, engine native"),
+        ("penstock", f"commit {commit}, {engine()}"),
         ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),
         ("load average at the end", " ".join(f"{x:.1f}" for x in os.getloadavg())),
         ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
@@ -255,7 +262,7 @@ def spread(values):
 
 def report(results, idle, rounds, command):
     lines = ["# penstock beside HAProxy: server CPU time", "",
-             "Both on one configuration, one worker each, native engine, loaded in turn. The figure is the server's own CPU",
+             "Both on one configuration, one worker each, loaded in turn. The figure is the server's own CPU",
              "time per unit (`/proc/PID/task/*/schedstat`); the ratio is penstock's over HAProxy's, its spread that of the",
              "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures.", "",
              f"Command: `{command}`", "", "| machine | |", "|---|---|"]

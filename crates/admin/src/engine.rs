@@ -45,6 +45,16 @@ pub fn render(out: &mut String, report: &Report) {
         histogram(out, "wait_seconds", *class, &counters.wait, bounds, &sum);
     }
     process(out, counters);
+    let line = &report.line;
+    for (name, kind, value, help) in [
+        ("waiting", "gauge", line.waiting, "Handshakes in the line before the engine"),
+        ("waiting_max", "gauge", line.most, "The most there have been"),
+        ("turned_away_total", "counter", line.turned_away, "Handshakes turned away because the line was too long"),
+        ("left_total", "counter", line.left, "Handshakes whose client had left by their turn"),
+    ] {
+        head(out, name, kind, help);
+        let _ = writeln!(out, "penstock_engine_{name} {value}");
+    }
     let stacks = &report.stacks;
     head(out, "stacks", "gauge", "Stacks of handshakes that wait for an operation");
     for (state, count) in [("used", stacks.used), ("kept", stacks.kept), ("most", stacks.most)] {

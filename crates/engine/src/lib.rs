@@ -15,6 +15,7 @@
 mod counters;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
+mod fair;
 mod key;
 mod native;
 mod op;
@@ -26,10 +27,11 @@ pub mod sw;
 pub mod worker;
 
 pub use counters::{ClassCounters, Counters};
+pub use fair::{Fair, Share};
 pub use key::{KeyError, KeyKind, Scheme, SigningKey};
 pub use native::compute;
 pub use op::{Answer, Class, Curve, Failure, KemPrivate, Op, Private};
 pub use plan::Plan;
-pub use queue::{Answers, Engine, Next, OpId, Queue, Settings, Share, Ticket, Watch};
+pub use queue::{Answers, Engine, Next, OpId, Queue, Settings, Ticket, Watch};
 pub use secret::Secret;
 pub use worker::perform;

@@ -1,7 +1,7 @@
 //! One worker's queue: from submission to a checked answer. Pure: `now` comes in, the next deadline goes out.
 
 use crate::{
-    Answer, Class, Counters, Failure, Op, native,
+    Answer, Class, Counters, Failure, Fair, Op, Share, native,
     policy::{self, Decision, Limits, Load},
 };
 use slab::Slab;
@@ -13,11 +13,8 @@ use std::{
 };
 
 mod bench;
-mod line;
 mod ticket;
 use bench::Bench;
-use line::Line;
-pub use line::Share;
 use ticket::Slot;
 pub use ticket::{Ticket, Watch};
 
@@ -141,7 +138,7 @@ pub struct Queue {
     entries: Slab<Entry>,
     serial: u64,
     /// Not yet given to the engine, by class.
-    queued: [Line; Class::COUNT],
+    queued: [Fair<OpId>; Class::COUNT],
     queued_len: usize,
     /// The class that closes first in the next turn, so that each has its chance.
     first: usize,
@@ -306,7 +303,7 @@ impl Queue {
 
     fn load(&self, class: Class, now: Instant, runnable: bool) -> Load {
         let line = &self.queued[class as usize];
-        let submitted = line.heads().filter_map(|id| self.entry(id)).map(|entry| entry.submitted).min();
+        let submitted = line.heads().filter_map(|id| self.entry(*id)).map(|entry| entry.submitted).min();
         Load {
             queued: line.len(),
             // Of a class that the engine has stopped serving, nothing waits for company.

@@ -2,7 +2,7 @@
 
 use crate::worker::Worker;
 use penstock_engine::{Counters, worker};
-use penstock_tls::StackCounts;
+use penstock_tls::{LineCounts, StackCounts};
 use std::{
     rc::Rc,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -22,11 +22,18 @@ pub struct Report {
     pub counters: Counters,
     /// The stacks of suspended handshakes.
     pub stacks: StackCounts,
+    /// The line of handshakes before it.
+    pub line: LineCounts,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Report { engine: "native", counters: Counters::default(), stacks: StackCounts::default() }
+        Report {
+            engine: "native",
+            counters: Counters::default(),
+            stacks: StackCounts::default(),
+            line: LineCounts::default(),
+        }
     }
 }
 
@@ -46,6 +53,7 @@ impl Reports {
             sum.engine = report.engine;
             sum.counters.add(&report.counters);
             sum.stacks.add(&report.stacks);
+            sum.line.add(&report.line);
         }
         sum
     }
@@ -55,6 +63,7 @@ impl Reports {
             engine: worker::engine_name(),
             counters: worker::counters(),
             stacks: penstock_tls::stack_counts(),
+            line: penstock_tls::line_counts(),
         };
         *lock(&self.0[id]) = report;
     }

@@ -69,12 +69,12 @@ impl Shared {
     ) -> Option<Arc<Self>> {
         let mut complete = true;
         let sessions = penstock_tls::Shared::new(&config);
-        let acceptors = config.proxies.iter().map(|proxy| {
+        let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {
             let acceptors = proxy.binds.iter().map(|bind| {
                 bind.tls.as_ref()?;
                 let built = Acceptor::build(&config, bind, &sessions, &Disk, diagnostics);
                 complete &= built.is_some();
-                built
+                built.map(|acceptor| acceptor.with_share(share))
             });
             acceptors.collect::<Vec<_>>()
         });

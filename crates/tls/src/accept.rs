@@ -3,13 +3,14 @@
 use crate::{
     HandshakeError, Loader, TlsStream,
     build::{self, Shared},
-    handshake::{self, Flight, read_some},
+    handshake::{self, Flight, Opening, has_left, read_some},
+    line,
     names::Names,
     session::Session,
     verify::Clients,
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
-use penstock_engine::{KeyKind, worker::Presence};
+use penstock_engine::{KeyKind, Share, worker::Presence};
 use penstock_rules::{ClientHello, HelloError, TlsFacts};
 use rustls::{ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
@@ -23,6 +24,10 @@ pub struct Acceptor {
     /// What answers when no name matches: the first certificate, and those beside it with another kind of key.
     pub(crate) defaults: Vec<usize>,
     pub(crate) strict_sni: bool,
+    /// Whose handshakes these are where several wait: the frontend's.
+    pub(crate) share: Share,
+    /// `tune.crypto.max-wait`.
+    pub(crate) max_wait: Duration,
 }
 
 /// One certificate with the settings it is presented under.
@@ -47,6 +52,13 @@ impl Acceptor {
         build::acceptor(config, bind, shared, loader, diagnostics)
     }
 
+    /// The frontend it belongs to: while many handshakes wait, each frontend has its turn.
+    #[must_use]
+    pub fn with_share(mut self, share: u32) -> Acceptor {
+        self.share = share;
+        self
+    }
+
     /// Accepts on a fresh connection. `prefix` is what has been read from it already.
     ///
     /// Dropping the future drops the connection, at any point. Time limits are the caller's.
@@ -57,6 +69,9 @@ impl Acceptor {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        if line::is_closed(self.max_wait) {
+            return Err(HandshakeError::TurnedAway);
+        }
         let presence = Presence::handshake();
         let mut input = prefix;
         let (context, config, known) = loop {
@@ -79,9 +94,20 @@ impl Acceptor {
             let _ = stream.write_all(&alert(&refused)).await;
             return Err(refused);
         };
+        let permit = line::enter(self.share, self.max_wait).await.map_err(|_| HandshakeError::TurnedAway)?;
+        if permit.waited && has_left(&mut stream, &mut input).await {
+            line::left();
+            return Err(HandshakeError::Aborted(io::ErrorKind::ConnectionAborted.into()));
+        }
         let session = UnbufferedServerConnection::new(config).map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Server(Box::new(session)), input);
-        let mut open = handshake::run(stream, flight, presence, Duration::ZERO).await?;
+        let mut open = handshake::run(
+            stream,
+            flight,
+            Opening { presence, permit: Some(permit), share: self.share },
+            Duration::ZERO,
+        )
+        .await?;
         let facts = open.facts_mut();
         facts.sni = known.sni;
         facts.session_id = known.session_id;

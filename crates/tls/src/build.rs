@@ -6,6 +6,7 @@ use crate::{
     authorities,
     certificate::{self, Certificate, Extras, Parts},
     crt_list::{self, Entry},
+    line,
     names::Names,
     settings,
     tickets::{KeyRing, PolicyId, PolicySessions, SessionCache, Tickets},
@@ -248,6 +249,8 @@ impl Builder<'_> {
             names,
             defaults,
             strict_sni: self.tls.strict_sni || self.config.global.tls_bind.strict_sni,
+            share: 0,
+            max_wait: self.config.global.crypto.max_wait.unwrap_or(line::MAX_WAIT),
         }
     }
 

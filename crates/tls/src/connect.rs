@@ -3,7 +3,7 @@
 use crate::{
     HandshakeError, Loader, TlsStream, authorities,
     certificate::{self, Extras, Parts},
-    handshake::{self, Flight},
+    handshake::{self, Flight, Opening},
     session::Session,
     settings,
     verify::Servers,
@@ -12,7 +12,7 @@ use penstock_config::{
     Config, Diagnostics, Span,
     model::{ServerTls, Verify},
 };
-use penstock_engine::worker::Presence;
+use penstock_engine::{Share, worker::Presence};
 use rustls::{
     ClientConfig,
     client::{Resumption, Tls12Resumption, UnbufferedClientConnection},
@@ -101,15 +101,19 @@ impl Connector {
         let config = self.config.clone();
         let presence = Presence::handshake();
         let mut waited = Duration::ZERO;
-        let session = handshake::suspended(true, &mut waited, move || UnbufferedClientConnection::new(config, name))
-            .await?
-            .map_err(HandshakeError::Tls)?;
+        let session =
+            handshake::suspended(true, OURS, &mut waited, move || UnbufferedClientConnection::new(config, name))
+                .await?
+                .map_err(HandshakeError::Tls)?;
         let flight = Flight::new(Session::Client(Box::new(session)), Vec::new());
-        let mut open = handshake::run(stream, flight, presence, waited).await?;
+        let mut open = handshake::run(stream, flight, Opening { presence, permit: None, share: OURS }, waited).await?;
         open.facts_mut().sni = sni.map(str::to_owned);
         Ok(open)
     }
 }
+
+/// The share of our own connections to servers: none of a frontend's.
+const OURS: Share = Share::MAX;
 
 fn servers(
     config: &Config,

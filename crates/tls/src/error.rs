@@ -24,6 +24,8 @@ pub enum HandshakeError {
     WrongName,
     /// TLS refused: no common version or suite, a bad signature, an alert from the peer.
     Tls(rustls::Error),
+    /// The line of handshakes was longer than `tune.crypto.max-wait`.
+    TurnedAway,
     /// Something of ours broke; it cost this connection only.
     Internal(&'static str),
 }
@@ -63,6 +65,9 @@ impl fmt::Display for HandshakeError {
             HandshakeError::UnknownName => f.write_str(" (no certificate for the name asked for)"),
             HandshakeError::Certificate { verify, .. } => write!(f, " (verification result {verify})"),
             HandshakeError::Tls(e) => write!(f, " ({e})"),
+            HandshakeError::TurnedAway => {
+                f.write_str(" (turned away: the wait would be longer than tune.crypto.max-wait)")
+            }
             HandshakeError::Internal(what) => write!(f, " ({what})"),
             HandshakeError::Empty | HandshakeError::WrongName => Ok(()),
         }

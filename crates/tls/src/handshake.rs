@@ -2,12 +2,16 @@
 
 use crate::{
     HandshakeError,
+    line::Permit,
     output::Output,
     session::{Pass, Session},
     stream::TlsStream,
     suspend, verify,
 };
-use penstock_engine::worker::{self, Presence};
+use penstock_engine::{
+    Share,
+    worker::{self, Presence},
+};
 use std::{
     future::poll_fn,
     io,
@@ -59,25 +63,37 @@ impl Flight {
     }
 }
 
-/// Runs the handshake to its end. `presence` counts it among the worker's, `waited` is what its operations have waited already.
+/// What a handshake has of its worker.
+pub(crate) struct Opening {
+    /// It counts among the worker's connections.
+    pub presence: Presence,
+    /// Leave to compute its first flight, where it needed one.
+    pub permit: Option<Permit>,
+    /// Whose it is where several wait.
+    pub share: Share,
+}
+
+/// Runs the handshake to its end. `waited` is what its operations have waited already.
 pub(crate) async fn run<S>(
     mut stream: S,
     mut flight: Box<Flight>,
-    presence: Presence,
+    opening: Opening,
     mut waited: Duration,
 ) -> Result<TlsStream<S>, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let Opening { presence, mut permit, share } = opening;
     let engine = worker::engine_name();
     loop {
         let pass;
         let may_wait = flight.session.may_wait();
-        (flight, pass) = suspended(may_wait, &mut waited, move || {
+        (flight, pass) = suspended(may_wait, share, &mut waited, move || {
             let pass = flight.pass();
             (flight, pass)
         })
         .await?;
+        drop(permit.take());
         match pass {
             Ok(Pass::Handshaking) => {
                 write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
@@ -114,12 +130,13 @@ where
 /// else (`may_wait` says whether this piece can come to one). While it waits, nothing is read: the bytes stay in the socket.
 pub(crate) async fn suspended<R: 'static>(
     may_wait: bool,
+    share: Share,
     waited: &mut Duration,
     body: impl FnOnce() -> R + 'static,
 ) -> Result<R, HandshakeError> {
     const PANICKED: HandshakeError = HandshakeError::Internal("panic in the handshake");
     if may_wait && worker::may_wait() {
-        suspend::on_stack(waited, body).await.map_err(|_| PANICKED)
+        suspend::on_stack(waited, share, body).await.map_err(|_| PANICKED)
     } else {
         catch_unwind(AssertUnwindSafe(body)).map_err(|_| PANICKED)
     }
@@ -138,6 +155,23 @@ pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut 
             worker::stir();
         }
         polled.map_ok(|()| read)
+    })
+    .await
+}
+
+/// Whether the peer has closed meanwhile. What else has arrived is appended. No readiness, no system call.
+pub(crate) async fn has_left<S: AsyncRead + Unpin>(stream: &mut S, input: &mut Vec<u8>) -> bool {
+    poll_fn(|cx| {
+        let mut bytes = [0; 512];
+        let mut room = ReadBuf::new(&mut bytes);
+        Poll::Ready(match Pin::new(&mut *stream).poll_read(cx, &mut room) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => {
+                input.extend_from_slice(room.filled());
+                room.filled().is_empty()
+            }
+            Poll::Ready(Err(_)) => true,
+        })
     })
     .await
 }

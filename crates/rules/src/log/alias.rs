@@ -136,6 +136,12 @@ pub const ALIASES: &[AliasSpec] = &[
     row("sslv", "The version of TLS.", |c, f, out| {
         f.text(c.conn.tls.as_deref().map(|tls| tls.version.as_bytes()), out)
     }),
+    row("sslen", "The engine that computed the handshake: native or sw.", |c, f, out| {
+        f.text(c.conn.tls.as_deref().map(|tls| tls.engine.as_bytes()), out)
+    }),
+    row("sslew", "How long the handshake waited for it, in microseconds.", |c, _, out| {
+        write_int(out, c.conn.tls.as_deref().map_or(0, |tls| i64::from(tls.engine_wait_us)));
+    }),
     row("t", "The accept date, local time, with ms.", |c, _, out| date_ms(c, c.log.accept_unix_us, out)),
     http("tr", "When the request began, local time, with ms.", |c, _, out| date_ms(c, c.log.request_unix_us, out)),
     http("trg", "When the request began, UTC.", |c, _, out| date(c.log.request_unix_us, 0, out)),

@@ -32,7 +32,7 @@ fn worker(manner: Manner, body: impl Future<Output = ()> + 'static) {
 
 /// `body` on a stack of its own.
 async fn suspended<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, Broken> {
-    on_stack(&mut Duration::default(), body).await
+    on_stack(&mut Duration::default(), 0, body).await
 }
 
 /// An operation, parked.

@@ -1,0 +1,373 @@
+//! The line of handshakes that wait for the worker: admission at overload.
+//!
+//! A handshake's first flight is where its CPU time goes. Past what a turn can hold, handshakes wait here as bytes, without a
+//! stack, one of each frontend let in in turn. Whose client has left meanwhile is dropped before it costs anything, and when
+//! the line would take longer than `tune.crypto.max-wait` a new one is turned away at once: with arrivals at any multiple of
+//! what can be served, what is served is served in time.
+
+use penstock_engine::{Fair, Share, worker};
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+use tokio::task::yield_now;
+
+/// `tune.crypto.max-wait` where it is not given.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(2);
+/// Handshakes that may be in their first flight at once, parked ones above all: enough to fill every lane several times.
+const INSIDE_MAX: usize = 128;
+/// CPU time of first flights in one pass of the loop, where they are computed inline: then sockets and timers have their turn.
+const TURN_MAX: Duration = Duration::from_millis(1);
+
+/// The line was too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnedAway;
+
+/// Counts of one worker's line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounts {
+    /// Handshakes that wait now.
+    pub waiting: u64,
+    /// The most that have.
+    pub most: u64,
+    /// Those turned away because the line was too long.
+    pub turned_away: u64,
+    /// Those whose client had left by their turn.
+    pub left: u64,
+}
+
+impl LineCounts {
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &LineCounts) {
+        self.waiting += other.waiting;
+        self.most += other.most;
+        self.turned_away += other.turned_away;
+        self.left += other.left;
+    }
+}
+
+/// What is to become of one who arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    Enter,
+    Wait,
+    TurnedAway,
+}
+
+/// The line without tasks and clocks.
+struct Core<T> {
+    waiting: Fair<T>,
+    inside: usize,
+    /// Of this turn, by first flights that were computed inline.
+    spent: Duration,
+    /// Mean time of a first flight, by which a turn is filled.
+    flight: Mean,
+    /// Mean time from one to the next let in while others wait, by which the wait is foretold.
+    pace: Mean,
+    /// When the last turn let somebody in and left others waiting.
+    turned: Option<Instant>,
+    entered: u32,
+}
+
+/// A mean that forgets: each new value counts an eighth.
+#[derive(Default)]
+struct Mean(Option<Duration>);
+
+impl Mean {
+    fn add(&mut self, value: Duration) {
+        self.0 = Some(self.0.map_or(value, |mean| (mean * 7 + value) / 8));
+    }
+    fn get(&self) -> Duration {
+        self.0.unwrap_or_default()
+    }
+}
+
+impl<T> Default for Core<T> {
+    fn default() -> Self {
+        Core {
+            waiting: Fair::default(),
+            inside: 0,
+            spent: Duration::ZERO,
+            flight: Mean::default(),
+            pace: Mean::default(),
+            turned: None,
+            entered: 0,
+        }
+    }
+}
+
+impl<T> Core<T> {
+    fn arrive(&self, max_wait: Duration) -> Arrival {
+        if self.waiting.is_empty() && self.inside < INSIDE_MAX && self.spent < TURN_MAX {
+            Arrival::Enter
+        } else if self.foretold() > max_wait * 4 / 5 {
+            // What is foretold may be wrong by a fifth before somebody has waited in vain.
+            Arrival::TurnedAway
+        } else {
+            Arrival::Wait
+        }
+    }
+
+    /// How long who comes now will wait.
+    fn foretold(&self) -> Duration {
+        self.pace.get() * u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
+    }
+
+    fn enter(&mut self) {
+        self.inside += 1;
+    }
+
+    /// One is through with its first flight, which took this long of the thread if it did not park.
+    fn leave(&mut self, inline: Option<Duration>) {
+        self.inside -= 1;
+        if let Some(time) = inline {
+            self.spent += time;
+            self.flight.add(time);
+        }
+    }
+
+    /// A new pass of the loop: who may enter in it.
+    fn turn(&mut self, now: Instant, is_there: impl Fn(&T) -> bool) -> Vec<T> {
+        if let Some(turned) = self.turned.take() {
+            self.pace.add(now.saturating_duration_since(turned) / self.entered.max(1));
+        }
+        self.spent = Duration::ZERO;
+        let flights = match self.flight.get().as_nanos() {
+            0 => INSIDE_MAX,
+            time => (TURN_MAX.as_nanos() / time).max(1) as usize,
+        };
+        let room = INSIDE_MAX.saturating_sub(self.inside).min(flights);
+        let called: Vec<T> = std::iter::from_fn(|| self.waiting.pop()).filter(is_there).take(room).collect();
+        self.entered = called.len() as u32;
+        if !self.waiting.is_empty() {
+            self.turned = Some(now);
+        }
+        called
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    core: Core<Rc<Waiting>>,
+    driver: Option<Waker>,
+    counts: LineCounts,
+}
+
+/// One who waits.
+#[derive(Default)]
+struct Waiting {
+    called: Cell<bool>,
+    /// Its permit has been taken.
+    entered: Cell<bool>,
+    gone: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+thread_local! {
+    static LINE: RefCell<Line> = RefCell::default();
+}
+
+/// The line of this thread, counted.
+pub fn line_counts() -> LineCounts {
+    LINE.with_borrow(|line| LineCounts { waiting: line.core.waiting.len() as u64, ..line.counts })
+}
+
+/// Whether one who came now would be turned away; who is not even looked at costs least.
+pub(crate) fn is_closed(max_wait: Duration) -> bool {
+    LINE.with_borrow_mut(|line| {
+        let closed = line.core.arrive(max_wait) == Arrival::TurnedAway;
+        line.counts.turned_away += u64::from(closed);
+        closed
+    })
+}
+
+/// Notes that a client had left by its turn.
+pub(crate) fn left() {
+    LINE.with_borrow_mut(|line| line.counts.left += 1);
+}
+
+/// Leave to compute a first flight, until it is dropped.
+pub(crate) struct Permit {
+    began: Instant,
+    /// It had to wait for its turn.
+    pub waited: bool,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        // Where operations wait, so did this; where they do not, it was the thread's own time.
+        let inline = (!worker::may_wait()).then(|| self.began.elapsed());
+        // Gone when the thread is ending.
+        let _ = LINE.try_with(|line| line.borrow_mut().core.leave(inline));
+    }
+}
+
+impl Permit {
+    fn new(waited: bool) -> Permit {
+        Permit { began: Instant::now(), waited }
+    }
+}
+
+/// Waits for leave to compute a first flight.
+pub(crate) async fn enter(share: Share, max_wait: Duration) -> Result<Permit, TurnedAway> {
+    let place = LINE.with_borrow_mut(|line| match line.core.arrive(max_wait) {
+        Arrival::Enter => {
+            line.core.enter();
+            Ok(None)
+        }
+        Arrival::TurnedAway => {
+            line.counts.turned_away += 1;
+            Err(TurnedAway)
+        }
+        Arrival::Wait => {
+            let waiting = Rc::new(Waiting::default());
+            line.core.waiting.push(share, waiting.clone());
+            line.counts.most = line.counts.most.max(line.core.waiting.len() as u64);
+            if let Some(driver) = line.driver.take() {
+                driver.wake();
+            }
+            Ok(Some(Place(waiting)))
+        }
+    })?;
+    let Some(place) = place else { return Ok(Permit::new(false)) };
+    let since = Instant::now();
+    poll_fn(|cx| place.0.poll(cx)).await;
+    if since.elapsed() > max_wait {
+        LINE.with_borrow_mut(|line| line.counts.turned_away += 1);
+        return Err(TurnedAway);
+    }
+    place.0.entered.set(true);
+    Ok(Permit::new(true))
+}
+
+impl Waiting {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.called.get() {
+            return Poll::Ready(());
+        }
+        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A place in the line. Who leaves it after being called gives up what was reserved.
+struct Place(Rc<Waiting>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.gone.set(true);
+        if self.0.called.get() && !self.0.entered.get() {
+            let _ = LINE.try_with(|line| line.borrow_mut().core.leave(None));
+        }
+    }
+}
+
+/// Calls those who wait, a turn's worth after each look at sockets and timers.
+pub(crate) async fn drive() {
+    loop {
+        poll_fn(|cx| {
+            LINE.with_borrow_mut(|line| {
+                if !line.core.waiting.is_empty() {
+                    return Poll::Ready(());
+                }
+                line.driver = Some(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
+        yield_now().await;
+        LINE.with_borrow_mut(|line| {
+            for waiting in line.core.turn(Instant::now(), |waiting| !waiting.gone.get()) {
+                line.core.enter();
+                waiting.called.set(true);
+                if let Some(waker) = waiting.waker.take() {
+                    waker.wake();
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server of one thread under a virtual clock: arrivals so many times what it can serve, inline, for some seconds.
+    /// Returns those served a second, and the longest time any of them took.
+    fn served(load: f64, service: Duration, max_wait: Duration) -> (f64, Duration) {
+        let start = Instant::now();
+        let end = start + Duration::from_secs(20);
+        let mut core = Core::<Instant>::default();
+        let (mut now, mut next) = (start, start);
+        let between = service.div_f64(load);
+        let (mut done, mut longest) = (0, Duration::ZERO);
+        while now < end {
+            // One pass of the loop: who has arrived comes in or waits; then a turn's worth is served.
+            let mut entering = Vec::new();
+            while next <= now {
+                match core.arrive(max_wait) {
+                    Arrival::Enter => entering.push(next),
+                    Arrival::Wait => core.waiting.push(0, next),
+                    // What it costs to accept and to close.
+                    Arrival::TurnedAway => now += Duration::from_micros(40),
+                }
+                if core.spent < TURN_MAX && !entering.is_empty() {
+                    core.enter();
+                    now += service;
+                    core.leave(Some(service));
+                    longest = longest.max(now - entering.remove(0));
+                    done += 1;
+                }
+                next += between;
+            }
+            for arrived in core.turn(now, |_| true) {
+                core.enter();
+                now += service;
+                core.leave(Some(service));
+                longest = longest.max(now - arrived);
+                done += 1;
+            }
+            now = now.max(next);
+        }
+        (f64::from(done) / (now - start).as_secs_f64(), longest)
+    }
+
+    #[test]
+    fn at_three_times_capacity_as_many_are_served_and_all_in_time() {
+        for (service_us, bound_ms) in [(2300, 2000), (400, 2000), (2300, 200)] {
+            let (service, bound) = (Duration::from_micros(service_us), Duration::from_millis(bound_ms));
+            let (peak, _) = served(1.0, service, bound);
+            let (rate, longest) = served(3.0, service, bound);
+            assert!(rate > 0.9 * peak, "{rate:.0} of {peak:.0} a second at {service_us} us");
+            assert!(longest < bound * 11 / 10, "{longest:?} of {bound:?}");
+            let (_, calm) = served(0.5, service, bound);
+            assert!(calm <= 2 * service, "half of capacity waits for nobody: {calm:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_is_filled_and_no_more() {
+        let now = Instant::now();
+        let mut core = Core::<u32>::default();
+        core.enter();
+        core.leave(Some(Duration::from_micros(400)));
+        (0..10).for_each(|item| core.waiting.push(0, item));
+        assert_eq!(core.turn(now, |_| true), [0, 1], "two of 400 us in a turn of a millisecond");
+        assert_eq!(core.turn(now, |item| *item != 2), [3, 4], "who has gone takes nobody's place");
+        assert_eq!(core.arrive(MAX_WAIT), Arrival::Wait, "nobody passes the line");
+    }
+
+    #[test]
+    fn parked_flights_fill_the_room_there_is() {
+        let mut core = Core::<u32>::default();
+        (0..INSIDE_MAX).for_each(|_| core.enter());
+        assert_eq!(core.arrive(MAX_WAIT), Arrival::Wait);
+        core.waiting.push(0, 7);
+        assert!(core.turn(Instant::now(), |_| true).is_empty());
+        core.leave(None);
+        assert_eq!(core.turn(Instant::now(), |_| true), [7]);
+    }
+}

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""What the crypto engines cost and gain: full TLS handshakes against one worker, engine beside engine, and beside HAProxy.
+
+    scripts/engines.py rules     when batches close: native and sw under three rules, closed loops and paced arrivals
+    scripts/engines.py haproxy   CPU a handshake beside Debian's haproxy, by kind of certificate and key exchange
+    scripts/engines.py curve     CPU a handshake against the number of clients, native and sw, as a picture
+    options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none)
+
+All servers run all the time and are loaded in turn. The figure is the server's own CPU time, as in scripts/bench.py, whose
+tools this uses; build with scripts/bench.sh or `cargo build --release -p penstock -p penstock-tests --bins` first. Needs
+root for the quota. Writes docs/measurements/engine-*.
+"""
+
+import argparse
+import math
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import bench
+
+DOCS = bench.TREE / "docs/measurements"
+KEYS = {
+    "rsa2048": ["-newkey", "rsa:2048"],
+    "rsa4096": ["-newkey", "rsa:4096"],
+    "p256": ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+}
+# Name in tables, certificate, what the client asks for, the most of HAProxy's CPU time that is promised.
+KINDS = {
+    "tls12-rsa2048-p256": ("TLS 1.2 ECDHE-RSA-2048, P-256", "rsa2048", ["tls12", "p256"], 0.28),
+    "tls13-rsa2048-x25519": ("TLS 1.3 RSA-2048, X25519", "rsa2048", ["tls13", "x25519"], 0.25),
+    "tls13-rsa4096-x25519": ("TLS 1.3 RSA-4096, X25519", "rsa4096", ["tls13", "x25519"], 0.19),
+    "tls13-p256-x25519": ("TLS 1.3 ECDSA P-256, X25519", "p256", ["tls13", "x25519"], 0.24),
+}
+ENGINES = {
+    "native": ["tune.crypto.engine native"],
+    "A": ["tune.crypto.engine sw", "tune.crypto.batch-close ready"],
+    "B": ["tune.crypto.engine sw"],
+    "C": ["tune.crypto.engine sw", "tune.crypto.batch-delay 300us"],
+}
+CONFIG = """\
+global
+    nbthread 1
+    maxconn 9500
+    {settings}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+frontend tls
+    bind 127.0.0.1:{tls} ssl crt {cert}
+    monitor-uri /alive
+frontend metrics
+    bind 127.0.0.1:{metrics}
+    http-request use-service prometheus-exporter if {{ path /metrics }}
+"""
+
+
+class Quota:
+    """A share of a core for the servers, by the cpu controller of cgroups version 1 or 2; each server has its own."""
+
+    PERIOD_US = 10000
+
+    def __init__(self, share):
+        self.share = share
+        self.groups = []
+
+    def hold(self, pid):
+        if not self.share:
+            return
+        one = pathlib.Path("/sys/fs/cgroup/cpu")
+        group = (one if one.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"penstock-bench-{pid}"
+        group.mkdir()
+        self.groups.append(group)
+        quota = int(self.PERIOD_US * self.share)
+        if one.is_dir():
+            (group / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+        (group / "cgroup.procs").write_text(str(pid))
+
+    def release(self):
+        for group in self.groups:
+            try:
+                group.rmdir()
+            except OSError as e:
+                print(f"{group} stays: {e}", file=sys.stderr)
+
+
+class Server:
+    """One running server and what is read of it."""
+
+    def __init__(self, lab, name, program, cert, settings):
+        self.name, self.tls, self.metrics = name, bench.free_port(), bench.free_port()
+        config = lab.folder / f"{name}-{cert}.cfg"
+        config.write_text(CONFIG.format(settings="\n    ".join(settings), tls=self.tls, metrics=self.metrics,
+                                        cert=lab.cert(cert)))
+        log = lab.folder / f"{name}-{cert}.out"
+        command = bench.pinned(0, [program, "-db", "-f", str(config)])
+        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT, cwd=lab.folder)
+        self.process.log = log
+        bench.wait_listening(self.tls, self.process)
+        lab.quota.hold(self.process.pid)
+
+    def counters(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                if line.startswith("penstock_engine_")}
+
+    def load(self, command, what):
+        """CPU time for a handshake and the client's times, in µs, with what the engine's counters say of the load."""
+        ours = self.name != "haproxy"
+        before = self.counters() if ours else {}
+        cpu = bench.cpu_ns(self.process.pid)
+        out = bench.run([str(bench.LOAD), command[0], f"127.0.0.1:{self.tls}", *map(str, command[1:]), *what])
+        cpu = bench.cpu_ns(self.process.pid) - cpu
+        done, p50, p99, _ = map(int, out.split())
+        if not done:
+            sys.exit(f"{self.name}: no handshake was completed")
+        found = {"cpu": cpu / done / 1000, "p50": p50, "p99": p99, "done": done}
+        if ours:
+            # Workers report five times a second.
+            time.sleep(0.5)
+            after = self.counters()
+            moved = lambda key: after.get(key, 0) - before.get(key, 0)
+            signs = ["rsa2048", "rsa4096", "ecdsa-p256"]
+            batches = sum(moved(f'penstock_engine_batches_total{{class="{c}"}}') for c in signs)
+            filled = sum(moved(f'penstock_engine_batch_operations_sum{{class="{c}"}}') for c in signs)
+            found["fill"] = filled / batches if batches else math.nan
+            found["turn"] = after.get("penstock_engine_turn_seconds_max", 0) * 1e6
+            found["stacks"] = after.get('penstock_engine_stacks{state="most"}', 0)
+            found["closed"] = {reason: int(moved(f'penstock_engine_closed_total{{reason="{reason}"}}'))
+                               for reason in ("full", "age", "idle")}
+        return found
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+class Lab:
+    def __init__(self, folder, quota):
+        self.folder, self.quota, self.certs, self.servers = pathlib.Path(folder), Quota(quota), {}, []
+
+    def cert(self, kind):
+        if kind not in self.certs:
+            key, cert = self.folder / f"{kind}.key", self.folder / f"{kind}.pem"
+            subprocess.run(["openssl", "req", "-x509", *KEYS[kind], "-nodes", "-days", "30", "-subj", "/CN=localhost",
+                            "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
+                           check=True, capture_output=True)
+            cert.write_text(cert.read_text() + key.read_text())
+            self.certs[kind] = cert
+        return self.certs[kind]
+
+    def server(self, name, cert="rsa2048"):
+        program = bench.PROGRAMS["haproxy" if name == "haproxy" else "penstock"]
+        self.servers.append(Server(self, name, program, cert, ENGINES.get(name, [])))
+        return self.servers[-1]
+
+    def stop(self):
+        for server in self.servers:
+            server.stop()
+        self.quota.release()
+
+
+def in_turn(servers, command, what, rounds):
+    """Loads each server in turn; the figures of each round by server."""
+    found = {server.name: [] for server in servers}
+    for number in range(rounds):
+        for server in servers if number % 2 == 0 else servers[::-1]:
+            found[server.name].append(server.load(command, what))
+    return found
+
+
+def middle(figures, key):
+    return statistics.median(figure[key] for figure in figures)
+
+
+def gain(found, name, base):
+    """How many times less CPU than the base, median of medians, and the range over the rounds."""
+    ratios = [b["cpu"] / a["cpu"] for a, b in zip(found[name], found[base])]
+    return middle(found[base], "cpu") / middle(found[name], "cpu"), min(ratios), max(ratios)
+
+
+def heading(title, options, extra=()):
+    facts = [(k, v) for k, v in bench.machine() if k != "nginx"]
+    quota = f"each server held to {options.quota} of a core" if options.quota else "no quota"
+    return [f"# {title}", "", f"`scripts/engines.py {' '.join(sys.argv[1:])}`: {options.rounds} rounds in turn, {quota}; medians.",
+            "The machine was shared with other work: trust the ratios before the times.", *extra, "",
+            "| machine | |", "|---|---|", *[f"| {k} | {v} |" for k, v in facts], ""]
+
+
+def rules(lab, options):
+    servers = [lab.server(name) for name in ENGINES]
+    what = ["tls13", "x25519"]
+    in_turn(servers, ["handshakes", 200, 16], what, 1)  # keys are prepared, caches warm
+    loads = [(f"{clients} clients", ["handshakes", n, clients]) for clients, n in
+             ((1, 300), (8, 1500), (64, 2500), (512, 3000))]
+    found = {}
+    for name, command in loads:
+        found[name] = in_turn(servers, command, what, options.rounds)
+        print(name, {k: round(gain(found[name], k, "native")[0], 2) for k in "ABC"}, flush=True)
+    # What native does in a second of CPU; of the share it has.
+    capacity = 1e6 / middle(found["64 clients"]["native"], "cpu") * (options.quota or 1)
+    for percent in (30, 60, 90, 150):
+        name = f"paced, {percent} %"
+        found[name] = in_turn(servers, ["arrivals", round(capacity * percent / 100), options.seconds], what, options.rounds)
+        print(name, {k: round(gain(found[name], k, "native")[0], 2) for k in "ABC"}, flush=True)
+    lines = heading("When a batch closes", options, [
+        "", "TLS 1.3, RSA-2048, X25519, AES-256. A: in the first turn after the ready events. B: after one more empty poll. "
+        "C: as B, then after a wait of up to 300 µs.", f"Paced arrivals are in percent of what native can do ({capacity:.0f}/s)."])
+    lines += ["| load | native, µs CPU | p50 / p99, ms | " + " | ".join(
+        f"{rule}: gain (range) | fill | p50 / p99, ms" for rule in "ABC") + " |", "|---" * (3 + 9) + "|"]
+    times = lambda figures: f"{middle(figures, 'p50') / 1000:.1f} / {middle(figures, 'p99') / 1000:.1f}"
+    for name, figures in found.items():
+        row = [name, f"{middle(figures['native'], 'cpu'):.0f}", times(figures["native"])]
+        for rule in "ABC":
+            ratio, low, high = gain(figures, rule, "native")
+            row += [f"**{ratio:.2f}** ({low:.2f}–{high:.2f})", f"{middle(figures[rule], 'fill'):.1f}", times(figures[rule])]
+        lines.append("| " + " | ".join(row) + " |")
+    lines += ["", "| rule | longest turn, µs CPU | most stacks | closed full / by age / idle (512 clients) |", "|---|---|---|---|"]
+    for rule in "ABC":
+        last = [figures[rule][-1] for figures in found.values()]
+        closed = found["512 clients"][rule][-1]["closed"]
+        lines.append(f"| {rule} | {max(f['turn'] for f in last):.0f} | {max(f['stacks'] for f in last):.0f} | "
+                     f"{closed['full']} / {closed['age']} / {closed['idle']} |")
+    (DOCS / "engine-closing-rules.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def haproxy(lab, options):
+    lines = heading("Handshakes beside HAProxy", options)
+    lines += ["| handshake | clients | HAProxy, µs | native, µs | sw, µs | sw / HAProxy (range) | promised | sw / native | fill |",
+              "|---" * 9 + "|"]
+    for name, cert, what, promise in KINDS.values():
+        servers = [lab.server(server, cert) for server in ("haproxy", "native", "B")]
+        in_turn(servers, ["handshakes", 100, 16], what, 1)
+        for clients in (64, 512):
+            count = 600 if cert == "rsa4096" else 2000
+            found = in_turn(servers, ["handshakes", count, clients], what, options.rounds)
+            ratios = [a["cpu"] / b["cpu"] for a, b in zip(found["B"], found["haproxy"])]
+            cpu = {k: middle(v, "cpu") for k, v in found.items()}
+            ratio = cpu["B"] / cpu["haproxy"]
+            lines.append(f"| {name} | {clients} | {cpu['haproxy']:.0f} | {cpu['native']:.0f} | {cpu['B']:.0f} | **{ratio:.2f}** "
+                         f"({min(ratios):.2f}–{max(ratios):.2f}) | {promise:.2f} | {cpu['B'] / cpu['native']:.2f} | "
+                         f"{middle(found['B'], 'fill'):.1f} |")
+            print(lines[-1], flush=True)
+        for server in servers:
+            server.stop()
+            lab.servers.remove(server)
+    (DOCS / "engine-haproxy.md").write_text("\n".join(lines) + "\n")
+
+
+def curve(lab, options):
+    servers = [lab.server(name) for name in ("native", "B")]
+    in_turn(servers, ["handshakes", 200, 16], [], 1)
+    points = []
+    for power in range(11):
+        clients = 2**power
+        count = max(200, min(2500, clients * 40))
+        found = in_turn(servers, ["handshakes", count, clients], ["tls13", "x25519"], options.rounds)
+        points.append((clients, middle(found["native"], "cpu"), middle(found["B"], "cpu"), middle(found["B"], "fill")))
+        print(points[-1], flush=True)
+    lines = heading("CPU for a handshake against the number of clients", options)
+    lines += ["TLS 1.3, RSA-2048, X25519.", "", "![curve](engine-curve.svg)", "", "| clients | native, µs | sw, µs | fill |",
+              "|---|---|---|---|"]
+    lines += [f"| {c} | {n:.0f} | {s:.0f} | {'' if math.isnan(f) else f'{f:.1f}'} |" for c, n, s, f in points]
+    (DOCS / "engine-curve.md").write_text("\n".join(lines) + "\n")
+    (DOCS / "engine-curve.svg").write_text(picture(points))
+
+
+def picture(points):
+    """Two lines over a logarithmic axis of clients."""
+    width, height, left, bottom = 640, 360, 60, 40
+    top = max(max(p[1], p[2]) for p in points) * 1.1
+    x = lambda clients: left + (width - left - 20) * math.log2(clients) / 10
+    y = lambda us: height - bottom - (height - bottom - 20) * us / top
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{width}" height="{height}" fill="#fff"/>']
+    for us in range(0, int(top), 100):
+        out.append(f'<path d="M{left} {y(us):.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 8}" y="{y(us) + 4:.1f}" '
+                   f'text-anchor="end">{us}</text>')
+    for power in range(11):
+        out.append(f'<text x="{x(2**power):.1f}" y="{height - bottom + 18}" text-anchor="middle">{2**power}</text>')
+    for place, name, colour in ((1, "native", "#c33"), (2, "sw", "#36c")):
+        path = " ".join(f"{x(p[0]):.1f},{y(p[place]):.1f}" for p in points)
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out.append(f'<text x="{width - 24}" y="{y(points[-1][place]) - 8:.1f}" text-anchor="end" fill="{colour}">{name}</text>')
+    out.append(f'<text x="{left}" y="14">µs of server CPU for a full handshake</text>'
+               f'<text x="{width - 20}" y="{height - 6}" text-anchor="end">clients at once</text></svg>')
+    return "\n".join(out) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=["rules", "haproxy", "curve"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--quota", type=float, default=0.4)
+    options = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    DOCS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="penstock-engines-") as folder:
+        lab = Lab(folder, options.quota)
+        try:
+            {"rules": rules, "haproxy": haproxy, "curve": curve}[options.study](lab, options)
+        finally:
+            lab.stop()
+
+
+if __name__ == "__main__":
+    main()
