@@ -146,6 +146,7 @@ fn facts(out: &mut String, snapshot: &Snapshot) {
         ("Sessions a second", of(u64::from(p.session_rate.0), format!("most {}", Count(u64::from(p.session_rate.1))))),
         ("Requests", Count(p.requests).to_string()),
         ("TLS handshakes", of(p.tls.0, format!("{} resumed, {} failed", Count(p.tls.1), Count(p.tls.2)))),
+        ("Crypto engine", engine(snapshot)),
         ("Sent to clients", bytes(p.bytes_out)),
     ];
     out.push_str("<dl class=\"facts\">");
@@ -153,6 +154,16 @@ fn facts(out: &mut String, snapshot: &Snapshot) {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }
     out.push_str("</dl>");
+}
+
+/// The engine, how full its batches are, and who waits for it.
+fn engine(snapshot: &Snapshot) -> String {
+    let report = &snapshot.engine;
+    let (operations, batches) = report.counters.batched();
+    let fill = if batches == 0 { 0.0 } else { operations as f64 / batches as f64 };
+    let benched = if report.counters.is_benched { ", benched" } else { "" };
+    let waiting = Count(report.line.waiting);
+    format!("{} <small>{fill:.1} to a batch, {waiting} waiting{benched}</small>", report.engine)
 }
 
 /// The code that an action came back with.

@@ -83,6 +83,14 @@ impl Counters {
         &mut self.classes[class as usize]
     }
 
+    /// Operations that were computed in batches, and the batches.
+    pub fn batched(&self) -> (u64, u64) {
+        self.classes.iter().fold((0, 0), |(operations, batches), class| {
+            let filled: u64 = class.fill.iter().zip(1..).map(|(count, fill): (_, u64)| count * fill).sum();
+            (operations + filled, batches + class.batches)
+        })
+    }
+
     pub(crate) fn closed(&mut self, reason: Reason) {
         *match reason {
             Reason::Full => &mut self.closed_full,

@@ -295,6 +295,9 @@ pub(crate) async fn drive() {
 mod tests {
     use super::*;
 
+    /// What it costs to accept a connection and to close it.
+    const TURNING_AWAY: Duration = Duration::from_micros(40);
+
     /// A server of one thread under a virtual clock: arrivals so many times what it can serve, inline, for some seconds.
     /// Returns those served a second, and the longest time any of them took.
     fn served(load: f64, service: Duration, max_wait: Duration) -> (f64, Duration) {
@@ -311,8 +314,7 @@ mod tests {
                 match core.arrive(max_wait) {
                     Arrival::Enter => entering.push(next),
                     Arrival::Wait => core.waiting.push(0, next),
-                    // What it costs to accept and to close.
-                    Arrival::TurnedAway => now += Duration::from_micros(40),
+                    Arrival::TurnedAway => now += TURNING_AWAY,
                 }
                 if core.spent < TURN_MAX && !entering.is_empty() {
                     core.enter();
@@ -341,7 +343,12 @@ mod tests {
             let (service, bound) = (Duration::from_micros(service_us), Duration::from_millis(bound_ms));
             let (peak, _) = served(1.0, service, bound);
             let (rate, longest) = served(3.0, service, bound);
-            assert!(rate > 0.9 * peak, "{rate:.0} of {peak:.0} a second at {service_us} us");
+            // With a turning-away that costs c of a service, three arrivals for each of them leave (1 - 3 c) / (1 - c) of the
+            // peak: 97 % where a flight takes 2.3 ms.
+            let c = TURNING_AWAY.div_duration_f64(service);
+            let left = (1.0 - 3.0 * c) / (1.0 - c);
+            assert!(rate > 0.98 * left * peak, "{rate:.0} of {peak:.0} a second at {service_us} us");
+            assert!(service_us < 1000 || rate > 0.9 * peak);
             assert!(longest < bound * 11 / 10, "{longest:?} of {bound:?}");
             let (_, calm) = served(0.5, service, bound);
             assert!(calm <= 2 * service, "half of capacity waits for nobody: {calm:?}");
