@@ -309,7 +309,7 @@ impl Queue {
             // Of a class that the engine has stopped serving, nothing waits for company.
             lanes: if self.serves(class) { self.engine.lanes(class) } else { 1 },
             oldest: submitted.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
-            busy: line.len() > 0 && self.serves(class) && self.engine.is_busy(class),
+            busy: !line.is_empty() && self.serves(class) && self.engine.is_busy(class),
             runnable,
         }
     }
