@@ -6,6 +6,7 @@ pub(crate) mod curves;
 pub(crate) mod ecdh;
 pub(crate) mod ecdsa;
 pub(crate) mod field;
+pub(crate) mod multiply;
 pub(crate) mod nonce;
 pub(crate) mod point;
 

@@ -1,8 +1,9 @@
 //! Key exchange: public keys of scalars, and shared secrets (the x-coordinate, as TLS uses it).
 
 use super::curves::Curve;
-use super::field::{Prime, constant, times};
-use super::point::{Digits, Point, multiply, multiply_base};
+use super::field::{Prime, constant, invert, reduced, times};
+use super::multiply::multiply;
+use super::point::{Digits, multiply_base};
 use super::{Table, number, on_curve, pack, scalar, small, to_affine, unpack};
 use crate::cpu::Task;
 use crate::vector::Lane8;
@@ -50,9 +51,11 @@ impl<C: Curve<N>, const N: usize, const BYTES: usize> Task for Derive<'_, C, N, 
             y[i] = y[i].or_if(V::mask_from_bits(off), gy[i]);
         }
         let digits = Digits::<V>::new::<C, N>(&scalars);
-        let mut product = multiply::<V, C, N>(&digits, &Point::affine::<C::Field>(x, y));
-        let (mut x, mut y, exceptional) = to_affine::<V, C, N>(&product);
-        let mut shared = unpack(&x);
+        let [mut x, mut z] = multiply::<V, C, N>(&digits, &x, &y);
+        let (mut inverse, exceptional) = invert::<V, C::Field, N>(&z);
+        let mut square = times::<V, C::Field, N>(&inverse, &inverse);
+        let mut quotient = times::<V, C::Field, N>(&x, &square);
+        let mut shared = unpack(&reduced::<V, C::Field, N>(&quotient));
         let out = (0..self.jobs.len())
             .map(|lane| {
                 if let Some(error) = errors[lane] {
@@ -66,7 +69,7 @@ impl<C: Curve<N>, const N: usize, const BYTES: usize> Task for Derive<'_, C, N, 
                 Ok(Secret::new(bytes))
             })
             .collect();
-        for secret in [&mut product.x, &mut product.y, &mut product.z, &mut x, &mut y] {
+        for secret in [&mut x, &mut z, &mut inverse, &mut square, &mut quotient] {
             secret.zeroize();
         }
         scalars.zeroize();

@@ -21,8 +21,9 @@ use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
 use core::marker::PhantomData;
 use zeroize::Zeroize;
 
-/// Bits of a digit where any point is multiplied: a table of sixteen.
-const WIDTH: usize = 5;
+/// Bits of a digit where any point is multiplied, and the entries of the table of its multiples.
+pub(crate) const WIDTH: usize = 5;
+pub(crate) const ENTRIES: usize = entries(WIDTH);
 
 /// X / Z^2, Y / Z^3.
 #[derive(Clone, Copy)]
@@ -122,14 +123,14 @@ pub(crate) const fn digits(bits: usize, width: usize) -> usize {
 /// Eight scalars in digits.
 pub(crate) struct Digits<V: Lane8> {
     /// `(|d| - 1) / 2`.
-    indices: Vec<V>,
-    negative: Vec<V::Mask>,
+    pub(crate) indices: Vec<V>,
+    pub(crate) negative: Vec<V::Mask>,
     /// The last addition is of a point to itself.
-    meets_itself: V::Mask,
+    pub(crate) meets_itself: V::Mask,
 }
 
 impl<V: Lane8> Digits<V> {
-    /// Of scalars from 1 to n - 1, for [`multiply`].
+    /// Of scalars from 1 to n - 1, for [`super::multiply`].
     pub(crate) fn new<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8]) -> Self {
         Self::of_width::<C, N>(scalars, WIDTH)
     }
@@ -211,22 +212,6 @@ impl<V: Lane8> Drop for Digits<V> {
     }
 }
 
-/// The entry that digit `i` names, with its sign. Every entry is read.
-#[inline(always)]
-fn scan<V: Lane8, C: Curve<N>, const N: usize>(table: &[Point<V, N>; 16], digits: &Digits<V>, i: usize) -> Point<V, N> {
-    let mut p = table[0];
-    let mut entry = V::splat(0);
-    for q in table {
-        let here = digits.indices[i].eq(entry);
-        entry = entry.add(V::splat(1));
-        p.x = select::<V, N>(here, &p.x, &q.x);
-        p.y = select::<V, N>(here, &p.y, &q.y);
-        p.z = select::<V, N>(here, &p.z, &q.z);
-    }
-    p.negate_if::<C::Field>(digits.negative[i]);
-    p
-}
-
 /// The multiple of the generator that digit `i` names, with its sign: every entry is in the registers permuted.
 #[inline(always)]
 fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Entries], digits: &Digits<V>, i: usize) -> Point<V, N> {
@@ -251,38 +236,6 @@ fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Entries], digits: &Di
 fn pick_word<V: Lane8>(entries: &Entries, index: V) -> Digit<V> {
     let (halves, _) = entries.as_chunks::<8>();
     Digit::whole(V::pick16(V::from_lanes(&halves[0]), V::from_lanes(&halves[1]), index))
-}
-
-/// Scalars times points that are on the curve and not neutral.
-pub(crate) fn multiply<V: Lane8, C: Curve<N>, const N: usize>(digits: &Digits<V>, point: &Point<V, N>) -> Point<V, N> {
-    V::enter(Multiply(digits, point, Marker::<C>(PhantomData)))
-}
-
-struct Multiply<'a, V: Lane8, C, const N: usize>(&'a Digits<V>, &'a Point<V, N>, Marker<C>);
-
-impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> {
-    type Out = Point<V, N>;
-
-    #[inline(always)]
-    fn run(self) -> Point<V, N> {
-        let Multiply(digits, point, _) = self;
-        let mut table = [*point; 16];
-        let twice = point.double::<C::Field>();
-        for i in 1..16 {
-            table[i] = table[i - 1].add::<C::Field, false>(&twice);
-        }
-        let mut last = scan::<V, C, N>(&table, digits, digits.indices.len() - 1);
-        let mut sum = last;
-        for i in (0..digits.indices.len() - 1).rev() {
-            for _ in 0..5 {
-                sum = sum.double::<C::Field>();
-            }
-            last = scan::<V, C, N>(&table, digits, i);
-            sum = sum.add::<C::Field, false>(&last);
-        }
-        sum.or_double::<C::Field>(digits.meets_itself, &last);
-        sum
-    }
 }
 
 /// Entries of the generator's table that a digit chooses from.
