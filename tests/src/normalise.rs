@@ -16,7 +16,9 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         rule(r"\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{3}| [+-]\d{4})\]", "[TIME]"),
         rule(r"(127\.0\.0\.\d+|::1|::ffff:127\.0\.0\.\d+):\d{4,5}\b", "$1:PORT"),
         rule(r"(?i)^([<a-z#0-9]*[<>] date): .*", "$1: DATE"),
-        rule(r"\bcurl/\d+(\.\d+)+", "curl/VERSION"),
+        rule(r"\b(curl|nghttp2)/\d+(\.\d+)+", "$1/VERSION"),
+        // Versions of openssl differ in blanks.
+        rule(r"\b(CN|C|O) = ", "$1="),
         rule(r"(TCP4 \S+ \S+) \d+ \d+$", "$1 PORT PORT"),
         rule(r"(family 11 \S+ \S+) \d+ \d+", "$1 PORT PORT"),
         rule(r"(, check duration:) \d+ms", "$1 MS"),
