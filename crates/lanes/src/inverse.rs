@@ -48,7 +48,7 @@ fn invert_words<const N: usize, const L: usize>(x: &[u64; N], m: &[u64; N], bits
     let words = |limbs: &[u64; N]| regroup::<N, L>(limbs, RADIX as usize, BITS).map(|limb| Wrapping(limb as i64));
     let m = words(m);
     // 1 / m mod 2^60, by Newton's iteration from 5 right bits.
-    let mut inverse = m[0] * Wrapping(3) ^ Wrapping(2);
+    let mut inverse = (m[0] * Wrapping(3)) ^ Wrapping(2);
     for _ in 0..4 {
         inverse *= Wrapping(2) - m[0] * inverse;
     }

@@ -216,7 +216,7 @@ impl<V: Lane8, H: Hash> Hmac<V, H> {
     /// Of keys as long as a digest, as words.
     pub(crate) fn new(keys: &[V; 8]) -> Self {
         let [inner, outer] = [0x36, 0x5c].map(|pad: u64| {
-            let pad = V::splat(pad * (u64::MAX / 255 >> (64 - 8 * H::WORD)));
+            let pad = V::splat(pad * ((u64::MAX / 255) >> (64 - 8 * H::WORD)));
             let mut block = [pad; 16];
             for (word, key) in block.iter_mut().zip(&keys[..H::DIGEST_WORDS]) {
                 *word = pad.xor(*key);

@@ -40,7 +40,7 @@ pub(crate) fn nonces<V: Lane8, C: Curve<N>, H: Hash, const N: usize, const BYTES
     // V, a separator (zero so far), and the rest.
     let mut message = sha2::padded::<V, H>(&parts, H::BLOCK, H::DIGEST);
     parts.iter_mut().for_each(Zeroize::zeroize);
-    let mut v = [V::splat(u64::MAX / 255 >> (64 - 8 * H::WORD)); 8];
+    let mut v = [V::splat((u64::MAX / 255) >> (64 - 8 * H::WORD)); 8];
     let mut k = [V::splat(0); 8];
     let mut hmac = Hmac::<V, H>::new(&k);
     for separator in [0, 1] {
