@@ -24,7 +24,6 @@ const JUMPS: &[(&str, usize)] = &[
     ("AddMessage", 1),
     ("BaseRow", 4),
     ("Binomial", 1),
-    ("Both", 7),
     ("Bytes", 12),
     ("Compress", 2),
     ("Compress10", 4),
@@ -33,22 +32,20 @@ const JUMPS: &[(&str, usize)] = &[
     ("Difference", 1),
     ("ExtendTable", 2),
     ("FixedBase", 19), // rows of the table, each checked to be inside it
-    ("Garner", 5),
+    ("Garner", 7),
     ("Gather", 9),
     ("InnerProduct", 3),
-    ("Invert", 5),
     ("KeccakF1600", 1),
     ("Ladder", 1),
-    ("MontMul", 8),
-    ("MontReduce", 4),
-    ("MontSqr", 10),
-    ("Multiply", 9),
+    ("MontMul", 10), // blocks of ten digits, the first and last of which differ
+    ("MontReduce", 3),
+    ("MontSqr", 11),
+    ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
     ("Pack", 1),
     ("Prepare", 3),
     ("Recode", 12),
     ("Select", 3),
-    ("SquareTimes", 2),
     ("SubtractOnce", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];
