@@ -1,6 +1,9 @@
 //! The statistics of a running data plane beside those of the real HAProxy with the same configuration; the page, its
 //! parameters and its actions.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_admin::{Exporter, Stats};
 use penstock_config::{Diagnostics, Env, model::Source};
 use penstock_proxy::{Handle, Listeners, Runtime, Services};
@@ -90,6 +93,7 @@ impl Running {
 
     /// `None`, said aloud, where HAProxy is not installed.
     fn theirs() -> Option<Running> {
+        reference::haproxy()?;
         let (dir, at) = Running::dir();
         let text =
             format!("global\n nbthread 1\n maxconn 200\n stats socket {at}/admin\n{}", SECTIONS.replace("DIR", &at));

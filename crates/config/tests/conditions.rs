@@ -1,7 +1,10 @@
 //! The conditions of `.if` and `-cc`, beside HAProxy's `-cc`.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_config::{Env, evaluate_condition};
-use std::{path::Path, process::Command};
+use std::process::Command;
 
 /// HAProxy's exit status: 0 for true, 1 for false, 2 for a mistake.
 fn ours(condition: &str) -> i32 {
@@ -43,11 +46,7 @@ const TERMS: &[&str] = &[
 
 #[test]
 fn conditions_have_haproxys_values() {
-    let binary = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"].into_iter().find(|b| Path::new(b).exists());
-    let Some(binary) = binary else {
-        eprintln!("SKIPPED: no haproxy here (apt-get install haproxy): conditions are not compared with its own");
-        return;
-    };
+    let Some(binary) = reference::haproxy() else { return };
     let mut conditions: Vec<String> = TERMS.iter().map(|t| (*t).to_owned()).collect();
     // Each with its neighbours, so that every operator stands beside every term.
     for (i, term) in TERMS.iter().enumerate() {

@@ -1,6 +1,9 @@
 //! The corpus, read by us and by the real HAProxy: both accept, or both refuse, but for the differences that
 //! [`INTENDED`] gives a reason for. Without HAProxy the folder's name is the expected answer.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_config::{Env, Severity, Source, load};
 use std::{
     fs,
@@ -94,9 +97,7 @@ fn ours(path: &Path, folder: &Path) -> (bool, String) {
 
 #[test]
 fn accepts_and_refuses_what_haproxy_does() {
-    let binary = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy", "/usr/bin/haproxy"]
-        .into_iter()
-        .find(|b| Path::new(b).exists());
+    let binary = reference::haproxy();
     if binary.is_none() {
         eprintln!(
             "SKIPPED: no haproxy here (apt-get install haproxy): the corpus is compared with its folders' names only"

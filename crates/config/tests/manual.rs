@@ -1,5 +1,8 @@
 //! The tables against HAProxy's own manual, and `docs/keywords.md` against the tables.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_config::{
     Places, Support,
     manual::{self, Entry},
@@ -8,8 +11,9 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 const MANUAL: &str = "/usr/share/doc/haproxy/configuration.txt.gz";
 
-/// The manual's lines, or nothing where it is not installed.
+/// The manual's lines, or nothing where it is not installed, or is that of another branch.
 fn lines() -> Option<Vec<String>> {
+    reference::haproxy()?;
     let output = Command::new("zcat").arg(MANUAL).output().ok().filter(|o| o.status.success());
     if output.is_none() {
         eprintln!("SKIPPED: {MANUAL} is not here (apt-get install haproxy-doc): the tables are not compared with it");
@@ -144,7 +148,8 @@ fn every_keyword_of_the_smaller_sections_is_known() {
 
 #[test]
 fn every_keyword_that_haproxy_itself_lists_is_known() {
-    let output = Command::new("haproxy").args(["-dKcfg", "-q", "-c", "-f", "/dev/null"]).output();
+    let Some(haproxy) = reference::haproxy() else { return };
+    let output = Command::new(haproxy).args(["-dKcfg", "-q", "-c", "-f", "/dev/null"]).output();
     let Ok(output) = output else {
         eprintln!("SKIPPED: no haproxy here (apt-get install haproxy): the tables are not compared with its own list");
         return;

@@ -3,6 +3,9 @@
 //! A row without a reason must have the same fate there; a row with one must have the fate it says, so that a reason
 //! which no longer holds is noticed.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 #[allow(dead_code, reason = "shared by two tests")]
 mod probes;
 
@@ -31,10 +34,7 @@ impl Drop for Haproxy {
 }
 
 fn start_haproxy(origin: SocketAddr, name: &str) -> Option<Haproxy> {
-    if Command::new("haproxy").arg("-v").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: haproxy is not installed");
-        return None;
-    }
+    reference::haproxy()?;
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = std::env::temp_dir().join(format!("penstock-{name}-{}.cfg", std::process::id()));
     // With the whole request waited for, a body that is malformed gets its 400 and never reaches the origin.

@@ -2,6 +2,9 @@
 //!
 //! HAProxy answers from its own unix sockets, so that no port is used; a PROXY header gives each request its source.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_config::model::{Balance, HashFunction, HashType};
 use penstock_proxy::balance::{Balancer, Demand, Load, Member, Settings, Subject, hash_of};
 use std::fmt::Write as _;
@@ -19,10 +22,7 @@ struct HaProxy {
 impl HaProxy {
     /// `None`, said aloud, where HAProxy is not installed.
     fn start(sections: &str) -> Option<HaProxy> {
-        if Command::new("haproxy").arg("-v").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: haproxy is not installed");
-            return None;
-        }
+        reference::haproxy()?;
         let dir = tempfile::tempdir().expect("a temporary directory");
         let at = dir.path().display();
         let config = format!(

@@ -3,6 +3,9 @@
 //! One configuration sets a header to each expression and answers with all of them; it is given to both. Skipped, and
 //! said so, where there is no haproxy.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 mod support;
 
 use penstock_rules::{ReplyBody, Verdict};
@@ -48,6 +51,7 @@ impl Drop for Haproxy {
 }
 
 fn start(config: &str, port: u16) -> Option<(Haproxy, std::path::PathBuf)> {
+    reference::haproxy()?;
     let path = std::env::temp_dir().join(format!("rules-differential-{}-{port}.cfg", std::process::id()));
     std::fs::write(&path, config).expect("the temporary directory takes files");
     let child =

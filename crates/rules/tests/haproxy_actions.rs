@@ -3,6 +3,9 @@
 //! haproxy is its own origin: a second frontend answers with what it received. Skipped, and said so, where there is no
 //! haproxy.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 mod support;
 
 use penstock_http::ResponseHead;
@@ -26,6 +29,7 @@ impl Drop for Haproxy {
 
 /// Starts haproxy and returns what it writes to standard output when it is stopped.
 fn start(config: &str, port: u16) -> Option<Haproxy> {
+    reference::haproxy()?;
     let path = std::env::temp_dir().join(format!("rules-actions-{}-{port}.cfg", std::process::id()));
     std::fs::write(&path, config).expect("the temporary directory takes files");
     let child =

@@ -1,10 +1,14 @@
 //! Our tables against HAProxy's own manual: every keyword it describes is in one of them, and our reference is fresh.
 
+#[path = "../../../tests/reference.rs"]
+mod reference;
+
 use penstock_rules::{ACTIONS, Kind, conv, criteria, fetch, log, manual};
 use std::{collections::BTreeSet, path::Path, process::Command};
 
-/// The lines of HAProxy's configuration manual, if it is installed.
+/// The lines of HAProxy's configuration manual, if it is installed, and of the branch that haproxy is to be.
 fn haproxys_manual() -> Option<Vec<String>> {
+    reference::haproxy()?;
     const PATH: &str = "/usr/share/doc/haproxy/configuration.txt.gz";
     let output = Command::new("gzip").arg("-dc").arg(PATH).output().ok().filter(|output| output.status.success());
     match output {
@@ -102,7 +106,8 @@ fn every_action_of_the_manual_is_known_where_it_may_stand() {
 
 #[test]
 fn what_haproxy_lists_of_itself_is_known() {
-    let Ok(output) = Command::new("haproxy").args(["-dKall", "-q", "-c", "-f", "/dev/null"]).output() else {
+    let Some(haproxy) = reference::haproxy() else { return };
+    let Ok(output) = Command::new(haproxy).args(["-dKall", "-q", "-c", "-f", "/dev/null"]).output() else {
         eprintln!("SKIPPED: haproxy is not installed");
         return;
     };
