@@ -37,7 +37,7 @@ global
     nbthread 1
     maxconn 9500
     log {syslog} local0
-defaults
+{own}defaults
     mode http
     log global
     option httplog
@@ -129,7 +129,8 @@ def h2load(count, arguments, url):
 
 
 class Bench:
-    def __init__(self, folder, quick):
+    def __init__(self, folder, quick, engine):
+        self.engine = engine
         self.folder = pathlib.Path(folder)
         self.scale = 0.2 if quick else 1.0
         self.processes = []
@@ -171,7 +172,8 @@ class Bench:
             port = free_port()
             config = self.folder / f"{name}.cfg"
             config.write_text(CONFIG.format(syslog=f"127.0.0.1:{self.sink.getsockname()[1]}", tls=f"127.0.0.1:{port}",
-                                            cert=cert, nginx=nginx))
+                                            cert=cert, nginx=nginx,
+                                            own=f"    tune.crypto.engine {self.engine}\n" if name == "penstock" else ""))
             process = self.spawn(0, [program, "-db", "-f", str(config)])
             wait_listening(port, process)
             # taskset replaces itself by the program, so that this is the server's own pid.
@@ -226,14 +228,7 @@ class Bench:
         return (sizes[1] - sizes[0]) / 8000
 
 
-def engine():
-    """The crypto engine that penstock chooses here by itself."""
-    said = subprocess.run([PROGRAMS["penstock"], "-vv"], capture_output=True, text=True).stdout
-    found = re.search(r"^  auto +(.*)$", said, re.M)
-    return f"engine {found.group(1)}" if found else "engine unknown"
-
-
-def machine():
+def machine(engine):
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=TREE, capture_output=True, text=True).stdout.strip()
@@ -241,7 +236,7 @@ def machine():
         ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
         ("kernel", platform.release()),
         ("haproxy", first([PROGRAMS["haproxy"], "-v"])),
-        ("penstock", f"commit {commit}, {engine()}"),
+        ("penstock", f"commit {commit}, engine {engine}"),
         ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),
         ("load average at the end", " ".join(f"{x:.1f}" for x in os.getloadavg())),
         ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
@@ -260,13 +255,13 @@ def spread(values):
     return f"{min(values):.2f}–{max(values):.2f}"
 
 
-def report(results, idle, rounds, command):
+def report(results, idle, rounds, command, engine):
     lines = ["# penstock beside HAProxy: server CPU time", "",
-             "Both on one configuration, one worker each, loaded in turn. The figure is the server's own CPU",
+             f"Both on one configuration, one worker each, engine `{engine}`, loaded in turn. The figure is the server's own CPU",
              "time per unit (`/proc/PID/task/*/schedstat`); the ratio is penstock's over HAProxy's, its spread that of the",
              "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures.", "",
              f"Command: `{command}`", "", "| machine | |", "|---|---|"]
-    lines += [f"| {k} | {v} |" for k, v in machine()]
+    lines += [f"| {k} | {v} |" for k, v in machine(engine)]
     lines += ["", "| unit | n | HAProxy, median | penstock, median | ratio of medians | ratios of the rounds | promised | |",
               "|---|---|---|---|---|---|---|---|"]
     for measure, figures in results.items():
@@ -289,6 +284,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="a fifth of the work; writes nothing")
+    parser.add_argument("--engine", default="native", help="penstock's tune.crypto.engine; another than native writes nothing")
     parser.add_argument("measures", nargs="*", default=[])
     options = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -296,7 +292,7 @@ def main():
     stand_aside()
     measures = options.measures or [*WHAT, "idle"]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        bench = Bench(folder, options.quick)
+        bench = Bench(folder, options.quick, options.engine)
         try:
             results = {}
             for measure in (m for m in measures if m in WHAT):
@@ -312,11 +308,11 @@ def main():
                 ratio = statistics.median(figures["penstock"]) / statistics.median(figures["haproxy"])
                 print(f"{measure}: {ratio:.3f} of HAProxy's CPU time", flush=True)
             idle = {name: bench.idle(name) for name in PROGRAMS} if "idle" in measures else {}
-            text = report(results, idle, options.rounds, "make bench")
+            text = report(results, idle, options.rounds, "make bench", options.engine)
         finally:
             bench.stop()
     print(text)
-    if not options.quick and not options.measures:
+    if not options.quick and not options.measures and options.engine == "native":
         target = TREE / "docs/measurements/haproxy-2.6.md"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
