@@ -259,7 +259,8 @@ def report(results, idle, rounds, command, engine):
     lines = ["# penstock beside HAProxy: server CPU time", "",
              f"Both on one configuration, one worker each, engine `{engine}`, loaded in turn. The figure is the server's own CPU",
              "time per unit (`/proc/PID/task/*/schedstat`); the ratio is penstock's over HAProxy's, its spread that of the",
-             "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures.", "",
+             "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures. The server",
+             "has one CPU, clients, nginx and log sink the other; nginx is set as Debian sets it (`sendfile`, `tcp_nopush`).", "",
              f"Command: `{command}`", "", "| machine | |", "|---|---|"]
     lines += [f"| {k} | {v} |" for k, v in machine(engine)]
     lines += ["", "| unit | n | HAProxy, median | penstock, median | ratio of medians | ratios of the rounds | promised | |",
