@@ -129,7 +129,7 @@ def h2load(count, arguments, url):
 
 
 class Bench:
-    def __init__(self, folder, quick, engine):
+    def __init__(self, folder, quick, engine="native"):
         self.engine = engine
         self.folder = pathlib.Path(folder)
         self.scale = 0.2 if quick else 1.0
@@ -152,17 +152,21 @@ class Bench:
         self.processes.append(process)
         return process
 
-    def start(self):
+    def origin(self, files):
+        """An nginx that serves these files; its address."""
         www = self.folder / "www"
         www.mkdir()
-        (www / "200").write_bytes(b"x" * 200)
-        (www / "1m").write_bytes(os.urandom(1 << 20))
-        nginx = f"127.0.0.1:{free_port()}"
-        (self.folder / "nginx.conf").write_text(NGINX.format(nginx=nginx))
+        for name, content in files.items():
+            (www / name).write_bytes(content)
+        port = free_port()
+        (self.folder / "nginx.conf").write_text(NGINX.format(nginx=f"127.0.0.1:{port}"))
         binary = shutil.which("nginx")
         process = self.spawn(1, [binary, "-p", str(self.folder), "-e", "error.log", "-c", "nginx.conf"])
-        wait_listening(int(nginx.split(":")[1]), process)
+        wait_listening(port, process)
+        return f"127.0.0.1:{port}"
 
+    def start(self):
+        nginx = self.origin({"200": b"x" * 200, "1m": os.urandom(1 << 20)})
         key, cert = self.folder / "key.pem", self.folder / "cert.pem"
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
                         "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
@@ -228,7 +232,7 @@ class Bench:
         return (sizes[1] - sizes[0]) / 8000
 
 
-def machine(engine):
+def machine():
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=TREE, capture_output=True, text=True).stdout.strip()
@@ -236,7 +240,7 @@ def machine(engine):
         ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
         ("kernel", platform.release()),
         ("haproxy", first([PROGRAMS["haproxy"], "-v"])),
-        ("penstock", f"commit {commit}, engine {engine}"),
+        ("penstock", f"commit {commit}"),
         ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),
         ("load average at the end", " ".join(f"{x:.1f}" for x in os.getloadavg())),
         ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
@@ -262,7 +266,7 @@ def report(results, idle, rounds, command, engine):
              "rounds' own ratios. The machine was not otherwise idle: trust the ratios before the absolute figures. The server",
              "has one CPU, clients, nginx and log sink the other; nginx is set as Debian sets it (`sendfile`, `tcp_nopush`).", "",
              f"Command: `{command}`", "", "| machine | |", "|---|---|"]
-    lines += [f"| {k} | {v} |" for k, v in machine(engine)]
+    lines += [f"| {k} | {v} |" for k, v in machine()]
     lines += ["", "| unit | n | HAProxy, median | penstock, median | ratio of medians | ratios of the rounds | promised | |",
               "|---|---|---|---|---|---|---|---|"]
     for measure, figures in results.items():

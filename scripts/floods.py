@@ -12,7 +12,6 @@ import argparse
 import datetime
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -43,17 +42,11 @@ class Servers(bench.Bench):
     """An nginx, and both proxies in front of it."""
 
     def start(self):
-        www = self.folder / "www"
-        www.mkdir()
-        (www / "index.html").write_bytes(b"x" * 200)
-        port = bench.free_port()
-        (self.folder / "nginx.conf").write_text(bench.NGINX.format(nginx=f"127.0.0.1:{port}"))
-        nginx = self.spawn(1, [shutil.which("nginx"), "-p", str(self.folder), "-e", "error.log", "-c", "nginx.conf"])
-        bench.wait_listening(port, nginx)
+        nginx = self.origin({"index.html": b"x" * 200})
         for name, program in bench.PROGRAMS.items():
             address = f"127.0.0.1:{bench.free_port()}"
             config = self.folder / f"{name}.cfg"
-            config.write_text(CONFIG.format(address=address, nginx=f"127.0.0.1:{port}"))
+            config.write_text(CONFIG.format(address=address, nginx=nginx))
             process = self.spawn(0, [program, "-db", "-f", str(config)])
             bench.wait_listening(int(address.split(":")[1]), process)
             self.servers[name] = (process.pid, address)

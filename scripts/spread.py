@@ -22,9 +22,9 @@ import sys
 import tempfile
 import time
 
-TREE = pathlib.Path(__file__).resolve().parent.parent
-PENSTOCK = TREE / "target/release/penstock"
-LOAD = TREE / "target/release/penstock-load"
+import bench
+
+PENSTOCK = bench.PROGRAMS["penstock"]
 
 CONFIG = """\
 global
@@ -48,12 +48,6 @@ LOADS = [
     ("64 kept connections, all hashed to one worker", "keep", 1.0, 4000, 64),
     ("12 kept connections, as the hash spreads them", "keep", 0.0, 4000, 12),
 ]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Server:
@@ -117,7 +111,7 @@ def serve(folder, port, workers, switch, load, by_thread, seconds):
     ports = ports[: 6 * threads if kind == "new" else threads]
     with Server(folder, port, workers, switch) as server:
         before = server.cpu()
-        command = [LOAD, "paced", server.address, kind, rate, seconds, threads, *ports]
+        command = [bench.LOAD, "paced", server.address, kind, rate, seconds, threads, *ports]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             sys.exit(done.stderr)
@@ -144,7 +138,7 @@ def main():
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
                         "-keyout", folder / "key", "-out", folder / "crt"], check=True, capture_output=True)
         (folder / "site.pem").write_text((folder / "crt").read_text() + (folder / "key").read_text())
-        port = free_port()
+        port = bench.free_port()
         with Server(folder, port, options.workers, "off"):
             by_thread = ports_by_thread(port, 6 * 32)
         for load in LOADS:
