@@ -8,8 +8,12 @@ use std::{
     pin::pin,
     rc::Rc,
     task::Poll,
+    time::Duration,
 };
 use tokio::time::Instant;
+
+/// A connection without a request for so long is idle, and gives its memory back.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// What outlives the requests of a connection.
 pub(crate) struct Conn {
@@ -40,6 +44,14 @@ impl Conn {
     }
     pub fn bind(&self) -> &Bind {
         &self.proxy().binds[self.bind]
+    }
+    /// How long the client may take to begin a request: its first, or another.
+    pub fn patience(&self) -> Option<Duration> {
+        let timeouts = &self.proxy().timeouts;
+        match self.requests {
+            0 => timeouts.http_request.or(timeouts.client),
+            _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+        }
     }
     /// What this worker counts for the frontend, and for the `bind` line.
     pub fn listener_cells(&self) -> [&Cells; 2] {

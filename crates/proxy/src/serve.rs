@@ -1,7 +1,7 @@
 //! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
 
 use crate::{
-    conn::Conn,
+    conn::{Conn, PAUSE},
     exchange::{self, Exchange},
     finish, handshake, http2,
     parse::{Http1Client, Received},
@@ -12,9 +12,6 @@ use crate::{
 use penstock_http::{Error, Limits};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
-
-/// A connection without a request for so long is idle, and gives its memory back.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves requests until the connection ends.
 pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
@@ -81,11 +78,7 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: 
         return Waited::Input;
     }
     let first = conn.requests == 0;
-    let timeouts = &conn.proxy().timeouts;
-    let patience = match first {
-        true => timeouts.http_request.or(timeouts.client),
-        false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
-    };
+    let patience = conn.patience();
     let due = limit.map_or(patience, |limit| Some(patience.map_or(limit, |patience| patience.min(limit))));
     conn.deadline.set(ready, due);
     let Conn { deadline, worker, .. } = conn;

@@ -6,7 +6,7 @@ use super::{
     guard::{Guard, Signals},
 };
 use crate::{
-    conn::{Conn, in_time},
+    conn::{Conn, PAUSE, in_time},
     exchange::{self, Exchange},
     handshake, serve,
     stream::Stream,
@@ -118,9 +118,6 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What h2 keeps of one stream's response while the client's window is shut.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// A connection without streams for so long is idle, and gives its memory back.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// How long a goodbye may take to be taken.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -130,7 +127,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub(crate) async fn run(mut conn: Conn, mut stream: Stream, mut begun: Vec<u8>) {
     conn.facts.http_major = 2;
     let limits = serve::limits(&conn);
-    let first = patience(&conn);
+    let first = conn.patience();
     conn.deadline.set(Instant::now(), first);
     if !preface(&mut conn, &mut stream, &mut begun).await {
         return;
@@ -183,15 +180,6 @@ fn settings(worker: &Worker, limits: &Limits) -> server::Builder {
         .header_table_size(tune.h2_header_table_size)
         .enable_connect_protocol();
     builder
-}
-
-/// How long a client without streams may stay.
-fn patience(conn: &Conn) -> Option<Duration> {
-    let timeouts = &conn.proxy().timeouts;
-    match conn.requests {
-        0 => timeouts.http_request.or(timeouts.client),
-        _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
-    }
 }
 
 /// A connection after its preface.
@@ -261,7 +249,7 @@ impl Connected {
             (Phase::Open, 0) => {
                 let now = Instant::now();
                 self.phase = Phase::Paused(now);
-                conn.deadline.set(now, Some(patience(conn).map_or(PAUSE, |patience| patience.min(PAUSE))));
+                conn.deadline.set(now, Some(conn.patience().map_or(PAUSE, |patience| patience.min(PAUSE))));
             }
             (Phase::Paused(_) | Phase::Idle, 1..) => self.phase = Phase::Open,
             // Open streams have timeouts of their own; the goodbye's starts with the end of the last.
@@ -275,7 +263,7 @@ impl Connected {
     fn rest(&mut self, conn: &mut Conn, since: Instant) {
         self.phase = Phase::Idle;
         self.streams.dismiss();
-        let patience = patience(conn);
+        let patience = conn.patience();
         conn.deadline.set(since, patience);
     }
 
