@@ -2,7 +2,6 @@
 
 use super::{
     number::{percent, plain, usd, whole},
-    svg::{self, Series},
     text::verdicts,
 };
 use crate::{
@@ -12,34 +11,35 @@ use crate::{
     report::Report,
     views::RACK_CARDS,
 };
+use penstock_figures::{Axis, Figure, Scale, Series, bars, escaped, lines, page};
 use std::fmt::Write;
-
-/// Text into markup.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// The page.
 pub fn render(report: &Report) -> String {
     let mut out = String::with_capacity(64 * 1024);
     let title = if report.published.is_some() { "The published rack" } else { "Plan" };
-    // Writing to a String does not fail.
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, \
-         initial-scale=1\"><title>{title}</title><style>{}</style></head><body><header><h1>penstock <small>plan</small></h1>\
-         <p>Rates: {}</p></header><main>",
-        include_str!("style.css"),
-        escaped(&report.rates.source)
-    );
     plans(&mut out, report);
     published(&mut out, report);
     out.push_str("<div class=\"figures\">");
     figures(&mut out, report);
     out.push_str("</div>");
     inputs(&mut out, report);
-    out.push_str("</main></body></html>\n");
-    out
+    let header = format!("<h1>penstock <small>plan</small></h1><p>Rates: {}</p>", escaped(&report.rates.source));
+    page(title, "", &header, &out)
+}
+
+/// A figure of this page: both axes by difference, x in whole numbers.
+fn drawn(
+    title: &str,
+    labels: (&str, &str),
+    series: &[Series],
+    format: &dyn Fn(f64) -> String,
+    groups: &[String],
+) -> String {
+    let x = Axis { label: labels.0, scale: Scale::Linear, format: &whole };
+    let y = Axis { label: labels.1, scale: Scale::Linear, format };
+    let figure = Figure { title, x, y, series, marks: &[] };
+    if groups.is_empty() { lines(&figure) } else { bars(&figure, groups) }
 }
 
 fn plans(out: &mut String, report: &Report) {
@@ -136,17 +136,19 @@ fn figures(out: &mut String, report: &Report) {
                 _ => format!("{cards} cards a server"),
             },
             points: report.rack.iter().filter(|p| p.cards == cards).map(|p| (p.cores, value(p))).collect(),
+            ..Series::default()
         });
         series.filter(|s| !s.points.is_empty()).collect()
     };
     let servers = report.rack.first().map_or(0, |p| p.servers);
     figure(
         &format!("A rack of {servers} servers: TPS"),
-        svg::lines(
+        drawn(
             "TPS of a rack by cores per server",
             ("cores of each server for the service", "TPS"),
             &rack(&|p| p.tps),
             &thousands,
+            &[],
         ),
     );
     // Free cores depend on cards only where fewer servers fit: one line says it.
@@ -157,7 +159,7 @@ fn figures(out: &mut String, report: &Report) {
     }
     figure(
         "The same rack: cores free for other work",
-        svg::lines("Free cores of a rack", ("cores of each server for the service", "free cores"), &free, &whole),
+        drawn("Free cores of a rack", ("cores of each server for the service", "free cores"), &free, &whole, &[]),
     );
     let edge = |value: &dyn Fn((f64, f64)) -> f64| -> Vec<Series> {
         let mode = |mode: Mode| Series {
@@ -168,16 +170,17 @@ fn figures(out: &mut String, report: &Report) {
                 .filter(|p| p.mode == mode)
                 .filter_map(|p| Some((p.level, value(p.cores?))))
                 .collect(),
+            ..Series::default()
         };
         distinct(report.rates.modes().into_iter().map(mode).collect())
     };
     figure(
         "One server at the edge: cores",
-        svg::lines("Cores by service level", ("TPS", "cores allocated"), &edge(&|c| c.0), &whole),
+        drawn("Cores by service level", ("TPS", "cores allocated"), &edge(&|c| c.0), &whole, &[]),
     );
     figure(
         "One server at the edge: idle share",
-        svg::lines("Idle share by service level", ("TPS", "idle"), &edge(&|c| c.1), &percent),
+        drawn("Idle share by service level", ("TPS", "idle"), &edge(&|c| c.1), &percent, &[]),
     );
     let levels = report.levels();
     let groups: Vec<String> = levels.iter().map(|level| whole(*level)).collect();
@@ -185,28 +188,28 @@ fn figures(out: &mut String, report: &Report) {
         let mode = |mode: Mode| {
             let fleets = report.rows.iter().filter(|row| row.mode == mode).filter_map(|row| row.fleet.as_ref().ok());
             let place = |fleet: &Fleet| Some((levels.iter().position(|l| *l == fleet.level)? as f64, value(fleet)));
-            Series { name: mode.name().into(), points: fleets.filter_map(place).collect() }
+            Series { name: mode.name().into(), points: fleets.filter_map(place).collect(), ..Series::default() }
         };
         distinct(report.rates.modes().into_iter().map(mode).collect())
     };
     figure(
         "Cost of 1,000 TPS",
-        svg::bars(
+        drawn(
             "USD a month for 1,000 TPS",
             ("service level, TPS", "USD a month"),
-            &groups,
             &by_level(&Fleet::usd_per_1000_tps),
             &|v| format!("{v:.1}"),
+            &groups,
         ),
     );
     figure(
         "Power of the servers and cards",
-        svg::bars(
+        drawn(
             "kW by service level",
             ("service level, TPS", "kW, before PUE"),
-            &groups,
             &by_level(&|f| f.kw),
             &|v| format!("{v:.2}"),
+            &groups,
         ),
     );
 }

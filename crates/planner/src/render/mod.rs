@@ -5,5 +5,4 @@ pub mod csv;
 pub mod html;
 pub mod json;
 pub(crate) mod number;
-mod svg;
 pub mod text;

@@ -1,0 +1,10 @@
+//! Figures and the pages they stand on: values in, markup out. A page fetches nothing and runs no script, and its variables
+//! give the colours of light and dark.
+
+#![forbid(unsafe_code)]
+
+mod page;
+mod svg;
+
+pub use page::{escaped, page};
+pub use svg::{Axis, Figure, Mark, Scale, Series, bars, lines};
