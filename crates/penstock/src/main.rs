@@ -1,6 +1,7 @@
 //! The penstock command: HAProxy's flags, and subcommands beside them.
 
 mod arguments;
+mod bench;
 mod configuration;
 mod doctor;
 mod engine;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some("check") if !rest.is_empty() => {
             check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
         }
+        Some("bench") => bench::run(rest),
         Some("plan") => plan::run(rest),
         Some("lab-setup") => lab_setup::run(rest),
         Some("doctor") => doctor::run(rest),

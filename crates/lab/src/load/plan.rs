@@ -1,0 +1,323 @@
+//! What to send, to whom, how fast and for how long.
+
+use super::Error;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadPlan {
+    /// The server.
+    pub target: Target,
+    /// Where to connect to, instead of what the target's name resolves to.
+    pub address: Option<SocketAddr>,
+    /// What one unit of the load is.
+    pub mode: Mode,
+    /// Every handshake but the first of each connection's slot resumes the session before it.
+    pub resume: bool,
+    /// When units begin.
+    pub arrivals: Arrivals,
+    /// Connections open at once, over all threads.
+    pub connections: usize,
+    /// Requests under way at once on an HTTP/2 connection that is kept.
+    pub streams: usize,
+    /// Threads; each has its share of the connections and of the rate.
+    pub threads: usize,
+    /// Cores the threads are pinned to, in turn; none: the system chooses.
+    pub cores: Vec<usize>,
+    /// How long is measured.
+    pub duration: Duration,
+    /// How long the load runs before that.
+    pub warm_up: Duration,
+    /// Ends the measurement after so many units.
+    pub count: Option<u64>,
+    /// After this long a unit is given up, and counted as an error.
+    pub timeout: Duration,
+    /// TLS.
+    pub tls: TlsPlan,
+    /// The version of HTTP.
+    pub http: Http,
+    /// The request's method.
+    pub method: String,
+    /// Header fields beside `host`, in order.
+    pub headers: Vec<(String, String)>,
+    /// Addresses or interfaces the connections come from, in turn; none: the system chooses.
+    pub sources: Vec<Source>,
+}
+
+impl LoadPlan {
+    /// Ten seconds of full handshakes on ten connections by one thread.
+    #[must_use]
+    pub fn new(target: Target) -> LoadPlan {
+        LoadPlan {
+            target,
+            address: None,
+            mode: Mode::Handshake,
+            resume: false,
+            arrivals: Arrivals::Closed,
+            connections: 10,
+            streams: 1,
+            threads: 1,
+            cores: Vec::new(),
+            duration: Duration::from_secs(10),
+            warm_up: Duration::ZERO,
+            count: None,
+            timeout: Duration::from_secs(10),
+            tls: TlsPlan::default(),
+            http: Http::One,
+            method: "GET".into(),
+            headers: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+}
+
+/// What is done over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// A handshake, closed cleanly without a request.
+    Handshake,
+    /// A handshake, one request, the end.
+    Request,
+    /// Requests on connections that are kept.
+    KeepAlive,
+    /// The same, counted in bytes of bodies.
+    Download,
+    /// Connections that have served one request and are held open.
+    Idle,
+}
+
+impl Mode {
+    /// All, with the words that name them on the command line and in reports.
+    pub const ALL: [(Mode, &'static str); 5] = [
+        (Mode::Handshake, "handshake"),
+        (Mode::Request, "request"),
+        (Mode::KeepAlive, "keep-alive"),
+        (Mode::Download, "download"),
+        (Mode::Idle, "idle"),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Mode::ALL.iter().find(|(mode, _)| *mode == self).map_or("", |(_, name)| name)
+    }
+
+    /// What its units are called, many of them.
+    #[must_use]
+    pub fn units(self) -> &'static str {
+        match self {
+            Mode::Handshake => "handshakes",
+            Mode::Request | Mode::KeepAlive => "requests",
+            Mode::Download => "downloads",
+            Mode::Idle => "connections",
+        }
+    }
+}
+
+/// When units begin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// Closed loop: each connection begins its next unit when it has finished one.
+    Closed,
+    /// Open loop: so many a second fall due at even distances, whether or not the server keeps up, and their time counts
+    /// from then.
+    Open(f64),
+}
+
+/// The version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Http {
+    /// HTTP/1.1
+    #[serde(rename = "1.1")]
+    One,
+    /// HTTP/2
+    #[serde(rename = "2")]
+    Two,
+}
+
+/// `https` or `http`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Over TLS.
+    Https,
+    /// In clear.
+    Http,
+}
+
+/// A URL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Target {
+    /// Its scheme.
+    pub scheme: Scheme,
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// From its first slash, with the query.
+    pub path: String,
+}
+
+impl Target {
+    /// `host`, or `host:port` where the scheme has another one: what the `host` field says.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == default_port(self.scheme) { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+fn default_port(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Https => 443,
+        Scheme::Http => 80,
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.scheme == Scheme::Https { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> String {
+        target.to_string()
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = Error;
+
+    fn try_from(url: String) -> Result<Target, Error> {
+        url.parse()
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    /// `https://host:port/path`; without a scheme it is https.
+    fn from_str(url: &str) -> Result<Target, Error> {
+        let bad = |why: &str| Error::Plan(format!("'{url}' is not a URL: {why}"));
+        let (scheme, rest) = match url.split_once("://") {
+            None => (Scheme::Https, url),
+            Some(("https", rest)) => (Scheme::Https, rest),
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some((other, _)) => return Err(bad(&format!("'{other}' is neither https nor http"))),
+        };
+        let (authority, path) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
+        let path = path.split('#').next().unwrap_or_default().to_owned();
+        let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, port)) => (host, port.strip_prefix(':').or(port.is_empty().then_some(""))),
+            None => authority.split_once(':').map_or((authority, Some("")), |(host, port)| (host, Some(port))),
+        };
+        let port = match port.ok_or_else(|| bad("after ']' there may only be a port"))? {
+            "" => default_port(scheme),
+            digits => digits.parse().map_err(|_| bad(&format!("'{digits}' is no port")))?,
+        };
+        if host.is_empty() || host.contains('@') {
+            return Err(bad("it names no host"));
+        }
+        if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(bad("there is a space or a control character in its path"));
+        }
+        Ok(Target { scheme, host: host.to_owned(), port, path })
+    }
+}
+
+/// What to ask for in the handshake. An empty list leaves the choice to the server, among all that rustls has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsPlan {
+    /// Versions.
+    pub versions: Vec<TlsVersion>,
+    /// Cipher suites by their names in RFCs or OpenSSL's.
+    pub suites: Vec<String>,
+    /// Groups: `x25519`, `p256`, `p384`, `x25519mlkem768`; the first one's key share is sent.
+    pub groups: Vec<String>,
+    /// Signature algorithms: `rsa_pss_rsae_sha256`, `ecdsa_secp256r1_sha256`, ...
+    pub signatures: Vec<String>,
+    /// The name to ask for, instead of the target's.
+    pub server_name: Option<String>,
+    /// Check every certificate against the roots in this PEM file and every signature. Otherwise only the signature of the
+    /// run's first handshake is.
+    pub verify: Option<std::path::PathBuf>,
+    /// Check every signature, but no chain.
+    pub check_signatures: bool,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// TLS 1.2
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// Where connections come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// This address.
+    Address(IpAddr),
+    /// This interface.
+    Interface(String),
+}
+
+impl FromStr for Source {
+    type Err = std::convert::Infallible;
+
+    /// An address where it is one, otherwise the name of an interface.
+    fn from_str(text: &str) -> Result<Source, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Source::Interface(text.to_owned()), Source::Address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_written() {
+        for (text, scheme, host, port, path) in [
+            ("localhost", Scheme::Https, "localhost", 443, "/"),
+            ("https://a.example:8443/x?y=1#top", Scheme::Https, "a.example", 8443, "/x?y=1"),
+            ("http://127.0.0.1?q", Scheme::Http, "127.0.0.1", 80, "/?q"),
+            ("https://[::1]:99/", Scheme::Https, "::1", 99, "/"),
+            ("https://[::1]", Scheme::Https, "::1", 443, "/"),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target, Target { scheme, host: host.into(), port, path: path.into() }, "{text}");
+            assert_eq!(target.to_string().parse::<Target>().unwrap(), target, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_said() {
+        for (text, why) in [
+            ("ftp://a/", "neither https nor http"),
+            ("https:///x", "no host"),
+            ("a:70000", "'70000' is no port"),
+            ("[::1]x", "only be a port"),
+            ("a/b c", "a space"),
+        ] {
+            let said = text.parse::<Target>().unwrap_err().to_string();
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What came of a load.
+
+use super::LoadPlan;
+use crate::{Histogram, cost::Cost};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The outcome of a load, and how far to believe it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// What was asked for.
+    pub plan: LoadPlan,
+    /// When the measurement began, seconds since 1970.
+    pub began_at: f64,
+    /// How long was measured, seconds: less than asked for where the run was cut short.
+    pub seconds: f64,
+    /// Cut short, or not all who should have taken part did.
+    pub partial: bool,
+    /// Units that were finished within the measured time.
+    pub done: u64,
+    /// Units finished later, of those that began within it.
+    pub late: u64,
+    /// Units that fell due within it and never began, as every connection was busy.
+    pub never_begun: u64,
+    /// Full handshakes completed within the measured time.
+    pub full_handshakes: u64,
+    /// Resumed ones.
+    pub resumed_handshakes: u64,
+    /// Responses.
+    pub responses: u64,
+    /// Responses by the first digit of their status: `2xx`.
+    pub statuses: BTreeMap<String, u64>,
+    /// Connections held at the end, where that was asked for.
+    pub held: u64,
+    /// Bytes of response bodies.
+    pub body_bytes: u64,
+    /// Bytes read from sockets.
+    pub bytes_in: u64,
+    /// Bytes written to them.
+    pub bytes_out: u64,
+    /// What failed, by kind: a sentence each.
+    pub errors: BTreeMap<String, u64>,
+    /// What was agreed on, and in how many handshakes.
+    pub negotiated: Vec<(Negotiated, u64)>,
+    /// Times.
+    pub latency: Latency,
+    /// Second by second.
+    pub series: Vec<Second>,
+    /// What the load cost this side.
+    pub client: ClientCost,
+    /// What it cost the server, where that was asked for.
+    pub server: Option<Cost>,
+    /// Why not to believe it.
+    pub doubts: Vec<Doubt>,
+    /// Who took part, where these were several: their reports, without the histograms' sums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentShare>,
+}
+
+impl LoadReport {
+    /// Units a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.done as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Handshakes of both kinds.
+    #[must_use]
+    pub fn handshakes(&self) -> u64 {
+        self.full_handshakes + self.resumed_handshakes
+    }
+
+    /// Everything that failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// CPU time of the server for each unit, µs.
+    #[must_use]
+    pub fn server_us_per_unit(&self) -> Option<f64> {
+        self.server.as_ref().map(|cost| cost.total().as_secs_f64() * 1e6 / self.done.max(1) as f64)
+    }
+}
+
+/// One machine's share of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentShare {
+    /// As it was named.
+    pub name: String,
+    /// Units done within the measured time; `None`: it was lost.
+    pub done: Option<u64>,
+    /// How long after the others it began, seconds.
+    pub late_by: f64,
+    /// What went wrong with it.
+    pub trouble: Option<String>,
+}
+
+/// Times by what they are of; each counts from the end of the one before but the last, which is the whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Of TCP connections.
+    pub connect: Histogram,
+    /// From there to the end of the handshake as this side sees it.
+    pub handshake: Histogram,
+    /// From the request to the first byte of its response.
+    pub first_byte: Histogram,
+    /// Of whole units, from when each was due.
+    pub total: Histogram,
+    /// How late this side itself began a unit although a connection was free: an error of measurement.
+    pub own_delay: Histogram,
+}
+
+/// What client and server agreed on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Negotiated {
+    /// `TLSv1.3`
+    pub version: String,
+    /// By the name in RFCs.
+    pub suite: String,
+    /// Of the key exchange.
+    pub group: String,
+    /// The signature's algorithm; none where the session was resumed.
+    pub signature: Option<String>,
+    /// `http/1.1` or `h2`, where agreed on.
+    pub alpn: Option<String>,
+    /// Whether the session was resumed.
+    pub resumed: bool,
+}
+
+/// What happened within a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// The end of it, seconds since the measurement began.
+    pub at: f64,
+    /// Its length: the last one may be shorter.
+    pub seconds: f64,
+    /// Units finished.
+    pub done: u64,
+    /// Units failed.
+    pub failed: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Connections open at its end.
+    pub open: u64,
+}
+
+/// What the load cost the machine it came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientCost {
+    /// CPU time of the threads that made the load, seconds.
+    pub cpu_seconds: f64,
+    /// For each unit, µs.
+    pub cpu_us_per_unit: f64,
+    /// The share of its time that the busiest thread ran or waited for a core, of 1.
+    pub busiest_thread: f64,
+    /// Whether this side, not the server, set the rate.
+    pub bottleneck: bool,
+}
+
+/// A reason not to believe the result: its kind, for programs, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// `client-saturated`, `resumed`, `too-short`, ...
+    pub kind: String,
+    /// For people.
+    pub says: String,
+}

@@ -1,0 +1,32 @@
+//! `penstock bench`: measures any TLS server.
+
+mod load;
+
+use crate::serve;
+use std::{ffi::OsString, process::ExitCode};
+
+/// What can be done: its name, one line for the help, and who does it.
+type Command = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
+
+const COMMANDS: [Command; 1] = [("load", "loads a server and says what came of it", load::run)];
+
+/// Runs it.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let first = arguments.first().and_then(|word| word.to_str());
+    if matches!(first, None | Some("--help" | "help" | "-h")) {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    match COMMANDS.iter().find(|(name, ..)| Some(*name) == first) {
+        Some((.., command)) => command(&arguments[1..]),
+        None => serve::fail(&format!("bench: '{}' is nothing it can do\n\n{}", arguments[0].display(), usage())),
+    }
+}
+
+fn usage() -> String {
+    let mut page = "Usage: penstock bench COMMAND [options]; each has its own --help\n\n".to_owned();
+    for (name, help, _) in COMMANDS {
+        page.push_str(&format!("  {name:<10} {help}\n"));
+    }
+    page
+}
