@@ -136,6 +136,8 @@ class Server:
             filled = sum(moved(f'penstock_engine_batch_operations_sum{{class="{c}"}}') for c in signs)
             found["fill"] = filled / batches if batches else math.nan
             found["turn"] = after.get("penstock_engine_turn_seconds_max", 0) * 1e6
+            turns = moved("penstock_engine_turn_seconds_count")
+            found["in budget"] = moved('penstock_engine_turn_seconds_bucket{le="0.0003"}') / turns if turns else math.nan
             found["stacks"] = after.get('penstock_engine_stacks{state="most"}', 0)
             found["closed"] = {reason: int(moved(f'penstock_engine_closed_total{{reason="{reason}"}}'))
                                for reason in ("full", "age", "idle")}

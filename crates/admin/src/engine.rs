@@ -1,6 +1,6 @@
 //! The crypto engine in the Prometheus format: metrics of our own, beside HAProxy's.
 
-use penstock_engine::{Class, ClassCounters, Counters};
+use penstock_engine::{Class, ClassCounters, Counters, TURN_BOUNDS};
 use penstock_proxy::engine::Report;
 use std::fmt::Write as _;
 
@@ -36,13 +36,13 @@ pub fn render(out: &mut String, report: &Report) {
     for (class, counters) in &used {
         let bounds = (1..).map(|fill| fill.to_string());
         let sum: u64 = counters.fill.iter().zip(1..).map(|(batches, fill): (_, u64)| batches * fill).sum();
-        histogram(out, "batch_operations", *class, &counters.fill, bounds, &sum.to_string());
+        histogram(out, "batch_operations", Some(*class), &counters.fill, bounds, &sum.to_string());
     }
     head(out, "wait_seconds", "histogram", "Time from an operation's submission to its answer");
     for (class, counters) in &used {
         let bounds = (0..).map(|power| format!("{:?}", f64::from(1u32 << power) / 1e6));
         let sum = format!("{:.6}", counters.wait_us as f64 / 1e6);
-        histogram(out, "wait_seconds", *class, &counters.wait, bounds, &sum);
+        histogram(out, "wait_seconds", Some(*class), &counters.wait, bounds, &sum);
     }
     process(out, counters);
     let line = &report.line;
@@ -69,8 +69,10 @@ fn process(out: &mut String, counters: &Counters) {
         let _ = writeln!(out, "penstock_engine_closed_total{{reason=\"{reason}\"}} {count}");
     }
     let seconds = |ns: u64| format!("{:.9}", ns as f64 / 1e9);
+    head(out, "turn_seconds", "histogram", "CPU time of the queue's turns");
+    let bounds = TURN_BOUNDS.iter().map(|us| format!("{:?}", *us as f64 / 1e6)).chain([String::new()]);
+    histogram(out, "turn_seconds", None, &counters.turns, bounds, &seconds(counters.turns_ns));
     for (name, kind, value, help) in [
-        ("turn_seconds_total", "counter", seconds(counters.turns_ns), "CPU time of the queue's turns"),
         ("turn_seconds_max", "gauge", seconds(counters.turn_ns_max), "CPU time of the longest turn"),
         ("benched_total", "counter", counters.benched.to_string(), "Times an engine was taken out of service"),
         ("benched", "gauge", u8::from(counters.is_benched).to_string(), "1 while one is"),
@@ -88,20 +90,22 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 fn histogram(
     out: &mut String,
     name: &str,
-    class: Class,
+    class: Option<Class>,
     counts: &[u64],
     bounds: impl Iterator<Item = String>,
     sum: &str,
 ) {
-    let (mut total, class) = (0, class.name());
+    let label = class.map(|class| format!("class=\"{}\"", class.name())).unwrap_or_default();
+    let (before, comma) = if label.is_empty() { (String::new(), "") } else { (format!("{{{label}}}"), ",") };
+    let mut total = 0;
     let last = counts.len() - 1;
     for ((place, count), bound) in counts.iter().enumerate().zip(bounds) {
         total += count;
         let bound = if place == last { "+Inf" } else { bound.as_str() };
-        let _ = writeln!(out, "penstock_engine_{name}_bucket{{class=\"{class}\",le=\"{bound}\"}} {total}");
+        let _ = writeln!(out, "penstock_engine_{name}_bucket{{{label}{comma}le=\"{bound}\"}} {total}");
     }
-    let _ = writeln!(out, "penstock_engine_{name}_sum{{class=\"{class}\"}} {sum}");
-    let _ = writeln!(out, "penstock_engine_{name}_count{{class=\"{class}\"}} {total}");
+    let _ = writeln!(out, "penstock_engine_{name}_sum{before} {sum}");
+    let _ = writeln!(out, "penstock_engine_{name}_count{before} {total}");
 }
 
 #[cfg(test)]
@@ -114,6 +118,7 @@ mod tests {
         let class = &mut report.counters.classes[Class::Rsa2048 as usize];
         (class.ops, class.batches) = (12, 2);
         (class.fill[3], class.fill[7]) = (1, 1);
+        (report.counters.turns[5], report.counters.turns[9], report.counters.turns_ns) = (3, 1, 2_000_000);
         let mut page = String::new();
         render(&mut page, &report);
         for line in [
@@ -124,6 +129,10 @@ mod tests {
             "penstock_engine_batch_operations_bucket{class=\"rsa2048\",le=\"+Inf\"} 2",
             "penstock_engine_batch_operations_sum{class=\"rsa2048\"} 12",
             "penstock_engine_wait_seconds_bucket{class=\"rsa2048\",le=\"1e-6\"} 0",
+            "penstock_engine_turn_seconds_bucket{le=\"0.00025\"} 0",
+            "penstock_engine_turn_seconds_bucket{le=\"0.0003\"} 3",
+            "penstock_engine_turn_seconds_bucket{le=\"+Inf\"} 4",
+            "penstock_engine_turn_seconds_sum 0.002000000",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
         }

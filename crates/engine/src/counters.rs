@@ -8,6 +8,9 @@ pub const WAIT_BUCKETS: usize = 21;
 /// Buckets of the fill histogram: batches of 1 to 8, and larger.
 pub const FILL_BUCKETS: usize = 9;
 
+/// Upper bounds of the buckets of the histogram of turns, µs; the last bucket has none. The budget of a turn is among them.
+pub const TURN_BOUNDS: [u64; 9] = [50, 100, 150, 200, 250, 300, 400, 500, 1000];
+
 /// Of one class of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -52,7 +55,9 @@ pub struct Counters {
     pub benched: u64,
     /// It is benched now.
     pub is_benched: bool,
-    /// CPU time of all turns of the queue, ns.
+    /// Turns of the queue by their CPU time, in the buckets of [`TURN_BOUNDS`].
+    pub turns: [u64; TURN_BOUNDS.len() + 1],
+    /// CPU time of all of them, ns.
     pub turns_ns: u64,
     /// CPU time of the longest, ns.
     pub turn_ns_max: u64,
@@ -67,6 +72,7 @@ impl Default for Counters {
             closed_idle: 0,
             benched: 0,
             is_benched: false,
+            turns: [0; _],
             turns_ns: 0,
             turn_ns_max: 0,
         }
@@ -100,6 +106,7 @@ impl Counters {
     }
 
     pub(crate) fn turned(&mut self, ns: u64) {
+        self.turns[TURN_BOUNDS.partition_point(|bound| bound * 1000 < ns)] += 1;
         self.turns_ns += ns;
         self.turn_ns_max = self.turn_ns_max.max(ns);
     }
@@ -114,6 +121,7 @@ impl Counters {
         self.closed_idle += other.closed_idle;
         self.benched += other.benched;
         self.is_benched |= other.is_benched;
+        self.turns.iter_mut().zip(other.turns).for_each(|(mine, theirs)| *mine += theirs);
         self.turns_ns += other.turns_ns;
         self.turn_ns_max = self.turn_ns_max.max(other.turn_ns_max);
     }

@@ -26,7 +26,7 @@ mod secret;
 pub mod sw;
 pub mod worker;
 
-pub use counters::{ClassCounters, Counters};
+pub use counters::{ClassCounters, Counters, TURN_BOUNDS};
 pub use fair::{Fair, Share};
 pub use key::{KeyError, KeyKind, Scheme, SigningKey};
 pub use native::compute;

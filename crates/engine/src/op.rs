@@ -14,6 +14,15 @@ pub enum Curve {
 }
 
 impl Curve {
+    /// The class of making key pairs on it.
+    pub(crate) const fn class_of_pairs(self) -> Class {
+        match self {
+            Curve::X25519 => Class::X25519KeyGen,
+            Curve::P256 => Class::P256KeyGen,
+            Curve::P384 => Class::P384KeyGen,
+        }
+    }
+
     /// Length of a public key: raw for X25519, an uncompressed point else.
     pub const fn public_len(self) -> usize {
         match self {

@@ -128,7 +128,7 @@ impl Default for Settings {
     }
 }
 
-/// Native work of one turn, beside an engine's own: no more classes are closed once it has taken so long.
+/// Native work of one turn, beside an engine's own: what would make it more waits for the next turn, but for the first.
 const NATIVE_PER_TURN: Duration = Duration::from_micros(150);
 
 /// The operations of one worker that wait for its engine.
@@ -324,24 +324,36 @@ impl Queue {
             let class = Class::ALL[(self.first + place) % Class::COUNT];
             while let Decision::Close(reason) = policy::decide(&self.load(class, now, runnable), &self.settings.limits)
             {
-                self.counters.closed(reason);
-                spent += self.close(class, now);
-                if spent >= NATIVE_PER_TURN {
-                    self.first = (self.first + place + 1) % Class::COUNT;
+                if !spent.is_zero() && spent + self.native_share(class) > NATIVE_PER_TURN {
+                    self.first = (self.first + place) % Class::COUNT;
                     return spent;
                 }
+                self.counters.closed(reason);
+                spent += self.close(class, now);
             }
         }
         spent
     }
 
+    /// How many operations of a class close at once.
+    fn take(&self, class: Class) -> usize {
+        let queued = self.queued[class as usize].len();
+        // What no engine serves is computed natively, one by one as far as a turn goes.
+        if self.serves(class) { policy::batch(queued, self.engine.lanes(class), self.engine.most(class)) } else { 1 }
+    }
+
+    /// What the native library will take of this turn if a class closes now.
+    fn native_share(&self, class: Class) -> Duration {
+        let take = self.take(class);
+        let batched = self.serves(class) && take >= self.engine.break_even(class);
+        if batched { Duration::ZERO } else { self.engine.native_time(class) * take as u32 }
+    }
+
     /// Gives a batch of one class to the engine, or computes it natively where it is too small to pay.
     fn close(&mut self, class: Class, now: Instant) -> Duration {
         let serves = self.serves(class);
-        let most = if serves { self.engine.most(class) } else { usize::MAX };
-        let lanes = if serves { self.engine.lanes(class) } else { 1 };
+        let take = self.take(class);
         let line = &mut self.queued[class as usize];
-        let take = policy::batch(line.len(), lanes, most);
         let mut batch = Vec::with_capacity(take);
         for id in std::iter::from_fn(|| line.pop()).take(take) {
             self.queued_len -= 1;

@@ -1,40 +1,35 @@
 //! The engine `sw`: eight operations at a time in the lanes of a vector, on the worker's own thread.
 //!
-//! A turn does at most [`TURN_BUDGET`] of it, as estimated from the [`Costs`] measured at start: key exchanges and ECDSA
-//! signatures are calls of some tens of microseconds; RSA is a state machine that advances by steps and goes on in the next
-//! turn. Short work goes first but never takes more than half a turn while long work waits, and of long work each size
-//! advances in every turn: neither starves the other.
+//! A turn does at most [`TURN_BUDGET`] of it, by the [`Costs`] measured at start and by the thread's own clock: key exchanges and
+//! ECDSA signatures are calls of some tens of microseconds; RSA is a state machine that advances by steps and goes on in the next
+//! turn. Short work goes first but takes no more than half a turn while long work waits, and of long work each size has its
+//! share of every turn: neither starves the other.
 
 mod costs;
 mod encode;
 mod exchange;
 mod key;
+mod long;
+mod turn;
 
 use crate::plan::Classes;
-use crate::{Answer, Answers, Class, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey};
+use crate::{Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey};
 use aws_lc_rs::{digest, rand};
 pub use costs::{Cost, Costs};
 use exchange::Pairs;
 use key::LaneKey;
 pub(crate) use key::Prepared;
-use penstock_lanes::{
-    LANES, LaneError, Lanes, p256, p384,
-    rsa::{Progress, RsaBatch, RsaJob},
-};
+use long::{Long, RSA_LANES};
+use penstock_lanes::{LANES, Lanes, mlkem768, p256, p384};
 use std::{
     collections::VecDeque,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Most public-key work of one turn: what other connections of the worker may be held up by.
-pub const TURN_BUDGET: Duration = Duration::from_micros(300);
-/// What of it is planned as work of the lanes. The rest is for what a plan does not see: messages encoded, batches packed,
-/// tasks woken, and a processor that is slower than when it was measured.
-const PLANNED: Duration = Duration::from_micros(220);
-/// RSA operations that fill a vector, the two halves of each in a lane of their own.
-const RSA_LANES: usize = LANES / 2;
+pub use turn::TURN_BUDGET;
+use turn::{PLANNED, Turn};
+use zeroize::Zeroizing;
 
 type Batch = Vec<(OpId, Rc<Op>)>;
 
@@ -43,88 +38,123 @@ pub struct Sw {
     lanes: Lanes,
     costs: Costs,
     classes: Classes,
+    /// CPU time of this thread.
+    clock: fn() -> Duration,
     pairs: Pairs,
     /// Batches of one call each.
     short: VecDeque<(Class, Batch)>,
-    /// RSA under way: 2048, 3072, 4096 bits.
-    long: [Option<Long>; 3],
-}
-
-/// An RSA batch under way.
-struct Long {
-    ops: Vec<OpId>,
-    work: RsaBatch,
-    step: Duration,
+    /// RSA under way, by size.
+    long: [Option<Long>; long::SIZES.len()],
+    /// The size that goes first among them in the next turn.
+    first: usize,
+    /// The size for which the last turn had no room.
+    waited: Option<usize>,
+    /// Nothing was done in the last turn.
+    idle: bool,
 }
 
 impl Sw {
     /// An engine on these lanes, with costs as measured on this machine, for these classes of those it can serve.
     pub fn new(lanes: Lanes, costs: Costs, classes: Classes) -> Sw {
-        Sw { lanes, costs, classes, pairs: Pairs::new(lanes), short: VecDeque::new(), long: Default::default() }
+        Sw {
+            lanes,
+            costs,
+            classes,
+            clock: costs::cpu_time,
+            pairs: Pairs::new(lanes),
+            short: VecDeque::new(),
+            long: Default::default(),
+            first: 0,
+            waited: None,
+            idle: false,
+        }
     }
 
     /// A whole batch at once, without a budget: for measuring.
-    fn compute(&mut self, class: Class, mut batch: Batch) {
-        if is_long(class) {
-            self.start_rsa(class, &mut batch);
-            self.long.iter_mut().for_each(|place| drop(place.take().map(|long| long.work.finish())));
+    fn compute(&mut self, class: Class, batch: Batch) {
+        if long::place(class).is_some() {
+            let mut long = Long::new(batch, Duration::ZERO);
+            let mut turn = Turn::begin(Duration::default, Duration::ZERO, false);
+            while !long.is_done() {
+                long.advance(self.lanes, &mut turn, Duration::MAX, &mut Vec::new());
+            }
         } else {
             self.run_short(class, &batch);
         }
     }
 
-    fn start_rsa(&mut self, class: Class, batch: &mut Batch) {
-        let mut encoded = Vec::with_capacity(batch.len());
-        // What cannot be encoded stays in the batch, for the native library to refuse.
-        let mut place = 0;
-        while let Some((id, op)) = batch.get(place) {
-            match encode_rsa(self.lanes, op) {
-                Some(input) => encoded.push((*id, batch.remove(place).1, input)),
-                None => place += 1,
+    /// Calls that fit before `until`.
+    fn advance_short(&mut self, turn: &mut Turn, until: Duration, answers: &mut Answers) {
+        while let Some((class, batch)) = self.short.front() {
+            // Pairs for a whole batch are a call by themselves, where none were left from the one before.
+            if let Some(curve) = fresh_pairs(*class)
+                && self.pairs.left(curve) < batch.len()
+            {
+                let cost = self.costs.of(curve.class_of_pairs()).lanes;
+                if !turn.has_room(cost, until) {
+                    return;
+                }
+                self.pairs.make(curve);
+                turn.charge(cost);
             }
+            let cost = self.costs.of(call_of(*class)).lanes;
+            if !turn.has_room(cost, until) {
+                return;
+            }
+            let Some((class, batch)) = self.short.pop_front() else { return };
+            let results = self.run_short(class, &batch);
+            answers.extend(batch.into_iter().map(|(id, _)| id).zip(results));
+            turn.charge(cost);
         }
-        let jobs: Vec<RsaJob<'_>> = encoded
-            .iter()
-            .filter_map(|(_, op, input)| match &**op {
-                Op::Sign { key, .. } => match key.prepared.get()? {
-                    LaneKey::Rsa(key) => Some(RsaJob { key, input }),
-                    LaneKey::Scalar(_) => None,
-                },
-                _ => None,
-            })
-            .collect();
-        if jobs.is_empty() {
-            return;
-        }
-        let work = RsaBatch::new(self.lanes, &jobs);
-        let passes = jobs.len().div_ceil(RSA_LANES) as u32;
-        let step = self.costs.of(class).lanes * passes / work.steps_left().max(1) as u32;
-        let ops = encoded.into_iter().map(|(id, ..)| id).collect();
-        self.long[long_place(class)] = Some(Long { ops, work, step });
     }
 
-    /// Advances RSA batches, each by its share of `time`.
-    fn run_long(&mut self, time: Duration, answers: &mut Answers) {
-        let under_way = self.long.iter().flatten().count() as u32;
-        for place in &mut self.long {
-            let Some(long) = place else { continue };
-            let steps = (time / under_way).as_nanos() / long.step.as_nanos().max(1);
-            if long.work.advance(steps.max(1) as usize) == Progress::Done
-                && let Some(done) = place.take()
-            {
-                let results = done.work.finish().into_iter().map(|result| match result {
-                    Ok(signature) => Ok(Answer::Signature(signature)),
-                    Err(LaneError::Fault) => Err(Failure::Wrong),
-                    Err(_) => Err(Failure::Internal),
-                });
-                answers.extend(done.ops.into_iter().zip(results));
+    /// Pieces of RSA that fit before [`PLANNED`], each size with its share of the time. The first size for which there was no
+    /// room at all.
+    fn advance_long(&mut self, turn: &mut Turn, answers: &mut Answers) -> Option<usize> {
+        let mut waiting = self.long.iter().flatten().count() as u32;
+        let mut without = None;
+        for place in 0..long::SIZES.len() {
+            let number = (self.first + place) % long::SIZES.len();
+            let Some(long) = &mut self.long[number] else { continue };
+            let share = turn.spent() + turn.left(PLANNED) / waiting.max(1);
+            waiting -= 1;
+            // A first piece that is larger than its share takes of the others', who have theirs in the next turn.
+            let mut until = PLANNED;
+            while !long.is_done() && turn.has_room(long.piece(), until) {
+                long.advance(self.lanes, turn, share, answers);
+                until = share;
             }
+            if until == PLANNED {
+                without.get_or_insert(number);
+            }
+            self.long[number].take_if(|long| long.is_done());
         }
+        self.first = (self.first + 1) % long::SIZES.len();
+        without
+    }
+
+    /// A turn, of which so much is spent already. How much is then.
+    fn turn(&mut self, spent: Duration, answers: &mut Answers) -> Duration {
+        let mut turn = Turn::begin(self.clock, spent, spent.is_zero() || self.idle);
+        // Every other turn may begin with what had no room in the one before, or large pieces would wait for ever.
+        let waited = self.waited.take();
+        if let Some(long) = waited.and_then(|size| self.long[size].as_mut()) {
+            long.advance(self.lanes, &mut turn, PLANNED / 2, answers);
+        }
+        let has_long = self.long.iter().any(Option::is_some);
+        self.advance_short(&mut turn, if has_long { PLANNED / 2 } else { PLANNED }, answers);
+        let without = self.advance_long(&mut turn, answers);
+        if waited.is_none() {
+            self.waited = without;
+        }
+        self.idle = turn.spent() == spent;
+        turn.spent()
     }
 
     fn run_short(&mut self, class: Class, batch: &Batch) -> Vec<Result<Answer, Failure>> {
         match class {
             Class::EcdsaP256 | Class::EcdsaP384 => self.sign_ecdsa(class, batch),
+            Class::MlKemEncapsulate => self.encapsulate(batch),
             _ => self.exchange(batch),
         }
     }
@@ -157,6 +187,28 @@ impl Sw {
             }};
         }
         if class == Class::EcdsaP256 { sign!(p256) } else { sign!(p384) }
+    }
+
+    fn encapsulate(&self, batch: &Batch) -> Vec<Result<Answer, Failure>> {
+        let mut random = Zeroizing::new([[0; mlkem768::BYTES]; LANES]);
+        if random.iter_mut().any(|random| rand::fill(random).is_err()) {
+            return batch.iter().map(|_| Err(Failure::Internal)).collect();
+        }
+        let jobs: Vec<_> = batch
+            .iter()
+            .zip(random.iter())
+            .map(|((_, op), random)| match &**op {
+                Op::KemEncapsulate { peer } => mlkem768::EncapsulateJob { key: peer, random },
+                // A key of no length fails its own lane.
+                _ => mlkem768::EncapsulateJob { key: &[], random },
+            })
+            .collect();
+        let answer = |made: mlkem768::Encapsulated| Answer::Agreed {
+            public: made.ciphertext.to_vec(),
+            secret: Secret::from(made.secret.expose().to_vec()),
+        };
+        let made = mlkem768::encapsulate(self.lanes, &jobs).into_iter();
+        made.map(|made| made.map(answer).map_err(|_| Failure::Internal)).collect()
     }
 
     fn exchange(&mut self, batch: &Batch) -> Vec<Result<Answer, Failure>> {
@@ -204,25 +256,24 @@ impl Sw {
     }
 }
 
-fn long_place(class: Class) -> usize {
+/// The curve of which a class takes fresh key pairs.
+fn fresh_pairs(class: Class) -> Option<Curve> {
+    use Class::*;
+    Some(match class {
+        X25519KeyGen | X25519Agree => Curve::X25519,
+        P256KeyGen | P256Agree => Curve::P256,
+        P384KeyGen | P384Agree => Curve::P384,
+        _ => return None,
+    })
+}
+
+/// The call that a batch of a class makes once its pairs are there.
+fn call_of(class: Class) -> Class {
     match class {
-        Class::Rsa2048 => 0,
-        Class::Rsa3072 => 1,
-        _ => 2,
-    }
-}
-
-fn is_long(class: Class) -> bool {
-    matches!(class, Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096)
-}
-
-fn encode_rsa(lanes: Lanes, op: &Op) -> Option<Vec<u8>> {
-    match op {
-        Op::Sign { key, scheme, message } => match key.prepared.get()? {
-            LaneKey::Rsa(numbers) => encode::encode(lanes, *scheme, message, numbers.size()),
-            LaneKey::Scalar(_) => None,
-        },
-        _ => None,
+        Class::X25519Agree => Class::X25519Derive,
+        Class::P256Agree => Class::P256Derive,
+        Class::P384Agree => Class::P384Derive,
+        other => other,
     }
 }
 
@@ -269,7 +320,8 @@ impl Engine for Sw {
             X25519KeyGen | P256KeyGen | P384KeyGen => LANES,
             X25519Derive | P256Derive | P384Derive => LANES,
             X25519Agree | P256Agree | P384Agree => LANES,
-            RsaOther | SignOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate => 0,
+            MlKemEncapsulate => LANES,
+            RsaOther | SignOther | MlKemKeyGen | MlKemDecapsulate => 0,
         }
     }
 
@@ -295,7 +347,8 @@ impl Engine for Sw {
             // A pair the native library made is its own.
             Op::Derive { private: Private::Native(..), .. } => false,
             Op::KeyGen { .. } => true,
-            Op::KemKeyGen | Op::KemEncapsulate { .. } | Op::KemDecapsulate { .. } => false,
+            Op::KemEncapsulate { peer } => peer.len() == mlkem768::KEY,
+            Op::KemKeyGen | Op::KemDecapsulate { .. } => false,
         }
     }
 
@@ -304,10 +357,9 @@ impl Engine for Sw {
     }
 
     fn is_busy(&self, class: Class) -> bool {
-        if is_long(class) {
-            self.long[long_place(class)].is_some()
-        } else {
-            self.short.iter().any(|(other, _)| *other == class)
+        match long::place(class) {
+            Some(place) => self.long[place].is_some(),
+            None => self.short.iter().any(|(other, _)| *other == class),
         }
     }
 
@@ -325,35 +377,23 @@ impl Engine for Sw {
 
     fn start(&mut self, batch: &mut Batch, _: Instant) {
         let Some(class) = batch.first().map(|(_, op)| op.class()) else { return };
-        if is_long(class) {
-            if !self.is_busy(class) {
-                self.start_rsa(class, batch);
+        match long::place(class) {
+            None => self.short.push_back((class, std::mem::take(batch))),
+            Some(place) if self.long[place].is_none() => {
+                self.long[place] = Some(Long::new(std::mem::take(batch), self.costs.of(class).lanes));
             }
-        } else {
-            self.short.push_back((class, std::mem::take(batch)));
+            Some(_) => {}
         }
     }
 
     fn run(&mut self, _: Instant, spent: Duration, answers: &mut Answers) {
-        let mut left = PLANNED.saturating_sub(spent);
-        let mut first = true;
-        while let Some((class, _)) = self.short.front() {
-            let cost = self.costs.of(*class).lanes;
-            let kept = if self.long.iter().any(Option::is_some) { PLANNED / 2 } else { Duration::ZERO };
-            // One call is made in any case, or what costs more than its share would never be.
-            if !first && cost + kept > left {
-                break;
-            }
-            let Some((class, batch)) = self.short.pop_front() else { break };
-            let results = self.run_short(class, &batch);
-            answers.extend(batch.into_iter().map(|(id, _)| id).zip(results));
-            left = left.saturating_sub(cost);
-            first = false;
-        }
-        self.run_long(left, answers);
+        self.turn(spent, answers);
     }
 
     fn next(&self, _: Instant) -> Next {
         if self.short.is_empty() && self.long.iter().all(Option::is_none) { Next::Idle } else { Next::Soon }
     }
 }
+
+#[cfg(test)]
+mod tests;

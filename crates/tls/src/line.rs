@@ -65,8 +65,8 @@ struct Core<T> {
     spent: Duration,
     /// Mean time of a first flight, by which a turn is filled.
     flight: Mean,
-    /// Mean time from one to the next let in while others wait, by which the wait is foretold.
-    pace: Mean,
+    /// Time from one to the next let in while others wait, by which the wait is foretold.
+    pace: Pace,
     /// When the last turn let somebody in and left others waiting.
     turned: Option<Instant>,
     entered: u32,
@@ -85,6 +85,32 @@ impl Mean {
     }
 }
 
+/// Time an entry, over the last hundred or so. A turn counts by how many it let in, so that one that was held up (another
+/// process had the CPU) and let in one alone does not speak for all.
+#[derive(Default)]
+struct Pace {
+    time: Duration,
+    entered: u32,
+}
+
+impl Pace {
+    const MEMORY: u32 = 64;
+
+    fn add(&mut self, time: Duration, entered: u32) {
+        self.time += time;
+        self.entered += entered;
+        if self.entered >= 2 * Self::MEMORY {
+            self.time /= 2;
+            self.entered /= 2;
+        }
+    }
+
+    /// Nothing is foretold before a few have entered.
+    fn get(&self) -> Duration {
+        if self.entered < Self::MEMORY / 4 { Duration::ZERO } else { self.time / self.entered }
+    }
+}
+
 impl<T> Default for Core<T> {
     fn default() -> Self {
         Core {
@@ -92,7 +118,7 @@ impl<T> Default for Core<T> {
             inside: 0,
             spent: Duration::ZERO,
             flight: Mean::default(),
-            pace: Mean::default(),
+            pace: Pace::default(),
             turned: None,
             entered: 0,
         }
@@ -132,7 +158,7 @@ impl<T> Core<T> {
     /// A new pass of the loop: who may enter in it.
     fn turn(&mut self, now: Instant, is_there: impl Fn(&T) -> bool) -> Vec<T> {
         if let Some(turned) = self.turned.take() {
-            self.pace.add(now.saturating_duration_since(turned) / self.entered.max(1));
+            self.pace.add(now.saturating_duration_since(turned), self.entered);
         }
         self.spent = Duration::ZERO;
         let flights = match self.flight.get().as_nanos() {
@@ -365,6 +391,20 @@ mod tests {
         assert_eq!(core.turn(now, |_| true), [0, 1], "two of 400 us in a turn of a millisecond");
         assert_eq!(core.turn(now, |item| *item != 2), [3, 4], "who has gone takes nobody's place");
         assert_eq!(core.arrive(MAX_WAIT), Arrival::Wait, "nobody passes the line");
+    }
+
+    #[test]
+    fn one_turn_that_was_held_up_turns_nobody_away() {
+        const US: fn(u64) -> Duration = Duration::from_micros;
+        let mut pace = Pace::default();
+        (0..8).for_each(|_| pace.add(US(1600), 8));
+        assert_eq!(pace.get(), US(200));
+        // 20 ms without the CPU, in which one entered: 384 who wait do not make 2 seconds of it.
+        pace.add(Duration::from_millis(20), 1);
+        assert!(pace.get() * 384 < Duration::from_millis(300), "{:?}", pace.get());
+        // A pace that has changed is known after some two hundred entries.
+        (0..200).for_each(|_| pace.add(US(2300), 1));
+        assert!(pace.get() > US(2000), "{:?}", pace.get());
     }
 
     #[test]

@@ -17,11 +17,20 @@ impl Pairs {
 
     /// A fresh pair: public key, private scalar.
     pub fn take(&mut self, curve: Curve) -> Option<(Vec<u8>, Secret)> {
-        let kept = &mut self.kept[curve as usize];
-        if kept.is_empty() {
-            *kept = make(self.lanes, curve);
+        if self.left(curve) == 0 {
+            self.make(curve);
         }
-        kept.pop()
+        self.kept[curve as usize].pop()
+    }
+
+    /// How many pairs are there without a call.
+    pub fn left(&self, curve: Curve) -> usize {
+        self.kept[curve as usize].len()
+    }
+
+    /// Makes eight more.
+    pub fn make(&mut self, curve: Curve) {
+        self.kept[curve as usize].append(&mut make(self.lanes, curve));
     }
 }
 

@@ -1,0 +1,135 @@
+//! RSA under way: a batch in pieces, the start, one step after another, the results.
+
+use super::{Batch, encode, key::LaneKey, turn::Turn};
+use crate::{Answer, Answers, Class, Failure, Op};
+use penstock_lanes::{
+    LANES, LaneError, Lanes,
+    rsa::{RsaBatch, RsaJob},
+};
+use std::time::Duration;
+
+/// RSA operations that fill a vector, the two halves of each in a lane of their own.
+pub(super) const RSA_LANES: usize = LANES / 2;
+/// What of a batch's cost is its start (messages encoded, numbers packed) and what its results: 2.4 to 3.7 %, and 1.3 to
+/// 1.9 %, by size (docs/measurements/lanes.md).
+const START_SHARE: u32 = 32;
+const RESULTS_SHARE: u32 = 48;
+
+/// The classes computed here, in the order of their places.
+pub(super) const SIZES: [Class; 3] = [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096];
+
+/// The place of a class among [`SIZES`].
+pub(super) fn place(class: Class) -> Option<usize> {
+    SIZES.iter().position(|size| *size == class)
+}
+
+/// A batch under way.
+pub(super) struct Long {
+    batch: Batch,
+    /// All of it.
+    cost: Duration,
+    stage: Stage,
+}
+
+enum Stage {
+    Waiting,
+    Working { work: RsaBatch, step: Duration },
+    Done,
+}
+
+impl Long {
+    /// A batch whose call costs so much for up to [`RSA_LANES`] operations. Nothing is computed yet.
+    pub fn new(batch: Batch, call: Duration) -> Long {
+        let passes = batch.len().div_ceil(RSA_LANES) as u32;
+        Long { batch, cost: call * passes, stage: Stage::Waiting }
+    }
+
+    /// Whether its answers have been given.
+    pub fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// What the next piece costs.
+    pub fn piece(&self) -> Duration {
+        match &self.stage {
+            Stage::Waiting => self.cost / START_SHARE,
+            Stage::Working { work, step } if work.steps_left() > 0 => *step,
+            Stage::Working { .. } => self.cost / RESULTS_SHARE,
+            Stage::Done => Duration::ZERO,
+        }
+    }
+
+    /// Does the next piece, and as many steps at once as fit before `until`.
+    pub fn advance(&mut self, lanes: Lanes, turn: &mut Turn, until: Duration, answers: &mut Answers) {
+        let piece = self.piece();
+        match &mut self.stage {
+            Stage::Waiting => {
+                self.start(lanes, answers);
+                turn.charge(piece);
+            }
+            Stage::Working { work, step } if work.steps_left() > 0 => {
+                let fit = turn.left(until).as_nanos() / step.as_nanos().max(1);
+                let steps = (fit as usize).clamp(1, work.steps_left());
+                work.advance(steps);
+                turn.charge(piece * steps as u32);
+            }
+            Stage::Working { .. } => {
+                self.finish(answers);
+                turn.charge(piece);
+            }
+            Stage::Done => {}
+        }
+    }
+
+    /// Packs what can be computed. What cannot is answered with an error: the native library has the last word on it.
+    fn start(&mut self, lanes: Lanes, answers: &mut Answers) {
+        let encoded: Vec<Option<Vec<u8>>> = self.batch.iter().map(|(_, op)| encode_rsa(lanes, op)).collect();
+        let mut inputs = encoded.iter();
+        self.batch.retain(|(id, _)| {
+            let fits = inputs.next().is_some_and(Option::is_some);
+            if !fits {
+                answers.push((*id, Err(Failure::Internal)));
+            }
+            fits
+        });
+        let inputs = encoded.iter().flatten();
+        let job = |(key, input)| RsaJob { key, input };
+        let jobs: Vec<RsaJob<'_>> =
+            self.batch.iter().filter_map(|(_, op)| rsa_key(op)).zip(inputs.map(Vec::as_slice)).map(job).collect();
+        self.stage = if jobs.is_empty() {
+            Stage::Done
+        } else {
+            let work = RsaBatch::new(lanes, &jobs);
+            let step = self.cost / work.steps_left().max(1) as u32;
+            Stage::Working { work, step }
+        };
+    }
+
+    fn finish(&mut self, answers: &mut Answers) {
+        if let Stage::Working { work, .. } = std::mem::replace(&mut self.stage, Stage::Done) {
+            let results = work.finish().into_iter().map(|result| match result {
+                Ok(signature) => Ok(Answer::Signature(signature)),
+                Err(LaneError::Fault) => Err(Failure::Wrong),
+                Err(_) => Err(Failure::Internal),
+            });
+            answers.extend(self.batch.drain(..).map(|(id, _)| id).zip(results));
+        }
+    }
+}
+
+fn rsa_key(op: &Op) -> Option<&penstock_lanes::rsa::RsaKey> {
+    match op {
+        Op::Sign { key, .. } => match key.prepared.get()? {
+            LaneKey::Rsa(key) => Some(key),
+            LaneKey::Scalar(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn encode_rsa(lanes: Lanes, op: &Op) -> Option<Vec<u8>> {
+    match op {
+        Op::Sign { scheme, message, .. } => encode::encode(lanes, *scheme, message, rsa_key(op)?.size()),
+        _ => None,
+    }
+}
