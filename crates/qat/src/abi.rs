@@ -203,8 +203,7 @@ pub mod event {
 pub type FlatBufferCallback = unsafe extern "C" fn(*mut c_void, Status, *mut c_void, *mut FlatBuffer);
 /// `CpaCyEcPointMultiplyCbFunc` and `CpaCyEcdsaSignRSCbFunc`: tag, status, operation, whether the result is valid, and both
 /// outputs.
-pub type PairCallback =
-    unsafe extern "C" fn(*mut c_void, Status, *mut c_void, Bool, *mut FlatBuffer, *mut FlatBuffer);
+pub type PairCallback = unsafe extern "C" fn(*mut c_void, Status, *mut c_void, Bool, *mut FlatBuffer, *mut FlatBuffer);
 /// `CpaCyInstanceNotificationCbFunc`: instance, tag, event.
 pub type EventCallback = unsafe extern "C" fn(Handle, *mut c_void, u32);
 /// `CpaVirtualToPhysical`.

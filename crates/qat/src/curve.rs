@@ -20,7 +20,7 @@ pub(crate) struct Parameters {
 
 impl Curve {
     /// Bytes of a coordinate, and of a scalar.
-    pub const fn len(self) -> usize {
+    pub const fn bytes(self) -> usize {
         match self {
             Curve::P256 => 32,
             Curve::P384 => 48,
@@ -39,7 +39,7 @@ impl Curve {
 /// (P-256). The comparison ends at the first byte that differs from the order's, whose leading ones are all ones: what its
 /// time tells of a number that is accepted is how many leading bytes are 0xFF, which is hardly ever one.
 pub fn is_scalar(curve: Curve, number: &[u8]) -> bool {
-    number.len() == curve.len() && number.iter().any(|byte| *byte != 0) && number < curve.parameters().order
+    number.len() == curve.bytes() && number.iter().any(|byte| *byte != 0) && number < curve.parameters().order
 }
 
 macro_rules! hex {
@@ -88,7 +88,7 @@ mod tests {
             let mut below = order.to_vec();
             *below.last_mut().unwrap() -= 1;
             assert!(is_scalar(curve, &below) && !is_scalar(curve, order));
-            assert!(!is_scalar(curve, &vec![0; curve.len()]) && !is_scalar(curve, &[1]));
+            assert!(!is_scalar(curve, &vec![0; curve.bytes()]) && !is_scalar(curve, &[1]));
         }
     }
 }

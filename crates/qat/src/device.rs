@@ -12,10 +12,7 @@ use crate::{
 use std::{
     ffi::c_void,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::Ordering,
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 

@@ -108,7 +108,7 @@ impl Request<'_> {
                 Call::Rsa
             }
             Request::Ecdsa { curve, key, nonce, digest } => {
-                let (parameters, len) = (curve.parameters(), curve.len());
+                let (parameters, len) = (curve.parameters(), curve.bytes());
                 let operation = EcdsaSign {
                     base_x: numbers.put(parameters.base_x, len),
                     base_y: numbers.put(parameters.base_y, len),
@@ -130,7 +130,7 @@ impl Request<'_> {
                 Call::Ecdsa
             }
             Request::Multiply { curve, scalar, point } => {
-                let (parameters, len) = (curve.parameters(), curve.len());
+                let (parameters, len) = (curve.parameters(), curve.bytes());
                 let (x, y) =
                     point.map_or((parameters.base_x, parameters.base_y), |point| point.split_at(len.min(point.len())));
                 let (scalar, x, y) = (numbers.put(scalar, len), numbers.put(x, len), numbers.put(y, len));
@@ -142,8 +142,7 @@ impl Request<'_> {
                 unsafe {
                     let parameters = WeierstrassParameters { field: PRIME, prime, a, b, cofactor };
                     (*at).curve = WeierstrassCurve { kind: PRIME, parameters };
-                    (*at).generic =
-                        GenericPointMultiply { scalar, x, y, curve: &raw const (*at).curve, generator: 0 };
+                    (*at).generic = GenericPointMultiply { scalar, x, y, curve: &raw const (*at).curve, generator: 0 };
                     (*at).point = PointMultiply { scalar, x, y, a, b, prime, cofactor, field: PRIME };
                     (*at).outputs = outputs;
                 }
@@ -191,9 +190,7 @@ impl Call {
                 (&raw mut (*at).valid, (&raw mut (*at).outputs).cast::<FlatBuffer>(), &raw mut (*at).outputs[1]);
             match self {
                 Call::Rsa => (library.rsa_decrypt)(instance, one, tag, &raw const (*at).rsa, first),
-                Call::Ecdsa => {
-                    (library.ecdsa_sign)(instance, two, tag, &raw const (*at).ecdsa, valid, first, second)
-                }
+                Call::Ecdsa => (library.ecdsa_sign)(instance, two, tag, &raw const (*at).ecdsa, valid, first, second),
                 Call::Multiply => match (library.generic_multiply, library.point_multiply) {
                     (Some(call), _) => call(instance, two, tag, &raw const (*at).generic, valid, first, second),
                     (None, Some(call)) => call(instance, two, tag, &raw const (*at).point, valid, first, second),

@@ -80,7 +80,7 @@ fn a_device_computes_what_the_library_does() {
             let scalar: aws_lc_rs::encoding::EcPrivateKeyBin<'static> = pair.as_be_bytes().unwrap();
             let public = pair.compute_public_key().unwrap();
             let digest = digest::digest(hash, b"message");
-            let nonce = vec![0x17; curve.len()];
+            let nonce = vec![0x17; curve.bytes()];
             let key = scalar.as_ref();
             submit(&mut channel, &Request::Ecdsa { curve, key, nonce: &nonce, digest: digest.as_ref() }, 1);
             submit(&mut channel, &Request::Multiply { curve, scalar: key, point: None }, 2);
@@ -159,16 +159,19 @@ fn integers(pkcs8: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// RFC 7748, 6.1.
+/// RFC 7748, 5.2, the first vector; its scalar's public key from the library.
 fn x25519(channel: &mut Channel) {
-    let hex = |text: &str| -> [u8; 32] { std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()) };
-    let alice = hex("77076d0a7318a57d3c16c17251b26645df4c2f92ebc0992ac177fba51db92c2a");
-    let bobs = hex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
-    submit(channel, &Request::X25519 { scalar: &alice, point: None }, 1);
-    submit(channel, &Request::X25519 { scalar: &alice, point: Some(&bobs) }, 2);
+    let hex =
+        |text: &str| -> [u8; 32] { std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()) };
+    let scalar = hex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4");
+    let point = hex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c");
+    submit(channel, &Request::X25519 { scalar: &scalar, point: None }, 1);
+    submit(channel, &Request::X25519 { scalar: &scalar, point: Some(&point) }, 2);
     let mut outcomes = settle(channel);
-    assert_eq!(answer(outcomes.remove(&1))[0], hex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"));
-    assert_eq!(answer(outcomes.remove(&2))[0], hex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"));
+    let private = PrivateKey::from_private_key(&agreement::X25519, &scalar).unwrap();
+    assert_eq!(answer(outcomes.remove(&1))[0], private.compute_public_key().unwrap().as_ref());
+    let product = hex("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552");
+    assert_eq!(answer(outcomes.remove(&2))[0], product);
 }
 
 #[test]
@@ -176,15 +179,9 @@ fn what_keeps_a_device_from_being_used_is_one_sentence() {
     let missing = |symbol: &str| Double::new("").without(symbol);
     for (double, why) in [
         (Double::new("available 0"), "libqat sees no QuickAssist device"),
-        (
-            Double::new("starts 0"),
-            "libqat does not start (status -1: the double talks as much as libqat does)",
-        ),
+        (Double::new("starts 0"), "libqat does not start (status -1: the double talks as much as libqat does)"),
         (Double::new("instances 0"), "the device has no instance left for this process"),
-        (
-            Double::new("rsa 0\necdsa 0\necdh 0\nx25519 0"),
-            "none of the device's 2 instances does public-key work",
-        ),
+        (Double::new("rsa 0\necdsa 0\necdh 0\nx25519 0"), "none of the device's 2 instances does public-key work"),
         (Double::new("layout 1"), "libqat is of another version: its structures have another layout"),
         (missing("cpaCyRsaDecrypt"), "libqat.so.4 is of another version: it lacks cpaCyRsaDecrypt"),
         (missing("icp_sal_CyPollInstance"), "libqat.so.4 is of another version: it lacks icp_sal_CyPollInstance"),

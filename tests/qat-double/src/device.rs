@@ -277,7 +277,15 @@ impl Device {
 
 impl Request {
     /// One for which nothing is ill.
-    pub fn new(kind: Kind, callback: Callback, tag: *mut c_void, operation: *const c_void, outputs: [*mut Flat; 2], inputs: &[Flat], compute: fn(&Request) -> Option<[Vec<u8>; 2]>) -> Request {
+    pub fn new(
+        kind: Kind,
+        callback: Callback,
+        tag: *mut c_void,
+        operation: *const c_void,
+        outputs: [*mut Flat; 2],
+        inputs: &[Flat],
+        compute: fn(&Request) -> Option<[Vec<u8>; 2]>,
+    ) -> Request {
         // SAFETY: an output is described, or null.
         let described = outputs.iter().filter(|output| !output.is_null()).map(|output| unsafe { **output });
         let all = inputs.iter().copied().chain(described).filter(|flat| !flat.data.is_null());

@@ -70,7 +70,8 @@ impl Double {
             let file = self.path().join(name);
             let Ok(mut bytes) = fs::read(&file) else { continue };
             let wanted = [b"\0", symbol.as_bytes(), b"\0"].concat();
-            let places: Vec<usize> = bytes.windows(wanted.len()).enumerate().filter(|(_, w)| *w == wanted).map(|(i, _)| i).collect();
+            let places: Vec<usize> =
+                bytes.windows(wanted.len()).enumerate().filter(|(_, w)| *w == wanted).map(|(i, _)| i).collect();
             assert!(!places.is_empty(), "{symbol} is no symbol of the double");
             places.into_iter().for_each(|place| bytes[place + 1] = b'_');
             fs::write(&file, bytes).expect("a copy without it");
@@ -84,6 +85,7 @@ impl Double {
 fn built() -> PathBuf {
     const NAME: &str = "libpenstock_qat_double.so";
     let program = std::env::current_exe().expect("the test's own path");
-    let places = program.ancestors().skip(1).take(2).flat_map(|place| [place.join(NAME), place.join("deps").join(NAME)]);
+    let places =
+        program.ancestors().skip(1).take(2).flat_map(|place| [place.join(NAME), place.join("deps").join(NAME)]);
     places.into_iter().find(|place| place.exists()).expect("cargo builds the double's shared library with its tests")
 }
