@@ -1,6 +1,6 @@
 //! The engine `sw`: eight operations at a time in the lanes of a vector, on the worker's own thread.
 //!
-//! A turn does at most [`TURN_BUDGET`] of it, by the [`Costs`] measured at start and by the thread's own clock: key exchanges and
+//! A turn does at most [`TURN_BUDGET`] of it, by the [`Costs`] measured at start and by the clock: key exchanges and
 //! ECDSA signatures are calls of some tens of microseconds; RSA is a state machine that advances by steps and goes on in the next
 //! turn. Short work goes first but takes no more than half a turn while long work waits, and of long work each size has its
 //! share of every turn: neither starves the other.
@@ -38,7 +38,7 @@ pub struct Sw {
     lanes: Lanes,
     costs: Costs,
     classes: Classes,
-    /// CPU time of this thread.
+    /// The time. Not the thread's own, which is a system call; where the thread is not running, its turn is over too.
     clock: fn() -> Duration,
     pairs: Pairs,
     /// Batches of one call each.
@@ -60,7 +60,7 @@ impl Sw {
             lanes,
             costs,
             classes,
-            clock: costs::cpu_time,
+            clock: turn::now,
             pairs: Pairs::new(lanes),
             short: VecDeque::new(),
             long: Default::default(),
@@ -161,10 +161,8 @@ impl Sw {
 
     fn sign_ecdsa(&mut self, class: Class, batch: &Batch) -> Vec<Result<Answer, Failure>> {
         let mut random = [[0; 32]; LANES];
-        for random in &mut random {
-            if rand::fill(random).is_err() {
-                return batch.iter().map(|_| Err(Failure::Internal)).collect();
-            }
+        if rand::fill(random.as_flattened_mut()).is_err() {
+            return batch.iter().map(|_| Err(Failure::Internal)).collect();
         }
         let digests: Vec<digest::Digest> = batch.iter().filter_map(|(_, op)| hashed(op)).collect();
         let keys: Vec<&[u8]> = batch.iter().filter_map(|(_, op)| scalar(op)).collect();
@@ -191,7 +189,7 @@ impl Sw {
 
     fn encapsulate(&self, batch: &Batch) -> Vec<Result<Answer, Failure>> {
         let mut random = Zeroizing::new([[0; mlkem768::BYTES]; LANES]);
-        if random.iter_mut().any(|random| rand::fill(random).is_err()) {
+        if rand::fill(random.as_flattened_mut()).is_err() {
             return batch.iter().map(|_| Err(Failure::Internal)).collect();
         }
         let jobs: Vec<_> = batch

@@ -4,23 +4,24 @@ use crate::{
     handshake,
     listener::{Listener, is_unix},
     shared::{Limits, Place},
-    socket::Socket,
+    socket::{Socket, Tcp},
     watchdog::Stage,
     worker::Worker,
 };
-use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener},
     time::Instant,
 };
 
 enum Listening {
-    Tcp(TcpListener),
+    /// With the address of every connection's own end, where there is but one.
+    Tcp(TcpListener, Option<SocketAddr>),
     Unix(UnixListener),
 }
 
 impl Listening {
-    fn new(listener: Listener) -> io::Result<Self> {
+    fn new(listener: Listener, transparent: bool) -> io::Result<Self> {
         if is_unix(&listener.socket) {
             let listener = std::os::unix::net::UnixListener::from(listener.socket);
             listener.set_nonblocking(true)?;
@@ -28,12 +29,17 @@ impl Listening {
         } else {
             let listener = std::net::TcpListener::from(listener.socket);
             listener.set_nonblocking(true)?;
-            Ok(Listening::Tcp(TcpListener::from_std(listener)?))
+            // One that is bound to every address, or that takes other hosts' connections, has to ask.
+            let only = |address: &SocketAddr| !transparent && !address.ip().to_canonical().is_unspecified();
+            let own = listener.local_addr().ok().filter(only);
+            Ok(Listening::Tcp(TcpListener::from_std(listener)?, own))
         }
     }
     async fn accept(&self) -> io::Result<Socket> {
         match self {
-            Listening::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::from(stream)),
+            Listening::Tcp(listener, own) => {
+                listener.accept().await.map(|(stream, peer)| Socket::Tcp(Tcp::accepted(stream, peer, *own)))
+            }
             Listening::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
         }
     }
@@ -45,7 +51,8 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// Accepts on one listening socket until the task is dropped.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let (proxy, bind) = (listener.proxy, listener.bind);
-    let listening = match Listening::new(listener) {
+    let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
+    let listening = match Listening::new(listener, transparent) {
         Ok(listening) => listening,
         Err(e) => return worker.log_process(crate::log::severity::ALERT, &format!("cannot accept connections: {e}")),
     };

@@ -218,9 +218,13 @@ fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
         Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
 }
 
-/// Closes a stream whose last bytes have been handed over: TLS says so to the peer.
-pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline) {
-    let closing = poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx));
+/// Closes a stream whose last bytes have been handed over: TLS says so to the peer. `half`: what it sends will still be read; else
+/// the stream is dropped next, which closes the socket.
+pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bool) {
+    let closing = poll_fn(|cx| match half {
+        true => Pin::new(&mut *stream).poll_shutdown(cx),
+        false => stream.poll_goodbye(cx),
+    });
     deadline.set(Instant::now(), Some(CLOSE_TIME));
     let _ = in_time(deadline, closing).await;
 }

@@ -180,8 +180,9 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
     if client.is_aborted() {
         return;
     }
-    handshake::close(&mut client.stream, &mut conn.deadline).await;
-    if client.owes_body() {
+    let owes_body = client.owes_body();
+    handshake::close(&mut client.stream, &mut conn.deadline, owes_body).await;
+    if owes_body {
         linger(conn, &mut client.stream).await;
     }
 }

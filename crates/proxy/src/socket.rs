@@ -20,25 +20,30 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
-/// A TCP connection that asks the kernel for its two addresses once, not for each request it carries.
+/// A TCP connection that asks the kernel for its addresses at most once, not for each request it carries.
 pub(crate) struct Tcp {
     stream: TcpStream,
-    ends: OnceCell<Box<Ends>>,
+    ends: Box<Ends>,
 }
 
-/// This end and the other.
+/// This end and the other, once known.
+#[derive(Default)]
 struct Ends {
-    local: SocketAddr,
-    peer: SocketAddr,
+    local: OnceCell<SocketAddr>,
+    peer: OnceCell<SocketAddr>,
 }
 
 impl Tcp {
-    fn ends(&self) -> io::Result<&Ends> {
-        if self.ends.get().is_none() {
-            let ends = Ends { local: self.stream.local_addr()?, peer: self.stream.peer_addr()? };
-            self.ends.get_or_init(|| Box::new(ends));
-        }
-        Ok(self.ends.get().expect("it was set on the line above"))
+    /// An accepted connection: where it comes from is known, and where it went to if the listening socket has but one address.
+    pub fn accepted(stream: TcpStream, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
+        let local = local.map_or_else(OnceCell::new, OnceCell::from);
+        Tcp { stream, ends: Box::new(Ends { local, peer: peer.into() }) }
+    }
+    fn local(&self) -> io::Result<SocketAddr> {
+        known(&self.ends.local, || self.stream.local_addr())
+    }
+    fn peer(&self) -> io::Result<SocketAddr> {
+        known(&self.ends.peer, || self.stream.peer_addr())
     }
     /// The stream by itself.
     pub fn into_inner(self) -> TcpStream {
@@ -46,9 +51,19 @@ impl Tcp {
     }
 }
 
+fn known(
+    address: &OnceCell<SocketAddr>,
+    ask: impl FnOnce() -> io::Result<SocketAddr>,
+) -> io::Result<SocketAddr> {
+    match address.get() {
+        Some(address) => Ok(*address),
+        None => ask().map(|found| *address.get_or_init(|| found)),
+    }
+}
+
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Socket::Tcp(Tcp { stream, ends: OnceCell::new() })
+        Socket::Tcp(Tcp { stream, ends: Box::default() })
     }
 }
 
@@ -78,14 +93,14 @@ impl Socket {
     /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Socket::Tcp(s) => Ok(s.ends()?.peer),
+            Socket::Tcp(s) => s.peer(),
             Socket::Unix(_) => Ok(UNSPECIFIED),
         }
     }
     /// This end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Socket::Tcp(s) => Ok(s.ends()?.local),
+            Socket::Tcp(s) => s.local(),
             Socket::Unix(_) => Ok(UNSPECIFIED),
         }
     }

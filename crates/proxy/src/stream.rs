@@ -69,6 +69,13 @@ impl Stream {
         }
         Poll::Ready(Ok(()))
     }
+    /// Says to the peer that nothing more comes, where the protocol has a word for it.
+    pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Clear(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_close_notify(cx),
+        }
+    }
     /// Hands everything to the kernel that a lower layer still holds.
     pub fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -230,6 +230,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Poll::Ready(Ok(delivered))
     }
 
+    /// Sends what there is to send and a close_notify; the socket stays as it is. Enough where the stream is dropped next, which
+    /// closes the socket.
+    pub fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.sent_close {
+            self.sent_close = true;
+            if self.read_end != End::Failed {
+                let _ = self.session.close_notify(&mut self.held, &mut self.unsent);
+            }
+        }
+        poll_drain(&mut self.socket, cx, &mut self.unsent)
+    }
+
     fn take_plain(&mut self, buf: &mut ReadBuf<'_>) {
         let rest = &self.plain[self.plain_read..];
         let fits = rest.len().min(buf.remaining());
@@ -333,13 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
     /// Sends close_notify and closes the writing half. Reading goes on: half-close is kept.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.sent_close {
-            this.sent_close = true;
-            if this.read_end != End::Failed {
-                let _ = this.session.close_notify(&mut this.held, &mut this.unsent);
-            }
-        }
-        ready!(poll_drain(&mut this.socket, cx, &mut this.unsent))?;
+        ready!(this.poll_close_notify(cx))?;
         Pin::new(&mut this.socket).poll_shutdown(cx)
     }
 }

@@ -131,7 +131,7 @@ fn quickest(began: Duration, mut run: impl FnMut()) -> Option<Duration> {
 }
 
 /// CPU time of this thread: on a busy machine the wall clock would measure the others.
-pub(super) fn cpu_time() -> Duration {
+fn cpu_time() -> Duration {
     Duration::from_nanos(crate::worker::thread_cpu_ns())
 }
 

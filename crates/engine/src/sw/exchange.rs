@@ -3,6 +3,7 @@
 use crate::{Answer, Curve, Failure, Secret};
 use aws_lc_rs::rand;
 use penstock_lanes::{self as lanes, LANES, LaneError, Lanes, p256, p384, x25519};
+use zeroize::Zeroizing;
 
 /// Key pairs made ahead, each used once: a call costs the same for eight as for one.
 pub(super) struct Pairs {
@@ -36,14 +37,11 @@ impl Pairs {
 
 /// Eight pairs, less those (one in 2^32 for P-256) whose random number is no scalar of the curve.
 fn make(lanes: Lanes, curve: Curve) -> Vec<(Vec<u8>, Secret)> {
-    let mut secrets = Vec::with_capacity(LANES);
-    for _ in 0..LANES {
-        let mut scalar = vec![0; curve.secret_len()];
-        if rand::fill(&mut scalar).is_err() {
-            return Vec::new();
-        }
-        secrets.push(Secret::from(scalar));
+    let mut random = Zeroizing::new(vec![0; LANES * curve.secret_len()]);
+    if rand::fill(&mut random).is_err() {
+        return Vec::new();
     }
+    let secrets: Vec<Secret> = random.chunks(curve.secret_len()).map(|scalar| Secret::from(scalar.to_vec())).collect();
     let publics: Vec<Option<Vec<u8>>> = match curve {
         Curve::X25519 => {
             let scalars = sized::<32>(&secrets);

@@ -1,5 +1,6 @@
 //! What one turn of the worker's loop may spend on public-key work.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// Most public-key work of one turn: what other connections of the worker may be held up by.
@@ -7,6 +8,12 @@ pub const TURN_BUDGET: Duration = Duration::from_micros(300);
 /// What of it is planned. The rest is for what no plan sees: tasks woken, caches that are cold, a piece that takes longer than
 /// when it was measured.
 pub(super) const PLANNED: Duration = Duration::from_micros(230);
+
+/// The time since some moment.
+pub(super) fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// The turn that runs. Work comes in pieces whose costs are known; after each, what the clock says counts where it is more.
 pub(super) struct Turn {

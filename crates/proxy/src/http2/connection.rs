@@ -150,7 +150,7 @@ async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> b
     loop {
         let seen = begun.len().min(PREFACE.len());
         if begun[..seen] != PREFACE[..seen] {
-            handshake::close(stream, &mut conn.deadline).await;
+            handshake::close(stream, &mut conn.deadline, true).await;
             serve::linger(conn, stream).await;
             return false;
         }
