@@ -72,6 +72,11 @@ impl<'a> Devices<'a> {
         Devices { host, list, seen, adf: adf.collect() }
     }
 
+    /// All of them.
+    pub fn list(&self) -> &[Qat] {
+        &self.list
+    }
+
     /// The physical device that `name` stands for: its address, with or without the domain, its number in this list, or
     /// `qat_dev0`; the only one where there is no name.
     ///

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod number;
 mod page;
 mod svg;
 

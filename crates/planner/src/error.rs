@@ -1,6 +1,6 @@
 //! What is wrong with what was asked.
 
-use crate::render::number::whole;
+use penstock_figures::number::whole;
 use std::fmt;
 
 /// Why there is no plan.

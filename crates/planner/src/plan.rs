@@ -4,8 +4,8 @@ use crate::{
     error::Problem,
     inputs::{Attribution, Inputs},
     rates::{Curve, Device, Mode, Rates},
-    render::number::whole,
 };
+use penstock_figures::number::whole;
 
 /// The most servers that are worth a plan; beyond it the level was a slip of the keyboard.
 const SERVERS_MAX: f64 = 1e6;

@@ -9,6 +9,7 @@ mod signal;
 mod socket;
 mod sockopt;
 mod stack;
+pub mod tun;
 
 pub use account::{Group, User, group, user};
 pub use clock::local_offset;

@@ -1,7 +1,7 @@
 //! What was measured and what would be, for a terminal and for scripts.
 
-use super::number::whole;
 use crate::whatif::{Answer, Basis, Measured, Operation, Question, Timing};
+use penstock_figures::number::whole;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

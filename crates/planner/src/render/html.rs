@@ -1,9 +1,6 @@
 //! A page that stands by itself: tables and figures, no script, nothing fetched.
 
-use super::{
-    number::{percent, plain, usd, whole},
-    text::verdicts,
-};
+use super::text::verdicts;
 use crate::{
     inputs::{ATTRIBUTION, INPUTS, Origin},
     plan::Fleet,
@@ -11,6 +8,7 @@ use crate::{
     report::Report,
     views::RACK_CARDS,
 };
+use penstock_figures::number::{percent, plain, usd, whole};
 use penstock_figures::{Axis, Figure, Scale, Series, bars, escaped, lines, page};
 use std::fmt::Write;
 

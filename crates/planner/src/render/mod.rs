@@ -4,5 +4,4 @@ pub mod answers;
 pub mod csv;
 pub mod html;
 pub mod json;
-pub(crate) mod number;
 pub mod text;

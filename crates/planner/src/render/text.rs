@@ -1,6 +1,5 @@
 //! For a terminal.
 
-use super::number::{percent, plain, usd, whole};
 use crate::{
     inputs::{ATTRIBUTION, INPUTS, Origin},
     published::Compared,
@@ -8,6 +7,7 @@ use crate::{
     reproduce::{Found, Search},
     views::RACK_CARDS,
 };
+use penstock_figures::number::{percent, plain, usd, whole};
 use std::fmt::Write;
 
 /// What to show.

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 /// A whole number with commas between thousands.
-pub(crate) fn whole(value: f64) -> String {
+pub fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -14,18 +14,18 @@ pub(crate) fn whole(value: f64) -> String {
 }
 
 /// Money, to the cent.
-pub(crate) fn usd(value: f64) -> String {
+pub fn usd(value: f64) -> String {
     let cents = (value * 100.0).round();
     format!("{}.{:02}", whole((cents / 100.0).trunc()), cents.abs() % 100.0)
 }
 
 /// A share in whole percent.
-pub(crate) fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     format!("{:.0} %", value * 100.0)
 }
 
 /// A number without needless zeros.
-pub(crate) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -1,0 +1,127 @@
+//! What was found, in sentences: the first thing a reader sees.
+
+use super::view::short;
+use crate::{
+    compare::cores_for,
+    study::{Cell, Measure, Outcome, against_baseline, in_rounds},
+};
+use penstock_figures::number::{percent, whole};
+
+/// Doubts that say that the rate is not the server's.
+const NOT_THE_SERVERS: [&str; 2] = ["client-saturated", "not-at-its-limit"];
+
+/// A sentence each.
+pub(super) fn findings(outcome: &Outcome) -> Vec<String> {
+    let Some(baseline) = outcome.baseline() else { return vec!["Nothing was measured.".into()] };
+    let mut found = Vec::new();
+    if let Some(target) = outcome.target_rate {
+        found.extend(saved(outcome, baseline, target));
+    }
+    if outcome.cells.iter().any(|cell| cell.offered.is_some()) {
+        found.extend(at_equal_rate(outcome, baseline));
+        return found;
+    }
+    for case in outcome.cases() {
+        let Some(widest) = outcome.cells.iter().filter(|cell| cell.case == case).map(|cell| cell.cores).max() else {
+            continue;
+        };
+        let cell_of = |name: &str| {
+            outcome.cells.iter().find(|cell| {
+                cell.contestant == name && cell.case == case && cell.cores == widest && !cell.windows.is_empty()
+            })
+        };
+        let Some(base) = cell_of(baseline) else { continue };
+        let names = outcome.measured();
+        for cell in names.iter().filter(|name| **name != baseline).filter_map(|name| cell_of(name)) {
+            found.extend(beside(outcome, cell, base));
+        }
+    }
+    if found.is_empty() {
+        found.extend(alone(outcome));
+    }
+    found
+}
+
+/// One cell beside the baseline's: by rate where both rates are the servers' own, by CPU time otherwise.
+fn beside(outcome: &Outcome, cell: &Cell, base: &Cell) -> Option<String> {
+    let limited = |cell: &Cell| NOT_THE_SERVERS.iter().any(|kind| cell.has_doubt(kind));
+    let cpu = in_rounds(cell, base, |window| window.value(Measure::CpuUs))?;
+    let place = format!("{}, {}C{}T", cell.case, cell.cores, cell.threads);
+    let (name, other) = (&cell.contestant, &base.contestant);
+    if limited(cell) || limited(base) {
+        let tells = if cpu.differs() { "" } else { " - which the data does not tell from 1" };
+        return Some(format!(
+            "{place}: {name} spends {} of the CPU time of {other} on each of the {}{tells}. The rates are not compared: not both were set by the server.",
+            cpu.text(),
+            cell.units
+        ));
+    }
+    let rate = in_rounds(cell, base, |window| window.value(outcome.measure))?;
+    let tells = if rate.differs() { "" } else { " - which the data does not tell from 1" };
+    Some(format!(
+        "{place}: {name} does {} times the {} of {other}{tells}, at {} of its CPU time each.",
+        rate.text(),
+        if outcome.measure == Measure::Gbits { "bytes" } else { cell.units.as_str() },
+        cpu.text()
+    ))
+}
+
+/// Where there is nobody to compare with.
+fn alone(outcome: &Outcome) -> Vec<String> {
+    let cells = outcome.cells.iter().filter(|cell| !cell.windows.is_empty());
+    cells
+        .map(|cell| {
+            format!(
+                "{}, {}C{}T: {} does {} {}/s, {} µs of CPU time each.",
+                cell.case,
+                cell.cores,
+                cell.threads,
+                cell.contestant,
+                short(cell.middle(|window| window.rate)),
+                cell.units,
+                short(cell.middle(|window| window.cpu_us))
+            )
+        })
+        .collect()
+}
+
+fn saved(outcome: &Outcome, baseline: &str, target: f64) -> Vec<String> {
+    let Some((base, _)) = cores_for(outcome, baseline, target) else { return Vec::new() };
+    let names = outcome.measured();
+    names
+        .iter()
+        .filter(|name| **name != baseline)
+        .filter_map(|name| {
+            let (cores, highest) = cores_for(outcome, name, target)?;
+            let beyond = if target > highest { ", beyond what was measured" } else { "" };
+            Some(format!(
+                "{}/s need {} cores with {name} and {} with {baseline}{beyond}.",
+                whole(target),
+                short(cores),
+                short(base)
+            ))
+        })
+        .collect()
+}
+
+/// CPU saved at the highest rate that both were offered.
+fn at_equal_rate(outcome: &Outcome, baseline: &str) -> Vec<String> {
+    let names = outcome.measured();
+    names
+        .iter()
+        .filter(|name| **name != baseline)
+        .filter_map(|name| {
+            let own = outcome.cells.iter().filter(|cell| cell.contestant == **name);
+            let both =
+                own.filter_map(|cell| Some((cell, against_baseline(outcome, cell, |window| window.server_cores)?)));
+            let (cell, ratio) =
+                both.max_by(|a, b| a.0.offered.unwrap_or(0.0).total_cmp(&b.0.offered.unwrap_or(0.0)))?;
+            let tells = if ratio.differs() { "" } else { " - which the data does not tell from 0" };
+            Some(format!(
+                "At {} connections/s {name} saves {} of the CPU time of {baseline}{tells}.",
+                whole(cell.offered?),
+                percent(1.0 - ratio.value)
+            ))
+        })
+        .collect()
+}

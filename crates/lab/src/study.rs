@@ -1,0 +1,31 @@
+//! The studies: servers started side by side, loaded in turn, and what came of it.
+
+mod catalogue;
+mod certificate;
+mod configuration;
+mod contestant;
+mod facts;
+mod forwarder;
+mod network;
+mod perf;
+mod place;
+mod procedure;
+mod result;
+mod run;
+mod search;
+mod server;
+mod setup;
+mod summary;
+mod vitals;
+mod window;
+
+pub use catalogue::{Measure, Origin, STUDIES, Study};
+pub use contestant::{Contestant, Program, known};
+pub use place::{Placement, Step};
+pub use result::{Cell, Group, Outcome, Point, Probe, Rates, Window};
+pub use run::run;
+pub use setup::{Network, Wish};
+pub use summary::{against_baseline, in_rounds, version};
+
+#[cfg(test)]
+pub(crate) use result::example;

@@ -1,0 +1,186 @@
+//! The configurations that contestants are started with: the same words for HAProxy and penstock, and nginx's own for the
+//! same service.
+
+use super::{
+    catalogue::{Origin, SIZES},
+    contestant::{Contestant, Program},
+};
+use std::{
+    fmt::Write,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// A service, whoever gives it.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Certificate and key.
+    pub certificate: PathBuf,
+    /// Processors, one thread each.
+    pub cpus: Vec<u32>,
+    /// Connections at once, those to servers not counted.
+    pub connections: usize,
+    /// What stands behind, and where.
+    pub origin: Option<(Origin, SocketAddr)>,
+    /// Whether connections are kept after a response.
+    pub keep_alive: bool,
+}
+
+impl Service {
+    /// The configuration of this contestant.
+    #[must_use]
+    pub fn configuration(&self, contestant: &Contestant, directory: &Path) -> String {
+        match contestant.program {
+            Program::Penstock | Program::Haproxy => self.haproxy(&contestant.global),
+            Program::Nginx => self.nginx(directory),
+        }
+    }
+
+    fn haproxy(&self, global: &[String]) -> String {
+        let threads = self.cpus.len();
+        let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
+        let mut out = format!("global\n    nbthread {threads}\n    cpu-map auto:1/1-{threads} {}\n", cpus.join(" "));
+        for line in global {
+            // Writing to a String does not fail.
+            let _ = writeln!(out, "    {line}");
+        }
+        let _ = write!(
+            out,
+            "    maxconn {}\n    tune.ssl.cachesize 0\ndefaults\n    mode http\n    timeout connect 10s\n    timeout client 60s\n    \
+             timeout server 60s\n    option {}\n    backlog 16384\nfrontend tls\n    bind {} ssl crt {} alpn http/1.1 no-tls-tickets\n    \
+             monitor-uri /handshake\n",
+            self.connections + 1000,
+            if self.keep_alive { "http-keep-alive" } else { "httpclose" },
+            self.listen,
+            self.certificate.display()
+        );
+        if let Some((kind, address)) = self.origin {
+            let tls = if kind == Origin::Encrypted { " ssl verify none" } else { "" };
+            let _ = write!(out, "    default_backend files\nbackend files\n    server origin {address}{tls}\n");
+        }
+        out
+    }
+
+    fn nginx(&self, directory: &Path) -> String {
+        let mut out = nginx_head(&self.cpus, self.connections * 2 + 1000, directory);
+        let keep = if self.keep_alive { "keepalive_timeout 60s" } else { "keepalive_timeout 0" };
+        let certificate = self.certificate.display();
+        let _ = write!(
+            out,
+            "    server {{\n        listen {} ssl reuseport backlog=16384;\n        ssl_certificate {certificate};\n        \
+             ssl_certificate_key {certificate};\n        ssl_protocols TLSv1.2 TLSv1.3;\n        ssl_session_cache off;\n        \
+             ssl_session_tickets off;\n        {keep};\n        location = /handshake {{ return 200 \"\"; }}\n",
+            self.listen
+        );
+        match self.origin {
+            None => out.push_str("    }\n}\n"),
+            Some((kind, address)) => {
+                let scheme = if kind == Origin::Encrypted { "https" } else { "http" };
+                let _ = write!(
+                    out,
+                    "        location / {{\n            proxy_pass {scheme}://origin;\n            proxy_http_version 1.1;\n            \
+                     proxy_set_header Connection \"\";\n        }}\n    }}\n    upstream origin {{\n        server {address};\n        \
+                     keepalive 256;\n    }}\n}}\n"
+                );
+            }
+        }
+        out
+    }
+}
+
+/// What nginx's file begins with: one pinned worker a processor, its own directory for everything.
+fn nginx_head(cpus: &[u32], connections: usize, directory: &Path) -> String {
+    let places = cpus.iter().max().map_or(1, |most| *most as usize + 1);
+    let mask = |cpu: &u32| (0..places).rev().map(|at| if at == *cpu as usize { '1' } else { '0' }).collect::<String>();
+    let masks: Vec<String> = cpus.iter().map(mask).collect();
+    let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
+    let directory = directory.display();
+    format!(
+        "daemon off;\n{user}worker_processes {};\nworker_cpu_affinity {};\npid {directory}/nginx.pid;\nerror_log {directory}/nginx.log warn;\n\
+         worker_rlimit_nofile {};\nevents {{ worker_connections {connections}; }}\nhttp {{\n    access_log off;\n    server_tokens off;\n    \
+         sendfile on;\n    tcp_nopush on;\n    keepalive_requests 1000000000;\n    client_body_temp_path {directory}/body;\n    \
+         proxy_temp_path {directory}/proxy;\n    fastcgi_temp_path {directory}/fastcgi;\n    uwsgi_temp_path {directory}/uwsgi;\n    \
+         scgi_temp_path {directory}/scgi;\n",
+        cpus.len(),
+        masks.join(" "),
+        // A descriptor for each side of a connection.
+        connections * 2 + 200
+    )
+}
+
+/// The servers behind: nginx, in clear text and encrypted, with the files of the studies.
+#[must_use]
+pub fn origin(
+    clear: SocketAddr,
+    encrypted: SocketAddr,
+    certificate: &Path,
+    cpus: &[u32],
+    connections: usize,
+    directory: &Path,
+) -> String {
+    let mut out = nginx_head(cpus, connections + 1000, directory);
+    let (files, certificate) = (directory.join("files"), certificate.display());
+    let _ = write!(
+        out,
+        "    server {{\n        listen {clear} reuseport backlog=16384;\n        listen {encrypted} ssl reuseport backlog=16384;\n        \
+         ssl_certificate {certificate};\n        ssl_certificate_key {certificate};\n        root {};\n        etag off;\n        \
+         location = /empty {{ return 200 \"\"; }}\n        location = /handshake {{ return 200 \"\"; }}\n    }}\n}}\n",
+        files.display()
+    );
+    out
+}
+
+/// Writes the files of the studies.
+///
+/// # Errors
+/// A sentence: the disk is full, mostly.
+pub fn write_files(directory: &Path) -> Result<(), String> {
+    let files = directory.join("files");
+    std::fs::create_dir_all(&files).map_err(|e| format!("{}: {e}", files.display()))?;
+    for (name, bytes) in SIZES {
+        let path = files.join(format!("data_{name}"));
+        // Nothing between here and the client compresses; what the bytes are makes no difference.
+        std::fs::write(&path, vec![b'x'; bytes as usize]).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Service {
+        Service {
+            listen: "127.0.0.1:8443".parse().unwrap(),
+            certificate: "/lab/rsa2048.pem".into(),
+            cpus: vec![2, 5],
+            connections: 400,
+            origin: Some((Origin::Encrypted, "127.0.0.1:8180".parse().unwrap())),
+            keep_alive: false,
+        }
+    }
+
+    #[test]
+    fn haproxy_and_penstock_are_pinned_and_close_after_each_response() {
+        let text = service().haproxy(&["tune.crypto.engine sw".into()]);
+        for line in [
+            "    nbthread 2\n    cpu-map auto:1/1-2 2 5\n    tune.crypto.engine sw\n    maxconn 1400\n",
+            "    option httpclose\n",
+            "    bind 127.0.0.1:8443 ssl crt /lab/rsa2048.pem alpn http/1.1 no-tls-tickets\n",
+            "    server origin 127.0.0.1:8180 ssl verify none\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        let alone = Service { origin: None, ..service() }.haproxy(&[]);
+        assert!(!alone.contains("backend"), "{alone}");
+    }
+
+    #[test]
+    fn nginx_is_pinned_by_masks() {
+        let text = service().nginx(Path::new("/lab/nginx"));
+        assert!(text.contains("worker_processes 2;\nworker_cpu_affinity 000100 100000;"), "{text}");
+        assert!(text.contains("proxy_pass https://origin;") && text.contains("keepalive_timeout 0;"), "{text}");
+    }
+}

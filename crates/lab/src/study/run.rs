@@ -1,0 +1,430 @@
+//! Carrying a study out: servers are started side by side and loaded in turn, round after round, so that what else the
+//! machine does falls on all of them. After every cell the result is on disk.
+
+use super::{
+    catalogue::{Case, Origin, Procedure},
+    certificate,
+    configuration::{self, Service},
+    contestant::{self, Contestant, Surroundings, program},
+    facts,
+    network::Link,
+    perf,
+    place::{self, Namespace, Placement, Step},
+    result::{Cell, Outcome, Window},
+    server::{Server, free_port},
+    setup::{Setup, Wish},
+    summary,
+    window::{Conditions, Load},
+};
+use crate::{
+    LoadReport,
+    load::{Doubt, Mode, Stop},
+};
+use penstock_doctor::Host;
+use std::{
+    fs::File,
+    io::Write,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+/// A unit that takes longer has failed: well above every bound on latency.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a contestant is loaded before it is measured: a share of the window, within these bounds.
+const WARM_UP: (f64, f64, f64) = (0.1, 0.2, 5.0);
+
+/// Servers of one group of cases on so many cores, all running, and who they are.
+pub(super) struct Field {
+    pub servers: Vec<(usize, Server)>,
+}
+
+/// A study under way.
+pub(super) struct Bench<'a> {
+    pub setup: &'a Setup,
+    pub outcome: Outcome,
+    pub conditions: Conditions<'a>,
+    pub tell: &'a mut dyn FnMut(&str),
+    out: &'a Path,
+    raw: File,
+    directory: tempfile::TempDir,
+    server_side: Namespace,
+    address: IpAddr,
+    origin: Option<Origins>,
+    perf: bool,
+}
+
+/// The servers behind.
+struct Origins {
+    clear: SocketAddr,
+    encrypted: SocketAddr,
+    /// Stopped with the study.
+    _server: Server,
+}
+
+/// Carries out what is wished for, telling how it goes on, until it ends or `stop` says so.
+///
+/// # Errors
+/// A sentence: nothing could be measured at all. What was measured before something failed is in the outcome, which says why
+/// it is partial.
+pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
+    let setup = Setup::new(wish)?;
+    let host = Host::at("/");
+    let has_origin = setup.cases.iter().any(|case| case.origin != Origin::None);
+    let asked = place::Asked {
+        steps: &setup.steps,
+        threads_per_core: setup.study.threads_per_core,
+        server: &wish.server_cores,
+        clients: &wish.client_cores,
+        origin: &wish.origin_cores,
+        has_origin,
+    };
+    let (placement, mut partial) = place::place(&host, &asked)?;
+    let around = Surroundings {
+        host: &host,
+        penstock: wish.penstock.clone(),
+        haproxy: wish.haproxy.clone(),
+        nginx: wish.nginx.clone(),
+    };
+    let (contestants, left_out) = contestant::choose(&wish.contestants, &around)?;
+    let nginx = if has_origin {
+        Some(program("nginx", wish.nginx.as_deref()).map_err(|why| format!("{why}: the servers behind are nginx"))?)
+    } else {
+        None
+    };
+    if !wish.contestants.is_empty() {
+        partial.extend(left_out.iter().map(|(name, why)| format!("{name}: {why}")));
+    }
+    if contestants.is_empty() {
+        let reasons: Vec<String> = left_out.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        return Err(format!("nobody can take part: {}", reasons.join("; ")));
+    }
+    std::fs::create_dir_all(&wish.out).map_err(|e| format!("{}: {e}", wish.out.display()))?;
+    let raw_path = wish.out.join("raw.jsonl");
+    let raw = File::create(&raw_path).map_err(|e| format!("{}: {e}", raw_path.display()))?;
+    let directory = tempfile::Builder::new()
+        .prefix("penstock-bench-")
+        .tempdir()
+        .map_err(|e| format!("no directory for servers: {e}"))?;
+    let link = setup.network.map(|network| Link::new(&network, &placement)).transpose()?;
+    let outcome = begin(wish, &setup, &host, &placement, contestants, left_out, partial, link.as_ref());
+    let (server_side, clients, address) = match &link {
+        Some(link) => (link.server(), link.client(), link.address()),
+        None => (None, None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    };
+    let conditions = Conditions { placement: &placement, client_threads: setup.client_threads, clients, stop };
+    let out = wish.out.as_path();
+    let perf = wish.perf;
+    let mut bench = Bench {
+        setup: &setup,
+        outcome,
+        conditions,
+        tell,
+        out,
+        raw,
+        directory,
+        server_side,
+        address,
+        origin: None,
+        perf,
+    };
+    let done = bench.all(nginx.as_deref());
+    if let Err(why) = done {
+        bench.outcome.partial.push(why);
+    }
+    if stop.is_stopped() {
+        bench.outcome.partial.push("it was stopped by hand".into());
+    }
+    bench.save()?;
+    let outcome = bench.outcome;
+    if outcome.cells.iter().all(|cell| cell.windows.is_empty()) {
+        return Err(format!("nothing was measured: {}", outcome.partial.join("; ")));
+    }
+    Ok(outcome)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn begin(
+    wish: &Wish,
+    setup: &Setup,
+    host: &Host,
+    placement: &Placement,
+    contestants: Vec<Contestant>,
+    left_out: Vec<(String, String)>,
+    partial: Vec<String>,
+    link: Option<&Link>,
+) -> Outcome {
+    let study = setup.study;
+    let date = summary::date_now();
+    let machine = facts::facts(host, &contestants, &setup.cases, &date);
+    let cpu = machine.iter().flat_map(|group| &group.facts).find(|(name, _)| name == "CPU").map_or("", |(_, cpu)| cpu);
+    let mut notes: Vec<String> = Some(study.note.to_owned()).filter(|note| !note.is_empty()).into_iter().collect();
+    let mut parameters = setup.parameters();
+    if let Some(link) = link {
+        parameters.extend(link.parameters());
+        notes.push(link.how().to_owned());
+    }
+    let mut doubts: Vec<Doubt> = Vec::new();
+    for overlap in placement.overlaps() {
+        doubts.push(Doubt { kind: "shared-processors".into(), says: overlap });
+    }
+    if wish.quick {
+        let says = "this is the short form: it shows that everything works, not what the machine can do".into();
+        doubts.push(Doubt { kind: "quick".into(), says });
+    }
+    Outcome {
+        format: Outcome::format(),
+        study: study.name.into(),
+        doc: study.doc.into(),
+        source: format!("penstock bench study {}, {date}, {cpu}", study.name),
+        command: wish.command.clone(),
+        began: date,
+        quick: wish.quick,
+        partial,
+        measure: study.measure,
+        parameters,
+        notes,
+        machine,
+        contestants,
+        left_out,
+        placement: placement.clone(),
+        commands: Vec::new(),
+        cells: Vec::new(),
+        doubts,
+        stacks: std::collections::BTreeMap::new(),
+        target_rate: setup.target_rate,
+        modes: std::collections::BTreeMap::new(),
+    }
+}
+
+impl Bench<'_> {
+    fn all(&mut self, nginx: Option<&Path>) -> Result<(), String> {
+        if let Some(nginx) = nginx {
+            self.start_origin(nginx)?;
+        }
+        let setup = self.setup;
+        for step in self.conditions.placement.steps.clone() {
+            // Cases that the same servers can serve follow each other.
+            let serving = |case: &Case| (case.key, case.origin, case.mode.keeps());
+            for cases in setup.cases.chunk_by(|a, b| serving(a) == serving(b)) {
+                let field = self.start(&cases[0], &step)?;
+                for case in cases {
+                    match setup.study.procedure {
+                        Procedure::Connections => self.rounds(&field, case, &step)?,
+                        Procedure::Search => self.highest(&field, case, &step)?,
+                        Procedure::Rates => self.rising(&field, case, &step)?,
+                    }
+                    self.save()?;
+                    if self.conditions.stop.is_stopped() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_origin(&mut self, nginx: &Path) -> Result<(), String> {
+        let directory = self.directory.path().join("origin");
+        configuration::write_files(&directory)?;
+        let clear = free_port(self.address, &self.server_side)?;
+        let encrypted = free_port(self.address, &self.server_side)?;
+        let certificate = certificate::file(self.directory.path(), super::catalogue::Key::EcdsaP256)?;
+        let cpus = self.conditions.placement.origin.clone();
+        let text = configuration::origin(clear, encrypted, &certificate, &cpus, self.setup.connections, &directory);
+        let server = Server::origin(nginx, &text, clear, &cpus, &directory, &self.server_side)?;
+        self.note_command(&server);
+        self.origin = Some(Origins { clear, encrypted, _server: server });
+        Ok(())
+    }
+
+    fn note_command(&mut self, server: &Server) {
+        let command = format!("{}: {}", server.name, server.command);
+        if !self.outcome.commands.contains(&command) {
+            self.outcome.commands.push(command);
+        }
+    }
+
+    /// Starts everybody for a case. Who does not start is left out, and the result is partial.
+    fn start(&mut self, case: &Case, step: &Step) -> Result<Field, String> {
+        let certificate = certificate::file(self.directory.path(), case.key)?;
+        let origin = self.origin.as_ref().and_then(|origins| match case.origin {
+            Origin::None => None,
+            Origin::Clear => Some((Origin::Clear, origins.clear)),
+            Origin::Encrypted => Some((Origin::Encrypted, origins.encrypted)),
+        });
+        let mut servers = Vec::new();
+        for at in 0..self.outcome.contestants.len() {
+            let service = Service {
+                listen: free_port(self.address, &self.server_side)?,
+                certificate: certificate.clone(),
+                cpus: step.cpus.clone(),
+                connections: self.setup.connections,
+                origin,
+                keep_alive: case.mode.keeps(),
+            };
+            let contestant = &mut self.outcome.contestants[at];
+            match Server::start(contestant, &service, self.directory.path(), &self.server_side) {
+                Ok(server) => {
+                    self.note_command(&server);
+                    servers.push((at, server));
+                }
+                Err(why) => {
+                    (self.tell)(&why);
+                    self.outcome.partial.push(why);
+                }
+            }
+        }
+        if servers.is_empty() {
+            return Err("no contestant started".into());
+        }
+        Ok(Field { servers })
+    }
+
+    /// An empty cell.
+    pub(super) fn cell(&self, at: usize, case: &Case, step: &Step, offered: Option<f64>) -> Cell {
+        Cell {
+            contestant: self.outcome.contestants[at].name.clone(),
+            case: case.name.clone(),
+            units: case.mode.units().into(),
+            origin: case.origin,
+            cores: step.cores,
+            threads: step.cpus.len(),
+            offered,
+            negotiated: Vec::new(),
+            windows: Vec::new(),
+            probes: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Measures every cell in turn, as often as there are rounds. A server that fails is left out from then on.
+    pub(super) fn in_turns(
+        &mut self,
+        field: &Field,
+        case: &Case,
+        step: &Step,
+        cells: Vec<(usize, Cell, Load)>,
+    ) -> Result<(), String> {
+        let first = self.outcome.cells.len();
+        let mut loads = Vec::new();
+        for (server, cell, load) in cells {
+            loads.push((server, load));
+            self.outcome.cells.push(cell);
+        }
+        let mut failed = vec![false; loads.len()];
+        for round in 0..self.setup.rounds {
+            // The first of a round meets the other's leftovers in the caches: they take turns at being first.
+            let forward: Vec<usize> = (0..loads.len()).collect();
+            let order = if round % 2 == 0 { forward } else { forward.into_iter().rev().collect() };
+            for at in order {
+                if failed[at] || self.conditions.stop.is_stopped() {
+                    continue;
+                }
+                let (place, load) = loads[at];
+                let server = &field.servers[place].1;
+                let measured = self.conditions.measure(server, case, step, load, round);
+                match measured {
+                    Ok((window, report)) => self.keep(first + at, window, &report)?,
+                    Err(why) => {
+                        failed[at] = true;
+                        let cell = &self.outcome.cells[first + at];
+                        let why = format!("{}, {}: {why}", cell.contestant, cell.case);
+                        (self.tell)(&why);
+                        self.outcome.partial.push(why);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a window into its cell, and the whole report into the raw data.
+    fn keep(&mut self, at: usize, window: Window, report: &LoadReport) -> Result<(), String> {
+        let cell = &mut self.outcome.cells[at];
+        let line = serde_json::json!({ "contestant": cell.contestant, "case": cell.case, "cores": cell.cores,
+            "offered": cell.offered, "round": window.round, "report": report });
+        writeln!(self.raw, "{line}").map_err(|e| format!("cannot write the raw data: {e}"))?;
+        cell.negotiated = summary::negotiated(report);
+        (self.tell)(&summary::line(cell, &window));
+        if window.done > 0 || !report.partial {
+            cell.windows.push(window);
+        }
+        Ok(())
+    }
+
+    /// A load before the first measurement: caches, pools and tables are filled.
+    pub(super) fn warm_up(
+        &mut self,
+        server: &Server,
+        case: &Case,
+        step: &Step,
+        connections: usize,
+    ) -> Result<(), String> {
+        let (share, least, most) = WARM_UP;
+        let seconds = (self.setup.seconds * share).clamp(least, most);
+        let load = Load { connections, offered: None, seconds, timeout: self.timeout() };
+        self.conditions.measure(server, case, step, load, 0).map(|_| ())
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        TIMEOUT.max(self.setup.bound * 2)
+    }
+
+    /// So many connections, each beginning again when it has finished.
+    fn rounds(&mut self, field: &Field, case: &Case, step: &Step) -> Result<(), String> {
+        let connections = self.setup.connections;
+        let load = Load { connections, offered: None, seconds: self.setup.seconds, timeout: self.timeout() };
+        let mut cells = Vec::new();
+        for (place, (at, server)) in field.servers.iter().enumerate() {
+            if self.conditions.stop.is_stopped() {
+                return Ok(());
+            }
+            let cell = self.cell(*at, case, step, None);
+            match self.warm_up(server, case, step, connections.min(64 * step.cpus.len())) {
+                Ok(()) => cells.push((place, cell, load)),
+                Err(why) => self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name)),
+            }
+        }
+        self.in_turns(field, case, step, cells)?;
+        self.stacks(field, case, step, load)
+    }
+
+    /// One more load of each, with perf watching: its figures do not count.
+    fn stacks(&mut self, field: &Field, case: &Case, step: &Step, load: Load) -> Result<(), String> {
+        for (at, server) in &field.servers {
+            let name = self.outcome.contestants[*at].name.clone();
+            if !self.perf || self.outcome.stacks.contains_key(&name) || self.conditions.stop.is_stopped() {
+                continue;
+            }
+            match perf::Recording::start(server.pid(), self.directory.path()) {
+                Ok(recording) => {
+                    let _ = self.conditions.measure(server, case, step, load, 0);
+                    let folded = self.out.join(format!("stacks-{name}.txt"));
+                    self.outcome.stacks.insert(name, recording.finish(&folded)?);
+                }
+                Err(why) => {
+                    self.outcome.partial.push(format!("--perf: {why}"));
+                    self.perf = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what there is on disk.
+    fn save(&mut self) -> Result<(), String> {
+        summary::conclude(&mut self.outcome);
+        self.outcome.write(&self.out.join("result.json"))?;
+        let page = crate::report::page(&self.outcome);
+        let path = self.out.join("report.html");
+        std::fs::write(&path, page).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    }
+}
+
+impl Mode {
+    /// Whether connections are kept after a response.
+    fn keeps(self) -> bool {
+        matches!(self, Mode::KeepAlive | Mode::Download | Mode::Idle)
+    }
+}

@@ -1,0 +1,211 @@
+//! Servers that a study starts, and stops whatever happens.
+
+use super::{
+    configuration::Service,
+    contestant::{Contestant, Program},
+    place::{Namespace, inside},
+};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::{
+    fs::File,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// How long a server may take to listen: making its tables and keys, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to end before it is made to.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Lines of its log that are shown when it ends at once.
+const LOG_LINES: usize = 6;
+
+/// A process of ours. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    /// Whose it is.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What was run, as one would type it.
+    pub command: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts a contestant and waits until it listens.
+    ///
+    /// # Errors
+    /// It does not start, with what it said.
+    pub fn start(
+        contestant: &mut Contestant,
+        service: &Service,
+        directory: &Path,
+        namespace: &Namespace,
+    ) -> Result<Server, String> {
+        let directory = directory.join(&contestant.name);
+        let cannot = |e: std::io::Error| format!("{}: {e}", directory.display());
+        std::fs::create_dir_all(&directory).map_err(cannot)?;
+        let text = service.configuration(contestant, &directory);
+        let file = directory.join(if contestant.program == Program::Nginx { "nginx.conf" } else { "haproxy.cfg" });
+        std::fs::write(&file, &text).map_err(cannot)?;
+        contestant.configuration = text;
+        let file = file.display().to_string();
+        let arguments: Vec<&str> = match contestant.program {
+            Program::Penstock | Program::Haproxy => vec!["-db", "-f", &file],
+            Program::Nginx => vec!["-c", &file],
+        };
+        let mut command = Command::new(&contestant.path);
+        command.args(&arguments).envs(contestant.environment.iter().map(|(k, v)| (k, v)));
+        let environment: String = contestant.environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
+        let shown = format!("{environment}{} {}", contestant.path.display(), arguments.join(" "));
+        Server::spawn(&contestant.name, command, shown, service.listen, &service.cpus, &directory, namespace)
+    }
+
+    /// Starts nginx with this configuration.
+    ///
+    /// # Errors
+    /// It does not start, with what it said.
+    pub fn origin(
+        nginx: &Path,
+        text: &str,
+        listen: SocketAddr,
+        cpus: &[u32],
+        directory: &Path,
+        namespace: &Namespace,
+    ) -> Result<Server, String> {
+        let file = directory.join("nginx.conf");
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        let mut command = Command::new(nginx);
+        command.arg("-c").arg(&file);
+        let shown = format!("{} -c {}", nginx.display(), file.display());
+        Server::spawn("origin", command, shown, listen, cpus, directory, namespace)
+    }
+
+    fn spawn(
+        name: &str,
+        mut command: Command,
+        shown: String,
+        address: SocketAddr,
+        cpus: &[u32],
+        directory: &Path,
+        namespace: &Namespace,
+    ) -> Result<Server, String> {
+        let cannot = |e: std::io::Error| format!("{name} does not start: {e}");
+        let log = directory.join("output");
+        let out = File::create(&log).map_err(cannot)?;
+        let err = out.try_clone().map_err(cannot)?;
+        // A group of its own: the terminal's Ctrl-C is for us, who stop it in our own order.
+        command.current_dir(directory).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        let child = inside(cpus, namespace, || command.spawn()).and_then(|spawned| spawned).map_err(cannot)?;
+        let mut server = Server { name: name.into(), address, command: shown, child, log };
+        let taskset: Vec<String> = cpus.iter().map(u32::to_string).collect();
+        server.command = format!("taskset -c {} {}", taskset.join(","), server.command);
+        server.wait_listening(namespace)?;
+        Ok(server)
+    }
+
+    fn wait_listening(&mut self, namespace: &Namespace) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            if !self.is_running() {
+                return Err(format!("{} ended at once: {}", self.name, self.last_words()));
+            }
+            let address = self.address;
+            let connected =
+                inside(&[], namespace, || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok());
+            if connected.unwrap_or(false) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{} does not listen on {address}: {}", self.name, self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it said last.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+        if last.is_empty() { "it said nothing".into() } else { last.join(" | ") }
+    }
+
+    /// Its process, whose children count with it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn end(&mut self) {
+        if !self.is_running() {
+            return;
+        }
+        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
+        // It may end by itself meanwhile.
+        let _ = kill_process(pid, Signal::TERM);
+        let began = Instant::now();
+        while began.elapsed() < FAREWELL {
+            if !self.is_running() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A port of this address, in this namespace, that nobody listens on now.
+///
+/// # Errors
+/// The address is not one of this machine's.
+pub fn free_port(address: IpAddr, namespace: &Namespace) -> Result<SocketAddr, String> {
+    let bound = inside(&[], namespace, || TcpListener::bind((address, 0)).and_then(|socket| socket.local_addr()));
+    bound.and_then(|found| found).map_err(|e| format!("no port of {address} can be had: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(script: &str, listen: SocketAddr) -> Result<Server, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Server::spawn("it", command, "sh".into(), listen, &[], directory.path(), &None)
+    }
+
+    #[test]
+    fn what_ends_at_once_is_quoted() {
+        let why = started("echo first; echo no such option >&2; exit 1", "127.0.0.1:1".parse().unwrap()).unwrap_err();
+        assert_eq!(why, "it ended at once: first | no such option");
+    }
+
+    #[test]
+    fn a_server_goes_with_its_handle() {
+        // Somebody else listens there: the process counts as started.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = started("sleep 60", listener.local_addr().unwrap()).unwrap();
+        let process = format!("/proc/{}", server.pid());
+        assert!(Path::new(&process).exists());
+        drop(server);
+        assert!(!Path::new(&process).exists());
+    }
+}
