@@ -261,14 +261,22 @@ impl Outcome {
         steps
     }
 
+    /// As it is written.
+    ///
+    /// # Errors
+    /// A number that JSON cannot have; none is.
+    pub fn json(&self) -> Result<String, String> {
+        serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
+    }
+
     /// Writes it, whole or not at all.
     ///
     /// # Errors
     /// A sentence.
     pub fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
+        let text = self.json()?;
         let beside = path.with_extension("json.new");
-        let done = std::fs::write(&beside, text + "\n").and_then(|()| std::fs::rename(&beside, path));
+        let done = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
         done.map_err(|e| format!("cannot write {}: {e}", path.display()))
     }
 
