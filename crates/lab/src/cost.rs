@@ -13,7 +13,8 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// Whose CPU time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Who {
     /// This process and all that descend from it.
     Pid(u32),

@@ -10,6 +10,7 @@ pub mod compare;
 pub mod cost;
 mod histogram;
 pub mod load;
+pub mod output;
 pub mod report;
 pub mod statistics;
 pub mod study;

@@ -1,6 +1,8 @@
 //! `penstock bench`: measures any TLS server.
 
+mod interrupt;
 mod load;
+mod words;
 
 use crate::serve;
 use std::{ffi::OsString, process::ExitCode};

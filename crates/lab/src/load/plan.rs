@@ -1,6 +1,7 @@
 //! What to send, to whom, how fast and for how long.
 
 use super::Error;
+use crate::cost::Who;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -46,6 +47,8 @@ pub struct LoadPlan {
     pub headers: Vec<(String, String)>,
     /// Addresses or interfaces the connections come from, in turn; none: the system chooses.
     pub sources: Vec<Source>,
+    /// Processes on this machine whose CPU time is read: the server's.
+    pub watch: Vec<Who>,
 }
 
 impl LoadPlan {
@@ -71,7 +74,40 @@ impl LoadPlan {
             method: "GET".into(),
             headers: Vec::new(),
             sources: Vec::new(),
+            watch: Vec::new(),
         }
+    }
+
+    /// # Errors
+    /// What contradicts itself.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |why: &str| Err(Error::Plan(why.to_owned()));
+        if self.connections == 0 || self.threads == 0 || self.streams == 0 {
+            return wrong("there must be at least one connection, one thread and one stream");
+        }
+        if self.threads > self.connections {
+            return wrong("there are more threads than connections: each thread needs one of its own");
+        }
+        if let Arrivals::Open(rate) = self.arrivals
+            && !(rate.is_finite() && rate > 0.0)
+        {
+            return wrong("the rate must be above zero");
+        }
+        if self.duration.is_zero() {
+            return wrong("the duration must be above zero");
+        }
+        if self.resume && self.target.scheme == Scheme::Http {
+            return wrong("without TLS there are no sessions to resume");
+        }
+        if self.mode == Mode::Handshake && self.target.scheme == Scheme::Http {
+            return wrong("without TLS there is no handshake to measure");
+        }
+        let token = |name: &str| penstock_http::is_token(name.as_bytes());
+        let text = |value: &str| !value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f);
+        if !token(&self.method) || !self.headers.iter().all(|(name, value)| token(name) && text(value)) {
+            return wrong("the method or a header field has characters that HTTP does not allow");
+        }
+        Ok(())
     }
 }
 

@@ -26,6 +26,10 @@ pub struct LoadReport {
     pub full_handshakes: u64,
     /// Resumed ones.
     pub resumed_handshakes: u64,
+    /// Full ones that took a round more, as the server wanted another group.
+    pub retried_handshakes: u64,
+    /// Connections that the server did not close after our close_notify.
+    pub unclean_closes: u64,
     /// Responses.
     pub responses: u64,
     /// Responses by the first digit of their status: `2xx`.
@@ -109,6 +113,17 @@ pub struct Latency {
     pub total: Histogram,
     /// How late this side itself began a unit although a connection was free: an error of measurement.
     pub own_delay: Histogram,
+}
+
+impl Latency {
+    /// Adds another one's.
+    pub fn merge(&mut self, other: &Latency) {
+        self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
+        self.first_byte.merge(&other.first_byte);
+        self.total.merge(&other.total);
+        self.own_delay.merge(&other.own_delay);
+    }
 }
 
 /// What client and server agreed on.

@@ -1,20 +1,182 @@
-//! `penstock bench load URL`.
+//! `penstock bench load URL`: the options, and where the result goes.
 
-use crate::serve;
-use penstock_lab::load::{LoadPlan, run as load};
-use std::{ffi::OsString, process::ExitCode};
+use super::words::{cores, duration, number, rate};
+use crate::{
+    arguments::{Arguments, Opt, help, switch, value},
+    serve,
+};
+use penstock_lab::load::{Arrivals, Error, Http, LoadPlan, Mode, Stop, TlsVersion, run_with};
+use penstock_lab::output;
+use std::{ffi::OsString, fs, io::IsTerminal, process::ExitCode};
+
+/// Some units failed; the result stands.
+const SOME_FAILED: u8 = 2;
+/// Cut short by a signal, as a shell would say it of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+fn options() -> Vec<Opt> {
+    vec![
+        value("--mode", "MODE", "handshake, request (a handshake for each), keep-alive, download, idle [keep-alive]"),
+        switch("--resume", "resumes sessions; otherwise every handshake is a full one, and that is checked"),
+        value("-c", "N", "connections open at once [10]"),
+        value("-t", "N", "threads [1]"),
+        value("-d", "TIME", "how long: 30, 30s, 2m, 1h [10s]"),
+        value("-n", "N", "ends after so many units"),
+        value("-H", "'NAME: VALUE'", "a header field; may be repeated"),
+        switch("--latency", "shows percentiles in detail"),
+        value("--timeout", "TIME", "after this a unit is given up and counted as an error [10s]"),
+        value("--rate", "N", "open loop: N units a second fall due, whether or not the server keeps up"),
+        value("--warm-up", "TIME", "load before anything counts [0]"),
+        value("--cores", "LIST", "processors the threads are pinned to, as in 0-3,8"),
+        value("--method", "NAME", "the request's method [GET]"),
+        switch("--http2", "HTTP/2"),
+        value("--streams", "N", "with --http2: requests at once on a connection that is kept [1]"),
+        value("--tls", "1.2|1.3", "the version of TLS [what the server takes]"),
+        value(
+            "--suite",
+            "NAME",
+            "a cipher suite, by its name in RFCs or OpenSSL's; may be repeated [AES-128-GCM first]",
+        ),
+        value("--group", "NAME", "x25519, p256, p384, x25519mlkem768; may be repeated [x25519, p256, p384]"),
+        value("--signature", "NAME", "rsa_pss_rsae_sha256, ecdsa_secp256r1_sha256, ...; may be repeated [any]"),
+        value("--sni", "NAME", "the name to ask for [the URL's]"),
+        value("--verify", "FILE", "checks chain and signature in every handshake, against the roots in FILE"),
+        switch("--check-signatures", "checks the signature in every handshake"),
+        value("--connect", "ADDRESS:PORT", "where to connect to [what the URL's host resolves to]"),
+        value("--source", "ADDRESS|INTERFACE", "where connections come from; may be repeated, and is used in turn"),
+        value("--server", "PID|NAME", "reads the CPU time of these processes on this machine; may be repeated"),
+        value("--json", "FILE", "writes everything as JSON, '-' for standard output instead of the text"),
+        value("--csv", "FILE", "writes a line a second as CSV, '-' for standard output instead of the text"),
+        switch("-s", ""),
+        switch("--quiet", "no line each second"),
+        switch("--help", "shows this help"),
+    ]
+}
+
+const ABOUT: &str = "\
+Usage: penstock bench load URL [options]
+
+Loads a server and says what came of it. Times count from when a unit was due: with --rate, the time it waited for a
+connection is part of it.
+
+Nothing of the server's certificate is checked unless --verify is given, and of the signatures only that of the run's first
+handshake: each costs this side as much as the rest of a handshake. One key pair serves all key exchanges of a run with
+x25519 or p256. The server has the same work either way.
+
+Exit status: 0 all went well, 1 there is no result, 2 some units failed, 130 interrupted (the result is partial).
+
+";
 
 /// Runs it.
 pub fn run(arguments: &[OsString]) -> ExitCode {
-    let Some(url) = arguments.first().and_then(|word| word.to_str()) else {
-        return serve::fail("bench load: it needs the URL of a server");
+    let options = options();
+    let arguments = match Arguments::parse(&options, arguments) {
+        Ok(arguments) => arguments,
+        Err(why) => return serve::fail(&format!("bench load: {why}; 'penstock bench load --help' lists the options")),
     };
-    let report = url.parse().and_then(|target| load(&LoadPlan::new(target)));
-    match report {
-        Ok(report) => {
-            println!("{:.1} {}/s", report.rate(), report.plan.mode.units());
-            ExitCode::SUCCESS
-        }
+    if arguments.has("--help") {
+        let listed: Vec<Opt> = options.into_iter().filter(|option| !option.help.is_empty()).collect();
+        print!("{ABOUT}{}", help(&listed));
+        return ExitCode::SUCCESS;
+    }
+    match load(&arguments) {
+        Ok(code) => code,
         Err(why) => serve::fail(&format!("bench load: {why}")),
     }
+}
+
+fn load(arguments: &Arguments) -> Result<ExitCode, String> {
+    let plan = plan(arguments)?;
+    let stop = Stop::default();
+    super::interrupt::stop_on_signal(&stop)?;
+    let mut progress = output::Progress::new(&plan, !arguments.has("--quiet") && std::io::stderr().is_terminal());
+    let report = run_with(&plan, &stop, &mut |second| progress.show(second)).map_err(|e: Error| e.to_string())?;
+    progress.end();
+    let mut text = true;
+    for (option, page) in [("--json", output::json as fn(&_) -> String), ("--csv", output::csv)] {
+        match arguments.one(option) {
+            Some("-") => {
+                text = false;
+                print!("{}", page(&report));
+            }
+            Some(file) => fs::write(file, page(&report)).map_err(|e| format!("cannot write {file}: {e}"))?,
+            None => {}
+        }
+    }
+    if text {
+        print!("{}", output::text(&report, arguments.has("--latency")));
+    }
+    Ok(match () {
+        () if stop.is_stopped() => ExitCode::from(INTERRUPTED),
+        () if report.failed() > 0 => ExitCode::from(SOME_FAILED),
+        () => ExitCode::SUCCESS,
+    })
+}
+
+/// The plan that the options make.
+pub fn plan(arguments: &Arguments) -> Result<LoadPlan, String> {
+    if arguments.has("-s") {
+        return Err(
+            "there is no -s: a script in the loop would cost more than the requests, and would be measured with \
+                    them. Say what to send with --method, -H and --mode, and run once for each kind of request"
+                .into(),
+        );
+    }
+    let [url] = &arguments.words[..] else {
+        return Err("it needs the URL of one server; 'penstock bench load --help' lists the options".into());
+    };
+    let mut plan = LoadPlan::new(url.parse().map_err(|e: Error| e.to_string())?);
+    plan.mode = Mode::KeepAlive;
+    if let Some(name) = arguments.one("--mode") {
+        let found = Mode::ALL.iter().find(|(_, known)| *known == name);
+        plan.mode = found.map(|(mode, _)| *mode).ok_or_else(|| {
+            let known: Vec<&str> = Mode::ALL.iter().map(|(_, name)| *name).collect();
+            format!("--mode cannot be '{name}': expected one of {}", known.join(", "))
+        })?;
+    }
+    plan.resume = arguments.has("--resume");
+    let count = |name: &str, default: usize| arguments.one(name).map_or(Ok(default), |text| number(name, text));
+    plan.connections = count("-c", plan.connections)?;
+    plan.threads = count("-t", plan.threads)?;
+    plan.streams = count("--streams", plan.streams)?;
+    plan.count = arguments.one("-n").map(|text| number("-n", text)).transpose()?;
+    for (name, time) in [("-d", &mut plan.duration), ("--timeout", &mut plan.timeout), ("--warm-up", &mut plan.warm_up)]
+    {
+        if let Some(text) = arguments.one(name) {
+            *time = duration(name, text)?;
+        }
+    }
+    if let Some(text) = arguments.one("--rate") {
+        plan.arrivals = Arrivals::Open(rate("--rate", text)?);
+    }
+    if let Some(list) = arguments.one("--cores") {
+        plan.cores = cores(list)?;
+    }
+    for field in arguments.all("-H") {
+        let (name, value) = field.split_once(':').ok_or_else(|| format!("-H '{field}' has no colon"))?;
+        plan.headers.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    plan.method = arguments.one("--method").unwrap_or("GET").to_owned();
+    plan.http = if arguments.has("--http2") { Http::Two } else { Http::One };
+    if let Some(version) = arguments.one("--tls") {
+        plan.tls.versions = match version {
+            "1.2" => vec![TlsVersion::V12],
+            "1.3" => vec![TlsVersion::V13],
+            other => return Err(format!("--tls cannot be '{other}': expected 1.2 or 1.3")),
+        };
+    }
+    let list = |name: &'static str| arguments.all(name).flat_map(|list| list.split(',')).map(str::to_owned).collect();
+    plan.tls.suites = list("--suite");
+    plan.tls.groups = list("--group");
+    plan.tls.signatures = list("--signature");
+    plan.tls.server_name = arguments.one("--sni").map(str::to_owned);
+    plan.tls.verify = arguments.one("--verify").map(Into::into);
+    plan.tls.check_signatures = arguments.has("--check-signatures");
+    if let Some(address) = arguments.one("--connect") {
+        let address = address.parse().map_err(|_| format!("--connect cannot be '{address}': expected ADDRESS:PORT"))?;
+        plan.address = Some(address);
+    }
+    plan.sources = arguments.all("--source").flat_map(|list| list.split(',')).flat_map(str::parse).collect();
+    plan.watch = arguments.all("--server").flat_map(|list| list.split(',')).flat_map(str::parse).collect();
+    Ok(plan)
 }

@@ -1,0 +1,159 @@
+//! A TLS server of known behaviour: what the generator says of it can be checked.
+
+#![allow(dead_code)]
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the server does to a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Behaviour {
+    /// Answers each request after so long.
+    Answer(Duration),
+    /// Answers at once, but does nothing at all for `long`, once, `after` so long since it was started.
+    Stall { after: Duration, long: Duration },
+    /// Closes TCP after so many bytes of the ClientHello, with a reset.
+    Reset,
+    /// Takes everything and says nothing.
+    Silent,
+    /// Speaks HTTP without TLS.
+    Clear,
+    /// Shakes hands, and closes before any response.
+    Hangup,
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub handshakes: Arc<AtomicU64>,
+    pub resumed: Arc<AtomicU64>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A key of P-256 with a certificate of its own for localhost.
+pub fn config() -> (ServerConfig, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let mut config =
+        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
+    (config, made.cert.pem())
+}
+
+impl Server {
+    pub fn start(behaviour: Behaviour) -> Server {
+        Server::with(behaviour, config().0)
+    }
+
+    pub fn with(behaviour: Behaviour, config: ServerConfig) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server {
+            address: listener.local_addr().unwrap(),
+            handshakes: Arc::default(),
+            resumed: Arc::default(),
+            stopped: Arc::default(),
+        };
+        let config = Arc::new(config);
+        let began = Instant::now();
+        let counts = (Arc::clone(&server.handshakes), Arc::clone(&server.resumed), Arc::clone(&server.stopped));
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (handshakes, resumed, stopped) = counts.clone();
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let config = Arc::clone(&config);
+                thread::spawn(move || {
+                    let _ = socket.set_nodelay(true);
+                    let _ = serve(socket, config, behaviour, began, (&handshakes, &resumed));
+                });
+            }
+        });
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("https://localhost:{}/", self.address.port())
+    }
+}
+
+fn serve(
+    mut socket: TcpStream,
+    config: Arc<ServerConfig>,
+    behaviour: Behaviour,
+    began: Instant,
+    (handshakes, resumed): (&AtomicU64, &AtomicU64),
+) -> std::io::Result<()> {
+    match behaviour {
+        Behaviour::Reset => {
+            socket.read_exact(&mut [0; 5])?;
+            socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+            return Ok(());
+        }
+        Behaviour::Silent => {
+            thread::sleep(Duration::from_secs(30));
+            return Ok(());
+        }
+        Behaviour::Clear => {
+            let _ = socket.read(&mut [0; 2048])?;
+            socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
+            return Ok(());
+        }
+        Behaviour::Answer(_) | Behaviour::Stall { .. } | Behaviour::Hangup => {}
+    }
+    stall(behaviour, began);
+    let mut tls = StreamOwned::new(ServerConnection::new(config).map_err(std::io::Error::other)?, socket);
+    while tls.conn.is_handshaking() {
+        tls.conn.complete_io(&mut tls.sock)?;
+    }
+    handshakes.fetch_add(1, Ordering::Relaxed);
+    if tls.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
+        resumed.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut pending = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let n = tls.read(&mut buffer)?;
+        if n == 0 || matches!(behaviour, Behaviour::Hangup) {
+            tls.conn.send_close_notify();
+            tls.conn.complete_io(&mut tls.sock)?;
+            return Ok(());
+        }
+        pending.extend_from_slice(&buffer[..n]);
+        while let Some(end) = pending.windows(4).position(|window| window == b"\r\n\r\n") {
+            let close = String::from_utf8_lossy(&pending[..end]).contains("Connection: close");
+            pending.drain(..end + 4);
+            if let Behaviour::Answer(delay) = behaviour {
+                thread::sleep(delay);
+            }
+            stall(behaviour, began);
+            tls.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")?;
+            tls.flush()?;
+            if close {
+                tls.conn.send_close_notify();
+                tls.conn.complete_io(&mut tls.sock)?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn stall(behaviour: Behaviour, began: Instant) {
+    if let Behaviour::Stall { after, long } = behaviour {
+        let since = began.elapsed();
+        if since > after && since < after + long {
+            thread::sleep(after + long - since);
+        }
+    }
+}
