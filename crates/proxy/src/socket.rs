@@ -1,13 +1,16 @@
 //! A connected stream socket, TCP or unix, as everything above it uses it.
 
-use rustix::net::{RecvFlags, recv};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
 use std::{
     cell::OnceCell,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
@@ -51,10 +54,7 @@ impl Tcp {
     }
 }
 
-fn known(
-    address: &OnceCell<SocketAddr>,
-    ask: impl FnOnce() -> io::Result<SocketAddr>,
-) -> io::Result<SocketAddr> {
+fn known(address: &OnceCell<SocketAddr>, ask: impl FnOnce() -> io::Result<SocketAddr>) -> io::Result<SocketAddr> {
     match address.get() {
         Some(address) => Ok(*address),
         None => ask().map(|found| *address.get_or_init(|| found)),
@@ -130,10 +130,52 @@ impl AsFd for Socket {
     }
 }
 
+/// Reading and writing a TCP connection call the system directly: libc's functions are points where a thread may be
+/// cancelled, and setting that up costs four atomic operations a request that no thread of ours needs.
+impl Tcp {
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(cx))?;
+            let room = buf.initialize_unfilled();
+            match recv(&self.stream, &mut *room, RecvFlags::empty()) {
+                Ok((_, read)) => {
+                    // Less than there was room for: the socket is empty, and says so when it is not.
+                    if 0 < read && read < room.len() {
+                        self.not_ready(Interest::READABLE);
+                    }
+                    buf.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN) => self.not_ready(Interest::READABLE),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+    /// Tries at once: a socket is nearly always writable.
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match send(&self.stream, buf, SendFlags::NOSIGNAL) {
+                Ok(sent) => return Poll::Ready(Ok(sent)),
+                Err(Errno::AGAIN) => {
+                    self.not_ready(Interest::WRITABLE);
+                    ready!(self.stream.poll_write_ready(cx))?;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+    /// What the reactor last heard of the socket has been used up.
+    fn not_ready(&self, interest: Interest) {
+        let _ = self.stream.try_io(interest, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+    }
+}
+
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_read(cx, buf),
+            Socket::Tcp(s) => s.poll_read(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_read(cx, buf),
         }
     }
@@ -142,7 +184,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_write(cx, buf),
+            Socket::Tcp(s) => s.poll_write(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_write(cx, buf),
         }
     }
