@@ -23,7 +23,7 @@ mod target;
 
 pub use authority::{Authority, split_authority};
 pub use body::{BodyReader, Step, chunk_head, write_last_chunk};
-pub use bytes::{is_token, list};
+pub use bytes::{is_token, list, push_decimal};
 pub use connection::{Connection, Persistence, expects_continue, remove_hop_by_hop, set_connection};
 pub use error::Error;
 pub use fields::{Field, Fields, Known};

@@ -23,7 +23,7 @@ mod regexes;
 mod rules;
 mod stick;
 pub mod table;
-mod time;
+pub mod time;
 mod tls_facts;
 mod userlist;
 mod value;

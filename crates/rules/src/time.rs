@@ -1,8 +1,10 @@
 //! Dates in the forms that logs and HTTP fields have. Pure: the moment and the offset of local time come in.
 
+use std::cell::RefCell;
+
 /// A moment taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Civil {
+pub(crate) struct Civil {
     year: i64,
     month: u8,
     day: u8,
@@ -67,8 +69,7 @@ impl Civil {
         &DAYS[usize::from(self.weekday)].as_bytes()[..3]
     }
 
-    /// `06/Feb/2009:12:14:14`.
-    pub fn write_clf(&self, out: &mut Vec<u8>) {
+    fn write_clf(&self, out: &mut Vec<u8>) {
         two(out, self.day);
         out.push(b'/');
         out.extend_from_slice(self.month_short());
@@ -101,6 +102,20 @@ impl Civil {
         out.push(b':');
         two(out, self.second);
     }
+}
+
+/// `06/Feb/2009:12:14:14`, at a second since 1970 in local time. The lines of a worker mostly share their second, so its
+/// text is made once.
+pub(crate) fn write_clf(local: i64, out: &mut Vec<u8>) {
+    thread_local!(static LAST: RefCell<(i64, Vec<u8>)> = const { RefCell::new((0, Vec::new())) });
+    LAST.with_borrow_mut(|(second, text)| {
+        if *second != local || text.is_empty() {
+            text.clear();
+            Civil::from_unix(local).write_clf(text);
+            *second = local;
+        }
+        out.extend_from_slice(text);
+    });
 }
 
 fn two(out: &mut Vec<u8>, n: u8) {
@@ -197,8 +212,13 @@ mod tests {
     #[test]
     fn the_two_fixed_forms() {
         let mut out = Vec::new();
-        Civil::from_unix(1_233_922_454).write_clf(&mut out);
-        assert_eq!(out, b"06/Feb/2009:12:14:14");
+        for (second, expected) in [(1_233_922_454, b"06/Feb/2009:12:14:14"), (1_233_922_455, b"06/Feb/2009:12:14:15")] {
+            for _ in 0..2 {
+                out.clear();
+                write_clf(second, &mut out);
+                assert_eq!(out, expected);
+            }
+        }
         out.clear();
         Civil::from_unix(1_233_922_454).write_http(&mut out);
         assert_eq!(out, b"Fri, 06 Feb 2009 12:14:14 GMT");

@@ -263,26 +263,10 @@ impl fmt::Display for Ip6Text {
 
 /// Appends a decimal number without going through the formatter: counters and timers are most of a log line.
 pub fn write_int(out: &mut Vec<u8>, n: i64) {
-    // Most of them are one digit.
-    if let 0..=9 = n {
-        return out.push(b'0' + n as u8);
-    }
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = n.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
     if n < 0 {
-        at -= 1;
-        digits[at] = b'-';
+        out.push(b'-');
     }
-    out.extend_from_slice(&digits[at..]);
+    penstock_http::push_decimal(out, n.unsigned_abs());
 }
 
 /// Appends an IPv4 address.

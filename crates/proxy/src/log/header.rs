@@ -1,6 +1,7 @@
 //! What stands before a line in each of HAProxy's log formats.
 
 use penstock_config::model::LogTransport;
+use penstock_rules::time;
 use std::io::Write;
 
 /// Everything a line is made of.
@@ -67,19 +68,9 @@ impl Line<'_> {
     }
 }
 
-fn write_number(out: &mut Vec<u8>, before: &[u8], mut number: u32, after: &[u8]) {
+fn write_number(out: &mut Vec<u8>, before: &[u8], number: u32, after: &[u8]) {
     out.extend_from_slice(before);
-    let mut digits = [0; 10];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    penstock_http::push_decimal(out, number.into());
     out.extend_from_slice(after);
 }
 
@@ -93,8 +84,6 @@ pub(crate) struct Clock {
     zone: Vec<u8>,
 }
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
 impl Clock {
     /// It is now so many microseconds since 1970; `offset` gives local time's seconds ahead of UTC at a second since then.
     pub fn set(&mut self, unix_us: u64, offset: impl Fn(i64) -> i32) {
@@ -104,19 +93,15 @@ impl Clock {
             return;
         }
         self.second = second;
-        let east = i64::from(offset(self.second as i64));
-        let local = self.second as i64 + east;
-        let (year, month, day) = civil(local.div_euclid(86_400));
-        let time = local.rem_euclid(86_400);
-        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-        self.bsd.clear();
-        self.iso.clear();
-        self.zone.clear();
-        // Writing to memory cannot fail.
-        let _ = write!(self.bsd, "{} {day:2} {hour:02}:{minute:02}:{second:02} ", MONTHS[month as usize - 1]);
-        let _ = write!(self.iso, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.");
-        let sign = if east < 0 { '-' } else { '+' };
-        let _ = write!(self.zone, "{sign}{:02}:{:02} ", east.abs() / 3600, east.abs() / 60 % 60);
+        let east = offset(second as i64);
+        for text in [&mut self.bsd, &mut self.iso, &mut self.zone] {
+            text.clear();
+        }
+        time::format(second as i64, east, b"%b %e %H:%M:%S ", &mut self.bsd);
+        time::format(second as i64, east, b"%Y-%m-%dT%H:%M:%S.", &mut self.iso);
+        time::write_offset(&mut self.zone, east);
+        self.zone.insert(3, b':');
+        self.zone.push(b' ');
     }
     /// `Nov 21 21:30:17 `.
     fn bsd(&self) -> &[u8] {
@@ -128,20 +113,6 @@ impl Clock {
         let _ = write!(out, "{:06}", self.unix_us % 1_000_000);
         out.extend_from_slice(&self.zone);
     }
-}
-
-/// Year, month and day of a day counted from 1970-01-01: years begin in March, so that the leap day ends them, and come
-/// in eras of 400 (146,097 days).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -197,8 +168,5 @@ mod tests {
         let mut out = Vec::new();
         clock.iso(&mut out);
         assert_eq!(out, b"2026-11-22T03:00:17.046188+05:30 ");
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(-1), (1969, 12, 31));
     }
 }

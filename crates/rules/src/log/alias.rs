@@ -1,10 +1,10 @@
 //! The aliases of log formats (`%ci`, `%ST`, ...): section 8.2.6 of the manual.
 
-use super::format::{Flags, write_escaped};
+use super::format::{Flags, plain_but, write_escaped};
 use crate::{
     context::Context,
     fetch::path_of,
-    time::{Civil, write_offset},
+    time::{write_clf, write_offset},
     value::{Value, write_int},
 };
 use std::net::{IpAddr, SocketAddr};
@@ -117,7 +117,7 @@ pub const ALIASES: &[AliasSpec] = &[
                 if at > 0 {
                     out.push(b' ');
                 }
-                write_escaped(part, b"\"#", out);
+                write_escaped(part, &IN_QUOTES, out);
             }
         });
     }),
@@ -155,6 +155,11 @@ pub const ALIASES: &[AliasSpec] = &[
     }),
 ];
 
+/// What may stand in a request line between quotes.
+static IN_QUOTES: [bool; 256] = plain_but(b"\"#");
+/// What may stand in a capture between braces.
+static IN_BRACES: [bool; 256] = plain_but(b"\"#{|}");
+
 /// A number that is not final, or was not reached straight, has a plus sign.
 fn total(plus: bool, n: i64, out: &mut Vec<u8>) {
     if plus {
@@ -172,7 +177,7 @@ fn uri<'c>(ctx: &'c Context<'_>, flags: Flags, out: &mut Vec<u8>, part: impl Fn(
         if ctx.txn.received.is_empty() {
             out.extend_from_slice(b"<BADREQ>");
         } else {
-            write_escaped(part(&ctx.txn.received), b"\"#", out);
+            write_escaped(part(&ctx.txn.received), &IN_QUOTES, out);
         }
     });
 }
@@ -183,14 +188,14 @@ fn offset(ctx: &Context<'_>, unix_us: u64) -> i32 {
 
 /// `06/Feb/2009:12:14:14 +0100`.
 fn date(unix_us: u64, offset_s: i32, out: &mut Vec<u8>) {
-    Civil::from_unix((unix_us / 1_000_000) as i64 + i64::from(offset_s)).write_clf(out);
+    write_clf((unix_us / 1_000_000) as i64 + i64::from(offset_s), out);
     out.push(b' ');
     write_offset(out, offset_s);
 }
 
 /// `06/Feb/2009:12:14:14.655`.
 fn date_ms(ctx: &Context<'_>, unix_us: u64, out: &mut Vec<u8>) {
-    Civil::from_unix((unix_us / 1_000_000) as i64 + i64::from(offset(ctx, unix_us))).write_clf(out);
+    write_clf((unix_us / 1_000_000) as i64 + i64::from(offset(ctx, unix_us)), out);
     out.push(b'.');
     milliseconds(unix_us, out);
 }
@@ -211,7 +216,7 @@ fn braces(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             if at > 0 {
                 out.push(b'|');
             }
-            write_escaped(capture.as_deref().unwrap_or_default(), b"\"#{|}", out);
+            write_escaped(capture.as_deref().unwrap_or_default(), &IN_BRACES, out);
         }
         out.push(b'}');
     });
@@ -224,7 +229,7 @@ fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             out.push(b' ');
         }
         match capture {
-            Some(capture) => flags.quoted(out, |out| write_escaped(capture, b"\"#{|}", out)),
+            Some(capture) => flags.quoted(out, |out| write_escaped(capture, &IN_BRACES, out)),
             None if flags.quote => out.extend_from_slice(b"\"\""),
             None => out.push(b'-'),
         }

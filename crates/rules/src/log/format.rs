@@ -18,10 +18,19 @@ pub struct LogFormat {
 }
 
 #[derive(Clone, Debug)]
-enum Node {
+struct Node {
+    /// One space goes before it, unless the line ends in one already.
+    spaced: bool,
+    part: Part,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// Nothing but the space before it.
+    End,
+    /// Most of the text between aliases is one character.
+    Byte(u8),
     Text(Box<[u8]>),
-    /// One space, unless the line ends in one already.
-    Separator,
     Alias(&'static AliasSpec, Flags),
     Sample(Box<Expr>, Flags),
 }
@@ -73,18 +82,17 @@ impl LogFormat {
         // Spaces around something that writes nothing are one space; none begins a line.
         let mut spaced = true;
         for node in &self.nodes {
+            if node.spaced && !spaced {
+                out.push(b' ');
+                spaced = true;
+            }
             let before = out.len();
-            match node {
-                Node::Separator => {
-                    if !spaced {
-                        out.push(b' ');
-                    }
-                    spaced = true;
-                    continue;
-                }
-                Node::Text(text) => out.extend_from_slice(text),
-                Node::Alias(spec, flags) => (spec.write)(ctx, *flags, out),
-                Node::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
+            match &node.part {
+                Part::End => {}
+                Part::Byte(byte) => out.push(*byte),
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Alias(spec, flags) => (spec.write)(ctx, *flags, out),
+                Part::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
             }
             spaced &= out.len() == before;
         }
@@ -118,7 +126,8 @@ impl LogFormat {
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.nodes[..] {
             [] => Some(b""),
-            [Node::Text(text)] => Some(text),
+            [Node { spaced: false, part: Part::Byte(byte) }] => Some(std::slice::from_ref(byte)),
+            [Node { spaced: false, part: Part::Text(text) }] => Some(text),
             _ => None,
         }
     }
@@ -146,16 +155,31 @@ fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// What could be taken for the log's own punctuation, as `#` and two digits: `special`, and what is not printable.
-pub(super) fn write_escaped(mut text: &[u8], special: &[u8], out: &mut Vec<u8>) {
-    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && !special.contains(byte);
+/// Which bytes a log line shows as they are, where some are `special`.
+pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
+    let mut plain = [false; 256];
+    let mut byte = 0x20;
+    while byte < 0x7f {
+        plain[byte] = true;
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < special.len() {
+        plain[special[at] as usize] = false;
+        at += 1;
+    }
+    plain
+}
+
+/// What could be taken for the log's own punctuation, as `#` and two digits: what is not `plain`.
+pub(super) fn write_escaped(mut text: &[u8], plain: &[bool; 256], out: &mut Vec<u8>) {
     loop {
-        let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
-        out.extend_from_slice(&text[..plain]);
-        let Some(&byte) = text.get(plain) else { return };
+        let fine = text.iter().position(|byte| !plain[usize::from(*byte)]).unwrap_or(text.len());
+        out.extend_from_slice(&text[..fine]);
+        let Some(&byte) = text.get(fine) else { return };
         out.push(b'#');
         out.extend_from_slice(&crate::conv::hex_of(&[byte]));
-        text = &text[plain + 1..];
+        text = &text[fine + 1..];
     }
 }
 
@@ -165,26 +189,21 @@ impl Linker<'_> {
     /// # Errors
     /// What cannot be read, and where.
     pub fn log_format(&mut self, text: &str, purpose: Purpose, scope: Scope) -> Result<LogFormat, Problem> {
-        let mut nodes = Vec::new();
-        let mut literal = Vec::new();
+        let mut nodes = Nodes::default();
         let mut common = Flags { mandatory: purpose == Purpose::Log, ..Flags::default() };
         let bytes = text.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
             match bytes[at] {
                 b' ' if matches!(purpose, Purpose::Log | Purpose::UniqueId) => {
-                    flush(&mut nodes, &mut literal);
-                    if !matches!(nodes.last(), Some(Node::Separator)) {
-                        nodes.push(Node::Separator);
-                    }
+                    nodes.space();
                     at += 1;
                 }
                 b'%' if bytes.get(at + 1) == Some(&b'%') => {
-                    literal.push(b'%');
+                    nodes.literal.push(b'%');
                     at += 2;
                 }
                 b'%' => {
-                    flush(&mut nodes, &mut literal);
                     let start = at;
                     at += 1;
                     let mut flags = common;
@@ -200,7 +219,7 @@ impl Linker<'_> {
                         if bytes.get(end) != Some(&b']') {
                             return Err(Problem::new(end..text.len(), "`]` is expected after the expression"));
                         }
-                        nodes.push(Node::Sample(Box::new(expr), flags));
+                        nodes.push(Part::Sample(Box::new(expr), flags));
                         at = end + 1;
                         continue;
                     }
@@ -214,23 +233,54 @@ impl Linker<'_> {
                     let Some(spec) = ALIASES.iter().find(|spec| spec.name == name) else {
                         return Err(unknown(name, start..at + name.len()));
                     };
-                    nodes.push(Node::Alias(spec, flags));
+                    nodes.push(Part::Alias(spec, flags));
                     at += name.len();
                 }
                 byte => {
-                    literal.push(byte);
+                    nodes.literal.push(byte);
                     at += 1;
                 }
             }
         }
-        flush(&mut nodes, &mut literal);
-        Ok(LogFormat { nodes, encode_http: matches!(purpose, Purpose::Http | Purpose::UniqueId) })
+        Ok(LogFormat { nodes: nodes.finish(), encode_http: matches!(purpose, Purpose::Http | Purpose::UniqueId) })
     }
 }
 
-fn flush(nodes: &mut Vec<Node>, literal: &mut Vec<u8>) {
-    if !literal.is_empty() {
-        nodes.push(Node::Text(std::mem::take(literal).into()));
+/// A format as it is read.
+#[derive(Default)]
+struct Nodes {
+    done: Vec<Node>,
+    /// Text that may go on.
+    literal: Vec<u8>,
+    /// What comes next has a space before it.
+    spaced: bool,
+}
+
+impl Nodes {
+    fn space(&mut self) {
+        self.flush();
+        self.spaced = true;
+    }
+    fn push(&mut self, part: Part) {
+        self.flush();
+        self.add(part);
+    }
+    fn flush(&mut self) {
+        match *std::mem::take(&mut self.literal) {
+            [] => {}
+            [byte] => self.add(Part::Byte(byte)),
+            ref text => self.add(Part::Text(text.into())),
+        }
+    }
+    fn add(&mut self, part: Part) {
+        self.done.push(Node { spaced: std::mem::take(&mut self.spaced), part });
+    }
+    fn finish(mut self) -> Vec<Node> {
+        self.flush();
+        if self.spaced {
+            self.add(Part::End);
+        }
+        self.done
     }
 }
 
