@@ -14,8 +14,17 @@ pub(crate) struct Clock {
     derived: Cell<Option<Derived>>,
     /// When the process started.
     started: std::time::Instant,
-    /// A moment by both clocks: the one that never steps back, and microseconds since 1970.
-    anchor: Cell<(Instant, u64)>,
+    anchor: Cell<Anchor>,
+}
+
+/// A moment by every clock.
+#[derive(Clone, Copy)]
+struct Anchor {
+    at: Instant,
+    /// Microseconds since the process started.
+    run_us: u64,
+    /// Microseconds since 1970.
+    unix_us: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -33,7 +42,7 @@ impl Clock {
     /// For a process that started then.
     pub fn new(started: std::time::Instant) -> Self {
         let now = Instant::now();
-        Clock { now: Cell::new(now), derived: Cell::new(None), started, anchor: Cell::new((now, time_of_day())) }
+        Clock { now: Cell::new(now), derived: Cell::new(None), started, anchor: Cell::new(Anchor::new(now, started)) }
     }
     /// Reads the time; called when a task has been woken.
     pub fn tick(&self) -> Instant {
@@ -62,22 +71,23 @@ impl Clock {
     }
     fn derived(&self) -> Derived {
         self.derived.get().unwrap_or_else(|| {
-            let ms = self.now().into_std().saturating_duration_since(self.started).as_millis() as u64;
-            let derived = Derived { ms, unix_us: self.read_unix_us() };
+            let derived = self.derive();
             self.derived.set(Some(derived));
             derived
         })
     }
-    fn read_unix_us(&self) -> u64 {
+    fn derive(&self) -> Derived {
         let now = self.now();
-        let (then, unix_us) = self.anchor.get();
-        let since = now.saturating_duration_since(then);
-        if since < ANCHOR {
-            return unix_us + since.as_micros() as u64;
+        let mut anchor = self.anchor.get();
+        let mut since = now.saturating_duration_since(anchor.at);
+        if since >= ANCHOR {
+            anchor = Anchor::new(now, self.started);
+            self.anchor.set(anchor);
+            since = Duration::ZERO;
         }
-        let unix_us = time_of_day();
-        self.anchor.set((now, unix_us));
-        unix_us
+        // Less than ANCHOR: there are no whole seconds in it.
+        let since_us = u64::from(since.subsec_micros());
+        Derived { ms: (anchor.run_us + since_us) / 1_000, unix_us: anchor.unix_us + since_us }
     }
     /// In seconds.
     pub fn unix_s(&self) -> u64 {
@@ -85,9 +95,14 @@ impl Clock {
     }
 }
 
-/// Microseconds since 1970.
-fn time_of_day() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+impl Anchor {
+    fn new(at: Instant, started: std::time::Instant) -> Self {
+        Anchor {
+            at,
+            run_us: at.into_std().saturating_duration_since(started).as_micros() as u64,
+            unix_us: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64),
+        }
+    }
 }
 
 #[cfg(test)]
