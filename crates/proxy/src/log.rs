@@ -1,5 +1,6 @@
-//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, in one system call a target. A
-//! target that does not keep up loses lines, which are counted; nobody ever waits for it.
+//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, or of the first turn a millisecond
+//! after others left, in one system call a target. A target that does not keep up loses lines, which are counted; nobody
+//! ever waits for it.
 
 mod header;
 mod target;
@@ -11,14 +12,17 @@ use penstock_config::{
 };
 use std::{
     cell::{Cell, RefCell},
-    future::poll_fn,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Poll, Waker},
+    time::Duration,
 };
 pub(crate) use target::Target;
+use tokio::time::{Instant, sleep};
 
 /// Severities of syslog, as a log target's `level` counts them.
 pub(crate) mod severity {
@@ -90,8 +94,10 @@ pub(crate) struct Logger {
     targets: Arc<LogTargets>,
     outlets: RefCell<Vec<target::Outlet>>,
     clock: RefCell<Clock>,
-    /// Lines wait; the flusher has been or must be woken.
+    /// Lines wait.
     waiting: Cell<bool>,
+    /// From this moment on, in microseconds since 1970, lines leave at the end of their turn.
+    next_us: Cell<u64>,
     flusher: RefCell<Option<Waker>>,
 }
 
@@ -102,6 +108,7 @@ impl Logger {
             targets,
             clock: RefCell::default(),
             waiting: Cell::new(false),
+            next_us: Cell::new(0),
             flusher: RefCell::default(),
         }
     }
@@ -135,7 +142,8 @@ impl Logger {
                 outlet.add(line);
             }
         }
-        if !self.waiting.replace(true)
+        let first = !self.waiting.replace(true);
+        if (first || unix_us >= self.next_us.get())
             && let Some(waker) = self.flusher.borrow().as_ref()
         {
             waker.wake_by_ref();
@@ -150,25 +158,40 @@ impl Logger {
         self.waiting.set(false);
         self.outlets.borrow_mut().iter_mut().for_each(target::Outlet::flush);
     }
-    /// The worker's flusher: it runs once behind all that was runnable when the first line of a turn was sent.
-    pub async fn run(&self) {
-        let mut yielded = false;
+    /// The worker's flusher: it runs once behind all that was runnable when a line that may leave was sent.
+    pub async fn run(&self, clock: &crate::clock::Clock) {
+        let mut latest = pin!(sleep(HELD_MAX));
+        let (mut held, mut yielded) = (false, false);
         poll_fn(|cx| {
             self.flusher.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-            if self.waiting.get() {
-                if yielded {
-                    yielded = false;
-                    self.flush();
-                } else {
-                    yielded = true;
-                    cx.waker().wake_by_ref();
-                }
+            if !self.waiting.get() {
+                return Poll::Pending;
+            }
+            if yielded {
+                (held, yielded) = (false, false);
+                self.flush();
+                self.next_us.set(clock.unix_us() + GATHERED_US);
+            } else if clock.unix_us() >= self.next_us.get() || (held && latest.as_mut().poll(cx).is_ready()) {
+                yielded = true;
+                cx.waker().wake_by_ref();
+            } else if !held {
+                held = true;
+                latest.as_mut().reset(Instant::now() + HELD_MAX);
+                // It has just been set: what it answers is that it will wake.
+                let _ = latest.as_mut().poll(cx);
             }
             Poll::Pending
         })
         .await
     }
 }
+
+/// So long lines are gathered while they come turn after turn: a system call for each turn's few is dear.
+const GATHERED_US: u64 = 1_000;
+
+/// So long a line may wait for the next. More than a tick of the kernel's: a timer before that costs each wait an
+/// interrupt.
+const HELD_MAX: Duration = Duration::from_millis(10);
 
 /// A count of lines lost.
 type Dropped = AtomicU64;

@@ -153,7 +153,7 @@ impl Worker {
         let spawn = |listener| tokio::task::spawn_local(accept::run(self.clone(), listener));
         let acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
         let logger = self.clone();
-        tokio::task::spawn_local(async move { logger.logger.run().await });
+        tokio::task::spawn_local(async move { logger.logger.run(&logger.clock).await });
         tokio::task::spawn_local(pool::run(self.clone()));
         tokio::task::spawn_local(penstock_tls::drive_engine());
         tokio::task::spawn_local(engine::report(self.clone()));
