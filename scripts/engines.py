@@ -3,6 +3,9 @@
 
     scripts/engines.py rules     when batches close: native and sw under three rules, closed loops and paced arrivals
     scripts/engines.py haproxy   CPU a handshake beside Debian's haproxy, by kind of certificate and key exchange
+    scripts/engines.py overload  what is served when two and three times as many come as can be
+    scripts/engines.py aborted   what clients cost that are gone after their hello
+    scripts/engines.py lonely    one client at a time, and half of native's capacity: what batching must not cost, and what it gains
     scripts/engines.py curve     CPU a handshake against the number of clients, native and sw, as a picture
     options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none)
 
@@ -261,6 +264,86 @@ def haproxy(lab, options):
     (DOCS / "engine-haproxy.md").write_text("\n".join(lines) + "\n")
 
 
+def overload(lab, options):
+    """RSA-4096 on `native`: what is served when more come than can be."""
+    server = lab.server("native", "rsa4096")
+    what = ["tls13", "x25519"]
+    server.load(["handshakes", 100, 16], what)
+    rates = {}
+
+    def rate(name, command):
+        away = server.counters()["penstock_engine_turned_away_total"]
+        began = time.monotonic()
+        found = server.load(command, what)
+        found["rate"] = found["done"] / (time.monotonic() - began)
+        found["away"] = server.counters()["penstock_engine_turned_away_total"] - away
+        rates.setdefault(name, []).append(found)
+        print(name, round(found["rate"]), f"{found['p99'] / 1000:.0f} ms", int(found["away"]), flush=True)
+
+    for _ in range(options.rounds):
+        rate("64 clients at once", ["handshakes", 1200, 64])
+        peak = middle(rates["64 clients at once"], "rate")
+        for times in (1, 2, 3):
+            rate(f"arrivals at {times} x", ["arrivals", round(peak * times), options.seconds])
+    lines = heading("Handshakes at overload", options)
+    lines += ["RSA-4096 on the engine `native`, one at a time, TLS 1.3; `tune.crypto.max-wait` is 2 s, its default. Arrivals do not wait for",
+              "answers; a handshake's time counts from when it was due, and a rate includes the time until the last is answered.",
+              "Turned away are those that are told at once, by a closed connection, that the line is too long.", "",
+              "| load | handshakes a second (range) | of the peak | p50, ms | p99, ms (worst round) | turned away |", "|---" * 6 + "|"]
+    for name, found in rates.items():
+        all_rates = [f["rate"] for f in found]
+        lines.append(f"| {name} | {middle(found, 'rate'):.0f} ({min(all_rates):.0f}–{max(all_rates):.0f}) | "
+                     f"**{middle(found, 'rate') / peak:.2f}** | {middle(found, 'p50') / 1000:.0f} | "
+                     f"{middle(found, 'p99') / 1000:.0f} ({max(f['p99'] for f in found) / 1000:.0f}) | {middle(found, 'away'):.0f} |")
+    (DOCS / "engine-overload.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def aborted(lab, options):
+    """Clients that are gone after their hello."""
+    lines = heading("Clients that are gone after their hello", options)
+    lines += ["TLS 1.3, RSA-2048, X25519: a client connects, sends its ClientHello and resets the connection at once. Stock rustls on blocking",
+              "sockets spends 720 µs of CPU on one, as it signs for nobody.", "", "| engine | µs of server CPU each (range) |", "|---|---|"]
+    servers = [lab.server(name) for name in ("native", "B")]
+    in_turn(servers, ["handshakes", 200, 16], [], 1)
+    found = {server.name: [] for server in servers}
+    for _ in range(options.rounds):
+        for server in servers:
+            before = bench.cpu_ns(server.process.pid)
+            bench.run([str(bench.LOAD), "aborted", f"127.0.0.1:{server.tls}", "2000"])
+            time.sleep(0.5)
+            found[server.name].append((bench.cpu_ns(server.process.pid) - before) / 2000 / 1000)
+    for name, figures in found.items():
+        shown = "sw" if name == "B" else name
+        lines.append(f"| {shown} | **{statistics.median(figures):.0f}** ({min(figures):.0f}–{max(figures):.0f}) |")
+    (DOCS / "engine-aborted.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def lonely(lab, options):
+    """One client at a time, and half of what native can do."""
+    servers = [lab.server(name) for name in ("native", "B")]
+    what = ["tls13", "x25519"]
+    in_turn(servers, ["handshakes", 300, 16], what, 1)
+    busy = in_turn(servers, ["handshakes", 1500, 64], what, 1)
+    half = round(0.5e6 / busy["native"][0]["cpu"] * (options.quota or 1))
+    loads = [("one client", ["handshakes", 500, 1]), (f"{half} arrivals a second, half of native's capacity", ["arrivals", half, options.seconds])]
+    lines = heading("One client at a time, and half of capacity", options)
+    lines += ["TLS 1.3, RSA-2048, X25519.", "", "| load | native: µs CPU | p50 / p99, ms | sw: µs CPU | p50 / p99, ms | CPU, sw / native (range) | "
+              "p50, sw / native (range) | fill |", "|---" * 8 + "|"]
+    for name, command in loads:
+        found = in_turn(servers, command, what, options.rounds)
+        ratio = lambda key: [b[key] / a[key] for a, b in zip(found["native"], found["B"])]
+        cells = [name]
+        for server in ("native", "B"):
+            cells += [f"{middle(found[server], 'cpu'):.0f}", f"{middle(found[server], 'p50') / 1000:.2f} / {middle(found[server], 'p99') / 1000:.1f}"]
+        for key in ("cpu", "p50"):
+            cells.append(f"**{statistics.median(ratio(key)):.2f}** ({min(ratio(key)):.2f}–{max(ratio(key)):.2f})")
+        lines.append("| " + " | ".join([*cells, f"{middle(found['B'], 'fill'):.1f}"]) + " |")
+        print(lines[-1], flush=True)
+    (DOCS / "engine-lonely.md").write_text("\n".join(lines) + "\n")
+
+
 def curve(lab, options):
     servers = [lab.server(name) for name in ("native", "B")]
     in_turn(servers, ["handshakes", 200, 16], [], 1)
@@ -303,7 +386,7 @@ def picture(points):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["rules", "haproxy", "curve"])
+    parser.add_argument("study", choices=["rules", "haproxy", "overload", "aborted", "lonely", "curve"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--quota", type=float, default=0.4)
@@ -314,7 +397,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-engines-") as folder:
         lab = Lab(folder, options.quota)
         try:
-            {"rules": rules, "haproxy": haproxy, "curve": curve}[options.study](lab, options)
+            {"rules": rules, "haproxy": haproxy, "overload": overload, "aborted": aborted, "lonely": lonely, "curve": curve}[options.study](lab, options)
         finally:
             lab.stop()
 

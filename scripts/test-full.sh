@@ -15,6 +15,9 @@ run scripts/test.sh
 ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
+cargo build --release -p penstock-tests --bins
+run scripts/interop.py
+run scripts/endurance.py
 run scripts/scan.sh
 FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run cargo bench -p penstock-lanes -- --dudect

@@ -5,6 +5,7 @@
 pub mod certificates;
 pub mod client;
 pub mod message;
+pub mod mixed;
 pub mod nginx;
 pub mod normalise;
 pub mod origin;

@@ -12,10 +12,9 @@ use penstock_doctor::{Action, Changes, Devices, Host, How, Level, Subject, exami
 use std::{
     ffi::OsString,
     io::{Read, Write},
-    net::{TcpStream, ToSocketAddrs},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// Something costs speed or safety.
@@ -166,25 +165,15 @@ fn config(arguments: &Arguments) -> Result<Option<Config>, String> {
 /// Metrics of ten thousand servers are shorter.
 const METRICS_MAX: u64 = 64 << 20;
 
-/// What an exporter answers, headers included: they are no metrics.
-fn fetch(address: &str, text: &mut String) -> std::io::Result<usize> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let (host, path) = address.split_once('/').unwrap_or((address, "metrics"));
-    let place = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-    let found = place.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-    let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
-    stream.take(METRICS_MAX).read_to_string(text)
-}
-
 /// TLS sessions, and how many of them were resumed, from Prometheus metrics of this program or of HAProxy.
 fn metrics(file: &str) -> Result<(u64, u64), String> {
     let mut text = String::new();
     let read = match file {
         "-" => std::io::stdin().take(METRICS_MAX).read_to_string(&mut text),
-        address if address.starts_with("http://") => fetch(&address["http://".len()..], &mut text),
+        address if address.starts_with("http://") => {
+            text = penstock_top::Address::parse(address)?.fetch()?;
+            Ok(text.len())
+        }
         file => std::fs::File::open(file).and_then(|f| f.take(METRICS_MAX).read_to_string(&mut text)),
     };
     read.map_err(|e| format!("cannot read the metrics {file}: {e}"))?;

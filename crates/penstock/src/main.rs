@@ -15,6 +15,7 @@ mod quickstart;
 mod ready;
 mod serve;
 mod services;
+mod top;
 mod version;
 
 use flags::Flags;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Some("plan") => plan::run(rest),
         Some("lab-setup") => lab_setup::run(rest),
         Some("doctor") => doctor::run(rest),
+        Some("top") => top::run(rest),
         Some("keywords") if rest.is_empty() => {
             list_keywords();
             ExitCode::SUCCESS

@@ -11,8 +11,8 @@ use crate::{
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
 use penstock_engine::{KeyKind, Share, worker::Presence};
-use penstock_rules::{ClientHello, HelloError, TlsFacts};
-use rustls::{ServerConfig, server::UnbufferedServerConnection};
+use penstock_rules::{ClientHello, TlsFacts};
+use rustls::{ContentType, Error, ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -91,7 +91,7 @@ impl Acceptor {
                 }
                 Err(error) => HandshakeError::BadHello(error),
             };
-            let _ = stream.write_all(&alert(&refused)).await;
+            let _ = stream.write_all(&alert(&refused, &input)).await;
             return Err(refused);
         };
         let permit = line::enter(self.share, self.max_wait).await.map_err(|_| HandshakeError::TurnedAway)?;
@@ -191,15 +191,34 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
     }
 }
 
-/// The plaintext alert (RFC 8446, 6.2) for a hello that is refused before rustls sees it.
-fn alert(refused: &HandshakeError) -> [u8; 7] {
+/// The plaintext alert (RFC 8446, 6.2) for a hello that is refused before it comes to a handshake: that of rustls, which is asked
+/// where it would refuse it too.
+fn alert(refused: &HandshakeError, input: &[u8]) -> Vec<u8> {
     const UNEXPECTED_MESSAGE: u8 = 10;
     const DECODE_ERROR: u8 = 50;
     const UNRECOGNIZED_NAME: u8 = 112;
-    let description = match refused {
-        HandshakeError::UnknownName => UNRECOGNIZED_NAME,
-        HandshakeError::BadHello(HelloError::Malformed(_) | HelloError::TooLong) => DECODE_ERROR,
-        _ => UNEXPECTED_MESSAGE,
-    };
-    [0x15, 3, 1, 0, 2, 2, description]
+    let fatal = |description| vec![0x15, 3, 3, 0, 2, 2, description];
+    if matches!(refused, HandshakeError::UnknownName) {
+        return fatal(UNRECOGNIZED_NAME);
+    }
+    let mut reader = rustls::server::Acceptor::default();
+    let mut rest = input;
+    while matches!(reader.read_tls(&mut rest), Ok(1..)) {
+        match reader.accept() {
+            Ok(_) => {}
+            // This reader has no alert for what its connections have one for.
+            Err((Error::InappropriateMessage { got_type, .. }, _)) if got_type != ContentType::Alert => {
+                return fatal(UNEXPECTED_MESSAGE);
+            }
+            Err((Error::InappropriateHandshakeMessage { .. }, _)) => return fatal(UNEXPECTED_MESSAGE),
+            Err((_, mut alert)) => {
+                let mut bytes = Vec::new();
+                // Into memory, which does not fail. A peer that sent an alert itself is told nothing.
+                let _ = alert.write_all(&mut bytes);
+                return bytes;
+            }
+        }
+    }
+    // Longer than we read, or with a list that rustls does not look into.
+    fatal(DECODE_ERROR)
 }

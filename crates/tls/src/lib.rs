@@ -17,7 +17,6 @@ mod drive;
 mod error;
 mod facts;
 mod handshake;
-mod hkdf;
 mod line;
 mod loader;
 mod names;

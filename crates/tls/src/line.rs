@@ -129,8 +129,9 @@ impl<T> Core<T> {
     fn arrive(&self, max_wait: Duration) -> Arrival {
         if self.waiting.is_empty() && self.inside < INSIDE_MAX && self.spent < TURN_MAX {
             Arrival::Enter
-        } else if self.foretold() > max_wait * 4 / 5 {
-            // What is foretold may be wrong by a fifth before somebody has waited in vain.
+        } else if self.foretold() > max_wait * 3 / 4 {
+            // What is foretold may be wrong by a quarter before somebody has waited in vain. (By four fifths, at twice and three
+            // times what a server in a quota could do, the slowest hundredth of its clients took as long as they may, and a bit.)
             Arrival::TurnedAway
         } else {
             Arrival::Wait

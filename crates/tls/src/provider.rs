@@ -1,9 +1,6 @@
 //! rustls' hooks, answered by the engine: key exchange and signatures become operations.
 
-use crate::{
-    hkdf::over_prepared_keys,
-    suspend::{self, Wait},
-};
+use crate::suspend::{self, Wait};
 use penstock_engine::{Answer, Curve, Failure, KemPrivate, Op, Private, Scheme, Secret, SigningKey, Ticket, worker};
 use rustls::{
     Error, NamedGroup, PeerMisbehaved, ProtocolVersion, SignatureAlgorithm, SignatureScheme,
@@ -15,7 +12,7 @@ use rustls::{
     sign,
 };
 use rustls_pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// All groups, in the order we like them: the hybrid first, as browsers do, then the cheapest.
 pub(crate) static GROUPS: [&dyn SupportedKxGroup; 4] = [X25519MLKEM768, X25519, SECP256R1, SECP384R1];
@@ -34,11 +31,7 @@ pub(crate) fn provider(
 
 /// The suites where the configuration does not choose: AES-128-GCM with SHA-256 first, as BoringSSL does. It is as strong as
 /// the rest of the handshake, and its key schedule costs half of SHA-384's (259 to 214 µs a handshake, in all).
-pub(crate) static SUITES: LazyLock<[rustls::SupportedCipherSuite; 9]> = LazyLock::new(|| {
-    ALL_SUITES.map(over_prepared_keys)
-});
-
-const ALL_SUITES: [rustls::SupportedCipherSuite; 9] = [
+pub(crate) static SUITES: [rustls::SupportedCipherSuite; 9] = [
     suite::TLS13_AES_128_GCM_SHA256,
     suite::TLS13_AES_256_GCM_SHA384,
     suite::TLS13_CHACHA20_POLY1305_SHA256,

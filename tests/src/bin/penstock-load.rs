@@ -5,6 +5,9 @@
 //!                                                         COUNT full handshakes by so many clients at once
 //!     penstock-load arrivals ADDRESS RATE SECONDS [WHAT...]
 //!                                                         handshakes at that rate, whether or not they are answered
+//!     penstock-load mixed ADDRESS,... COUNT CLIENTS SEED  COUNT clients of every kind, one in a hundred vanishing at some point;
+//!                                                         then how many were served, resumed, vanished and failed
+//!     penstock-load aborted ADDRESS COUNT [WHAT...]       COUNT clients that send a hello and are gone at once
 //!     penstock-load idle ADDRESS TARGET                   each line of standard input is a number of connections to
 //!                                                         hold; each has served one request for TARGET
 //!     penstock-load flood ADDRESS NAME FRAMES N PAUSE     FRAMES frames of an HTTP/2 flood, N at a time with so many µs of
@@ -26,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use penstock_tests::Failure;
 use penstock_tests::client::any_certificate;
+use penstock_tests::mixed;
 use penstock_tests::probes::floods::FLOODS;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
@@ -41,6 +45,8 @@ fn main() {
     let outcome = match words[..] {
         ["handshakes", address, count, clients, ref what @ ..] => handshakes(address, count, clients, what),
         ["arrivals", address, rate, seconds, ref what @ ..] => arrivals(address, rate, seconds, what),
+        ["mixed", addresses, count, clients, seed] => mixed(addresses, [count, clients, seed]),
+        ["aborted", address, count, ref what @ ..] => aborted(address, count, what),
         ["idle", address, target] => idle(address, target),
         ["paced", address, kind @ ("new" | "keep"), rate, seconds, threads, ref ports @ ..] => {
             paced(address, kind == "keep", [rate, seconds, threads], ports)
@@ -154,6 +160,34 @@ fn run(
     let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
     let [median, p99, longest] = [0.5, 0.99, 1.0].map(|share| at(share).copied().unwrap_or(0));
     println!("{} {median} {p99} {longest}", times.len());
+    Ok(())
+}
+
+fn mixed(addresses: &str, numbers: [&str; 3]) -> Result<(), Failure> {
+    let addresses: Vec<SocketAddr> = addresses
+        .split(',')
+        .map(|a| a.parse().map_err(|_| format!("'{a}' is not an address")))
+        .collect::<Result<_, _>>()?;
+    let [count, clients, seed] = numbers.map(|n| n.parse::<u64>().map_err(|_| format!("{n} is not a number")));
+    let outcome = mixed::run(&addresses, count?, clients?, seed?)?;
+    let [done, resumed, vanished, failed] =
+        [&outcome.done, &outcome.resumed, &outcome.vanished, &outcome.failed].map(|n| n.load(Ordering::Relaxed));
+    println!("{done} done, {resumed} resumed, {vanished} vanished, {failed} failed");
+    Ok(())
+}
+
+fn aborted(address: &str, count: &str, what: &[&str]) -> Result<(), Failure> {
+    let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
+    let count: usize = count.parse().map_err(|_| "not a count")?;
+    let config = config(what)?;
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(address).map_err(|e| format!("connect: {e}"))?;
+        let name = ServerName::try_from("localhost").expect("a valid name");
+        let mut tls = ClientConnection::new(Arc::clone(&config), name).map_err(|e| e.to_string())?;
+        tls.write_tls(&mut stream).map_err(|e| format!("hello: {e}"))?;
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).map_err(|e| e.to_string())?;
+    }
+    println!("{count}");
     Ok(())
 }
 

@@ -15,6 +15,10 @@ pub(super) const RSA_LANES: usize = LANES / 2;
 const START_SHARE: u32 = 32;
 const RESULTS_SHARE: u32 = 48;
 
+/// So long steps go on before the clock is looked at: what makes them slower than when they were measured (cold caches, a busy
+/// neighbour on the core) makes a turn longer by half of this, not by half of a turn.
+const WITHOUT_A_LOOK: Duration = Duration::from_micros(50);
+
 /// The classes computed here, in the order of their places.
 pub(super) const SIZES: [Class; 3] = [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096];
 
@@ -59,7 +63,7 @@ impl Long {
         }
     }
 
-    /// Does the next piece, and as many steps at once as fit before `until`.
+    /// Does the next piece: of steps as many as fit before `until`, up to the next look at the clock.
     pub fn advance(&mut self, lanes: Lanes, turn: &mut Turn, until: Duration, answers: &mut Answers) {
         let piece = self.piece();
         match &mut self.stage {
@@ -68,7 +72,7 @@ impl Long {
                 turn.charge(piece);
             }
             Stage::Working { work, step } if work.steps_left() > 0 => {
-                let fit = turn.left(until).as_nanos() / step.as_nanos().max(1);
+                let fit = turn.left(until).min(WITHOUT_A_LOOK).as_nanos() / step.as_nanos().max(1);
                 let steps = (fit as usize).clamp(1, work.steps_left());
                 work.advance(steps);
                 turn.charge(piece * steps as u32);

@@ -114,6 +114,45 @@ pub fn on_lanes<R>(lanes: Lanes, body: impl Future<Output = R>) -> R {
     as_a_worker(body)
 }
 
+/// What computes in a test.
+#[derive(Clone, Copy, Debug)]
+pub enum Behind {
+    Native,
+    Lanes(Lanes),
+    Double(Manner),
+}
+
+/// Every engine there is, and those that are slow, out of order, flaky, wrong, failing, full or dead.
+pub fn engines() -> Vec<Behind> {
+    const MS: fn(u64) -> std::time::Duration = std::time::Duration::from_millis;
+    let doubles = [
+        Manner::Prompt,
+        Manner::Late(MS(3)),
+        Manner::Reversed(MS(1)),
+        Manner::WrongAtFirst(5),
+        Manner::Wrong,
+        Manner::Failing,
+        Manner::Full,
+        Manner::Never,
+    ];
+    let own = [Behind::Native, Behind::Lanes(Lanes::detect()), Behind::Lanes(Lanes::portable())];
+    own.into_iter().chain(doubles.map(Behind::Double)).collect()
+}
+
+/// Runs `body` as a worker with that engine.
+pub fn behind<R>(engine: Behind, body: impl Future<Output = R>) -> R {
+    const MS: fn(u64) -> std::time::Duration = std::time::Duration::from_millis;
+    match engine {
+        Behind::Native => on_worker(None, Settings::default(), body),
+        Behind::Lanes(lanes) => on_lanes(lanes, body),
+        Behind::Double(manner) => {
+            // The newest first starves the oldest under load: that one needs patience to show what it is for.
+            let deadline = if matches!(manner, Manner::Reversed(_)) { MS(10_000) } else { MS(50) };
+            on_worker(Some(manner), Settings { deadline, bench: MS(40), ..Settings::default() }, body)
+        }
+    }
+}
+
 fn as_a_worker<R>(body: impl Future<Output = R>) -> R {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = LocalSet::new().block_on(&runtime, async {

@@ -1,0 +1,115 @@
+//! `penstock top`: what a running process does, a second at a time.
+
+use crate::{
+    arguments::{Arguments, Opt, help, switch, value},
+    serve,
+};
+use penstock_top::{Address, Key, Looks, Sample, Screen, frame};
+use std::{
+    ffi::OsString,
+    io::Write,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+/// Where quickstart serves its metrics.
+const DEFAULT: &str = "http://127.0.0.1:8404/metrics";
+
+fn options() -> Vec<Opt> {
+    vec![
+        switch("--once", "prints one view, of one interval, and ends: for scripts"),
+        value("--interval", "SECONDS", "time between two views [1]"),
+        value("--width", "COLUMNS", "with --once: where lines are cut [160]"),
+        switch("--help", "shows this help"),
+    ]
+}
+
+/// Runs it.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let options = options();
+    let arguments = match Arguments::parse(&options, arguments) {
+        Ok(arguments) => arguments,
+        Err(why) => return serve::fail(&format!("top: {why}; 'penstock top --help' lists the options")),
+    };
+    if arguments.has("--help") {
+        print!(
+            "Usage: penstock top [URL] [options]\n\n\
+             URL is where a frontend has 'http-request use-service prometheus-exporter' [{DEFAULT}].\n\
+             Keys: q quits, the space bar pauses.\n\n{}",
+            help(&options)
+        );
+        return ExitCode::SUCCESS;
+    }
+    match top(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => serve::fail(&format!("top: {why}")),
+    }
+}
+
+fn top(arguments: &Arguments) -> Result<(), String> {
+    let address = match &arguments.words[..] {
+        [] => Address::parse(DEFAULT)?,
+        [one] => Address::parse(one)?,
+        [_, second, ..] => return Err(format!("'{second}' is one address too many")),
+    };
+    let seconds = |text: &str| text.parse().ok().filter(|n| (0.1..=3600.0).contains(n));
+    let interval = arguments.one("--interval").unwrap_or("1");
+    let interval = seconds(interval).ok_or_else(|| format!("--interval {interval} is not 0.1 to 3600 seconds"))?;
+    let interval = Duration::from_secs_f64(interval);
+    let first = read(&address)?;
+    if !arguments.has("--once") {
+        return watch(&address, first, interval);
+    }
+    let width = arguments.one("--width").unwrap_or("160");
+    let width = width.parse().map_err(|_| format!("--width {width} is not a number of columns"))?;
+    std::thread::sleep(interval);
+    let second = read(&address)?;
+    let looks = Looks { width, height: 0, styled: false };
+    let mut out = std::io::stdout().lock();
+    for line in frame(&address.to_string(), &first.0, &second.0, (second.1 - first.1).as_secs_f64(), looks) {
+        // A reader that has seen enough closes the pipe.
+        if writeln!(out, "{line}").is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn read(address: &Address) -> Result<(Sample, Instant), String> {
+    let sample = Sample::parse(&address.fetch()?);
+    match sample.is_empty() {
+        true => Err(format!("{address} has no metrics of a load balancer")),
+        false => Ok((sample, Instant::now())),
+    }
+}
+
+/// Draws until somebody has seen enough. A process that does not answer for a while, or is another one, is waited for.
+fn watch(address: &Address, first: (Sample, Instant), interval: Duration) -> Result<(), String> {
+    let screen = Screen::open()?;
+    let (mut before, mut now) = (first.clone(), first);
+    let mut title = address.to_string();
+    let mut paused = false;
+    loop {
+        let (width, height) = screen.size();
+        let shown = if paused { format!("{title}   paused") } else { title.clone() };
+        let between = (now.1 - before.1).as_secs_f64();
+        screen.draw(&frame(&shown, &before.0, &now.0, between, Looks { width, height, styled: true }));
+        let next = Instant::now() + interval;
+        loop {
+            match screen.key(next.saturating_duration_since(Instant::now())) {
+                Some(Key::Quit) => return Ok(()),
+                Some(Key::Pause) => paused = !paused,
+                Some(Key::Other) => {}
+                None if paused => continue,
+                None => match read(address) {
+                    Ok(sample) => {
+                        before = std::mem::replace(&mut now, sample);
+                        title = address.to_string();
+                    }
+                    Err(why) => title = why,
+                },
+            }
+            break;
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the engine does with handshakes.
+
+use crate::{
+    rates::{Rates, quantile},
+    view::{Line, number},
+};
+
+/// The budget of a turn: a bound of the histogram of turns, as the metrics write it.
+const BUDGET: f64 = 0.0003;
+
+/// Engine, turns, stacks, the line before it, and a row for each class of operations.
+pub(crate) fn lines(rates: &Rates<'_>) -> Vec<Line> {
+    let Some(info) = rates.now.all("penstock_engine_info").first() else {
+        return vec![Line::plain("no metrics of an engine: this is not penstock, or an older one")];
+    };
+    let gauge = |name: &str| rates.gauge(&format!("penstock_engine_{name}"), &[]).unwrap_or(0.0);
+    let name = info.label("engine");
+    let mut lines = vec![match gauge("benched") > 0.0 {
+        true => Line::bad(format!("ENGINE {name}: benched {} times, computing natively", gauge("benched_total"))),
+        false => Line::title(format!("ENGINE {name}")),
+    }];
+    lines.push(Line::plain(turns(rates)));
+    let stack = |state| rates.gauge("penstock_engine_stacks", &[("state", state)]).unwrap_or(0.0);
+    lines.push(Line::plain(format!(
+        "  stacks {} used, {} kept, {} at most   line {} waiting, {} at most, {}/s turned away, {}/s left",
+        number(stack("used")),
+        number(stack("kept")),
+        number(stack("most")),
+        number(gauge("waiting")),
+        number(gauge("waiting_max")),
+        number(rates.rate("penstock_engine_turned_away_total", &[])),
+        number(rates.rate("penstock_engine_left_total", &[])),
+    )));
+    let closed =
+        ["full", "idle", "age"].map(|reason| rates.grown("penstock_engine_closed_total", &[("reason", reason)]));
+    let all: f64 = closed.iter().sum();
+    let share = |count: f64| if all > 0.0 { 100.0 * count / all } else { 0.0 };
+    lines.push(Line::plain(format!(
+        "  batches closed full {:.0} %, as nothing else was runnable {:.0} %, by age {:.0} %",
+        share(closed[0]),
+        share(closed[1]),
+        share(closed[2])
+    )));
+    lines.push(Line::head(format!(
+        "{:<22}{:>8}{:>10}{:>6}  {:<9}{:>9}{:>7}{:>9}{:>10}{:>10}{:>8}{:>7}{:>6}",
+        "CLASS",
+        "ops/s",
+        "batches/s",
+        "fill",
+        "of 1-8,9+",
+        "inline/s",
+        "few/s",
+        "ahead/s",
+        "wait p50",
+        "p99",
+        "redone",
+        "wrong",
+        "late"
+    )));
+    let classes = rates.now.all("penstock_engine_operations_total");
+    lines.extend(classes.iter().map(|series| class(rates, series.label("class"))));
+    if classes.is_empty() {
+        lines.push(Line::plain("  no operation yet"));
+    }
+    lines
+}
+
+fn turns(rates: &Rates<'_>) -> String {
+    let buckets = rates.buckets("penstock_engine_turn_seconds_bucket", &[]);
+    let all: f64 = buckets.iter().map(|(_, count)| count).sum();
+    let within: f64 = buckets.iter().filter(|(bound, _)| *bound <= BUDGET).map(|(_, count)| count).sum();
+    let share = if all > 0.0 { format!("{:.1} %", 100.0 * within / all) } else { "none".into() };
+    let longest = rates.gauge("penstock_engine_turn_seconds_max", &[]).unwrap_or(0.0);
+    format!(
+        "  turns {}/s, {:.0} % of a core, {share} within {:.0} µs, the longest ever {:.0} µs",
+        number(all / rates.between),
+        100.0 * rates.rate("penstock_engine_turn_seconds_sum", &[]),
+        BUDGET * 1e6,
+        longest * 1e6
+    )
+}
+
+fn class(rates: &Rates<'_>, class: &str) -> Line {
+    let labels = &[("class", class)];
+    let metric = |name: &str| format!("penstock_engine_{name}");
+    let rate = |name: &str| rates.rate(&metric(name), labels);
+    let total = |name: &str| rates.gauge(&metric(name), labels).unwrap_or(0.0);
+    let batches = rates.grown(&metric("batches_total"), labels);
+    let fill = rates.grown(&metric("batch_operations_sum"), labels) / batches;
+    let waits = rates.buckets(&metric("wait_seconds_bucket"), labels);
+    let wait = |share| quantile(&waits, share).map_or_else(String::new, time);
+    let [redone, wrong, late] = ["redone_total", "wrong_total", "late_total"].map(total);
+    let text = format!(
+        "{class:<22}{:>8}{:>10}{:>6}  {:<9}{:>9}{:>7}{:>9}{:>10}{:>10}{:>8}{:>7}{:>6}",
+        number(rate("operations_total")),
+        number(batches / rates.between),
+        if batches > 0.0 { format!("{fill:.1}") } else { String::new() },
+        bars(&rates.buckets(&metric("batch_operations_bucket"), labels)),
+        number(rate("inline_total")),
+        number(rate("few_total")),
+        number(rate("ahead_total")),
+        wait(0.5),
+        wait(0.99),
+        number(redone),
+        number(wrong),
+        number(late)
+    );
+    if redone + wrong + late > 0.0 { Line::bad(text) } else { Line::plain(text) }
+}
+
+/// A histogram as a character a bucket, the fullest as high as a line.
+fn bars(buckets: &[(f64, f64)]) -> String {
+    const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = buckets.iter().map(|(_, count)| *count).fold(0.0, f64::max);
+    let height = |count: f64| if most > 0.0 { (count / most * 8.0).ceil() as usize } else { 0 };
+    buckets.iter().map(|(_, count)| HEIGHTS[height(*count).min(8)]).collect()
+}
+
+/// A bound of the histogram of waits: powers of two, in µs.
+fn time(seconds: f64) -> String {
+    match seconds * 1e6 {
+        us if us.is_infinite() => "> 1 s".into(),
+        us if us < 1000.0 => format!("< {us:.0} µs"),
+        us if us < 1e6 => format!("< {:.0} ms", us / 1e3),
+        us => format!("< {:.0} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Sample,
+        view::{Looks, frame},
+    };
+
+    fn page(operations: u32, benched: u8) -> Sample {
+        Sample::parse(&format!(
+            "penstock_engine_info{{engine=\"sw\"}} 1\n\
+             penstock_engine_benched {benched}\n\
+             penstock_engine_benched_total {benched}\n\
+             penstock_engine_operations_total{{class=\"rsa2048\"}} {operations}\n\
+             penstock_engine_batches_total{{class=\"rsa2048\"}} {}\n\
+             penstock_engine_batch_operations_bucket{{class=\"rsa2048\",le=\"1\"}} 0\n\
+             penstock_engine_batch_operations_bucket{{class=\"rsa2048\",le=\"8\"}} {}\n\
+             penstock_engine_batch_operations_bucket{{class=\"rsa2048\",le=\"+Inf\"}} {}\n\
+             penstock_engine_batch_operations_sum{{class=\"rsa2048\"}} {operations}\n\
+             penstock_engine_wait_seconds_bucket{{class=\"rsa2048\",le=\"0.000512\"}} {operations}\n\
+             penstock_engine_wait_seconds_bucket{{class=\"rsa2048\",le=\"+Inf\"}} {operations}\n\
+             penstock_engine_redone_total{{class=\"rsa2048\"}} {benched}\n\
+             penstock_engine_closed_total{{reason=\"full\"}} {operations}\n\
+             penstock_engine_turn_seconds_bucket{{le=\"0.0003\"}} {operations}\n\
+             penstock_engine_turn_seconds_bucket{{le=\"+Inf\"}} {operations}\n\
+             penstock_engine_turn_seconds_max 0.00029\n",
+            operations / 8,
+            operations / 8,
+            operations / 8,
+        ))
+    }
+
+    fn shown(before: &Sample, now: &Sample) -> Vec<String> {
+        frame("t", before, now, 2.0, Looks { width: 140, height: 0, styled: false })
+    }
+
+    #[test]
+    fn a_class_is_a_row_with_its_fill_and_waits() {
+        let lines = shown(&page(800, 0), &page(2400, 0));
+        let row = lines.iter().find(|line| line.starts_with("rsa2048")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["rsa2048", "800", "100", "8.0", "█", "0", "0", "0", "<", "512", "µs", "<", "512", "µs", "0", "0", "0"]
+        );
+        let turns = lines.iter().find(|line| line.contains("turns")).unwrap();
+        assert!(turns.contains("800/s") && turns.contains("100.0 % within 300 µs, the longest ever 290 µs"), "{turns}");
+        assert!(lines.iter().any(|line| line.contains("closed full 100 %")));
+    }
+
+    #[test]
+    fn a_benched_engine_is_said_first_and_another_program_has_none() {
+        let lines = shown(&page(1, 1), &page(1, 1));
+        assert!(lines.iter().any(|line| line == "ENGINE sw: benched 1 times, computing natively"), "{lines:#?}");
+        let other = Sample::parse("haproxy_process_nbthread 1\n");
+        assert!(shown(&other, &other).iter().any(|line| line.contains("not penstock")));
+    }
+}

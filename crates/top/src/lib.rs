@@ -1,0 +1,18 @@
+//! A terminal view of a running load balancer, from its metrics: its engine, its frontends, backends and servers.
+//!
+//! [`Address::fetch`] reads what the process exports, [`Sample::parse`] understands it, [`frame`] makes lines of two samples, and
+//! [`Screen`] shows them. Only the first and the last touch the world.
+
+#![forbid(unsafe_code)]
+
+mod engine;
+mod fetch;
+mod rates;
+mod sample;
+mod screen;
+mod view;
+
+pub use fetch::Address;
+pub use sample::Sample;
+pub use screen::{Key, Screen};
+pub use view::{Looks, frame};
