@@ -251,7 +251,7 @@ mod tests {
         let mut sum = [0; N];
         for bit in (0..52 * N).rev() {
             limbs::shift_mod(&mut sum, m, 1);
-            if limbs::window(&x, bit, 1) == 1 {
+            if x[bit / 52] >> (bit % 52) & 1 == 1 {
                 let mut carry = 0;
                 for (s, y) in sum.iter_mut().zip(&inverse) {
                     let t = *s + y + carry;

@@ -163,14 +163,6 @@ pub(crate) fn bits_vartime(a: &[u64]) -> usize {
         .map_or(0, |i| (i + 1) * RADIX as usize - (a[i].leading_zeros() as usize - 12))
 }
 
-/// `width` bits from bit `at` on; positions are public.
-pub(crate) fn window(a: &[u64], at: usize, width: u32) -> u64 {
-    let (limb, shift) = (at / RADIX as usize, at as u32 % RADIX);
-    let low = a.get(limb).copied().unwrap_or(0);
-    let high = a.get(limb + 1).copied().unwrap_or(0);
-    (((u128::from(low) | u128::from(high) << RADIX) >> shift) as u64) & ((1 << width) - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ mod key;
 mod mont;
 mod mont20;
 mod pack;
+mod scan;
 mod verify;
 
 pub use batch::{Progress, RsaBatch, RsaJob};

@@ -176,12 +176,14 @@ pub(crate) use part;
 
 macro_rules! hot {
     ($via:ident, $(#[$meta:meta])* fn $name:ident as $symbol:ident
-        <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*>
+        <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*> $([$t:ident : $t_bound:path])?
         ($($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         #[allow(non_camel_case_types)]
-        struct $symbol<$($life,)* $v: $bound $(, const $c: usize)*> { $($arg: $ty),* }
+        struct $symbol<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*> { $($arg: $ty),* }
 
-        impl<$($life,)* $v: $bound $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
+        impl<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*> crate::vector::Kernel<$v>
+            for $symbol<$($life,)* $v $(, $t)? $(, $c)*>
+        {
             type Out = $crate::vector::hot!(@out $($out)?);
             #[inline(always)]
             fn run(self) -> Self::Out {
@@ -192,8 +194,8 @@ macro_rules! hot {
 
         $(#[$meta])*
         #[inline(always)]
-        pub(crate) fn $name<$($life,)* $v: $bound $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
-            $v::$via($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
+        pub(crate) fn $name<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
+            $v::$via($symbol::<$($life,)* $v $(, $t)? $(, $c)*> { $($arg),* })
         }
     };
     (@out) => { () };

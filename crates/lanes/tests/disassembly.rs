@@ -37,16 +37,20 @@ const JUMPS: &[(&str, usize)] = &[
     ("InnerProduct", 3),
     ("KeccakF1600", 1),
     ("Ladder", 1),
-    ("MontMul", 10), // blocks of ten digits, the first and last of which differ
-    ("MontReduce", 3),
-    ("MontSqr", 11),
+    ("MontMul", 12), // blocks of ten digits, the first and last of which differ
+    ("MontReduce", 4),
+    ("MontSqr", 13),
+    ("MontSqrScan", 22), // as MontSqr; blocks with a table's entries beside them, and without
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
-    ("Pack", 1),
+    ("Pack", 2),
+    ("PackWindows", 7), // public: the exponents' limbs, counted
     ("Prepare", 3),
     ("Recode", 12),
+    ("Same", 1),
     ("Select", 3),
     ("SubtractOnce", 2),
+    ("Unpack", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];
 

@@ -1,16 +1,17 @@
 //! The private operation on one to eight jobs, in steps.
 
 use super::key::{RsaKey, RsaSize};
-use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr};
-use super::pack::{pack, pack_moduli, pack_window, subtract_once, unpack};
+use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
+use super::pack::{lane_to_be, pack, pack_moduli, pack_windows, subtract_once, unpack};
+use super::scan::{Scan, select};
 use super::verify::Check;
 use crate::cpu::Task;
-use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
+use crate::vector::{Digit, Lane8, Vector, kernel};
 use crate::{LANES, LaneError, Lanes, declassify, limbs};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bits of an exponent that one window multiplies at once. For 2048 bits a scan of 32 entries would cost what its
-/// fewer products save, and sixteen fit the first-level cache beside the moduli; above, five bits save 2 and 3 %.
+/// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in blending
+/// twice the entries and in making them.
 const fn window_bits(half_limbs: usize) -> u32 {
     if half_limbs == 20 { 4 } else { 5 }
 }
@@ -174,7 +175,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
             .collect();
         let publics = core::array::from_fn(|lane| key(lane).public());
         let check = Check::new(publics, pack(inputs));
-        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: Box::new([V::splat(0); 160]), check }
+        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: Box::new([V::default(); 160]), check }
     }
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
@@ -206,6 +207,9 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
 
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>> {
         let right = declassify::public(self.check.right());
+        // Of a lane whose result is wrong nothing leaves here.
+        let mut limbs = Zeroizing::new([[0; 8]; N]);
+        unpack(&self.check.value, &mut limbs);
         (0..self.jobs)
             .map(|lane| {
                 if self.bad_input >> lane & 1 == 1 {
@@ -214,10 +218,8 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
                 if right >> lane & 1 == 0 {
                     return Err(LaneError::Fault);
                 }
-                let mut limbs = vec![0; N];
-                unpack(&self.check.value, lane, &mut limbs);
                 let mut bytes = vec![0; self.size.bytes()];
-                limbs::to_be(&limbs, &mut bytes);
+                lane_to_be(&limbs, lane, &mut bytes);
                 Ok(bytes)
             })
             .collect()
@@ -231,11 +233,11 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     fn new(keys: &[&RsaKey; 4], inputs: &[&[u64]; 4], size: RsaSize) -> Self {
         let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
         let exponents: [&[u64]; 8] = core::array::from_fn(|lane| &half(lane).exponent[..]);
-        let windows = (0..(size.bits() / 2).div_ceil(Self::WINDOW as usize))
-            .rev()
-            .map(|window| pack_window(exponents, window * Self::WINDOW as usize, Self::WINDOW))
-            .collect();
-        let zero = [Digit::whole(V::splat(0)); H];
+        let mut packed = pack(exponents);
+        let mut windows = vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)];
+        pack_windows::<V, H>(&packed, Self::WINDOW, &mut windows);
+        packed.zeroize();
+        let zero = [Digit::whole(V::default()); H];
         Pass {
             modulus: pack_moduli(core::array::from_fn(|lane| &half(lane).prime)),
             one: pack(core::array::from_fn(|lane| &half(lane).one[..])),
@@ -284,11 +286,11 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             select(&self.table, self.windows[0], &mut self.power);
             return;
         }
-        for _ in 0..Self::WINDOW {
-            mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch);
+        for squaring in 0..Self::WINDOW as usize {
+            let scan = Scan::share(squaring, Self::WINDOW as usize, &self.table, self.windows[at], &mut self.factor);
+            mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
             core::mem::swap(&mut self.power, &mut self.scratch);
         }
-        select(&self.table, self.windows[at], &mut self.factor);
         mont_mul(columns, &self.power, &self.factor, &self.modulus, &mut self.scratch);
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
@@ -296,7 +298,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
     fn recombine<const N: usize>(&mut self, columns: &mut Columns<V>, pass: usize, results: &mut [Digit<V>; N]) {
         // Out of Montgomery's form, fully reduced.
-        let mut one = [Digit::whole(V::splat(0)); H];
+        let zero = [Digit::whole(V::default()); H];
+        let mut one = zero;
         one[0] = Digit::whole(V::splat(1));
         mont_mul(columns, &self.power, &one, &self.modulus, &mut self.scratch);
         subtract_once(&mut self.scratch, &self.modulus.m);
@@ -304,8 +307,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         let x = *self.scratch;
         let y = x.map(Digit::exchange::<4>);
         // (x - y) qinv = x qinv + (3 p - y qinv), where each product is at most 2 p + 1: below 5 p + 1.
-        let mut a = [Digit::whole(V::splat(0)); H];
-        let mut b = a;
+        let (mut a, mut b) = (zero, zero);
         mont_mul(columns, &x, &self.qinv, &self.modulus, &mut a);
         mont_mul(columns, &y, &self.qinv, &self.modulus, &mut b);
         difference(&a, &b, &self.modulus.m, &mut self.scratch);
@@ -313,7 +315,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             subtract_once(&mut self.scratch, &self.modulus.m);
         }
         // h q + y is an integer below n.
-        let mut whole = [Digit::whole(V::splat(0)); N];
+        let mut whole = [Digit::whole(V::default()); N];
         garner(columns, &self.scratch, &self.q, &y, &mut whole);
         // Lanes 0 to 3 hold the results of this pass; the second pass's go to lanes 4 to 7.
         for (result, whole) in results.iter_mut().zip(&whole) {
@@ -383,28 +385,6 @@ kernel! {
             }
             out[i] = Digit::low(t);
             carry = t.shr::<52>();
-        }
-    }
-}
-
-kernel! {
-    /// The entry of `table` that each lane's index names. Every entry is read, whatever the indices.
-    fn select as Select<'a, V: Vector, const N: usize>(
-        table: &'a [[Digit<V>; N]],
-        index: V,
-        out: &'a mut [Digit<V>; N],
-    ) {
-        // As many digits in registers as there are, so that each entry's mask is made once or twice.
-        let wide = if N.is_multiple_of(20) { 20 } else { 15 };
-        for block in (0..N).step_by(wide) {
-            let mut digits = [Digit::whole(V::splat(0)); 20];
-            let mut entry = V::splat(0);
-            for powers in table {
-                let here = index.eq(entry);
-                entry = entry.add(V::splat(1));
-                repeat!(20, J => if J < wide { digits[J] = digits[J].or_if(here, powers[block + J]) });
-            }
-            repeat!(20, J => if J < wide { out[block + J] = digits[J] });
         }
     }
 }

@@ -21,6 +21,7 @@
 //! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
 use super::mont20::{mul20, reduce20, square20};
+use super::scan::{Beside, Nothing, Scan, Shadow};
 use crate::vector::{self, Digit, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
@@ -46,7 +47,7 @@ impl<V: Vector, const N: usize> Zeroize for Modulus<V, N> {
 
 /// The same modulus, where `N` is known to be twenty.
 #[inline(always)]
-fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20> {
+pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20> {
     assert!(N == 20);
     // SAFETY: the same type, as just asserted.
     unsafe { &*core::ptr::from_ref(modulus).cast() }
@@ -57,14 +58,14 @@ pub(crate) type Columns<V> = [V; 160];
 
 /// `L` neighbours of a slice, without a check in the hot loops.
 #[inline(always)]
-fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
+pub(crate) fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
     debug_assert!(at + L <= all.len());
     // SAFETY: every caller's `at` runs over multiples of ten below N (or 2 N) with the lengths asserted by `sized`.
     unsafe { &*all.as_ptr().add(at).cast::<[T; L]>() }
 }
 
 #[inline(always)]
-fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
+pub(crate) fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
     debug_assert!(at + L <= all.len());
     // SAFETY: as for `part`.
     unsafe { &mut *all.as_mut_ptr().add(at).cast::<[T; L]>() }
@@ -168,9 +169,10 @@ vector::part! {
 
 vector::part! {
     /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`.
-    fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>(
+    fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>[B: Beside](
         columns: &'a mut [V; 21],
         fold: &'a [Digit<V>; 10],
+        beside: &'a mut B,
     ) -> [Digit<V>; 10] {
         let mut u = [Digit::whole(V::splat(0)); 10];
         let mut w = [V::splat(0); 21];
@@ -186,8 +188,12 @@ vector::part! {
                 }
                 w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]);
             });
+            beside.row(0, I);
             V::fence();
         });
+        if ROWS < 10 {
+            beside.row(0, 9);
+        }
         repeat!(20, J => if J >= ROWS { columns[J] = w[J] });
         if ROWS == 10 {
             columns[20] = columns[20].add(w[20]);
@@ -196,18 +202,41 @@ vector::part! {
     }
 }
 
-/// `result = columns / R mod m`.
+/// Ten rows of the reduction: nine in the last block, whose tenth is [`last_row`].
 #[inline(always)]
-fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus<V, N>, result: &mut [Digit<V>; N]) {
-    for b in (0..N - 10).step_by(10) {
-        let u = fold_rows::<V, 10>(part_mut(columns, b), part(&modulus.fold, 0));
-        for fb in (10..N).step_by(10) {
-            add_rows::<V, 10>(part_mut(columns, b + 1 + fb), &u, part(&modulus.fold, fb));
+fn reduce_block<V: Vector, B: Beside, const N: usize>(
+    columns: &mut Columns<V>,
+    b: usize,
+    modulus: &Modulus<V, N>,
+    beside: &mut B,
+) {
+    let low = part(&modulus.fold, 0);
+    if b < N - 10 {
+        let u = fold_rows::<V, B, 10>(part_mut(columns, b), low, beside);
+        for at in (10..N).step_by(10) {
+            add_rows::<V, B, 10>(part_mut(columns, b + 1 + at), &u, part(&modulus.fold, at), at, beside);
+        }
+    } else {
+        let u = fold_rows::<V, B, 9>(part_mut(columns, b), low, beside);
+        for at in (10..N).step_by(10) {
+            add_rows::<V, B, 9>(part_mut(columns, b + at), &u, part(&modulus.fold, at), at, beside);
         }
     }
-    let u = fold_rows::<V, 9>(part_mut(columns, N - 10), part(&modulus.fold, 0));
-    for fb in (10..N).step_by(10) {
-        add_rows::<V, 9>(part_mut(columns, N - 10 + fb), &u, part(&modulus.fold, fb));
+}
+
+/// `result = columns / R mod m`, and a part of a table is scanned beside.
+#[inline(always)]
+fn reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
+    columns: &mut Columns<V>,
+    modulus: &Modulus<V, N>,
+    result: &mut [Digit<V>; N],
+    mut shadow: S,
+) {
+    for b in (0..N).step_by(10) {
+        match shadow.four(b / 10) {
+            Some(mut four) => reduce_block(columns, b, modulus, &mut four),
+            None => reduce_block(columns, b, modulus, &mut Nothing),
+        }
     }
     last_row(columns, modulus, result);
 }
@@ -215,10 +244,12 @@ fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus
 vector::part! {
     /// [`ten_rows`] where the window begins and ends in memory. With nine rows, `columns` starts one lower, so that it
     /// does not reach past the last column.
-    fn add_rows as AddRows<'a, V: Vector, const ROWS: usize>(
+    fn add_rows as AddRows<'a, V: Vector, const ROWS: usize>[B: Beside](
         columns: &'a mut [V; 20],
         x: &'a [Digit<V>; 10],
         y: &'a [Digit<V>; 10],
+        at: usize,
+        beside: &'a mut B,
     ) {
         let off = 10 - ROWS;
         let y = *y;
@@ -234,8 +265,12 @@ vector::part! {
                 w[I + J + 1 + off] = w[I + J + 1 + off].madd_hi(x, y[J]);
             });
             columns[I + off] = w[I + off];
+            beside.row(at, I);
             V::fence();
         });
+        if ROWS < 10 {
+            beside.row(at, 9);
+        }
         repeat!(10, J => columns[10 + J] = w[10 + J]);
     }
 }
@@ -275,8 +310,26 @@ kernel! {
             mul20(part(x, 0), part(y, 0), twenty(modulus), part_mut(result, 0));
         } else {
             product(columns, x, y);
-            reduce(columns, modulus, result);
+            reduce(columns, modulus, result, Nothing);
         }
+    }
+}
+
+#[inline(always)]
+fn square_and_reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
+    columns: &mut Columns<V>,
+    x: &[Digit<V>; N],
+    modulus: &Modulus<V, N>,
+    result: &mut [Digit<V>; N],
+    shadow: S,
+) {
+    const { sized::<N>() };
+    if N == 20 {
+        square20(part_mut(columns, 0), part(x, 0));
+        reduce20(part(columns, 0), modulus, result, shadow);
+    } else {
+        square(columns, x);
+        reduce(columns, modulus, result, shadow);
     }
 }
 
@@ -288,14 +341,20 @@ kernel! {
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],
     ) {
-        const { sized::<N>() };
-        if N == 20 {
-            square20(part_mut(columns, 0), part(x, 0));
-            reduce20(part(columns, 0), twenty(modulus), part_mut(result, 0));
-        } else {
-            square(columns, x);
-            reduce(columns, modulus, result);
-        }
+        square_and_reduce(columns, x, modulus, result, Nothing);
+    }
+}
+
+kernel! {
+    /// `result = x^2 / R mod m`, and a part of a table is scanned beside.
+    fn mont_sqr_scan as MontSqrScan<'a, V: Vector, const N: usize>(
+        columns: &'a mut Columns<V>,
+        x: &'a [Digit<V>; N],
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+        scan: Scan<'a, V, N>,
+    ) {
+        square_and_reduce(columns, x, modulus, result, scan);
     }
 }
 
@@ -307,7 +366,7 @@ kernel! {
         result: &'a mut [Digit<V>; N],
     ) {
         const { sized::<N>() };
-        reduce(columns, modulus, result);
+        reduce(columns, modulus, result, Nothing);
     }
 }
 
@@ -425,7 +484,7 @@ mod tests {
         let mut sum = vec![0; m.len()];
         for bit in (0..52 * m.len()).rev() {
             limbs::shift_mod(&mut sum, m, 1);
-            if limbs::window(x, bit, 1) == 1 {
+            if x[bit / 52] >> (bit % 52) & 1 == 1 {
                 let mut carry = 0;
                 for (s, y) in sum.iter_mut().zip(&y) {
                     let t = *s + y + carry;

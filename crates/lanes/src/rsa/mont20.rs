@@ -4,7 +4,8 @@
 //! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads. The next row's digit is completed first, so
 //! that the chain of digits runs ahead of the bulk of the products.
 
-use super::mont::Modulus;
+use super::mont::{Modulus, part_mut, twenty};
+use super::scan::{Beside, Shadow};
 use crate::vector::{Digit, MASK52, Vector, repeat};
 
 /// Where column `k` stands in a window of 21.
@@ -73,16 +74,28 @@ macro_rules! last_row {
     };
 }
 
-/// `result = columns / R mod m`.
+/// `result = columns / R mod m`, and a part of a table is scanned beside: twenty digits of four entries in ten rows.
 #[inline(always)]
-pub(crate) fn reduce20<V: Vector>(columns: &[V; 40], modulus: &Modulus<V, 20>, result: &mut [Digit<V>; 20]) {
+pub(crate) fn reduce20<V: Vector, S: Shadow<V, N>, const N: usize>(
+    columns: &[V; 40],
+    modulus: &Modulus<V, N>,
+    result: &mut [Digit<V>; N],
+    mut shadow: S,
+) {
+    let modulus = twenty(modulus);
     let mut w = [V::splat(0); 21];
     repeat!(20, J => w[J] = columns[J]);
     w[20] = columns[20];
+    let mut beside = shadow.first();
     repeat!(19, I => {
         fold_row!(w, I, modulus, columns[I + 21]);
+        if I < 10 {
+            beside.row(0, I % 10);
+            beside.row(10, I % 10);
+        }
         V::fence();
     });
+    let result: &mut [Digit<V>; 20] = part_mut(result, 0);
     last_row!(w, modulus, result);
 }
 

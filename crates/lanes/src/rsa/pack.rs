@@ -3,31 +3,75 @@
 use super::key::Prepared;
 use super::mont::Modulus;
 use crate::limbs;
-use crate::vector::{Digit, Lane8, Vector, kernel};
+use crate::vector::{Digit, Lane8, RADIX, Vector, kernel, repeat};
 
 /// Eight numbers, limb by limb, side by side.
 pub(crate) fn pack<V: Lane8, const N: usize>(numbers: [&[u64]; 8]) -> [Digit<V>; N] {
-    core::array::from_fn(|limb| Digit::whole(V::from_lanes(&core::array::from_fn(|lane| numbers[lane][limb]))))
+    let mut out = [Digit::whole(V::default()); N];
+    pack_into(numbers.map(|number| number.first_chunk().expect("a number of N limbs")), &mut out);
+    out
+}
+
+kernel! {
+    fn pack_into as Pack<'a, V: Lane8, const N: usize>(numbers: [&'a [u64; N]; 8], out: &'a mut [Digit<V>; N]) {
+        for limb in 0..N {
+            let mut lanes = [0; 8];
+            repeat!(8, LANE => lanes[LANE] = numbers[LANE][limb]);
+            out[limb] = Digit::whole(V::from_lanes(&lanes));
+        }
+    }
 }
 
 /// Eight moduli side by side.
 pub(crate) fn pack_moduli<V: Lane8, const N: usize>(moduli: [&Prepared; 8]) -> Modulus<V, N> {
-    Modulus {
-        m: pack(moduli.map(|m| &m.m[..])),
-        fold: pack(moduli.map(|m| &m.fold[..])),
-        k0: Digit::whole(V::from_lanes(&moduli.map(|m| m.k0))),
+    let [k0] = pack(moduli.each_ref().map(|m| core::slice::from_ref(&m.k0)));
+    Modulus { m: pack(moduli.map(|m| &m.m[..])), fold: pack(moduli.map(|m| &m.fold[..])), k0 }
+}
+
+kernel! {
+    /// The windows of `width` bits of eight exponents, the highest first. The windows' number is public.
+    fn pack_windows as PackWindows<'a, V: Lane8, const N: usize>(
+        exponents: &'a [Digit<V>; N],
+        width: u32,
+        windows: &'a mut [V],
+    ) {
+        let (mut limb, mut shift) = (0, 0);
+        for window in windows.iter_mut().rev() {
+            let mut bits = exponents[limb].raw().shr_by(shift);
+            if limb + 1 < N {
+                bits = bits.or(exponents[limb + 1].raw().shl_by(RADIX - shift));
+            }
+            *window = bits.and(V::splat((1 << width) - 1));
+            shift += width;
+            if shift >= RADIX {
+                (limb, shift) = (limb + 1, shift - RADIX);
+            }
+        }
     }
 }
 
-/// The window of `width` bits at `at` of eight exponents.
-pub(crate) fn pack_window<V: Lane8>(exponents: [&[u64]; 8], at: usize, width: u32) -> V {
-    V::from_lanes(&exponents.map(|e| limbs::window(e, at, width)))
+kernel! {
+    /// The limbs of all lanes, side by side, without junk.
+    fn unpack as Unpack<'a, V: Lane8, const N: usize>(digits: &'a [Digit<V>; N], out: &'a mut [[u64; 8]; N]) {
+        for limb in 0..N {
+            out[limb] = digits[limb].value().to_lanes();
+        }
+    }
 }
 
-/// The limbs of one lane.
-pub(crate) fn unpack<V: Lane8>(digits: &[Digit<V>], lane: usize, out: &mut [u64]) {
-    for (digit, out) in digits.iter().zip(out) {
-        *out = digit.value().to_lanes()[lane];
+/// One lane's number, big-endian.
+pub(crate) fn lane_to_be<const N: usize>(limbs: &[[u64; 8]; N], lane: usize, bytes: &mut [u8]) {
+    limbs::to_be(&limbs.map(|lanes| lanes[lane]), bytes);
+}
+
+kernel! {
+    /// The lanes in which two numbers are the same.
+    fn same as Same<'a, V: Lane8, const N: usize>(a: &'a [Digit<V>; N], b: &'a [Digit<V>; N]) -> u8 {
+        let mut unlike = V::splat(0);
+        for i in 0..N {
+            unlike = unlike.or(a[i].value().xor(b[i].value()));
+        }
+        V::mask_to_bits(unlike.eq(V::splat(0)))
     }
 }
 

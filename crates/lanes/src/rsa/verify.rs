@@ -2,7 +2,7 @@
 
 use super::key::{RsaPublicKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_sqr};
-use super::pack::{pack, pack_moduli, subtract_once, unpack};
+use super::pack::{lane_to_be, pack, pack_moduli, same, subtract_once, unpack};
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
@@ -24,7 +24,7 @@ impl<V: Lane8, const N: usize> Check<V, N> {
     pub(crate) const STEPS: usize = 18;
 
     pub(crate) fn new(keys: [&RsaPublicKey; 8], wanted: [Digit<V>; N]) -> Self {
-        let zero = [Digit::whole(V::splat(0)); N];
+        let zero = [Digit::whole(V::default()); N];
         Check {
             modulus: pack_moduli(keys.map(|key| &key.n)),
             r2: pack(keys.map(|key| &key.r2[..])),
@@ -53,11 +53,7 @@ impl<V: Lane8, const N: usize> Check<V, N> {
 
     /// The lanes whose power is what was wanted, after all steps.
     pub(crate) fn right(&self) -> u8 {
-        let mut unlike = V::splat(0);
-        for (power, wanted) in self.scratch.iter().zip(&self.wanted) {
-            unlike = unlike.or(power.value().xor(wanted.value()));
-        }
-        V::mask_to_bits(unlike.eq(V::splat(0)))
+        same(&self.scratch, &self.wanted)
     }
 }
 
@@ -171,7 +167,7 @@ fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], 
     });
     let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
     check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
-    let mut columns = [V::splat(0); 160];
+    let mut columns = [V::default(); 160];
     for step in 0..Check::<V, N>::STEPS {
         check.step(&mut columns, step);
     }
@@ -190,15 +186,15 @@ fn encoded<V: Lane8, const N: usize>(jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u
     let keys: Vec<_> = jobs.iter().map(|job| job.key).collect();
     let (inputs, bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.input)).collect::<Vec<_>>());
     let check = run::<V, N>(&keys, &inputs, &inputs);
+    let mut limbs = [[0; 8]; N];
+    unpack(&check.scratch, &mut limbs);
     (0..jobs.len())
         .map(|lane| {
             if bad >> lane & 1 == 1 {
                 return Err(LaneError::InputRange);
             }
-            let mut limbs = vec![0; N];
-            unpack(&check.scratch, lane, &mut limbs);
             let mut bytes = vec![0; jobs[lane].key.size().bytes()];
-            limbs::to_be(&limbs, &mut bytes);
+            lane_to_be(&limbs, lane, &mut bytes);
             Ok(bytes)
         })
         .collect()
