@@ -12,10 +12,11 @@ pub(crate) mod point;
 
 pub(crate) use api::api;
 
-use crate::vector::{Digit, Lane8, kernel};
+use crate::vector::{Digit, Kernel, Lane8, kernel};
 use crate::{declassify, limbs};
+use core::marker::PhantomData;
 use curves::{Curve, P256, P384};
-use field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
+use field::{Fe, Marker, Prime, columns, constant, invert, mul, reduced, sqr, times};
 use point::{Entries, Point};
 use std::sync::OnceLock;
 
@@ -53,8 +54,20 @@ kernel! {
 
 /// Back to one number a lane, from digits without junk.
 fn unpack<V: Lane8, const N: usize>(digits: &Fe<V, N>) -> [[u64; N]; 8] {
-    let rows = digits.map(|digit| digit.value().to_lanes());
-    core::array::from_fn(|lane| core::array::from_fn(|limb| rows[limb][lane]))
+    let mut numbers = [[0; N]; 8];
+    unpack_into(digits, &mut numbers);
+    numbers
+}
+
+kernel! {
+    fn unpack_into as Unpack<'a, V: Lane8, const N: usize>(digits: &'a Fe<V, N>, numbers: &'a mut [[u64; N]; 8]) {
+        for limb in 0..N {
+            let lanes = digits[limb].value().to_lanes();
+            for lane in 0..8 {
+                numbers[lane][limb] = lanes[lane];
+            }
+        }
+    }
 }
 
 /// The affine coordinates, reduced, and the lanes where there are none (z = 0).
@@ -69,19 +82,39 @@ fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N
 
 /// The lanes that are zero, of digits without junk: a verdict on a result, so public.
 fn zero_lanes<V: Lane8, const N: usize>(a: &Fe<V, N>) -> u8 {
-    let any = a.iter().fold(V::splat(0), |any, digit| any.or(digit.value()));
-    declassify::public(V::mask_to_bits(any.eq(V::splat(0))))
+    declassify::public(zeros(a))
+}
+
+kernel! {
+    fn zeros as Zeros<'a, V: Lane8, const N: usize>(a: &'a Fe<V, N>) -> u8 {
+        let mut any = V::splat(0);
+        for i in 0..N {
+            any = any.or(a[i].value());
+        }
+        V::mask_to_bits(any.eq(V::splat(0)))
+    }
 }
 
 /// The lanes where y^2 = x^3 - 3 x + b, in Montgomery's form.
 fn on_curve<V: Lane8, C: Curve<N>, const N: usize>(x: &Fe<V, N>, y: &Fe<V, N>) -> u8 {
-    let three = times::<V, C::Field, N>(&constant(&small(3)), &constant(&C::Field::R2));
-    let b = times::<V, C::Field, N>(&constant(&C::B), &constant(&C::Field::R2));
-    let xx = times::<V, C::Field, N>(x, x);
-    let slope = columns(&xx).sub::<C::Field, 8>(columns(&three)).settled::<C::Field>();
-    let right = mul::<V, C::Field, N>(&slope, x).add(columns(&b));
-    let difference = mul::<V, C::Field, N>(y, y).sub::<C::Field, 8>(right).settled::<C::Field>();
+    let difference = V::enter(Equation::<V, C, N>(x, y, Marker(PhantomData)));
     zero_lanes(&reduced::<V, C::Field, N>(&difference))
+}
+
+/// `y^2 - (x^2 - 3) x - b`.
+struct Equation<'a, V: Lane8, C, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<C>);
+
+impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Equation<'_, V, C, N> {
+    type Out = Fe<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Fe<V, N> {
+        let Equation(x, y, _) = self;
+        let three = columns(&constant::<V, N>(&C::THREE_FORM));
+        let slope = sqr::<V, C::Field, N>(x).sub::<C::Field, 4>(three).settled::<C::Field>();
+        let right = mul::<V, C::Field, N>(&slope, x).add(columns(&constant(&C::B_FORM)));
+        sqr::<V, C::Field, N>(y).sub::<C::Field, 8>(right).settled::<C::Field>()
+    }
 }
 
 fn small<const N: usize>(value: u64) -> [u64; N] {

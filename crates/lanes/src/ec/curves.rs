@@ -1,6 +1,6 @@
 //! The constants of P-256 and P-384 (FIPS 186-4, appendix D.1.2), as limbs.
 
-use super::field::{Cols, Prime};
+use super::field::{Cols, Prime, shifted};
 use crate::vector::Vector;
 
 /// y^2 = x^3 - 3 x + b over a prime field, with a prime number of points.
@@ -10,10 +10,21 @@ pub(crate) trait Curve<const N: usize>: Copy + Send + Sync + 'static {
     const B: [u64; N];
     const X: [u64; N];
     const Y: [u64; N];
+    /// 3, b and the generator in Montgomery's form.
+    const THREE_FORM: [u64; N] = shifted(&three(), 52 * N, &Self::Field::M);
+    const B_FORM: [u64; N] = shifted(&Self::B, 52 * N, &Self::Field::M);
+    const X_FORM: [u64; N] = shifted(&Self::X, 52 * N, &Self::Field::M);
+    const Y_FORM: [u64; N] = shifted(&Self::Y, 52 * N, &Self::Field::M);
     /// Bytes of a coordinate and of a scalar.
     const BYTES: usize;
     /// Bits of a digit where the generator is multiplied: the table has `2^(width - 1)` points a digit.
     const BASE_WIDTH: usize;
+}
+
+const fn three<const N: usize>() -> [u64; N] {
+    let mut three = [0; N];
+    three[0] = 3;
+    three
 }
 
 /// The field of P-256.

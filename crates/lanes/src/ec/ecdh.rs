@@ -1,7 +1,7 @@
 //! Key exchange: public keys of scalars, and shared secrets (the x-coordinate, as TLS uses it).
 
 use super::curves::Curve;
-use super::field::{Prime, constant, invert, reduced, times};
+use super::field::{Prime, constant, invert, reduced, replace, times};
 use super::multiply::multiply;
 use super::point::{Digits, multiply_base};
 use super::{Table, number, on_curve, pack, scalar, small, to_affine, unpack};
@@ -44,12 +44,8 @@ impl<C: Curve<N>, const N: usize, const BYTES: usize> Task for Derive<'_, C, N, 
                 *error = Some(LaneError::NotOnCurve);
             }
         }
-        let gx = times::<V, C::Field, N>(&constant(&C::X), &r2);
-        let gy = times::<V, C::Field, N>(&constant(&C::Y), &r2);
-        for i in 0..N {
-            x[i] = x[i].or_if(V::mask_from_bits(off), gx[i]);
-            y[i] = y[i].or_if(V::mask_from_bits(off), gy[i]);
-        }
+        replace::<V, N>(&mut x, V::mask_from_bits(off), &C::X_FORM);
+        replace::<V, N>(&mut y, V::mask_from_bits(off), &C::Y_FORM);
         let digits = Digits::<V>::new::<C, N>(&scalars);
         let [mut x, mut z] = multiply::<V, C, N>(&digits, &x, &y);
         let (mut inverse, exceptional) = invert::<V, C::Field, N>(&z);

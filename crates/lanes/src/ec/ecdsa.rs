@@ -1,13 +1,13 @@
 //! ECDSA signatures (FIPS 186-5, section 6.4), with the nonces of [`super::nonce`] or with nonces made ahead.
 
 use super::curves::Curve;
-use super::field::{Fe, Prime, columns, constant, invert, mul, reduced, times};
+use super::field::{Fe, Marker, Prime, constant, invert, mul, reduced, times};
 use super::nonce::{Source, nonces};
 use super::point::{Digits, multiply_base};
 use super::{Table, pack, scalar, small, unpack, zero_lanes};
 use crate::cpu::Task;
 use crate::sha2::Hash;
-use crate::vector::Lane8;
+use crate::vector::{Kernel, Lane8};
 use crate::{LANES, LaneError, limbs};
 use core::marker::PhantomData;
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -70,16 +70,28 @@ fn prepare<V: Lane8, C: Curve<N> + Table, const N: usize>(k: &[[u64; N]; 8]) -> 
     Prepared { r, inverse, bad: exceptional | zero }
 }
 
+/// `k^-1 (z + r d)`.
+struct Signature<'a, V: Lane8, P, const N: usize>(&'a Prepared<V, N>, &'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+
+impl<V: Lane8, P: Prime<N>, const N: usize> Kernel<V> for Signature<'_, V, P, N> {
+    type Out = Fe<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Fe<V, N> {
+        let Signature(prepared, key, digest, _) = self;
+        let z = mul::<V, P, N>(digest, &constant(&P::R2));
+        let sum = mul::<V, P, N>(&prepared.r, key).add(z).digits();
+        mul::<V, P, N>(&sum, &prepared.inverse).settled::<P>()
+    }
+}
+
 /// s = k^-1 (z + r d), and then r and s as bytes. All but the digest `z` in Montgomery's form.
 fn complete<V: Lane8, C: Curve<N>, const N: usize, const BYTES: usize>(
     prepared: &Prepared<V, N>,
     key: &Fe<V, N>,
     digest: &Fe<V, N>,
 ) -> ([([u8; BYTES], [u8; BYTES]); 8], u8) {
-    let z = times::<V, C::Order, N>(digest, &constant(&C::Order::R2));
-    let mut sum = mul::<V, C::Order, N>(&prepared.r, key).add(columns(&z)).digits();
-    let s = times::<V, C::Order, N>(&sum, &prepared.inverse);
-    sum.zeroize();
+    let s = V::enter(Signature(prepared, key, digest, Marker::<C::Order>(PhantomData)));
     let (r, s) = (reduced::<V, C::Order, N>(&prepared.r), reduced::<V, C::Order, N>(&s));
     let bad = prepared.bad | zero_lanes(&s);
     let (r, s) = (unpack(&r), unpack(&s));

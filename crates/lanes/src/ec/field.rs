@@ -43,8 +43,14 @@ pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
 
 /// `2^bits mod m`.
 const fn power_of_two<const N: usize>(m: &[u64; N], bits: usize) -> [u64; N] {
-    let mut x = [0; N];
-    x[0] = 1;
+    let mut one = [0; N];
+    one[0] = 1;
+    shifted(&one, bits, m)
+}
+
+/// `x 2^bits mod m`, of constants, x below m.
+pub(crate) const fn shifted<const N: usize>(x: &[u64; N], bits: usize, m: &[u64; N]) -> [u64; N] {
+    let mut x = *x;
     let mut bit = 0;
     while bit < bits {
         let (mut carry, mut borrow, mut reduced) = (0, 0, [0; N]);
@@ -241,6 +247,15 @@ pub(crate) fn select<V: Vector, const N: usize>(mask: V::Mask, no: &Fe<V, N>, ye
     out
 }
 
+kernel! {
+    /// A constant, where the mask holds.
+    fn replace as Replace<'a, V: Vector, const N: usize>(a: &'a mut Fe<V, N>, mask: V::Mask, constant: &'a [u64; N]) {
+        for i in 0..N {
+            a[i] = a[i].or_if(mask, Digit::whole(V::splat(constant[i])));
+        }
+    }
+}
+
 /// A field operation compiled by itself, for what is done once in a while. `P` is only a name.
 pub(crate) struct Marker<P>(pub(crate) PhantomData<P>);
 
@@ -301,9 +316,7 @@ pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe
     let modulus = Marker::<P>(PhantomData);
     let zero = super::zero_lanes(&reduced::<V, P, N>(a));
     let mut one = *a;
-    for (digit, limb) in one.iter_mut().zip(P::ONE) {
-        *digit = digit.or_if(V::mask_from_bits(zero), Digit::whole(V::splat(limb)));
-    }
+    replace::<V, N>(&mut one, V::mask_from_bits(zero), &P::ONE);
     let [mut two, mut four, eight] = V::enter(Products(&one, modulus));
     let mut product = super::unpack(&reduced::<V, P, N>(&eight))[0];
     let mut plain = inverse::invert(&product, &P::M);
@@ -319,44 +332,39 @@ pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe
 
 /// The one representative below m of a number in Montgomery's form, out of that form, without junk.
 pub(crate) fn reduced<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
-    let mut one = [0; N];
-    one[0] = 1;
-    // At most 2 m.
-    let mut x = times_raw::<V, P, N>(a, &constant(&one));
-    for _ in 0..2 {
-        subtract_modulus(&mut x, &constant(&P::M));
-    }
-    x
+    V::enter(Reduced(a, Marker::<P>(PhantomData)))
 }
 
-/// `a b / R` as it comes.
-pub(crate) fn times_raw<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Fe<V, N> {
-    struct Times<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
-    impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Times<'_, V, P, N> {
-        type Out = Fe<V, N>;
-        #[inline(always)]
-        fn run(self) -> Fe<V, N> {
-            mul::<V, P, N>(self.0, self.1).digits()
-        }
+struct Reduced<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Reduced<'_, V, P, N> {
+    type Out = Fe<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Fe<V, N> {
+        let mut one = [0; N];
+        one[0] = 1;
+        // At most 2 m.
+        let x = mul::<V, P, N>(self.0, &constant(&one)).digits();
+        let x = subtract_modulus::<V, P, N>(&x);
+        subtract_modulus::<V, P, N>(&x)
     }
-    V::enter(Times(a, b, Marker::<P>(PhantomData)))
 }
 
-kernel! {
-    /// Subtracts m where that does not go below zero. No junk remains.
-    fn subtract_modulus as SubtractModulus<'a, V: Vector, const N: usize>(x: &'a mut Fe<V, N>, m: &'a Fe<V, N>) {
-        let mut borrow = V::splat(0);
-        let mut less = *x;
-        for i in 0..N {
-            let d = x[i].value().sub(m[i].raw()).add(borrow);
-            less[i] = Digit::whole(d.and(V::splat(MASK52)));
-            borrow = d.sar::<52>();
-        }
-        let below = borrow.negative();
-        for i in 0..N {
-            x[i] = less[i].or_if(below, Digit::whole(x[i].value()));
-        }
-    }
+/// Less m where that does not go below zero. No junk remains.
+#[inline(always)]
+fn subtract_modulus<V: Vector, P: Prime<N>, const N: usize>(x: &Fe<V, N>) -> Fe<V, N> {
+    let mut borrow = V::splat(0);
+    let mut less = *x;
+    repeat!(8, I => if I < N {
+        let d = x[I].value().sub(V::splat(P::M[I])).add(borrow);
+        less[I] = Digit::whole(d.and(V::splat(MASK52)));
+        borrow = d.sar::<52>();
+    });
+    let below = borrow.negative();
+    let mut out = less;
+    repeat!(8, I => if I < N { out[I] = less[I].or_if(below, Digit::whole(x[I].value())) });
+    out
 }
 
 #[cfg(test)]

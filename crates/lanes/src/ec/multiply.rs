@@ -3,7 +3,7 @@
 //! **Form.** A running sum is (X, W, Z) for the point (X / Z^2, W / 2 Z^3): W is twice the usual Y, which saves five
 //! doublings of numbers a step. Its Z counts from the Z that all sixteen entries of the table share, so the entries are
 //! as good as affine ones (an addition takes 8 products and 3 squares, not 12 and 4). The doubling for a = -3 wants the
-//! square of the whole Z: it is carried along, one product a doubling, and made anew after an addition.
+//! square of the whole Z: it is carried along, one product a doubling but the last, and made anew after an addition.
 //!
 //! ```text
 //! double:  alpha = 3 (X - D)(X + D),  G = W^2,  B = X G                         where D = (Z Zc)^2
@@ -57,8 +57,9 @@ fn minus<V: Vector, P: Prime<N>, const N: usize, const K: u64>(a: Cols<V, N>) ->
 }
 
 impl<V: Vector, const N: usize> Sum<V, N> {
+    /// `BEFORE_ADD`: without the new `d`, which an addition does not read.
     #[inline(always)]
-    fn double<P: Prime<N>>(&self) -> Self {
+    fn double<P: Prime<N>, const BEFORE_ADD: bool>(&self) -> Self {
         let d = columns(&self.d);
         let less = columns(&self.x).sub::<P, 4>(d).digits();
         let more = columns(&self.x).add(d).digits();
@@ -74,7 +75,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         let z = mul::<V, P, N>(&self.w, &self.z).digits();
         let twice = b.sub::<P, 4>(columns(&x)).twice().digits();
         V::fence();
-        let d = mul::<V, P, N>(&g, &self.d).digits();
+        let d = if BEFORE_ADD { self.d } else { mul::<V, P, N>(&g, &self.d).digits() };
         let w = mul_add::<V, P, N>(&alpha, &twice, &g, &minus_g).settled::<P>();
         V::fence();
         Sum { x, w, z, d }
@@ -143,7 +144,7 @@ fn fill<V: Vector, P: Prime<N>, const N: usize>(
 ) -> Fe<V, N> {
     let one = constant(&P::ONE);
     let w = columns(y).twice().digits();
-    let twice = Sum { x: *x, w, z: one, d: one }.double::<P>();
+    let twice = Sum { x: *x, w, z: one, d: one }.double::<P, false>();
     let mut p = Entry { x: twice.x, w: twice.w };
     // The point itself, with the Z of its double, which is w.
     let g = sqr::<V, P, N>(&w).digits();
@@ -207,14 +208,15 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         let top = scan::<V, C::Field, N>(&table, digits, digits.indices.len() - 1);
         let mut sum = Sum { x: top.x, w: top.w, z: one, d: shared };
         for i in (0..digits.indices.len() - 1).rev() {
-            for _ in 0..WIDTH {
-                sum = sum.double::<C::Field>();
+            for _ in 1..WIDTH {
+                sum = sum.double::<C::Field, false>();
             }
+            sum = sum.double::<C::Field, true>();
             sum = sum.add::<C::Field>(&scan::<V, C::Field, N>(&table, digits, i), &shared);
         }
         // Where the last addition met its own operand.
         let last = scan::<V, C::Field, N>(&table, digits, 0);
-        let twice = Sum { x: last.x, w: last.w, z: one, d: shared }.double::<C::Field>();
+        let twice = Sum { x: last.x, w: last.w, z: one, d: shared }.double::<C::Field, true>();
         let x = select::<V, N>(digits.meets_itself, &sum.x, &twice.x);
         let own = select::<V, N>(digits.meets_itself, &sum.z, &twice.z);
         [x, mul::<V, C::Field, N>(&own, &z).digits()]
@@ -240,7 +242,7 @@ mod tests {
         let entry = Entry { x: below(2), w: below(4) };
         let shared = below(2);
         for w in [below(2), below(4)] {
-            let out = Sum { x: below(2), w, z: below(3), d: below(2) }.double::<P>();
+            let out = Sum { x: below(2), w, z: below(3), d: below(2) }.double::<P, false>();
             [out.x, out.w, out.z, out.d].iter().for_each(|a| check(a, 2));
         }
         let out = Sum { x: below(2), w: below(2), z: below(2), d: below(2) }.add::<P>(&entry, &shared);
