@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod compare;
 pub mod cost;
 mod histogram;

@@ -27,3 +27,6 @@ pub use error::Error;
 pub use plan::{Arrivals, Http, LoadPlan, Mode, Scheme, Source, Target, TlsPlan, TlsVersion};
 pub use report::{AgentShare, ClientCost, Doubt, Latency, LoadReport, Negotiated, Second};
 pub use run::{Stop, run, run_with};
+
+pub(crate) use doubts::of_counts as doubts_of_counts;
+pub(crate) use run::Ready;

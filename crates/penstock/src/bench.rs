@@ -1,5 +1,6 @@
 //! `penstock bench`: measures any TLS server.
 
+mod agent;
 mod interrupt;
 mod load;
 mod words;
@@ -10,7 +11,11 @@ use std::{ffi::OsString, process::ExitCode};
 /// What can be done: its name, one line for the help, and who does it.
 type Command = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
 
-const COMMANDS: [Command; 1] = [("load", "loads a server and says what came of it", load::run)];
+const COMMANDS: [Command; 3] = [
+    ("load", "loads a server and says what came of it", load::run),
+    ("agent", "makes its share of a load that another machine runs", agent::run),
+    ("certs", "makes the certificates for mutual TLS between the machines of a test", agent::certificates),
+];
 
 /// Runs it.
 pub fn run(arguments: &[OsString]) -> ExitCode {

@@ -71,12 +71,6 @@ pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
             format!("{} handshakes took a round more, as the server wanted another group", report.retried_handshakes),
         );
     }
-    if report.unclean_closes > 0 {
-        say(
-            "unclean-close",
-            format!("{} connections were not closed by the server when told goodbye", report.unclean_closes),
-        );
-    }
     if report.failed() > 0 {
         say("errors", format!("{} {units} failed", report.failed()));
     }

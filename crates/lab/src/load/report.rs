@@ -62,6 +62,37 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// Nothing has happened.
+    pub(crate) fn empty(plan: LoadPlan) -> LoadReport {
+        LoadReport {
+            plan,
+            began_at: 0.0,
+            seconds: 0.0,
+            partial: false,
+            done: 0,
+            late: 0,
+            never_begun: 0,
+            full_handshakes: 0,
+            resumed_handshakes: 0,
+            retried_handshakes: 0,
+            unclean_closes: 0,
+            responses: 0,
+            statuses: BTreeMap::new(),
+            held: 0,
+            body_bytes: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            errors: BTreeMap::new(),
+            negotiated: Vec::new(),
+            latency: Latency::default(),
+            series: Vec::new(),
+            client: ClientCost::default(),
+            server: None,
+            doubts: Vec::new(),
+            agents: Vec::new(),
+        }
+    }
+
     /// Units a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
@@ -158,6 +189,18 @@ pub struct Second {
     pub body_bytes: u64,
     /// Connections open at its end.
     pub open: u64,
+}
+
+impl Second {
+    /// Adds what happened right after it.
+    pub(crate) fn extend(&mut self, next: &Second) {
+        self.at = next.at;
+        self.seconds += next.seconds;
+        self.done += next.done;
+        self.failed += next.failed;
+        self.body_bytes += next.body_bytes;
+        self.open = next.open;
+    }
 }
 
 /// What the load cost the machine it came from.

@@ -17,23 +17,35 @@ use std::time::{Duration, Instant};
 /// How often [`Stop`] is looked at.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
+/// What is shorter is no second of its own.
+const SLIVER: f64 = 0.05;
+
 /// What the last units get beyond their time-out before they are dropped.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends a run early: what was measured by then is reported, and marked partial.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    /// One that ends this too.
+    parent: Option<Arc<AtomicBool>>,
+}
 
 impl Stop {
     /// Asks for the end.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was asked for.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) || self.parent.as_ref().is_some_and(|parent| parent.load(Ordering::Relaxed))
+    }
+
+    /// Another one, which can be stopped alone, and is when this one is.
+    pub(crate) fn child(&self) -> Stop {
+        Stop { asked: Arc::default(), parent: Some(Arc::clone(&self.asked)) }
     }
 }
 
@@ -287,7 +299,13 @@ impl Series {
             *last = now;
         }
         self.at = at;
-        observe(&second);
-        self.seconds.push(second);
+        // The end comes a little after the last whole second.
+        match self.seconds.last_mut() {
+            Some(last) if second.seconds < SLIVER => last.extend(&second),
+            _ => {
+                observe(&second);
+                self.seconds.push(second);
+            }
+        }
     }
 }

@@ -119,6 +119,8 @@ fn verifier(
     checks: Checks,
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let mut schemes = provider.signature_verification_algorithms.supported_schemes();
+    // As browsers order them: SHA-256 first.
+    schemes.sort_by_key(|scheme| !names::of_signature(*scheme).ends_with("sha256"));
     if !tls.signatures.is_empty() {
         schemes = tls
             .signatures

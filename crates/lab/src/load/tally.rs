@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::report::Latency;
-use super::{ClientCost, LoadPlan, LoadReport, Negotiated, Second, names, settings};
+use super::{LoadPlan, LoadReport, Negotiated, Second, names, settings};
 use crate::load::session::Session;
 use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, SignatureScheme};
 use std::collections::BTreeMap;
@@ -189,10 +189,8 @@ impl Tally {
             *errors.entry(failure.to_string()).or_default() += n;
         }
         LoadReport {
-            plan,
             began_at,
             seconds,
-            partial: false,
             done: self.done,
             late: self.late,
             never_begun: self.never_begun,
@@ -210,10 +208,7 @@ impl Tally {
             negotiated: self.agreed.iter().map(|(agreed, n)| (agreed.named(), *n)).collect(),
             latency: self.latency,
             series,
-            client: ClientCost::default(),
-            server: None,
-            doubts: Vec::new(),
-            agents: Vec::new(),
+            ..LoadReport::empty(plan)
         }
     }
 }

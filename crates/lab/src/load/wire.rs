@@ -57,6 +57,8 @@ pub(crate) struct Gauge {
     pub live: Arc<Live>,
     pub bytes_in: Cell<u64>,
     pub bytes_out: Cell<u64>,
+    /// The server was seen to close only at the end of TCP: it is not waited for again.
+    pub half_close: Cell<bool>,
 }
 
 /// A connection.
@@ -248,13 +250,14 @@ impl Wire {
     /// Waits for the end of TCP; where it does not come soon our direction is ended, and `false` said.
     pub(crate) async fn closed_by_peer(&mut self) -> Result<bool, Failure> {
         self.ended = false;
-        match tokio::time::timeout(CLOSE_PATIENCE, self.drain()).await {
-            Ok(outcome) => outcome.map(|()| true),
-            Err(_) => {
-                self.shut_down();
-                self.drain().await.map(|()| false)
+        if !self.gauge.half_close.get() {
+            match tokio::time::timeout(CLOSE_PATIENCE, self.drain()).await {
+                Ok(outcome) => return outcome.map(|()| true),
+                Err(_) => self.gauge.half_close.set(true),
             }
         }
+        self.shut_down();
+        self.drain().await.map(|()| false)
     }
 
     /// Ends our direction: what closes it is put behind what is still to be sent.

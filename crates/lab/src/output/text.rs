@@ -124,6 +124,13 @@ fn counts(page: &mut String, report: &LoadReport) -> fmt::Result {
     if report.handshakes() > 0 {
         writeln!(page, "  Full handshakes: {}, resumed: {}", report.full_handshakes, report.resumed_handshakes)?;
     }
+    if report.unclean_closes > 0 {
+        writeln!(
+            page,
+            "  Closed by the server only at the end of TCP, not at the close_notify: {}",
+            report.unclean_closes
+        )?;
+    }
     let odd: u64 = report.statuses.iter().filter(|(class, _)| !class.starts_with(['2', '3'])).map(|(_, n)| n).sum();
     if odd > 0 {
         writeln!(page, "  Non-2xx or 3xx responses: {odd}")?;

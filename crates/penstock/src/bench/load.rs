@@ -6,10 +6,10 @@ use crate::{
     serve,
 };
 use penstock_lab::load::{Arrivals, Error, Http, LoadPlan, Mode, Stop, TlsVersion, run_with};
-use penstock_lab::output;
+use penstock_lab::{agents, output};
 use std::{ffi::OsString, fs, io::IsTerminal, process::ExitCode};
 
-/// Some units failed; the result stands.
+/// Some units failed, or an agent was lost; what was measured stands.
 const SOME_FAILED: u8 = 2;
 /// Cut short by a signal, as a shell would say it of SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -45,6 +45,14 @@ fn options() -> Vec<Opt> {
         value("--connect", "ADDRESS:PORT", "where to connect to [what the URL's host resolves to]"),
         value("--source", "ADDRESS|INTERFACE", "where connections come from; may be repeated, and is used in turn"),
         value("--server", "PID|NAME", "reads the CPU time of these processes on this machine; may be repeated"),
+        value(
+            "--agents",
+            "HOST[:PORT],...",
+            "makes the load from agents (penstock bench agent), in step; also unix:PATH",
+        ),
+        value("--ca", "FILE", "with --agents: the authority of all machines of the test"),
+        value("--cert", "FILE", "with --agents: this machine's certificate"),
+        value("--key", "FILE", "with --agents: its key"),
         value("--json", "FILE", "writes everything as JSON, '-' for standard output instead of the text"),
         value("--csv", "FILE", "writes a line a second as CSV, '-' for standard output instead of the text"),
         switch("-s", ""),
@@ -63,7 +71,8 @@ Nothing of the server's certificate is checked unless --verify is given, and of 
 handshake: each costs this side as much as the rest of a handshake. One key pair serves all key exchanges of a run with
 x25519 or p256. The server has the same work either way.
 
-Exit status: 0 all went well, 1 there is no result, 2 some units failed, 130 interrupted (the result is partial).
+Exit status: 0 all went well, 1 there is no result, 2 some units failed or an
+agent was lost, 130 interrupted (the result is partial).
 
 ";
 
@@ -90,7 +99,14 @@ fn load(arguments: &Arguments) -> Result<ExitCode, String> {
     let stop = Stop::default();
     super::interrupt::stop_on_signal(&stop)?;
     let mut progress = output::Progress::new(&plan, !arguments.has("--quiet") && std::io::stderr().is_terminal());
-    let report = run_with(&plan, &stop, &mut |second| progress.show(second)).map_err(|e: Error| e.to_string())?;
+    let addresses = super::agent::addresses(arguments)?;
+    let mut observe = |second: &_| progress.show(second);
+    let report = if addresses.is_empty() {
+        run_with(&plan, &stop, &mut observe).map_err(|e| e.to_string())?
+    } else {
+        let identity = super::agent::identity(arguments)?;
+        agents::run(&plan, &addresses, identity.as_ref(), &stop, &mut observe).map_err(|e| e.to_string())?
+    };
     progress.end();
     let mut text = true;
     for (option, page) in [("--json", output::json as fn(&_) -> String), ("--csv", output::csv)] {
@@ -108,7 +124,7 @@ fn load(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     Ok(match () {
         () if stop.is_stopped() => ExitCode::from(INTERRUPTED),
-        () if report.failed() > 0 => ExitCode::from(SOME_FAILED),
+        () if report.partial || report.failed() > 0 => ExitCode::from(SOME_FAILED),
         () => ExitCode::SUCCESS,
     })
 }
