@@ -6,6 +6,7 @@
     scripts/engines.py overload  what is served when two and three times as many come as can be
     scripts/engines.py aborted   what clients cost that are gone after their hello
     scripts/engines.py lonely    one client at a time, and half of native's capacity: what batching must not cost, and what it gains
+    scripts/engines.py turns     how long a turn of the queue takes
     scripts/engines.py curve     CPU a handshake against the number of clients, native and sw, as a picture
     options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none)
 
@@ -140,6 +141,7 @@ class Server:
             found["fill"] = filled / batches if batches else math.nan
             found["turn"] = after.get("penstock_engine_turn_seconds_max", 0) * 1e6
             turns = moved("penstock_engine_turn_seconds_count")
+            found["turns"] = turns
             found["in budget"] = moved('penstock_engine_turn_seconds_bucket{le="0.0003"}') / turns if turns else math.nan
             found["stacks"] = after.get('penstock_engine_stacks{state="most"}', 0)
             found["closed"] = {reason: int(moved(f'penstock_engine_closed_total{{reason="{reason}"}}'))
@@ -344,6 +346,32 @@ def lonely(lab, options):
     (DOCS / "engine-lonely.md").write_text("\n".join(lines) + "\n")
 
 
+def turns(lab, options):
+    """How long a turn of the queue takes of the thread, where nothing but handshakes is asked for."""
+    lines = heading("How long a turn takes", options)
+    lines += ["CPU time of the turns of the engine `sw`'s queue (public-key work, and the waking of those who waited), as the server counts it;",
+              "the budget is 300 µs. The thread's CPU time includes what interrupts and a hypervisor take of it.", "",
+              "| handshake | clients | turns | within 300 µs | the longest of each round, µs |", "|---" * 5 + "|"]
+    kinds = [(name, cert, what) for name, cert, what, _ in KINDS.values()]
+    kinds.append(("TLS 1.3 RSA-2048, X25519MLKEM768", "rsa2048", ["tls13", "hybrid"]))
+    for name, cert, what in kinds:
+        for clients in (64, 512):
+            rounds = []
+            for _ in range(options.rounds):
+                # A server for each round: the longest turn is the longest since its start.
+                server = lab.server("B", cert)
+                server.load(["handshakes", 64, 8], what)
+                rounds.append(server.load(["handshakes", 300 if cert == "rsa4096" else 1000, clients], what))
+                server.stop()
+                lab.servers.remove(server)
+            counted = sum(f["turns"] for f in rounds)
+            within = sum(f["turns"] * f["in budget"] for f in rounds) / counted
+            longest = ", ".join(f"{f['turn']:.0f}" for f in rounds)
+            lines.append(f"| {name} | {clients} | {counted:.0f} | **{100 * within:.2f} %** | {longest} |")
+            print(lines[-1], flush=True)
+    (DOCS / "engine-turns.md").write_text("\n".join(lines) + "\n")
+
+
 def curve(lab, options):
     servers = [lab.server(name) for name in ("native", "B")]
     in_turn(servers, ["handshakes", 200, 16], [], 1)
@@ -386,7 +414,7 @@ def picture(points):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["rules", "haproxy", "overload", "aborted", "lonely", "curve"])
+    parser.add_argument("study", choices=["rules", "haproxy", "overload", "aborted", "lonely", "turns", "curve"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--quota", type=float, default=0.4)
@@ -397,7 +425,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-engines-") as folder:
         lab = Lab(folder, options.quota)
         try:
-            {"rules": rules, "haproxy": haproxy, "overload": overload, "aborted": aborted, "lonely": lonely, "curve": curve}[options.study](lab, options)
+            {"rules": rules, "haproxy": haproxy, "overload": overload, "aborted": aborted, "lonely": lonely, "turns": turns, "curve": curve}[options.study](lab, options)
         finally:
             lab.stop()
 
