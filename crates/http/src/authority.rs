@@ -55,26 +55,21 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
 
 /// RFC 3986 section 3.2.2: unreserved, percent-encoded, sub-delims.
 fn is_reg_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'%'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-        )
+    REG_NAME[usize::from(byte)]
 }
+
+static REG_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        table[at] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*')
+            || matches!(byte, b'+' | b',' | b';' | b'=');
+        at += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,38 @@ pub(crate) const TOKEN_LOWER: [u8; 256] = {
     table
 };
 
+/// Turns the token that `bytes` begin with into lower case; returns its length. Field names are mostly letters and hyphens,
+/// which are done eight at a time.
+pub(crate) fn lower_token(bytes: &mut [u8]) -> usize {
+    let mut len = 0;
+    while let Some(word) = bytes[len..].first_chunk_mut() {
+        let Some(lower) = lower_letters(u64::from_ne_bytes(*word)) else { break };
+        *word = lower.to_ne_bytes();
+        len += word.len();
+    }
+    for byte in &mut bytes[len..] {
+        let lower = TOKEN_LOWER[usize::from(*byte)];
+        if lower == 0 {
+            break;
+        }
+        *byte = lower;
+        len += 1;
+    }
+    len
+}
+
+/// Eight letters or hyphens in lower case; `None` when one of them is something else.
+fn lower_letters(word: u64) -> Option<u64> {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Each sum below sets the top bit of its byte by whether the byte reaches a bound; bytes under 0x80 carry nothing over.
+    let reaches = |word: u64, bound: u8| word.wrapping_add(ONES * u64::from(0x80 - bound));
+    let lower = word | ONES * 0x20;
+    let letters = reaches(lower, b'a') & !reaches(lower, b'z' + 1);
+    let hyphens = reaches(word, b'-') & !reaches(word, b'-' + 1);
+    (word & TOPS == 0 && (letters | hyphens) & TOPS == TOPS).then_some(lower)
+}
+
 /// Whether these bytes are an RFC 9110 token: a method, a field name, a transfer coding.
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN_LOWER[byte as usize] != 0)
@@ -94,6 +126,47 @@ pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
                 push_decimal(out, above);
             }
             out.extend_from_slice(&[digit(below / 1_000), digit(below / 100), digit(below / 10), digit(below)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_ends_at_the_first_byte_that_may_not_be_in_one_wherever_it_stands() {
+        for place in 0..20 {
+            for byte in 0..=255 {
+                let mut name = *b"Content-Security-Pol";
+                name[place] = byte;
+                let expected = name.iter().position(|&byte| TOKEN_LOWER[usize::from(byte)] == 0).unwrap_or(name.len());
+                let mut lower = name;
+                assert_eq!(lower_token(&mut lower), expected, "{byte} at {place}");
+                assert_eq!(lower[..expected], name[..expected].to_ascii_lowercase());
+                assert_eq!(lower[expected..], name[expected..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_control_character_is_found_wherever_it_stands() {
+        for len in [3, 8, 11, 16, 17, 31, 40] {
+            assert!(is_field_value(&vec![b'a'; len]) && is_field_value(&vec![b'\t'; len]) && is_field_value(&vec![0xff; len]));
+            for (place, byte) in (0..len).flat_map(|place| [(place, 0), (place, b'\r'), (place, 0x1f), (place, 0x7f)]) {
+                let mut value = vec![b'a'; len];
+                value[place] = byte;
+                assert!(!is_field_value(&value), "{byte} at {place} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn decimals_have_no_leading_zeros_and_all_digits() {
+        for number in (0..20).map(|power| 10u64.pow(power)).flat_map(|n| [n - 1, n, n + 1]).chain([u64::MAX, 90_007]) {
+            let mut out = Vec::new();
+            push_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().into_bytes());
         }
     }
 }

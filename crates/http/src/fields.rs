@@ -1,6 +1,6 @@
 //! The fields of a message: one buffer, and an index into it.
 
-use crate::bytes::{TOKEN_LOWER, is_field_value};
+use crate::bytes::{is_field_value, lower_token};
 use crate::error::Error;
 
 macro_rules! known {
@@ -294,15 +294,7 @@ impl Fields {
         let at = self.buf.len();
         // Copied whole; only a name in capitals or unusual spacing needs a second touch.
         self.buf.extend_from_slice(line);
-        let mut name_len = 0;
-        for byte in &mut self.buf[at..] {
-            let lower = TOKEN_LOWER[*byte as usize];
-            if lower == 0 {
-                break;
-            }
-            *byte = lower;
-            name_len += 1;
-        }
+        let name_len = lower_token(&mut self.buf[at..]);
         if name_len == 0 && matches!(line.first(), Some(b' ' | b'\t')) {
             return Err(Error::Folded);
         }

@@ -1,4 +1,4 @@
-//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, or of the first turn a millisecond
+//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, or of the first turn some milliseconds
 //! after others left, in one system call a target. A target that does not keep up loses lines, which are counted; nobody
 //! ever waits for it.
 
@@ -187,7 +187,7 @@ impl Logger {
 }
 
 /// So long lines are gathered while they come turn after turn: a system call for each turn's few is dear.
-const GATHERED_US: u64 = 1_000;
+const GATHERED_US: u64 = 4_000;
 
 /// So long a line may wait for the next. More than a tick of the kernel's: a timer before that costs each wait an
 /// interrupt.
