@@ -218,8 +218,8 @@ fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
         Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
 }
 
-/// Closes a stream whose last bytes have been handed over: TLS says so to the peer. `half`: what it sends will still be read; else
-/// the stream is dropped next, which closes the socket.
+/// Closes a stream whose last bytes have been handed over: TLS says so to the peer. `half`: the peer may still send; else the
+/// stream is dropped next, which closes the socket.
 pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bool) {
     let closing = poll_fn(|cx| match half {
         true => Pin::new(&mut *stream).poll_shutdown(cx),

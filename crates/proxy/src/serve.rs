@@ -181,7 +181,10 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
         return;
     }
     let owes_body = client.owes_body();
-    handshake::close(&mut client.stream, &mut conn.deadline, owes_body).await;
+    // A client that has said its last word needs no more than ours. What another has sent and nobody has read would make a
+    // reset of the close that follows, which must find the end of our answer sent.
+    let half = owes_body || !client.stream.has_ended();
+    handshake::close(&mut client.stream, &mut conn.deadline, half).await;
     if owes_body {
         linger(conn, &mut client.stream).await;
     }

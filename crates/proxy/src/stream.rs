@@ -69,6 +69,13 @@ impl Stream {
         }
         Poll::Ready(Ok(()))
     }
+    /// Whether the peer has said that nothing more comes from it, in a protocol that has a word for it.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Stream::Clear(_) => false,
+            Stream::Tls(tls) => tls.has_ended(),
+        }
+    }
     /// Says to the peer that nothing more comes, where the protocol has a word for it.
     pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -112,6 +112,11 @@ impl<S> TlsStream<S> {
         &self.socket
     }
 
+    /// Whether the peer has sent its close_notify.
+    pub fn has_ended(&self) -> bool {
+        self.read_end == End::Closed
+    }
+
     /// Whether plaintext is at hand that no readiness of the socket will announce.
     pub fn has_buffered_plaintext(&self) -> bool {
         self.plain_read < self.plain.len()
