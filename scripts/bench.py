@@ -223,7 +223,7 @@ class Bench:
         url = f"https://{address}"
         n = lambda count: max(1, int(count * self.scale))
         if measure == "handshake":
-            wanted = n(2000)
+            wanted = n(1000)
             done = int(run([str(LOAD), "handshakes", address, str(wanted), "16"]).split()[0])
             if done != wanted:
                 sys.exit(f"{done} of {wanted} handshakes were completed")
@@ -231,9 +231,9 @@ class Bench:
         if measure == "http1":
             return h2load(n(40000), ["--h1", "-c", "64"], f"{url}/200")
         if measure == "http2":
-            return h2load(n(40000), ["-c", "16", "-m", "8"], f"{url}/200")
+            return h2load(n(20000), ["-c", "16", "-m", "8"], f"{url}/200")
         if measure == "bulk":
-            return h2load(n(400), ["--h1", "-c", "8"], f"{url}/1m") * (1 << 20) / 1e9
+            return h2load(n(200), ["--h1", "-c", "8"], f"{url}/1m") * (1 << 20) / 1e9
         raise ValueError(measure)
 
     def cpu_per_unit(self, measure, name):
@@ -316,7 +316,7 @@ def report(results, idle, rounds, command, engine):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="a fifth of the work; writes nothing")
     parser.add_argument("--engine", default="native", help="penstock's tune.crypto.engine; another than native writes nothing")
     parser.add_argument("measures", nargs="*", default=[])
