@@ -18,6 +18,9 @@ PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p
 cargo build --release -p penstock-tests --bins
 run scripts/interop.py
 run scripts/endurance.py
+for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling handshake throughput offload; do
+    run target/release/penstock bench study $study --quick --out target/studies/$study
+done
 run scripts/scan.sh
 FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run cargo bench -p penstock-lanes -- --dudect

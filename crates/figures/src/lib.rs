@@ -5,7 +5,9 @@
 
 pub mod number;
 mod page;
+mod standalone;
 mod svg;
 
 pub use page::{escaped, page};
+pub use standalone::standalone;
 pub use svg::{Axis, Figure, Mark, Scale, Series, bars, lines};

@@ -62,7 +62,12 @@ const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
 /// Colours before they come again.
-const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 8;
+
+/// Of every figure.
+pub(crate) fn size() -> (f64, f64) {
+    (WIDTH, HEIGHT)
+}
 
 /// A round number at or above `value`, whose fifth part is round as well.
 fn round_up(value: f64) -> f64 {

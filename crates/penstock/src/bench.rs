@@ -1,8 +1,11 @@
 //! `penstock bench`: measures any TLS server.
 
 mod agent;
+mod compare;
 mod interrupt;
 mod load;
+mod report;
+mod study;
 mod words;
 
 use crate::serve;
@@ -11,10 +14,13 @@ use std::{ffi::OsString, process::ExitCode};
 /// What can be done: its name, one line for the help, and who does it.
 type Command = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
 
-const COMMANDS: [Command; 3] = [
+const COMMANDS: [Command; 6] = [
     ("load", "loads a server and says what came of it", load::run),
     ("agent", "makes its share of a load that another machine runs", agent::run),
     ("certs", "makes the certificates for mutual TLS between the machines of a test", agent::certificates),
+    ("study", "starts servers, loads them in turn, and reports with figures", study::run),
+    ("report", "the report of a result that was written before", report::run),
+    ("compare", "two results of one study side by side, with intervals", compare::run),
 ];
 
 /// Runs it.

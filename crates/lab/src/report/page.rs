@@ -39,6 +39,14 @@ pub fn page(outcome: &Outcome) -> String {
     whole_page(&format!("{} - penstock bench", outcome.study), include_str!("style.css"), &header, &body)
 }
 
+/// The first figure, the one that counts, as a file of its own.
+#[must_use]
+pub fn figure(outcome: &Outcome) -> Option<String> {
+    let sections = sections(outcome);
+    let plot = sections.first()?.plots.first()?;
+    Some(penstock_figures::standalone(&drawn(plot), &plot.series))
+}
+
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

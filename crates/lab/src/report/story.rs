@@ -32,9 +32,9 @@ pub(super) fn findings(outcome: &Outcome) -> Vec<String> {
         };
         let Some(base) = cell_of(baseline) else { continue };
         let names = outcome.measured();
-        for cell in names.iter().filter(|name| **name != baseline).filter_map(|name| cell_of(name)) {
-            found.extend(beside(outcome, cell, base));
-        }
+        let others: Vec<&Cell> =
+            names.iter().filter(|name| **name != baseline).filter_map(|name| cell_of(name)).collect();
+        found.extend(beside(outcome, base, &others));
     }
     if found.is_empty() {
         found.extend(alone(outcome));
@@ -42,28 +42,28 @@ pub(super) fn findings(outcome: &Outcome) -> Vec<String> {
     found
 }
 
-/// One cell beside the baseline's: by rate where both rates are the servers' own, by CPU time otherwise.
-fn beside(outcome: &Outcome, cell: &Cell, base: &Cell) -> Option<String> {
+/// The others beside the baseline at one kind of work: by rate where the rates are the servers' own, and by CPU time.
+fn beside(outcome: &Outcome, base: &Cell, others: &[&Cell]) -> Option<String> {
     let limited = |cell: &Cell| NOT_THE_SERVERS.iter().any(|kind| cell.has_doubt(kind));
-    let cpu = in_rounds(cell, base, |window| window.value(Measure::CpuUs))?;
-    let place = format!("{}, {}C{}T", cell.case, cell.cores, cell.threads);
-    let (name, other) = (&cell.contestant, &base.contestant);
-    if limited(cell) || limited(base) {
-        let tells = if cpu.differs() { "" } else { " - which the data does not tell from 1" };
-        return Some(format!(
-            "{place}: {name} spends {} of the CPU time of {other} on each of the {}{tells}. The rates are not compared: not both were set by the server.",
-            cpu.text(),
-            cell.units
-        ));
+    let units = if outcome.measure == Measure::Gbits { "bytes" } else { base.units.as_str() };
+    let mut all_differ = true;
+    let mut told = |cell: &Cell, measure: Measure| {
+        let ratio = in_rounds(cell, base, |window| window.value(measure))?;
+        all_differ &= ratio.differs();
+        Some(format!("{}{}", ratio.text(), if ratio.differs() { "" } else { "*" }))
+    };
+    let mut parts = Vec::new();
+    for cell in others {
+        let Some(cpu) = told(cell, Measure::CpuUs) else { continue };
+        let rate = if limited(cell) || limited(base) { None } else { told(cell, outcome.measure) };
+        parts.push(match rate {
+            Some(rate) => format!("{} does {rate} times the {units} at {cpu} of the CPU time each", cell.contestant),
+            None => format!("{} takes {cpu} of the CPU time for each of the {}", cell.contestant, cell.units),
+        });
     }
-    let rate = in_rounds(cell, base, |window| window.value(outcome.measure))?;
-    let tells = if rate.differs() { "" } else { " - which the data does not tell from 1" };
-    Some(format!(
-        "{place}: {name} does {} times the {} of {other}{tells}, at {} of its CPU time each.",
-        rate.text(),
-        if outcome.measure == Measure::Gbits { "bytes" } else { cell.units.as_str() },
-        cpu.text()
-    ))
+    let place = format!("{}, {}C{}T, beside {}", base.case, base.cores, base.threads, base.contestant);
+    let star = if all_differ { "" } else { " (* not told from 1 by this data)" };
+    (!parts.is_empty()).then(|| format!("{place}: {}{star}.", parts.join("; ")))
 }
 
 /// Where there is nobody to compare with.

@@ -38,6 +38,25 @@ pub(super) struct Table {
     pub bars: Vec<f64>,
 }
 
+impl Table {
+    /// Without columns that hold nothing, and without the names of the work where there is only one.
+    pub(super) fn slim(mut self) -> Table {
+        let says_nothing = |at: usize| {
+            let mut values: Vec<&String> = self.rows.iter().map(|row| &row[at]).collect();
+            values.dedup();
+            values.iter().all(|value| value.is_empty()) || (self.head[at] == "work" && values.len() == 1)
+        };
+        let kept: Vec<bool> = (0..self.head.len()).map(|at| !says_nothing(at)).collect();
+        fn only<T>(row: &mut Vec<T>, kept: &[bool]) {
+            let mut at = kept.iter();
+            row.retain(|_| at.next().copied().unwrap_or(true));
+        }
+        only(&mut self.head, &kept);
+        self.rows.iter_mut().for_each(|row| only(row, &kept));
+        self
+    }
+}
+
 /// What belongs together.
 pub(super) struct Section {
     pub heading: String,
@@ -74,6 +93,9 @@ pub(super) fn sections(outcome: &Outcome) -> Vec<Section> {
     };
     if outcome.cells.iter().any(|cell| !cell.probes.is_empty()) {
         sections.push(searched(outcome));
+    }
+    for section in &mut sections {
+        section.table = std::mem::take(&mut section.table).slim();
     }
     sections
 }

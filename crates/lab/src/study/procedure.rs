@@ -15,8 +15,6 @@ const PROBE: f64 = 1.0 / 12.0;
 const PROBE_LEAST: f64 = 0.3;
 /// How often concurrency is lowered when the bound does not hold for a whole window.
 const RETREATS: usize = 6;
-/// How many rates are offered, up to that of the fastest.
-const RATES: usize = 8;
 /// Below this share of its processors in use, something else than the CPU set the rate.
 const CPU_BOUND: f64 = 0.9;
 
@@ -118,8 +116,9 @@ impl Bench<'_> {
             capacity.push(window.rate);
         }
         let most = capacity.iter().copied().fold(0.0, f64::max);
+        let count = self.setup.rate_count;
         let rates = match &self.setup.rates[..] {
-            [] => (1..=RATES).map(|at| (most * at as f64 / RATES as f64).round()).collect(),
+            [] => (1..=count).map(|at| (most * at as f64 / count as f64).round()).collect(),
             given => given.to_vec(),
         };
         for rate in rates {

@@ -21,6 +21,7 @@ use crate::{
     load::{Doubt, Mode, Stop},
 };
 use penstock_doctor::Host;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     fs::File,
     io::Write,
@@ -47,10 +48,11 @@ pub(super) struct Bench<'a> {
     pub tell: &'a mut dyn FnMut(&str),
     out: &'a Path,
     raw: File,
+    /// Stopped before their directory goes.
+    origin: Option<Origins>,
     directory: tempfile::TempDir,
     server_side: Namespace,
     address: IpAddr,
-    origin: Option<Origins>,
     perf: bool,
 }
 
@@ -69,6 +71,7 @@ struct Origins {
 /// it is partial.
 pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
     let setup = Setup::new(wish)?;
+    more_descriptors()?;
     let host = Host::at("/");
     let has_origin = setup.cases.iter().any(|case| case.origin != Origin::None);
     let asked = place::Asked {
@@ -141,6 +144,13 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         return Err(format!("nothing was measured: {}", outcome.partial.join("; ")));
     }
     Ok(outcome)
+}
+
+/// As many descriptors as are allowed, for us and the servers that inherit it: a connection takes one on each side.
+fn more_descriptors() -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .map_err(|e| format!("more descriptors cannot be had: {e}"))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -414,7 +424,7 @@ impl Bench<'_> {
 
     /// Puts what there is on disk.
     fn save(&mut self) -> Result<(), String> {
-        summary::conclude(&mut self.outcome);
+        self.outcome.conclude();
         self.outcome.write(&self.out.join("result.json"))?;
         let page = crate::report::page(&self.outcome);
         let path = self.out.join("report.html");

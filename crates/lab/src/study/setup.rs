@@ -89,6 +89,8 @@ pub struct Setup {
     pub bound: Duration,
     /// Rates that are offered; empty: shares of the fastest contestant's.
     pub rates: Vec<f64>,
+    /// How many of these.
+    pub rate_count: usize,
     /// The rate that cores are counted for.
     pub target_rate: Option<f64>,
     /// The way between client and server.
@@ -106,6 +108,11 @@ const TARGET_RATE_QUICK: f64 = 2000.0;
 /// The short form: windows of a second, two of each cell, no more connections than a core has use for.
 const QUICK: (f64, usize, usize) = (1.0, 2, 64);
 
+/// Where a round trip takes 50 ms, a core has use for more.
+const QUICK_FAR: usize = 400;
+/// How many rates are offered, up to that of the fastest, in the long form and the short one.
+const RATES: (usize, usize) = (8, 3);
+
 impl Setup {
     /// Puts both together.
     ///
@@ -113,8 +120,11 @@ impl Setup {
     /// A sentence: there is no such study or case, or a value that nothing can be measured with.
     pub fn new(wish: &Wish) -> Result<Setup, String> {
         let study = find(&wish.study)?;
-        let (seconds, rounds, connections) =
+        let (seconds, rounds, mut connections) =
             if wish.quick { QUICK } else { (study.seconds, study.rounds, study.connections) };
+        if wish.quick && study.procedure == Procedure::Rates {
+            connections = QUICK_FAR;
+        }
         let wanted =
             |case: &Case| wish.cases.is_empty() || wish.cases.iter().any(|part| case.name.contains(part.as_str()));
         let mut cases: Vec<Case> = (study.cases)().into_iter().filter(wanted).collect();
@@ -154,6 +164,7 @@ impl Setup {
             rounds: wish.rounds.unwrap_or(rounds),
             bound: Duration::from_secs_f64(bound),
             rates: wish.rates.clone(),
+            rate_count: if wish.quick { RATES.1 } else { RATES.0 },
             target_rate,
             network: (study.procedure == Procedure::Rates).then_some(wish.network),
             study,

@@ -13,39 +13,43 @@ use std::{collections::BTreeMap, time::SystemTime};
 
 /// Windows of one cell that differ by more than this, highest less lowest over the median, are worth a word.
 const SPREAD_MAX: f64 = 0.1;
-/// Cells that are named in a doubt before it only counts.
-const NAMED_MAX: usize = 4;
 
 /// Reasons not to believe, which are about the study and not about a window.
 const OF_THE_STUDY: [&str; 2] = ["shared-processors", "quick"];
 
-/// Works out what follows from the cells: doubts and the planner's rates. May be called as often as there is news.
-pub(super) fn conclude(outcome: &mut Outcome) {
+impl Outcome {
+    /// Works out what follows from the cells: doubts and the planner's rates. May be called as often as there is news.
+    pub fn conclude(&mut self) {
+        conclude(self);
+    }
+}
+
+fn conclude(outcome: &mut Outcome) {
     outcome.doubts.retain(|doubt| OF_THE_STUDY.contains(&doubt.kind.as_str()));
-    let mut kinds: BTreeMap<&str, (Vec<String>, &str)> = BTreeMap::new();
-    for cell in &outcome.cells {
+    let measured = outcome.cells.iter().filter(|cell| !cell.windows.is_empty());
+    let mut kinds: BTreeMap<&str, (Vec<&Cell>, &str)> = BTreeMap::new();
+    for cell in measured.clone() {
         for doubt in cell.windows.iter().flat_map(|window| &window.doubts) {
             let (cells, _) = kinds.entry(&doubt.kind).or_insert((Vec::new(), &doubt.says));
-            let name = name(cell);
-            if !cells.contains(&name) {
-                cells.push(name);
+            if !cells.last().is_some_and(|last| std::ptr::eq(*last, cell)) {
+                cells.push(cell);
             }
         }
     }
+    let all = measured.clone().count();
     let mut found: Vec<Doubt> = Vec::new();
     for (kind, (cells, says)) in kinds {
-        found.push(Doubt { kind: kind.into(), says: format!("{says} [{}]", listed(&cells)) });
+        found.push(Doubt { kind: kind.into(), says: format!("{says} [{}]", listed(&cells, all)) });
     }
-    let uneven: Vec<String> = outcome
-        .cells
-        .iter()
-        .filter(|cell| cell.windows.len() > 1)
-        .filter_map(|cell| Some((cell, spread(&cell.values(outcome.measure)))).filter(|(_, s)| *s > SPREAD_MAX))
-        .map(|(cell, spread)| format!("{}: {:.0} %", name(cell), spread * 100.0))
-        .collect();
+    let spread_of = |cell: &Cell| spread(&cell.values(outcome.measure));
+    let uneven: Vec<&Cell> = measured.filter(|cell| cell.windows.len() > 1 && spread_of(cell) > SPREAD_MAX).collect();
     if !uneven.is_empty() {
-        let says =
-            format!("windows of the same cell differ: highest less lowest is, of the median, [{}]", listed(&uneven));
+        let most = uneven.iter().map(|cell| spread_of(cell)).fold(0.0, f64::max);
+        let says = format!(
+            "windows of the same cell differ by up to {:.0} % of their median [{}]",
+            most * 100.0,
+            listed(&uneven, all)
+        );
         found.push(Doubt { kind: "spread".into(), says });
     }
     if outcome.cells.iter().any(|cell| cell.windows.len() == 1) {
@@ -56,14 +60,12 @@ pub(super) fn conclude(outcome: &mut Outcome) {
     outcome.modes = modes(outcome);
 }
 
-fn name(cell: &Cell) -> String {
-    let offered = cell.offered.map_or(String::new(), |rate| format!(" at {rate:.0}/s"));
-    format!("{}, {}, {}C{}T{offered}", cell.contestant, cell.case, cell.cores, cell.threads)
-}
-
-fn listed(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED_MAX)].join("; ");
-    if names.len() > NAMED_MAX { format!("{shown}; {} more", names.len() - NAMED_MAX) } else { shown }
+/// Whose cells these are, and how many of all.
+fn listed(cells: &[&Cell], all: usize) -> String {
+    let mut names: Vec<&str> = cells.iter().map(|cell| cell.contestant.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    format!("in {} of {all} cells: {}", cells.len(), names.join(", "))
 }
 
 /// Rates of penstock's modes at the first kind of work, where its units are new connections and as many as can be.

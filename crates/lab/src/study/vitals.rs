@@ -1,12 +1,7 @@
-//! What else the machine did during a window: time stolen by the hypervisor, other programs, the clock.
+//! What else happened on the server's processors during a window: other programs, and time given to other machines. What the
+//! whole machine did, the load's own report says.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant, SystemTime},
-};
-
-/// The clock of the wall may drift so far from the one that never steps; more is a step.
-const CLOCK_STEP: Duration = Duration::from_millis(50);
+use std::collections::BTreeMap;
 
 /// Ticks of one processor since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,8 +14,6 @@ struct Ticks {
 /// A reading.
 pub struct Vitals {
     cpus: BTreeMap<u32, Ticks>,
-    wall: SystemTime,
-    steady: Instant,
 }
 
 /// What happened between two readings.
@@ -30,8 +23,6 @@ pub struct Passed {
     pub steal: f64,
     /// Cores' worth of CPU time on these processors.
     pub busy_cores: f64,
-    /// Seconds by which the wall's clock was moved.
-    pub clock_step: f64,
 }
 
 impl Vitals {
@@ -39,20 +30,13 @@ impl Vitals {
     #[must_use]
     pub fn now() -> Vitals {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        Vitals { cpus: parse(&stat), wall: SystemTime::now(), steady: Instant::now() }
+        Vitals { cpus: parse(&stat) }
     }
 
     /// What passed since, on these processors.
     #[must_use]
     pub fn passed(&self, cpus: &[u32]) -> Passed {
-        let now = Vitals::now();
-        let steady = self.steady.elapsed();
-        let wall = now.wall.duration_since(self.wall).unwrap_or_default();
-        let step = wall.abs_diff(steady);
-        Passed {
-            clock_step: if step > CLOCK_STEP { step.as_secs_f64() } else { 0.0 },
-            ..between(&self.cpus, &now.cpus, cpus)
-        }
+        between(&self.cpus, &Vitals::now().cpus, cpus)
     }
 }
 
@@ -70,7 +54,7 @@ fn between(before: &BTreeMap<u32, Ticks>, after: &BTreeMap<u32, Ticks>, cpus: &[
         return Passed::default();
     }
     let share = |ticks: u64| ticks as f64 / total as f64;
-    Passed { steal: share(steal), busy_cores: share(busy) * f64::from(counted), clock_step: 0.0 }
+    Passed { steal: share(steal), busy_cores: share(busy) * f64::from(counted) }
 }
 
 /// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user and nice already.
@@ -97,7 +81,7 @@ mod tests {
         let after = parse("cpu0 130 10 140 800 0 10 10 0 0 0\ncpu1 0 0 0 1050 0 0 0 50 0 0\n");
         let both = between(&before, &after, &[0, 1]);
         assert_eq!((both.steal, both.busy_cores), (0.25, 1.0));
-        assert_eq!(between(&before, &after, &[0]), Passed { steal: 0.0, busy_cores: 1.0, clock_step: 0.0 });
+        assert_eq!(between(&before, &after, &[0]), Passed { steal: 0.0, busy_cores: 1.0 });
         assert_eq!(between(&before, &after, &[7]), Passed::default());
     }
 }

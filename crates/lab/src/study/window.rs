@@ -129,13 +129,13 @@ impl Conditions<'_> {
             others,
             doubts: report.doubts.clone(),
         };
-        let own = doubts(&window, passed, step, load, report.client.bottleneck);
+        let own = doubts(&window, step, load, report.client.bottleneck);
         window.doubts.extend(own);
         window
     }
 }
 
-fn doubts(window: &Window, passed: Passed, step: &Step, load: Load, client_is_bottleneck: bool) -> Vec<Doubt> {
+fn doubts(window: &Window, step: &Step, load: Load, client_is_bottleneck: bool) -> Vec<Doubt> {
     let mut found = Vec::new();
     let mut doubt = |kind: &str, says: String| found.push(Doubt { kind: kind.into(), says });
     let given = step.cpus.len() as f64;
@@ -147,10 +147,7 @@ fn doubts(window: &Window, passed: Passed, step: &Step, load: Load, client_is_bo
         let cores = window.others;
         doubt("neighbours", format!("other programs used {cores:.2} of the server's {given:.0} processors"));
     }
-    if passed.clock_step > 0.0 {
-        doubt("clock", format!("the clock was moved by {:.2} s during the window", passed.clock_step));
-    }
-    if load.offered.is_none() && !client_is_bottleneck && window.server_cores < LIMIT_MIN * given {
+    if load.offered.is_none() && !client_is_bottleneck && window.server_cores + window.others < LIMIT_MIN * given {
         let used = window.server_cores;
         doubt(
             "not-at-its-limit",
@@ -192,18 +189,18 @@ mod tests {
     fn what_the_machine_did_besides_is_said() {
         let step = Step { cores: 1, cpus: vec![0] };
         let load = Load { connections: 64, offered: None, seconds: 30.0, timeout: Duration::from_secs(10) };
-        let kinds = |window: Window, passed: Passed, load: Load, bottleneck: bool| -> Vec<String> {
-            doubts(&window, passed, &step, load, bottleneck).into_iter().map(|doubt| doubt.kind).collect()
+        let kinds = |window: Window, load: Load, bottleneck: bool| -> Vec<String> {
+            doubts(&window, &step, load, bottleneck).into_iter().map(|doubt| doubt.kind).collect()
         };
-        let quiet = Passed::default();
-        assert!(kinds(window(), quiet, load, false).is_empty());
-        assert_eq!(kinds(Window { steal: 0.1, ..window() }, quiet, load, false), ["steal"]);
-        assert_eq!(kinds(Window { others: 0.2, ..window() }, quiet, load, false), ["neighbours"]);
-        assert_eq!(kinds(window(), Passed { clock_step: 2.0, ..quiet }, load, false), ["clock"]);
+        assert!(kinds(window(), load, false).is_empty());
+        assert_eq!(kinds(Window { steal: 0.1, ..window() }, load, false), ["steal"]);
+        assert_eq!(kinds(Window { others: 0.2, ..window() }, load, false), ["neighbours"]);
         let idle = || Window { server_cores: 0.5, ..window() };
-        assert_eq!(kinds(idle(), quiet, load, false), ["not-at-its-limit"]);
+        assert_eq!(kinds(idle(), load, false), ["not-at-its-limit"]);
+        // What others used, it could not have.
+        assert_eq!(kinds(Window { others: 0.45, ..idle() }, load, false), ["neighbours"]);
         // The generator says so itself, and at a given rate nobody is at a limit.
-        assert!(kinds(idle(), quiet, load, true).is_empty());
-        assert!(kinds(idle(), quiet, Load { offered: Some(500.0), ..load }, false).is_empty());
+        assert!(kinds(idle(), load, true).is_empty());
+        assert!(kinds(idle(), Load { offered: Some(500.0), ..load }, false).is_empty());
     }
 }
