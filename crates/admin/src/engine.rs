@@ -1,5 +1,6 @@
 //! The crypto engine in the Prometheus format: metrics of our own, beside HAProxy's.
 
+use crate::device;
 use penstock_engine::{Class, ClassCounters, Counters, TURN_BOUNDS};
 use penstock_proxy::engine::Report;
 use std::fmt::Write as _;
@@ -7,7 +8,7 @@ use std::fmt::Write as _;
 type Value = fn(&ClassCounters) -> u64;
 
 #[rustfmt::skip] // One line a metric reads as the table that it is.
-const BY_CLASS: [(&str, Value, &str); 9] = [
+const BY_CLASS: [(&str, Value, &str); 10] = [
     ("operations_total", |c| c.ops, "Public-key operations asked for"),
     ("inline_total", |c| c.inline, "Operations computed natively without waiting"),
     ("few_total", |c| c.few, "Operations computed natively because too few had come together"),
@@ -15,6 +16,7 @@ const BY_CLASS: [(&str, Value, &str); 9] = [
     ("batches_total", |c| c.batches, "Batches given to the engine"),
     ("wrong_total", |c| c.wrong, "Answers that failed their check"),
     ("late_total", |c| c.late, "Operations the engine did not answer in time"),
+    ("failed_total", |c| c.failed, "Operations the engine's device failed"),
     ("redone_total", |c| c.redone, "Operations redone natively"),
     ("abandoned_total", |c| c.abandoned, "Operations whose client had gone before the answer"),
 ];
@@ -45,6 +47,7 @@ pub fn render(out: &mut String, report: &Report) {
         histogram(out, "wait_seconds", Some(*class), &counters.wait, bounds, &sum);
     }
     process(out, counters);
+    report.device.iter().for_each(|device| device::render(out, device));
     let line = &report.line;
     for (name, kind, value, help) in [
         ("waiting", "gauge", line.waiting, "Handshakes in the line before the engine"),

@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod csv;
+mod device;
 mod engine;
 mod html;
 pub mod json;

@@ -116,12 +116,6 @@ impl Lab {
         if self.mode == Mode::Sw && !cpu.missing_for_lanes().is_empty() && cpu.is_known() && self.role == Role::Server {
             plan.notes.push("this processor has no AVX-512 IFMA: eight lanes will be slower than one at a time".into());
         }
-        if self.mode == Mode::Hw && self.role == Role::Server && !self.is_haproxy {
-            plan.notes.push(
-                "this release of penstock drives no device and says so when started; '--proxy haproxy' uses QAT_Engine"
-                    .into(),
-            );
-        }
         if self.mode == Mode::Hw && self.role == Role::Server {
             let (devices, _) = crate::facts::devices(host);
             if devices.iter().all(|device| device.has_asymmetric() == Some(false)) {

@@ -63,7 +63,7 @@ fn a_xeon_with_devices_that_a_configuration_asks_for() {
 #[test]
 fn a_device_that_is_demanded_is_critical_there_or_not() {
     let config = config(" maxconn 20000\n nbthread 2\n tune.crypto.engine hw");
-    assert_eq!(bad(&host("xeon-qat"), Some(&config))[0], ("qat-engine", Critical));
+    assert_eq!(bad(&host("xeon-qat"), Some(&config))[0], ("qat-services", Critical));
     assert_eq!(bad(&host("laptop"), Some(&config))[0], ("qat-device", Critical));
     let preferred = self::config(" maxconn 20000\n nbthread 2\n tune.crypto.engine hw+sw");
     assert!(bad(&host("laptop"), Some(&preferred)).contains(&("qat-device", Warning)));

@@ -34,7 +34,9 @@ pub struct ClassCounters {
     pub wrong: u64,
     /// Operations the engine did not answer in time.
     pub late: u64,
-    /// Operations redone natively, for either reason or because the engine reported an error.
+    /// Operations the engine's device failed.
+    pub failed: u64,
+    /// Operations redone natively, for any reason or because the engine reported an error.
     pub redone: u64,
     /// Operations whose asker had gone before the answer came.
     pub abandoned: u64,
@@ -111,6 +113,13 @@ impl Counters {
         self.turn_ns_max = self.turn_ns_max.max(ns);
     }
 
+    /// Adds what went wrong in a queue within: its operations have been counted in the one around it.
+    pub(crate) fn add_faults(&mut self, within: &Counters) {
+        self.classes.iter_mut().zip(&within.classes).for_each(|(mine, theirs)| mine.faults(theirs));
+        self.benched += within.benched;
+        self.is_benched |= within.is_benched;
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Counters) {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
@@ -148,9 +157,14 @@ impl ClassCounters {
         self.fill.iter_mut().zip(other.fill).for_each(|(mine, theirs)| *mine += theirs);
         self.wait.iter_mut().zip(other.wait).for_each(|(mine, theirs)| *mine += theirs);
         self.wait_us += other.wait_us;
+        self.faults(other);
+        self.abandoned += other.abandoned;
+    }
+
+    fn faults(&mut self, other: &ClassCounters) {
         self.wrong += other.wrong;
         self.late += other.late;
+        self.failed += other.failed;
         self.redone += other.redone;
-        self.abandoned += other.abandoned;
     }
 }

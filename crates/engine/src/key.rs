@@ -1,6 +1,6 @@
 //! Keys that sign.
 
-use crate::{Class, Secret, sw::Prepared};
+use crate::{Class, Secret, hw::Apart, sw::Prepared};
 use aws_lc_rs::{
     encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der, PublicKeyX509Der},
     rand::SystemRandom,
@@ -55,6 +55,8 @@ pub struct SigningKey {
     der: Secret,
     /// The key as the engine `sw` computes with it.
     pub(crate) prepared: Prepared,
+    /// And as a device does.
+    pub(crate) apart: Apart,
     /// The public key ready to verify with, by place in [`SigningKey::schemes`]: every answer of an engine is verified.
     verifiers: [OnceLock<Option<ParsedPublicKey>>; 6],
 }
@@ -84,7 +86,15 @@ impl SigningKey {
             "not a usable private key (RSA of 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519)",
         ))?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(SigningKey { id, kind, pair, der, prepared: Prepared::default(), verifiers: Default::default() })
+        Ok(SigningKey {
+            id,
+            kind,
+            pair,
+            der,
+            prepared: Prepared::default(),
+            apart: Apart::default(),
+            verifiers: Default::default(),
+        })
     }
 
     fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {

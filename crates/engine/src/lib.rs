@@ -12,10 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+mod both;
 mod counters;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
+mod encode;
 mod fair;
+pub mod hw;
 mod key;
 mod native;
 mod op;
@@ -26,8 +29,10 @@ mod secret;
 pub mod sw;
 pub mod worker;
 
+pub use both::Both;
 pub use counters::{ClassCounters, Counters, TURN_BOUNDS};
 pub use fair::{Fair, Share};
+pub use hw::{DeviceCounters, DeviceReport};
 pub use key::{KeyError, KeyKind, Scheme, SigningKey};
 pub use native::compute;
 pub use op::{Answer, Class, Curve, Failure, KemPrivate, Op, Private};

@@ -64,6 +64,17 @@ fn generate(curve: Curve) -> Result<(Vec<u8>, PrivateKey), Failure> {
     Ok((public.as_ref().to_vec(), private))
 }
 
+/// The public key of a private one.
+pub(crate) fn public_key(private: &Private) -> Option<Vec<u8>> {
+    let public = match private {
+        Private::Native(_, key) => key.compute_public_key(),
+        Private::Scalar(curve, scalar) => {
+            PrivateKey::from_private_key(algorithm(*curve), scalar.expose()).ok()?.compute_public_key()
+        }
+    };
+    Some(public.ok()?.as_ref().to_vec())
+}
+
 fn derive(curve: Curve, private: &PrivateKey, peer: &[u8]) -> Result<Secret, Failure> {
     // TLS allows the uncompressed form of a point only (RFC 8446, 4.2.8.2; RFC 8422, 5.4), which the length decides.
     if peer.len() != curve.public_len() {

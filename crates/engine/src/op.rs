@@ -158,6 +158,8 @@ pub enum Failure {
     Internal,
     /// The engine found its own answer wrong.
     Wrong,
+    /// The engine's device did not do it.
+    Device,
     /// The one who asked has gone.
     Cancelled,
 }

@@ -1,13 +1,14 @@
 //! Which engine a process runs, decided once from what was asked for and what the machine has.
 
 use crate::{
-    Class, Settings,
+    Both, Class, Settings,
+    hw::{self, Hardware, Hw},
     policy::Limits,
     sw::{Costs, Sw},
     worker,
 };
 use penstock_lanes::Lanes;
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// What a configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,22 @@ pub enum Kind {
     Native,
     /// Lanes, in batches.
     Sw,
+    /// A device; what it cannot do, the library.
+    Hw,
+    /// A device, and lanes or the library, whichever answers first.
+    HwSw,
+}
+
+impl Kind {
+    /// Whether it drives a device.
+    pub fn has_device(self) -> bool {
+        matches!(self, Kind::Hw | Kind::HwSw)
+    }
+
+    /// The best without a device.
+    pub fn software(lanes: Lanes) -> Kind {
+        if lanes.is_accelerated() { Kind::Sw } else { Kind::Native }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -53,6 +70,8 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::Native => "native",
             Kind::Sw => "sw",
+            Kind::Hw => "hw",
+            Kind::HwSw => "hw+sw",
         })
     }
 }
@@ -68,15 +87,17 @@ pub enum Missing {
     Ifma,
 }
 
-/// What computes where this was asked for, and what was missing.
-pub fn choose(asked: Asked, lanes: Lanes) -> (Kind, Option<Missing>) {
-    let best = if lanes.is_accelerated() { Kind::Sw } else { Kind::Native };
-    match asked {
-        Asked::Native => (Kind::Native, None),
-        Asked::Sw => (best, (best == Kind::Native).then_some(Missing::Ifma)),
-        Asked::Hw => (Kind::Native, Some(Missing::DemandedDevice)),
-        Asked::HwSw => (best, Some(Missing::Device)),
-        Asked::Auto => (best, None),
+/// What computes where this was asked for, with or without a device, and what was missing.
+pub fn choose(asked: Asked, lanes: Lanes, device: bool) -> (Kind, Option<Missing>) {
+    let best = Kind::software(lanes);
+    match (asked, device) {
+        (Asked::Native, _) => (Kind::Native, None),
+        (Asked::Sw, _) => (best, (best == Kind::Native).then_some(Missing::Ifma)),
+        (Asked::Hw, true) => (Kind::Hw, None),
+        (Asked::Hw, false) => (Kind::Native, Some(Missing::DemandedDevice)),
+        (Asked::HwSw | Asked::Auto, true) => (Kind::HwSw, None),
+        (Asked::HwSw, false) => (best, Some(Missing::Device)),
+        (Asked::Auto, false) => (best, None),
     }
 }
 
@@ -120,14 +141,20 @@ impl Classes {
         Ok(Classes(classes))
     }
 
+    /// Those of them for which `also` holds.
+    #[must_use]
+    pub fn and(&self, also: impl Fn(Class) -> bool) -> Classes {
+        Classes(Class::ALL.map(|class| self.contains(class) && also(class)))
+    }
+
     /// Whether this one may.
     pub fn contains(&self, class: Class) -> bool {
         self.0[class as usize]
     }
 }
 
-/// Everything a worker's engine is made of. Copied to each.
-#[derive(Clone, Copy, Debug)]
+/// Everything a worker's engine is made of. Cloned for each.
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// What computes.
     pub kind: Kind,
@@ -139,6 +166,10 @@ pub struct Plan {
     pub settings: Settings,
     /// Which classes leave the native library.
     pub classes: Classes,
+    /// Of those, a device gets only the ones that cost less by it: nobody asked for the device itself.
+    pub only_what_pays: bool,
+    /// The device, once it is open.
+    pub hardware: Option<Arc<Hardware>>,
 }
 
 impl Plan {
@@ -155,7 +186,21 @@ impl Plan {
             costs: Costs::assumed(),
             settings: Plan::settings(Limits::default()),
             classes: Classes::default(),
+            only_what_pays: false,
+            hardware: None,
         }
+    }
+
+    /// Without a device: what computes instead.
+    pub fn without_device(&mut self) {
+        self.kind = Kind::software(self.lanes);
+        self.hardware = None;
+    }
+
+    /// The classes that go to a device.
+    pub fn classes_of(&self, hardware: &Hardware) -> Classes {
+        let pays = |class| !self.only_what_pays || hardware.pays(class, &self.costs, self.lanes);
+        self.classes.and(|class| hardware.can(class) && pays(class))
     }
 
     /// Settings of a queue before lanes: what they compute cannot be late, since they compute it in the queue's own turns.
@@ -163,11 +208,22 @@ impl Plan {
         Settings { limits, deadline: Duration::from_secs(10), ..Settings::default() }
     }
 
-    /// Gives this thread its engine.
+    /// Gives this thread its engine. A device must have been opened by then, or the library computes everything.
     pub fn install(&self) {
-        match self.kind {
-            Kind::Native => worker::uninstall(),
-            Kind::Sw => worker::install(Box::new(Sw::new(self.lanes, self.costs, self.classes)), self.settings),
+        let sw = || Sw::new(self.lanes, self.costs, self.classes);
+        let hw = |hardware| Hw::new(hardware, self.classes_of(hardware), self.lanes, self.costs);
+        match (self.kind, &self.hardware) {
+            (Kind::Sw, _) => worker::install(Box::new(sw()), self.settings),
+            (Kind::Hw, Some(hardware)) => {
+                // Unlike lanes, a device can be late.
+                let settings = Settings { deadline: hw::DEADLINE, ..self.settings };
+                worker::install(Box::new(hw(hardware)), settings);
+            }
+            (Kind::HwSw, Some(hardware)) => {
+                let lanes = self.lanes.is_accelerated().then(sw);
+                worker::install(Box::new(Both::new(hw(hardware), lanes, self.costs)), self.settings);
+            }
+            (Kind::Native, _) | (Kind::Hw | Kind::HwSw, None) => worker::uninstall(),
         }
     }
 }
@@ -179,17 +235,23 @@ mod tests {
     #[test]
     fn the_engine_follows_from_what_is_asked_for_and_what_there_is() {
         let best = if Lanes::detect().is_accelerated() { Kind::Sw } else { Kind::Native };
-        for (asked, here, without) in [
-            ("native", (Kind::Native, None), (Kind::Native, None)),
-            ("auto", (best, None), (Kind::Native, None)),
-            ("hw+sw", (best, Some(Missing::Device)), (Kind::Native, Some(Missing::Device))),
-            ("hw", (Kind::Native, Some(Missing::DemandedDevice)), (Kind::Native, Some(Missing::DemandedDevice))),
+        for (asked, here, without, with_device) in [
+            ("native", (Kind::Native, None), (Kind::Native, None), Kind::Native),
+            ("auto", (best, None), (Kind::Native, None), Kind::HwSw),
+            ("hw+sw", (best, Some(Missing::Device)), (Kind::Native, Some(Missing::Device)), Kind::HwSw),
+            (
+                "hw",
+                (Kind::Native, Some(Missing::DemandedDevice)),
+                (Kind::Native, Some(Missing::DemandedDevice)),
+                Kind::Hw,
+            ),
         ] {
             let asked = Asked::from_name(asked).expect("a name");
-            assert_eq!(choose(asked, Lanes::detect()), here);
-            assert_eq!(choose(asked, Lanes::portable()), without);
+            assert_eq!(choose(asked, Lanes::detect(), false), here);
+            assert_eq!(choose(asked, Lanes::portable(), false), without);
+            assert_eq!(choose(asked, Lanes::portable(), true), (with_device, None));
         }
-        assert_eq!(choose(Asked::Sw, Lanes::portable()), (Kind::Native, Some(Missing::Ifma)));
+        assert_eq!(choose(Asked::Sw, Lanes::portable(), true), (Kind::Native, Some(Missing::Ifma)));
         assert_eq!(Asked::from_name("qat"), None);
     }
 

@@ -1,7 +1,7 @@
 //! One worker's queue: from submission to a checked answer. Pure: `now` comes in, the next deadline goes out.
 
 use crate::{
-    Answer, Class, Counters, Failure, Fair, Op, Share, native,
+    Answer, Class, Counters, DeviceReport, Failure, Fair, Op, Share, native,
     policy::{self, Decision, Limits, Load},
 };
 use slab::Slab;
@@ -71,6 +71,18 @@ pub trait Engine {
     fn checks(&self, _class: Class) -> bool {
         false
     }
+    /// How long until an operation of a class would be answered that it were given now, behind so many more of its class.
+    fn foretell(&self, _class: Class, _ahead: usize) -> Duration {
+        Duration::ZERO
+    }
+    /// What there is to tell of the device it drives.
+    fn device(&self) -> Option<DeviceReport> {
+        None
+    }
+    /// The counters of a queue within it, of which what went wrong counts for it too.
+    fn within(&self) -> Option<&Counters> {
+        None
+    }
     /// An answer that was made ahead, used up by this.
     fn at_hand(&mut self, _op: &Op) -> Option<Answer> {
         None
@@ -95,7 +107,7 @@ pub enum Next {
 }
 
 impl Next {
-    fn sooner(self, other: Next) -> Next {
+    pub(crate) fn sooner(self, other: Next) -> Next {
         match (self, other) {
             (Next::Soon, _) | (_, Next::Soon) => Next::Soon,
             (Next::Idle, x) | (x, Next::Idle) => x,
@@ -111,7 +123,7 @@ pub struct Settings {
     pub limits: Limits,
     /// From its start to the native redo of an operation that has not been answered.
     pub deadline: Duration,
-    /// Late operations in a row that bench the engine.
+    /// Operations in a row, late or failed by its device, that bench the engine.
     pub late_max: u32,
     /// How long it stays benched before it is tried again; doubled with every trial that fails, up to a minute.
     pub bench: Duration,
@@ -187,6 +199,19 @@ impl Queue {
         self.engine.name()
     }
 
+    /// The engine itself.
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// What there is to tell of the engine's device.
+    pub fn device(&self) -> Option<DeviceReport> {
+        let mut report = self.engine.device()?;
+        let bench = self.engine.within().unwrap_or(&self.counters);
+        (report.counters.benched, report.counters.is_benched) = (bench.benched, u64::from(bench.is_benched));
+        Some(report)
+    }
+
     /// What it has counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -217,10 +242,15 @@ impl Queue {
 
     /// Queues an operation for `share`.
     pub fn submit(&mut self, op: Op, share: Share, now: Instant) -> Ticket {
+        self.submit_shared(Rc::new(op), share, now)
+    }
+
+    /// Queues an operation that somebody else holds as well.
+    pub(crate) fn submit_shared(&mut self, op: Rc<Op>, share: Share, now: Instant) -> Ticket {
         let class = op.class();
         self.counters.class_mut(class).ops += 1;
         let slot = Rc::new(Slot::default());
-        let id = self.enter(Rc::new(op), slot.clone(), now);
+        let id = self.enter(op, slot.clone(), now);
         self.queued[class as usize].push(share, id);
         self.queued_len += 1;
         self.submitted += 1;
@@ -258,10 +288,11 @@ impl Queue {
     /// One turn: closes batches whose time has come, lets the engine work, takes its answers. `runnable`: the worker has
     /// shown signs of other work since the last turn.
     pub fn turn(&mut self, now: Instant, runnable: bool) -> Next {
-        self.expire(now);
         let spent = self.close_due(now, runnable);
         self.retry_bench(now);
         self.collect(now, spent);
+        // Last: what has been answered while this worker did not look is not late.
+        self.expire(now);
         self.next(now, runnable)
     }
 
@@ -415,6 +446,11 @@ impl Queue {
                     self.bench(&op, now);
                     self.redo(id, now);
                 }
+                Err(Failure::Device) => {
+                    self.counters.class_mut(op.class()).failed += 1;
+                    self.redo(id, now);
+                    self.missed(&op, now);
+                }
                 // Whether the peer's key is at fault is for the native library to say.
                 Err(_) => self.redo(id, now),
             }
@@ -442,11 +478,16 @@ impl Queue {
                 continue;
             }
             self.counters.class_mut(op.class()).late += 1;
-            self.late_in_a_row += 1;
             self.redo(id, now);
-            if self.late_in_a_row >= self.settings.late_max {
-                self.bench(&op, now);
-            }
+            self.missed(&op, now);
+        }
+    }
+
+    /// The engine has let an operation down: not the first time in a row, perhaps.
+    fn missed(&mut self, op: &Rc<Op>, now: Instant) {
+        self.late_in_a_row += 1;
+        if self.late_in_a_row >= self.settings.late_max {
+            self.bench(op, now);
         }
     }
 

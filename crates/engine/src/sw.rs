@@ -6,19 +6,21 @@
 //! share of every turn: neither starves the other.
 
 mod costs;
-mod encode;
 mod exchange;
 mod key;
 mod long;
 mod turn;
 
 use crate::plan::Classes;
-use crate::{Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey};
+use crate::{
+    Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey, encode,
+};
 use aws_lc_rs::{digest, rand};
+pub(crate) use costs::RSA_2048;
 pub use costs::{Cost, Costs};
 use exchange::Pairs;
 use key::LaneKey;
-pub(crate) use key::Prepared;
+pub(crate) use key::{Prepared, rsa_numbers};
 use long::{Long, RSA_LANES};
 use penstock_lanes::{LANES, Lanes, mlkem768, p256, p384};
 use std::{
@@ -254,6 +256,11 @@ impl Sw {
     }
 }
 
+/// Operations of a class that fill a call.
+pub(crate) fn full(class: Class) -> u32 {
+    if long::place(class).is_some() { RSA_LANES as u32 } else { LANES as u32 }
+}
+
 /// The curve of which a class takes fresh key pairs.
 fn fresh_pairs(class: Class) -> Option<Curve> {
     use Class::*;
@@ -365,6 +372,14 @@ impl Engine for Sw {
     /// native library's, which nobody checks either.
     fn checks(&self, _: Class) -> bool {
         true
+    }
+
+    /// Its calls one after the other, as measured: those that are queued, what is left of those under way, and its own.
+    fn foretell(&self, class: Class, ahead: usize) -> Duration {
+        let call = |class| self.costs.of(class).lanes;
+        let short: Duration = self.short.iter().map(|(class, _)| call(*class)).sum();
+        let long: Duration = self.long.iter().flatten().map(Long::left).sum();
+        short + long + call(class) * (ahead / full(class) as usize + 1) as u32
     }
 
     fn at_hand(&mut self, op: &Op) -> Option<Answer> {

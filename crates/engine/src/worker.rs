@@ -1,6 +1,6 @@
 //! The queue of the worker this thread is. rustls' hooks are `Send + Sync` statics, so they find it through the thread.
 
-use crate::{Answer, Class, Counters, Engine, Failure, Next, Op, Queue, Settings, Share, Ticket, native};
+use crate::{Answer, Class, Counters, DeviceReport, Engine, Failure, Next, Op, Queue, Settings, Share, Ticket, native};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::{Cell, RefCell},
@@ -105,9 +105,15 @@ pub fn counters() -> Counters {
         let mut sum = worker.inline.clone();
         if let Some(queue) = &worker.queue {
             sum.add(&queue.counters);
+            queue.engine().within().into_iter().for_each(|within| sum.add_faults(within));
         }
         sum
     })
+}
+
+/// What this thread's device does, if its engine has one.
+pub fn device() -> Option<DeviceReport> {
+    WORKER.with(|worker| worker.borrow().queue.as_ref().and_then(Queue::device))
 }
 
 /// Queues `op` if it gains by waiting, or answers it at once with what was made ahead; gives it back if it is better

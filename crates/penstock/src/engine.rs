@@ -6,6 +6,7 @@ use penstock_config::{
 };
 use penstock_engine::{
     Class,
+    hw::{Hardware, Health, Options, Unusable},
     plan::{Asked, Classes, Kind, Missing, Plan, choose},
     policy::Limits,
     sw::Costs,
@@ -51,22 +52,38 @@ fn asked(settings: &CryptoSettings, diagnostics: &mut Diagnostics) -> (Asked, Op
     (Asked::Native, None)
 }
 
-/// Decides what computes handshakes. What is wrong or missing is said in `diagnostics`.
-pub fn plan(global: &Global, lanes: Lanes, diagnostics: &mut Diagnostics) -> Plan {
+/// Whether there is a QuickAssist device, as far as can be told without opening it. The libraries are looked for where the
+/// system's loader looks, which `ldconfig` and `LD_LIBRARY_PATH` decide for them as for any other.
+pub fn probe() -> Result<(), Unusable> {
+    Hardware::probe(&Options::default())
+}
+
+/// Decides what computes handshakes. What is wrong or missing is said in `diagnostics`. `probe` is asked for a device where
+/// one could be used.
+pub fn plan(
+    global: &Global,
+    lanes: Lanes,
+    probe: impl FnOnce() -> Result<(), Unusable>,
+    diagnostics: &mut Diagnostics,
+) -> Plan {
     let settings = &global.crypto;
     let (asked, named) = asked(settings, diagnostics);
-    let (kind, missing) = choose(asked, lanes);
+    let device = match asked {
+        Asked::Native | Asked::Sw => None,
+        Asked::Hw | Asked::HwSw | Asked::Auto => Some(probe()),
+    };
+    let (kind, missing) = choose(asked, lanes, matches!(device, Some(Ok(()))));
     if let (Some(named), Some(missing)) = (&named, missing) {
         let name = &named.value;
+        let why = device.and_then(Result::err).map(|why| why.to_string()).unwrap_or_default();
         match missing {
             Missing::DemandedDevice => {
-                diagnostics
-                    .error(named.span, "the engine 'hw' has no QuickAssist device: this release drives none")
-                    .hint("write 'auto' or 'hw+sw', which use what there is, or 'sw'");
+                diagnostics.error(named.span, format!("the engine 'hw' has no QuickAssist device: {why}")).hint(
+                    "write 'auto' or 'hw+sw', which use what there is; 'penstock doctor' says what a device needs",
+                );
             }
             Missing::Device => {
-                let text =
-                    format!("'{name}' finds no QuickAssist device (this release drives none): '{kind}' computes");
+                let text = format!("'{name}' has no QuickAssist device ({why}): '{kind}' computes");
                 diagnostics.notice(named.span, text);
             }
             Missing::Ifma => {
@@ -80,6 +97,7 @@ pub fn plan(global: &Global, lanes: Lanes, diagnostics: &mut Diagnostics) -> Pla
         }
     }
     let mut plan = Plan::new(kind, lanes);
+    plan.only_what_pays = asked == Asked::Auto;
     if let Some(algo) = &settings.ssl_engine_algo {
         match Classes::parse(&algo.value) {
             Ok(classes) => plan.classes = classes,
@@ -105,19 +123,44 @@ pub fn plan(global: &Global, lanes: Lanes, diagnostics: &mut Diagnostics) -> Pla
 
 /// The same with the costs of this machine, which takes up to 50 ms: for a process that will compute.
 pub fn measured(mut plan: Plan) -> Plan {
-    if plan.kind == Kind::Sw {
+    if plan.kind != Kind::Native && plan.lanes.is_accelerated() {
         plan.costs = Costs::measure(plan.lanes);
     }
     plan
 }
 
+/// Opens the device that a plan is for: in the process that will serve, while it may still open devices and lock memory.
+///
+/// # Errors
+/// It cannot be used, and nothing may stand in for it.
+pub fn open(plan: &mut Plan, workers: usize) -> Result<(), String> {
+    if !plan.kind.has_device() {
+        return Ok(());
+    }
+    match Hardware::open(&Options::default(), workers) {
+        Ok(hardware) => {
+            plan.hardware = Some(hardware);
+            Ok(())
+        }
+        Err(why) if plan.kind == Kind::Hw => {
+            Err(format!("the engine 'hw' cannot use its QuickAssist device: {why}; 'hw+sw' would go on without"))
+        }
+        Err(why) => {
+            plan.without_device();
+            eprintln!("penstock: the QuickAssist device is not used: {why}; '{}' computes", plan.kind);
+            Ok(())
+        }
+    }
+}
+
 /// The engine `auto` stands for here, and why, in one line.
-pub fn summary(lanes: Lanes) -> String {
+pub fn summary(lanes: Lanes, device: bool) -> String {
     let why = match lanes.implementation() {
         Implementation::Avx512Ifma => "this CPU has AVX-512 IFMA",
         Implementation::Portable => "no AVX-512 IFMA",
     };
-    match choose(Asked::Auto, lanes).0 {
+    match choose(Asked::Auto, lanes, device).0 {
+        Kind::Hw | Kind::HwSw => format!("hw+sw: a QuickAssist device for what costs less by it, and software ({why})"),
         Kind::Native => format!("native: aws-lc, one operation at a time ({why})"),
         Kind::Sw => format!("sw: eight operations at a time ({why})"),
     }
@@ -125,7 +168,7 @@ pub fn summary(lanes: Lanes) -> String {
 
 /// A row for each class: from which fill lanes pay, and what an operation costs alone and in a full batch.
 pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
-    let plan = measured(Plan::new(choose(Asked::Auto, lanes).0, lanes));
+    let plan = measured(Plan::new(Kind::software(lanes), lanes));
     if plan.kind == Kind::Native {
         return Vec::new();
     }
@@ -145,15 +188,58 @@ pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     Class::ALL.into_iter().filter_map(row).collect()
 }
 
+/// Rows about the QuickAssist device: what keeps it from being used, or what there is of it.
+pub fn device(lanes: Lanes) -> (bool, Vec<(String, String)>) {
+    let row = |name: &str, text: String| (name.to_owned(), text);
+    let hardware = match Hardware::open(&Options::default(), 1) {
+        Ok(hardware) => hardware,
+        Err(why) => return (false, vec![row("QuickAssist", format!("no: {why}"))]),
+    };
+    let device = hardware.device();
+    let (instances, compression) = (device.instances(), device.compression_instances());
+    let library = device.library();
+    let mut rows = vec![row(
+        "QuickAssist",
+        format!("by {library}: {} instances for crypto, {compression} for compression (not used)", instances.len()),
+    )];
+    for instance in instances {
+        let can = instance.capabilities;
+        let can = [("RSA", can.rsa), ("ECDSA", can.ecdsa), ("ECDH", can.ecdh), ("X25519", can.x25519)];
+        let can: Vec<&str> = can.iter().filter(|(_, can)| *can).map(|(name, _)| *name).collect();
+        let node = instance.node.map_or(String::new(), |node| format!(", node {node}"));
+        let health = match instance.health {
+            Health::Up => "up",
+            Health::Restarting => "restarting",
+            Health::Lost => "lost",
+        };
+        let text = format!("{}, device {}{node}, {health}: {}", instance.part, instance.package, can.join(" "));
+        rows.push(row(&instance.name, text));
+    }
+    let plan = measured(Plan { only_what_pays: true, ..Plan::new(Kind::HwSw, lanes) });
+    for class in Class::ALL {
+        if let Some(took) = hardware.took(class) {
+            let auto = if plan.classes_of(&hardware).contains(class) { "" } else { "; not by 'auto'" };
+            let text = format!("{:.1} us on the device{auto}", took.as_secs_f64() * 1e6);
+            rows.push(row(class.name(), text));
+        }
+    }
+    (true, rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use penstock_config::Env;
+    use penstock_engine::hw::Unavailable;
 
     fn planned(global: &str, lanes: Lanes) -> (Plan, String) {
+        planned_with(Err(Unusable::Unavailable(Unavailable::NoDevice)), global, lanes)
+    }
+
+    fn planned_with(device: Result<(), Unusable>, global: &str, lanes: Lanes) -> (Plan, String) {
         let source = penstock_config::Source { name: "t.cfg".into(), text: format!("global\n  {global}\n") };
         let (config, mut diagnostics) = penstock_config::load([source], &Env::default());
-        let plan = plan(&config.global, lanes, &mut diagnostics);
+        let plan = plan(&config.global, lanes, || device, &mut diagnostics);
         (plan, diagnostics.list.iter().map(|d| format!("{:?}: {}\n", d.severity, d.message)).collect())
     }
 
@@ -165,10 +251,10 @@ mod tests {
             ("tune.crypto.engine auto", best, ""),
             ("nbthread 1", best, ""),
             ("tune.crypto.engine native", Kind::Native, ""),
-            ("tune.crypto.engine hw", Kind::Native, "Error: the engine 'hw' has no QuickAssist device"),
-            ("tune.crypto.engine hw+sw", best, "Notice: 'hw+sw' finds no QuickAssist device"),
-            (papers, best, "Notice: 'qatengine' finds no QuickAssist device"),
-            ("ssl-provider qatprovider\n  ssl-mode-async", best, "Notice: 'qatprovider' finds no"),
+            ("tune.crypto.engine hw", Kind::Native, "Error: the engine 'hw' has no QuickAssist device: libqat sees no"),
+            ("tune.crypto.engine hw+sw", best, "Notice: 'hw+sw' has no QuickAssist device (libqat sees no"),
+            (papers, best, "Notice: 'qatengine' has no QuickAssist device"),
+            ("ssl-provider qatprovider\n  ssl-mode-async", best, "Notice: 'qatprovider' has no"),
             ("ssl-engine qatengine", Kind::Native, "Notice: without 'ssl-mode-async'"),
             ("ssl-engine rdrand", Kind::Native, "Error: there is no engine 'rdrand' here"),
             ("ssl-engine qatengine algo RSA,LATTICE\n  ssl-mode-async", best, "Notice: 'qatengine'"),
@@ -182,12 +268,29 @@ mod tests {
     }
 
     #[test]
+    fn with_a_device_the_same_words_choose_it() {
+        for (text, kind, only_what_pays) in [
+            ("nbthread 1", Kind::HwSw, true),
+            ("tune.crypto.engine auto", Kind::HwSw, true),
+            ("tune.crypto.engine hw", Kind::Hw, false),
+            ("tune.crypto.engine hw+sw", Kind::HwSw, false),
+            ("ssl-engine qatengine\n  ssl-mode-async", Kind::HwSw, false),
+            ("ssl-provider qatprovider\n  ssl-mode-async", Kind::HwSw, false),
+            ("tune.crypto.engine native", Kind::Native, false),
+        ] {
+            let (plan, found) = planned_with(Ok(()), text, Lanes::portable());
+            assert_eq!((plan.kind, plan.only_what_pays, found.as_str()), (kind, only_what_pays, ""), "{text}");
+        }
+        assert!(summary(Lanes::portable(), true).starts_with("hw+sw"));
+    }
+
+    #[test]
     fn a_processor_without_ifma_computes_natively_and_says_so_where_lanes_were_asked_for() {
         let (plan, found) = planned("tune.crypto.engine sw", Lanes::portable());
         assert_eq!(plan.kind, Kind::Native);
         assert!(found.starts_with("Warning: the engine 'sw' needs AVX-512 IFMA"), "{found}");
         assert_eq!(planned("tune.crypto.engine auto", Lanes::portable()).1, "");
-        assert!(summary(Lanes::portable()).starts_with("native"));
+        assert!(summary(Lanes::portable(), false).starts_with("native"));
         assert!(break_even(Lanes::portable()).is_empty());
     }
 

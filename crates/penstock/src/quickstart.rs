@@ -66,7 +66,7 @@ fn welcome() {
         std::io::stdout(),
         "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
          engine   {}\n\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
-        engine::summary(engine::lanes())
+        engine::summary(engine::lanes(), engine::probe().is_ok())
     );
 }
 

@@ -52,7 +52,7 @@ pub fn serve(
     reporter: Reporter,
     started: impl FnOnce(&Handle),
 ) -> Ended {
-    let Some(runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
+    let Some(mut runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
     let config = runtime.shared().config.clone();
     if !configuration::has_listener(&config) {
         return fail("no proxy listens anywhere: write a 'bind' line").into();
@@ -82,6 +82,14 @@ pub fn serve(
         && let Err(why) = write_pid(&config.global)
     {
         return fail(&why).into();
+    }
+    // After the last fork, which a device does not survive, and before the right to open it is given up.
+    if runtime.has_tls() {
+        let mut plan = runtime.engine().clone();
+        if let Err(why) = engine::open(&mut plan, runtime.workers()) {
+            return fail(&why).into();
+        }
+        runtime.set_engine(plan);
     }
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
@@ -114,7 +122,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
-    let engine = engine::plan(&config.global, engine::lanes(), diagnostics);
+    let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
     shown.global.zero_warning = config.global.zero_warning;

@@ -31,7 +31,11 @@ pub fn long() -> String {
     row("  groups", "X25519MLKEM768 X25519 P-256 P-384".into());
     row("\nCrypto engine", String::new());
     let lanes = engine::lanes();
-    row("  auto", engine::summary(lanes));
+    let (device, devices) = engine::device(lanes);
+    row("  auto", engine::summary(lanes, device));
+    for (name, text) in devices {
+        row(&format!("  {name}"), text);
+    }
     for (class, text) in engine::break_even(lanes) {
         row(&format!("  {class}"), text);
     }

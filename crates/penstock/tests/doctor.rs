@@ -81,12 +81,7 @@ fn the_exit_status_is_that_of_the_worst_finding() {
     let place = Place::new("status");
     let config = place.file("a.cfg", CONFIG);
     let page = shown(&["--host", &recorded("xeon-qat"), "-f", &config], 4);
-    assert!(
-        page.contains("[qat-engine]")
-            && page.contains("[qat-services]")
-            && page.contains("fix    echo \"sym;asym\" > "),
-        "{page}"
-    );
+    assert!(page.contains("[qat-services]") && page.contains("fix    echo \"sym;asym\" > "), "{page}");
     assert!(!page.contains('\x1b'));
     shown(&["--host", &recorded("laptop"), "-f", &config], 4);
     let one = shown(&["--host", &recorded("laptop"), "--only", "cpu-ifma"], 0);

@@ -1,7 +1,7 @@
 //! What each worker's crypto engine has done, where others can read it.
 
 use crate::worker::Worker;
-use penstock_engine::{Counters, worker};
+use penstock_engine::{Counters, DeviceReport, worker};
 use penstock_tls::{LineCounts, StackCounts};
 use std::{
     rc::Rc,
@@ -20,6 +20,8 @@ pub struct Report {
     pub engine: &'static str,
     /// What it did.
     pub counters: Counters,
+    /// Its device, if it drives one.
+    pub device: Option<DeviceReport>,
     /// The stacks of suspended handshakes.
     pub stacks: StackCounts,
     /// The line of handshakes before it.
@@ -31,6 +33,7 @@ impl Default for Report {
         Report {
             engine: "native",
             counters: Counters::default(),
+            device: None,
             stacks: StackCounts::default(),
             line: LineCounts::default(),
         }
@@ -52,6 +55,11 @@ impl Reports {
             let report = lock(report);
             sum.engine = report.engine;
             sum.counters.add(&report.counters);
+            match (&mut sum.device, &report.device) {
+                (Some(sum), Some(worker)) => sum.add(worker),
+                (sum @ None, worker) => sum.clone_from(worker),
+                (Some(_), None) => {}
+            }
             sum.stacks.add(&report.stacks);
             sum.line.add(&report.line);
         }
@@ -62,6 +70,7 @@ impl Reports {
         let report = Report {
             engine: worker::engine_name(),
             counters: worker::counters(),
+            device: worker::device(),
             stacks: penstock_tls::stack_counts(),
             line: penstock_tls::line_counts(),
         };

@@ -35,6 +35,11 @@ impl Runtime {
         Some(Runtime { shared, workers, engine: Plan::native() })
     }
 
+    /// The engine that computes handshakes.
+    pub fn engine(&self) -> &Plan {
+        &self.engine
+    }
+
     /// Chooses the engine that computes handshakes; `native` where nobody does.
     pub fn set_engine(&mut self, engine: Plan) {
         self.engine = engine;
@@ -91,7 +96,7 @@ impl Runtime {
                 handle: handle.clone(),
                 control,
                 listeners,
-                engine: self.engine,
+                engine: self.engine.clone(),
                 ready: ready.clone(),
             };
             let thread =

@@ -97,9 +97,13 @@ impl Channel {
         if self.is_up() { slots.saturating_sub(self.waiting.len()) } else { 0 }
     }
 
-    /// Whether an instance of its takes requests.
+    /// Whether an instance of its takes requests. Where none does, the library is asked for news: nobody else would.
     pub fn is_up(&self) -> bool {
-        self.mine().any(|instance| instance.health() == Health::Up)
+        let up = || self.mine().any(|instance| instance.health() == Health::Up);
+        up() || {
+            self.device.poll_events(Instant::now());
+            up()
+        }
     }
 
     /// Times a ring was full.

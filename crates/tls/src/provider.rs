@@ -83,7 +83,7 @@ fn submit(op: Op) -> Result<Ticket, Op> {
 fn failed(failure: Failure) -> Error {
     match failure {
         Failure::PeerKey => PeerMisbehaved::InvalidKeyShare.into(),
-        Failure::Internal | Failure::Wrong => Error::General("public-key operation failed".into()),
+        Failure::Internal | Failure::Wrong | Failure::Device => Error::General("public-key operation failed".into()),
         Failure::Cancelled => Error::General("handshake cancelled".into()),
     }
 }

@@ -18,8 +18,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let asked = case.wants_device();
-    // What is only a notice to a machine without the wish for a device is in the way of one that has it.
-    let level = if asked { Level::Warning } else { Level::Notice };
+    // What is only a notice to a machine without the wish for a device is in the way of one that has it; and where a device
+    // is demanded, the configuration does not start.
+    let level = match (case.demands_device(), asked) {
+        (true, _) => Level::Critical,
+        (false, true) => Level::Warning,
+        (false, false) => Level::Notice,
+    };
     if case.devices.is_empty() {
         let finding = match (case.demands_device(), asked) {
             (true, _) => missing(Level::Critical)
@@ -37,14 +42,6 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         return vec![finding.seen(seen)];
     }
     let mut found = Vec::new();
-    if case.demands_device() {
-        found.push(
-            Finding::new("qat-engine", Device, Level::Critical, 71, "this release of penstock drives no device")
-                .seen("tune.crypto.engine hw")
-                .means("the configuration does not start, however ready the device is")
-                .by_hand("write 'tune.crypto.engine auto'; HAProxy with QAT_Engine can use the device"),
-        );
-    }
     for device in &case.devices {
         let before = found.len();
         found.extend(one(case, device, level));

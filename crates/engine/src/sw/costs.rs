@@ -56,7 +56,7 @@ const MEASURE_MAX: Duration = Duration::from_millis(45);
 const CLASS_MAX: Duration = Duration::from_micros(1500);
 
 /// A key of the library's own tests, known to everybody: it is timed, and signs nothing.
-const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
+pub(crate) const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
 
 impl Costs {
     /// As they were on the machine this was written on.

@@ -32,6 +32,14 @@ impl Prepared {
         self.key.get()?.as_ref()
     }
 
+    /// The same of an RSA key.
+    pub fn rsa(&self) -> Option<&RsaKey> {
+        match self.get()? {
+            LaneKey::Rsa(key) => Some(key),
+            LaneKey::Scalar(_) => None,
+        }
+    }
+
     /// Prepares it here and now: some milliseconds for RSA.
     pub fn now(&self, key: &SigningKey) {
         self.key.get_or_init(|| prepare(key));
@@ -67,7 +75,7 @@ fn prepare(key: &SigningKey) -> Option<LaneKey> {
 }
 
 /// The numbers of an RSA key in PKCS#8 (RFC 5208; RFC 8017, A.1.2): n, e, d, p, q, dp, dq, qinv.
-fn rsa_numbers(pkcs8: &[u8]) -> Option<[&[u8]; 8]> {
+pub(crate) fn rsa_numbers(pkcs8: &[u8]) -> Option<[&[u8]; 8]> {
     const INTEGER: u8 = 0x02;
     const OCTET_STRING: u8 = 0x04;
     const SEQUENCE: u8 = 0x30;

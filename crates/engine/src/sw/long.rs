@@ -1,7 +1,7 @@
 //! RSA under way: a batch in pieces, the start, one step after another, the results.
 
-use super::{Batch, encode, key::LaneKey, turn::Turn};
-use crate::{Answer, Answers, Class, Failure, Op};
+use super::{Batch, turn::Turn};
+use crate::{Answer, Answers, Class, Failure, Op, encode};
 use penstock_lanes::{
     LANES, LaneError, Lanes,
     rsa::{RsaBatch, RsaJob},
@@ -51,6 +51,15 @@ impl Long {
     /// Whether its answers have been given.
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
+    }
+
+    /// What is left of its cost.
+    pub fn left(&self) -> Duration {
+        match &self.stage {
+            Stage::Waiting => self.cost,
+            Stage::Working { work, step } => *step * work.steps_left() as u32 + self.cost / RESULTS_SHARE,
+            Stage::Done => Duration::ZERO,
+        }
     }
 
     /// What the next piece costs.
@@ -123,10 +132,7 @@ impl Long {
 
 fn rsa_key(op: &Op) -> Option<&penstock_lanes::rsa::RsaKey> {
     match op {
-        Op::Sign { key, .. } => match key.prepared.get()? {
-            LaneKey::Rsa(key) => Some(key),
-            LaneKey::Scalar(_) => None,
-        },
+        Op::Sign { key, .. } => key.prepared.rsa(),
         _ => None,
     }
 }

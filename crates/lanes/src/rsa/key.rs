@@ -18,6 +18,16 @@ pub enum RsaSize {
 }
 
 impl RsaSize {
+    /// The size of a modulus of so many bytes.
+    pub const fn from_bytes(bytes: usize) -> Option<RsaSize> {
+        match bytes {
+            256 => Some(RsaSize::Bits2048),
+            384 => Some(RsaSize::Bits3072),
+            512 => Some(RsaSize::Bits4096),
+            _ => None,
+        }
+    }
+
     /// The bits of the modulus.
     pub const fn bits(self) -> usize {
         match self {

@@ -8,6 +8,7 @@ use penstock_config::{
 use penstock_engine::{
     Class, Plan, Settings,
     doubles::{Double, Manner},
+    hw::{Hardware, Options},
     plan,
     sw::Costs,
     worker,
@@ -120,9 +121,12 @@ pub enum Behind {
     Native,
     Lanes(Lanes),
     Double(Manner),
+    /// A QuickAssist device, alone or beside lanes: the device double, obeying this command.
+    Device(plan::Kind, &'static str),
 }
 
-/// Every engine there is, and those that are slow, out of order, flaky, wrong, failing, full or dead.
+/// Every engine there is, and those that are slow, out of order, flaky, wrong, failing, full or dead; a device that is well,
+/// that is wrong, and that is silent.
 pub fn engines() -> Vec<Behind> {
     const MS: fn(u64) -> std::time::Duration = std::time::Duration::from_millis;
     let doubles = [
@@ -135,8 +139,11 @@ pub fn engines() -> Vec<Behind> {
         Manner::Full,
         Manner::Never,
     ];
+    use plan::Kind::{Hw, HwSw};
+    let devices = [(Hw, ""), (HwSw, ""), (Hw, "wrong 5"), (HwSw, "silent 5")];
     let own = [Behind::Native, Behind::Lanes(Lanes::detect()), Behind::Lanes(Lanes::portable())];
-    own.into_iter().chain(doubles.map(Behind::Double)).collect()
+    let devices = devices.map(|(kind, command)| Behind::Device(kind, command));
+    own.into_iter().chain(doubles.map(Behind::Double)).chain(devices).collect()
 }
 
 /// Runs `body` as a worker with that engine.
@@ -145,6 +152,16 @@ pub fn behind<R>(engine: Behind, body: impl Future<Output = R>) -> R {
     match engine {
         Behind::Native => on_worker(None, Settings::default(), body),
         Behind::Lanes(lanes) => on_lanes(lanes, body),
+        Behind::Device(kind, command) => {
+            let double = penstock_qat_double::Double::new("");
+            let options = Options { directory: Some(double.path().to_owned()) };
+            let hardware = Some(Hardware::open(&options, 1).expect("the double is there"));
+            double.command(command);
+            Plan { hardware, ..Plan::new(kind, Lanes::detect()) }.install();
+            let result = as_a_worker(body);
+            assert_eq!(double.violations(), [""; 0]);
+            result
+        }
         Behind::Double(manner) => {
             // The newest first starves the oldest under load: that one needs patience to show what it is for.
             let deadline = if matches!(manner, Manner::Reversed(_)) { MS(10_000) } else { MS(50) };

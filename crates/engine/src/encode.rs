@@ -8,7 +8,7 @@ use penstock_lanes::{
 };
 
 /// The digest a scheme is made over.
-pub(super) fn hash(scheme: Scheme) -> Option<&'static digest::Algorithm> {
+pub(crate) fn hash(scheme: Scheme) -> Option<&'static digest::Algorithm> {
     use Scheme::*;
     Some(match scheme {
         RsaPkcs1Sha256 | RsaPssSha256 | EcdsaP256Sha256 => &digest::SHA256,
@@ -19,7 +19,7 @@ pub(super) fn hash(scheme: Scheme) -> Option<&'static digest::Algorithm> {
 }
 
 /// The encoded message of an RSA scheme, as long as the modulus.
-pub(super) fn encode(lanes: Lanes, scheme: Scheme, message: &[u8], size: RsaSize) -> Option<Vec<u8>> {
+pub(crate) fn encode(lanes: Lanes, scheme: Scheme, message: &[u8], size: RsaSize) -> Option<Vec<u8>> {
     use Scheme::*;
     let digest = digest::digest(hash(scheme)?, message);
     let hash = match scheme {
@@ -38,7 +38,7 @@ pub(super) fn encode(lanes: Lanes, scheme: Scheme, message: &[u8], size: RsaSize
 }
 
 /// An ECDSA signature as TLS sends it: SEQUENCE of two INTEGERs (RFC 3279, 2.2.3).
-pub(super) fn ecdsa_der(r: &[u8], s: &[u8]) -> Vec<u8> {
+pub(crate) fn ecdsa_der(r: &[u8], s: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(r.len() + s.len() + 6);
     for number in [r, s] {
         let number = &number[number.iter().take_while(|byte| **byte == 0).count()..];

@@ -1,0 +1,98 @@
+//! A QuickAssist device in the Prometheus format.
+
+use penstock_engine::{
+    Class, DeviceReport,
+    hw::{Health, Summary},
+};
+use std::fmt::Write as _;
+
+type Value = fn(&Summary) -> u64;
+
+#[rustfmt::skip] // One line a metric reads as the table that it is.
+const BY_INSTANCE: [(&str, Value, &str); 3] = [
+    ("instance_up", |i| u64::from(i.health == Health::Up), "1 while the instance takes requests"),
+    ("instance_requests", |i| i.depth.into(), "Requests that the instance has not answered, of all workers"),
+    ("instance_workers", |i| i.workers.into(), "Workers that share the instance"),
+];
+
+/// Adds the device's metrics.
+pub fn render(out: &mut String, report: &DeviceReport) {
+    let counters = &report.counters;
+    head(out, "info", "gauge", "The device that helps with handshakes, by the library it is reached through");
+    let part = report.instances.first().map_or("", |instance| instance.part.as_str());
+    let _ = writeln!(out, "penstock_device_info{{library=\"{}\",part=\"{}\"}} 1", report.library, label(part));
+    head(out, "operations_total", "counter", "Operations given to the device");
+    for class in Class::ALL.into_iter().filter(|class| counters.given[*class as usize] > 0) {
+        let given = counters.given[class as usize];
+        let _ = writeln!(out, "penstock_device_operations_total{{class=\"{}\"}} {given}", class.name());
+    }
+    for (name, kind, value, help) in [
+        ("requests", "gauge", counters.depth, "Requests under way"),
+        ("requests_max", "gauge", counters.depth_max, "The most that one worker has had under way"),
+        ("ring_full_total", "counter", counters.ring_full, "Requests that found the ring full, and waited"),
+        ("benched_total", "counter", counters.benched, "Times a worker took the device out of service"),
+        ("benched_workers", "gauge", counters.is_benched, "Workers for whom it is out of service now"),
+        ("restarts_total", "counter", report.restarts.into(), "Resets that instances have come back from"),
+        ("compression_instances", "gauge", report.compression as u64, "Instances for compression, which are not used"),
+    ] {
+        head(out, name, kind, help);
+        let _ = writeln!(out, "penstock_device_{name} {value}");
+    }
+    for (name, value, help) in BY_INSTANCE {
+        head(out, name, "gauge", help);
+        for instance in &report.instances {
+            let node = instance.node.map_or(String::new(), |node| node.to_string());
+            let (instance, value) = (label(&instance.name), value(instance));
+            let _ = writeln!(out, "penstock_device_{name}{{instance=\"{instance}\",node=\"{node}\"}} {value}");
+        }
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = write!(out, "# HELP penstock_device_{name} {help}\n# TYPE penstock_device_{name} {kind}\n");
+}
+
+/// A name the library made up, as a label's value.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_engine::DeviceCounters;
+
+    #[test]
+    fn a_device_is_shown_with_its_instances_and_the_classes_it_was_given() {
+        let instance = Summary {
+            name: "qat\"0".into(),
+            part: "4xxx".into(),
+            package: 0,
+            node: Some(1),
+            capabilities: Default::default(),
+            health: Health::Up,
+            workers: 2,
+            depth: 7,
+        };
+        let lost = Summary { name: "qat1".into(), node: None, health: Health::Lost, ..instance.clone() };
+        let mut counters = DeviceCounters { depth: 7, is_benched: 1, ..DeviceCounters::default() };
+        counters.given[Class::Rsa2048 as usize] = 40;
+        let instances = vec![instance, lost];
+        let report = DeviceReport { counters, instances, restarts: 3, compression: 2, library: "libqat.so.4" };
+        let mut page = String::new();
+        render(&mut page, &report);
+        for line in [
+            "penstock_device_info{library=\"libqat.so.4\",part=\"4xxx\"} 1",
+            "penstock_device_operations_total{class=\"rsa2048\"} 40",
+            "penstock_device_requests 7",
+            "penstock_device_benched_workers 1",
+            "penstock_device_restarts_total 3",
+            "penstock_device_instance_up{instance=\"qat\\\"0\",node=\"1\"} 1",
+            "penstock_device_instance_up{instance=\"qat1\",node=\"\"} 0",
+            "penstock_device_instance_requests{instance=\"qat1\",node=\"\"} 7",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
+        assert!(!page.contains("x25519"));
+    }
+}

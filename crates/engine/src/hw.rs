@@ -1,0 +1,505 @@
+//! The engine `hw`: operations are given to a QuickAssist device, one by one as they come, and its answers collected in the
+//! worker's turns.
+//!
+//! An operation is one request, or two at once where it makes a key pair and uses it. What the device has no room for waits
+//! here, in order. Every answer is checked before it leaves (see [`check`]); one that is wrong or does not come is the queue's
+//! to redo and count. While answers are due, the worker's loop goes on without sleeping: its timers know only
+//! milliseconds, of which an answer takes a fraction.
+
+mod check;
+mod hardware;
+mod key;
+mod pace;
+mod report;
+
+use crate::{
+    Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey, encode,
+    plan::Classes, sw::Costs, worker::thread_cpu_ns,
+};
+use aws_lc_rs::{digest, rand};
+use check::{Samples, Signed};
+pub use hardware::{Hardware, Unusable};
+pub(crate) use key::Apart;
+use key::DeviceKey;
+pub use pace::Pace;
+use penstock_lanes::{Lanes, rsa::RsaSize};
+use penstock_qat::{self as qat, Channel, Outcome, Refused, Request};
+pub use penstock_qat::{Health, Options, Summary, Unavailable};
+pub use report::{DeviceCounters, DeviceReport};
+use slab::Slab;
+use std::{
+    collections::VecDeque,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// From the start of an operation to its native redo: a hundred times what a busy card takes.
+pub const DEADLINE: Duration = Duration::from_millis(100);
+/// What finds no room for so long is computed by the library, and not held against the device: others fill its rings.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Checks of answers that one turn may spend: the rest of a turn's 300 µs is for what is not planned.
+const CHECKS: Duration = Duration::from_micros(200);
+/// What timers know.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The engine of one worker.
+pub struct Hw {
+    channel: Channel,
+    classes: Classes,
+    lanes: Lanes,
+    costs: Costs,
+    pace: Pace,
+    pending: Slab<Pending>,
+    /// Of [`Hw::pending`], those with a request that the device had no room for.
+    waiting: VecDeque<usize>,
+    /// Answered, to be checked.
+    answered: VecDeque<Pending>,
+    signed: VecDeque<Signed>,
+    samples: Samples,
+    /// Work under way.
+    backlog: u32,
+    counters: DeviceCounters,
+}
+
+/// An operation under way.
+struct Pending {
+    id: OpId,
+    op: Rc<Op>,
+    since: Instant,
+    /// Work that was under way when it came.
+    behind: u32,
+    /// Which of its two requests are still to be submitted: that for the base point or the only one, that for the peer's.
+    unsubmitted: [bool; 2],
+    /// Requests that are not answered.
+    missing: u8,
+    failed: Option<Failure>,
+    is_late: bool,
+    answers: [Option<qat::Answer>; 2],
+    /// The padded message, of RSA.
+    encoded: Vec<u8>,
+    /// The private half of a fresh pair, or the nonce of a signature.
+    scalar: Secret,
+}
+
+impl Hw {
+    /// A worker's engine on its share of the hardware.
+    pub fn new(hardware: &Hardware, classes: Classes, lanes: Lanes, costs: Costs) -> Hw {
+        Hw {
+            channel: hardware.channel(),
+            classes: classes.and(|class| hardware.can(class)),
+            lanes,
+            costs,
+            pace: hardware.pace(),
+            pending: Slab::new(),
+            waiting: VecDeque::new(),
+            answered: VecDeque::new(),
+            signed: VecDeque::new(),
+            samples: Samples::default(),
+            backlog: 0,
+            counters: DeviceCounters::default(),
+        }
+    }
+
+    /// Operations of a class that it would take, now.
+    fn room(&self, class: Class) -> usize {
+        if self.waiting.is_empty() { self.channel.room() / requests(class) } else { 0 }
+    }
+
+    /// Submits what there is room for, the oldest first.
+    fn pump(&mut self, answers: &mut Answers) {
+        while let Some(&place) = self.waiting.front() {
+            let pending = &mut self.pending[place];
+            for part in [0, 1] {
+                if !pending.unsubmitted[part] {
+                    continue;
+                }
+                let deadline = pending.since + DEADLINE;
+                match submit(&mut self.channel, pending, (place * 2 + part) as u64, part, deadline) {
+                    Ok(()) => {
+                        pending.unsubmitted[part] = false;
+                        pending.missing += 1;
+                    }
+                    Err(Refused::Full) => return,
+                    Err(Refused::Down | Refused::Failed(_)) => {
+                        pending.unsubmitted = [false; 2];
+                        pending.failed = Some(Failure::Device);
+                        break;
+                    }
+                }
+            }
+            self.waiting.pop_front();
+            if pending.missing == 0 {
+                self.end(place, answers);
+            }
+        }
+        self.counters.depth_max = self.counters.depth_max.max(self.channel.depth() as u64);
+    }
+
+    /// Takes what the device has answered.
+    fn collect(&mut self, now: Instant, answers: &mut Answers) {
+        let (pending, mut over) = (&mut self.pending, Vec::new());
+        self.channel.poll(now, |tag, outcome| {
+            let (place, part) = (tag as usize / 2, tag as usize % 2);
+            let Some(operation) = pending.get_mut(place) else { return };
+            operation.missing -= 1;
+            match outcome {
+                Outcome::Answered(answer) => operation.answers[part] = Some(answer),
+                Outcome::Failed(_) => operation.failed = Some(Failure::Device),
+                Outcome::Late => operation.is_late = true,
+            }
+            if operation.missing == 0 && operation.unsubmitted == [false; 2] {
+                over.push(place);
+            }
+        });
+        for place in over {
+            self.end(place, answers);
+        }
+        while let Some(&place) = self.waiting.front()
+            && now >= self.pending[place].since + PATIENCE
+        {
+            self.waiting.pop_front();
+            let pending = &mut self.pending[place];
+            (pending.unsubmitted, pending.failed) = ([false; 2], Some(Failure::Internal));
+            if pending.missing == 0 {
+                self.end(place, answers);
+            }
+        }
+    }
+
+    /// All requests of an operation have ended.
+    fn end(&mut self, place: usize, answers: &mut Answers) {
+        let pending = self.pending.remove(place);
+        let class = pending.op.class();
+        self.backlog -= pace::weight(class);
+        if pending.is_late {
+            // The queue knows by its own clock: it redoes and counts it.
+            return;
+        }
+        if let Some(failure) = pending.failed {
+            answers.push((pending.id, Err(failure)));
+            return;
+        }
+        self.pace.learn(class, pending.behind, pending.since.elapsed());
+        self.answered.push_back(pending);
+    }
+
+    /// Checks answers, as many as there is time for, and lets out those that are right.
+    fn check(&mut self, spent: Duration, answers: &mut Answers) {
+        let until = thread_cpu_ns() + CHECKS.saturating_sub(spent).as_nanos() as u64;
+        while let Some(pending) = self.answered.pop_front() {
+            match finish(pending, &mut self.samples) {
+                Finished::Signed(signed) => self.signed.push_back(signed),
+                Finished::Answer(id, result) => {
+                    if matches!(result, Err(Failure::Wrong)) {
+                        self.samples.restart();
+                    }
+                    answers.push((id, result));
+                    if thread_cpu_ns() >= until {
+                        return;
+                    }
+                }
+            }
+        }
+        while !self.signed.is_empty() {
+            let right = check::signatures(self.lanes, self.signed.make_contiguous());
+            for right in right {
+                let Some(signed) = self.signed.pop_front() else { break };
+                let result = if right { Ok(Answer::Signature(signed.signature)) } else { Err(Failure::Wrong) };
+                answers.push((signed.pending.id, result));
+            }
+            if thread_cpu_ns() >= until {
+                return;
+            }
+        }
+    }
+
+    fn accept(&mut self, id: OpId, op: Rc<Op>, now: Instant) -> Result<(), Rc<Op>> {
+        let Some((encoded, scalar)) = prepare(self.lanes, &op) else { return Err(op) };
+        let class = op.class();
+        let unsubmitted = match &*op {
+            Op::Agree { .. } => [true, true],
+            Op::Derive { .. } => [false, true],
+            _ => [true, false],
+        };
+        self.counters.given[class as usize] += 1;
+        let pending = Pending {
+            id,
+            op,
+            since: now,
+            behind: self.backlog,
+            unsubmitted,
+            missing: 0,
+            failed: None,
+            is_late: false,
+            answers: [None, None],
+            encoded,
+            scalar,
+        };
+        self.backlog += pace::weight(class);
+        self.waiting.push_back(self.pending.insert(pending));
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.answered.is_empty() && self.signed.is_empty()
+    }
+}
+
+/// Requests of an operation.
+fn requests(class: Class) -> usize {
+    if matches!(class, Class::X25519Agree | Class::P256Agree | Class::P384Agree) { 2 } else { 1 }
+}
+
+/// The device's curve; X25519 has a call of its own.
+fn weierstrass(curve: Curve) -> Option<qat::Curve> {
+    match curve {
+        Curve::X25519 => None,
+        Curve::P256 => Some(qat::Curve::P256),
+        Curve::P384 => Some(qat::Curve::P384),
+    }
+}
+
+fn curve_of(key: &SigningKey) -> qat::Curve {
+    if key.class() == Class::EcdsaP384 { qat::Curve::P384 } else { qat::Curve::P256 }
+}
+
+/// What is computed here before the device is asked: a padded message; a nonce, or the private half of a fresh pair.
+fn prepare(lanes: Lanes, op: &Op) -> Option<(Vec<u8>, Secret)> {
+    match op {
+        Op::Sign { key, scheme, message } => match key.apart.of(key)? {
+            DeviceKey::Rsa(numbers) => {
+                let size = RsaSize::from_bytes(numbers.len)?;
+                Some((encode::encode(lanes, *scheme, message, size)?, Secret::default()))
+            }
+            DeviceKey::Scalar(_) => Some((Vec::new(), fresh_scalar(curve_of(key))?)),
+        },
+        Op::KeyGen { curve } => Some((Vec::new(), fresh(*curve)?)),
+        // What is sent to a device lies on the curve: a device need not look.
+        Op::Agree { curve, peer } if check::is_point(*curve, peer) => Some((Vec::new(), fresh(*curve)?)),
+        Op::Derive { private: Private::Scalar(curve, _), peer } if check::is_point(*curve, peer) => {
+            Some((Vec::new(), Secret::default()))
+        }
+        _ => None,
+    }
+}
+
+fn fresh(curve: Curve) -> Option<Secret> {
+    match weierstrass(curve) {
+        Some(curve) => fresh_scalar(curve),
+        None => random(curve.secret_len()),
+    }
+}
+
+/// A random scalar: the first that lies in range, so that none is likelier than another.
+fn fresh_scalar(curve: qat::Curve) -> Option<Secret> {
+    std::iter::repeat_with(|| random(curve.bytes()))
+        .take(8)
+        .flatten()
+        .find(|scalar| qat::is_scalar(curve, scalar.expose()))
+}
+
+fn random(len: usize) -> Option<Secret> {
+    let mut bytes = vec![0; len];
+    rand::fill(&mut bytes).ok()?;
+    Some(Secret::from(bytes))
+}
+
+/// Asks the device one of the two questions of an operation.
+fn submit(channel: &mut Channel, pending: &Pending, tag: u64, part: usize, deadline: Instant) -> Result<(), Refused> {
+    const UNFIT: Result<(), Refused> = Err(Refused::Down);
+    let multiply = |channel: &mut Channel, curve: Curve, scalar: &Secret, point: Option<&[u8]>| match weierstrass(curve)
+    {
+        Some(curve) => {
+            // An uncompressed point begins with a byte that says so.
+            let point = point.map(|point| &point[1..]);
+            channel.submit(&Request::Multiply { curve, scalar: scalar.expose(), point }, tag, deadline)
+        }
+        None => {
+            let Ok(scalar) = scalar.expose().try_into() else { return UNFIT };
+            let Ok(point) = point.map(TryInto::try_into).transpose() else { return UNFIT };
+            channel.submit(&Request::X25519 { scalar, point }, tag, deadline)
+        }
+    };
+    match &*pending.op {
+        Op::Sign { key, scheme, message } => match key.apart.of(key) {
+            Some(DeviceKey::Rsa(key)) => channel.submit(&Request::Rsa { key, input: &pending.encoded }, tag, deadline),
+            Some(DeviceKey::Scalar(private)) => {
+                let Some(hash) = encode::hash(*scheme) else { return UNFIT };
+                let digest = digest::digest(hash, message);
+                let (curve, nonce) = (curve_of(key), pending.scalar.expose());
+                let request = Request::Ecdsa { curve, key: private.expose(), nonce, digest: digest.as_ref() };
+                channel.submit(&request, tag, deadline)
+            }
+            None => UNFIT,
+        },
+        Op::KeyGen { curve } => multiply(channel, *curve, &pending.scalar, None),
+        Op::Agree { curve, peer } => multiply(channel, *curve, &pending.scalar, (part == 1).then_some(peer.as_slice())),
+        Op::Derive { private: Private::Scalar(curve, scalar), peer } => multiply(channel, *curve, scalar, Some(peer)),
+        _ => UNFIT,
+    }
+}
+
+enum Finished {
+    /// An RSA signature, to be checked with others.
+    Signed(Signed),
+    /// Checked.
+    Answer(OpId, Result<Answer, Failure>),
+}
+
+/// Puts an answer together, and checks it where it is not checked together with others.
+fn finish(mut pending: Pending, samples: &mut Samples) -> Finished {
+    let [first, second] = std::mem::take(&mut pending.answers);
+    let id = pending.id;
+    let result = match &*pending.op {
+        Op::Sign { scheme, .. } if check::is_rsa(*scheme) => {
+            let signature = first.map(|[signature, _]| signature.to_vec()).unwrap_or_default();
+            return Finished::Signed(Signed { pending, signature });
+        }
+        Op::Sign { key, scheme, message } => first
+            .map(|[r, s]| encode::ecdsa_der(&r, &s))
+            .filter(|signature| key.verify(*scheme, message, signature))
+            .map(Answer::Signature)
+            .ok_or(Failure::Wrong),
+        op => exchanged(op, std::mem::take(&mut pending.scalar), first, second, samples),
+    };
+    Finished::Answer(id, result)
+}
+
+/// Checks what came of a key exchange.
+fn exchanged(
+    op: &Op,
+    fresh: Secret,
+    base: Option<qat::Answer>,
+    product: Option<qat::Answer>,
+    samples: &mut Samples,
+) -> Result<Answer, Failure> {
+    let (curve, scalar, peer) = match op {
+        Op::KeyGen { curve } => (*curve, &fresh, None),
+        Op::Agree { curve, peer } => (*curve, &fresh, Some(peer.as_slice())),
+        Op::Derive { private: Private::Scalar(curve, scalar), peer } => (*curve, scalar, Some(peer.as_slice())),
+        _ => return Err(Failure::Internal),
+    };
+    let public = base.map(|base| whole(curve, &base).ok_or(Failure::Wrong)).transpose()?;
+    let shared = match product {
+        Some(product) => {
+            whole(curve, &product).ok_or(Failure::Wrong)?;
+            let [x, _] = product;
+            // The mark of a low-order point (RFC 7748, 6.1), which is the peer's fault: the library has the last word.
+            if curve == Curve::X25519 && x.iter().all(|byte| *byte == 0) {
+                return Err(Failure::PeerKey);
+            }
+            Some(Secret::from(x.to_vec()))
+        }
+        None => None,
+    };
+    let known = || check::agrees(curve, scalar, public.as_deref(), peer.zip(shared.as_ref()));
+    if samples.next(op.class()) && !known() {
+        return Err(Failure::Wrong);
+    }
+    match (public, shared) {
+        (Some(public), Some(secret)) => Ok(Answer::Agreed { public, secret }),
+        (Some(public), None) => Ok(Answer::Pair { public, private: Private::Scalar(curve, fresh) }),
+        (None, Some(secret)) => Ok(Answer::Shared(secret)),
+        (None, None) => Err(Failure::Internal),
+    }
+}
+
+/// What a device gave as a point, as TLS writes it; nothing, if it is none of the curve's.
+fn whole(curve: Curve, [x, y]: &qat::Answer) -> Option<Vec<u8>> {
+    if curve == Curve::X25519 {
+        return check::is_reduced(x).then(|| x.to_vec());
+    }
+    let point = [&[4], x.as_slice(), y.as_slice()].concat();
+    check::is_point(curve, &point).then_some(point)
+}
+
+/// Whether a device can have the key; the lanes' form of it, which the check of its signatures uses, is ordered.
+fn has_key(key: &Arc<SigningKey>, scheme: Scheme, lanes: Lanes) -> bool {
+    if lanes.is_accelerated() && check::is_rsa(scheme) {
+        key.prepared.soon(key);
+    }
+    key.apart.of(key).is_some() && encode::hash(scheme).is_some()
+}
+
+impl Engine for Hw {
+    fn name(&self) -> &'static str {
+        "hw"
+    }
+
+    /// Each operation goes by itself: a ring is the batch.
+    fn lanes(&self, class: Class) -> usize {
+        usize::from(self.classes.contains(class) && self.channel.is_up())
+    }
+
+    fn most(&self, class: Class) -> usize {
+        self.room(class)
+    }
+
+    fn native_time(&self, class: Class) -> Duration {
+        self.costs.of(class).native
+    }
+
+    fn serves(&self, op: &Op) -> bool {
+        match op {
+            Op::Sign { key, scheme, .. } => has_key(key, *scheme, self.lanes),
+            Op::KeyGen { .. } => true,
+            Op::Agree { curve, peer } | Op::Derive { private: Private::Scalar(curve, _), peer } => {
+                peer.len() == curve.public_len()
+            }
+            _ => false,
+        }
+    }
+
+    fn is_busy(&self, class: Class) -> bool {
+        self.room(class) == 0
+    }
+
+    /// Every answer is, before it is given.
+    fn checks(&self, _: Class) -> bool {
+        true
+    }
+
+    fn start(&mut self, batch: &mut Vec<(OpId, Rc<Op>)>, now: Instant) {
+        // What cannot be asked, as for a peer's point off its curve, is the native library's to refuse.
+        let refused = std::mem::take(batch).into_iter().filter_map(|(id, op)| {
+            let op = self.accept(id, op, now).err()?;
+            Some((id, op))
+        });
+        *batch = refused.collect();
+    }
+
+    fn run(&mut self, now: Instant, spent: Duration, answers: &mut Answers) {
+        self.pump(answers);
+        self.collect(now, answers);
+        self.pump(answers);
+        self.check(spent, answers);
+    }
+
+    fn next(&self, now: Instant) -> Next {
+        if !self.answered.is_empty() || !self.signed.is_empty() {
+            return Next::Soon;
+        }
+        if self.is_idle() {
+            return Next::Idle;
+        }
+        // Due within a tick, or overdue by less: the loop goes on. A device that is silent does not keep it awake.
+        let due = |pending: &Pending| pending.since + self.pace.foretell(pending.op.class(), pending.behind);
+        match self.pending.iter().map(|(_, pending)| due(pending)).min() {
+            Some(due) if due > now + TICK => Next::At(due - TICK),
+            Some(due) if now > due + TICK => Next::At(now + TICK),
+            _ => Next::Soon,
+        }
+    }
+
+    fn foretell(&self, class: Class, ahead: usize) -> Duration {
+        self.pace.foretell(class, self.backlog + pace::weight(class) * ahead as u32)
+    }
+
+    fn device(&self) -> Option<DeviceReport> {
+        let mut counters = self.counters.clone();
+        counters.depth = self.channel.depth() as u64;
+        counters.ring_full = self.channel.times_full();
+        Some(DeviceReport::new(self.channel.device(), counters))
+    }
+}

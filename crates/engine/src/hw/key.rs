@@ -1,0 +1,30 @@
+//! Signing keys in the form a device computes with.
+
+use crate::{KeyKind, Secret, SigningKey, sw::rsa_numbers};
+use penstock_qat::RsaNumbers;
+use std::sync::OnceLock;
+
+/// A key as a device wants it.
+pub(crate) enum DeviceKey {
+    Rsa(RsaNumbers),
+    /// The private scalar of an elliptic curve, big-endian.
+    Scalar(Secret),
+}
+
+/// What is kept beside a [`SigningKey`] for devices. It is only taken apart, which takes microseconds.
+#[derive(Default)]
+pub(crate) struct Apart(OnceLock<Option<DeviceKey>>);
+
+impl Apart {
+    /// The key, where a device can use it.
+    pub fn of<'a>(&'a self, key: &SigningKey) -> Option<&'a DeviceKey> {
+        self.0.get_or_init(|| take_apart(key)).as_ref()
+    }
+}
+
+fn take_apart(key: &SigningKey) -> Option<DeviceKey> {
+    let KeyKind::Rsa { bits } = key.kind() else { return key.scalar().map(DeviceKey::Scalar) };
+    let pkcs8 = key.rsa_pkcs8()?;
+    let [_n, _e, _d, p, q, dp, dq, qinv] = rsa_numbers(pkcs8.expose())?;
+    RsaNumbers::new(bits as usize / 8, [p, q, dp, dq, qinv]).map(DeviceKey::Rsa)
+}

@@ -1,0 +1,94 @@
+//! How long a device takes: what is measured of it, and what that foretells.
+
+use crate::Class;
+use std::time::Duration;
+
+/// The work of an operation of a class, in hundredths of an RSA-2048 signature's: from the rates that makers publish for
+/// their cards, where only the proportions matter. A card's own are found out by measuring.
+pub const fn weight(class: Class) -> u32 {
+    use Class::*;
+    match class {
+        Rsa2048 => 100,
+        Rsa3072 => 300,
+        Rsa4096 => 600,
+        EcdsaP256 | P256KeyGen | P256Derive => 40,
+        EcdsaP384 | P384KeyGen | P384Derive => 90,
+        P256Agree => 80,
+        P384Agree => 180,
+        X25519KeyGen | X25519Derive => 20,
+        X25519Agree => 40,
+        RsaOther | SignOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate => 0,
+    }
+}
+
+/// What a device's answers have taken so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The quickest answer of each class of late: it takes as long with nothing before it.
+    least: [Option<Duration>; Class::COUNT],
+    /// Time for a unit of work, with everything else that was under way: a mean in which the last eighth counts most.
+    unit_ns: f64,
+}
+
+impl Default for Pace {
+    /// Of a card that has not been measured: 50000 RSA-2048 signatures a second.
+    fn default() -> Self {
+        Pace { least: [None; Class::COUNT], unit_ns: 200.0 }
+    }
+}
+
+impl Pace {
+    /// When an operation would be answered that is submitted now, behind so much work.
+    pub fn foretell(&self, class: Class, backlog: u32) -> Duration {
+        let work = f64::from(backlog + weight(class)) * self.unit_ns;
+        Duration::from_nanos(work.round() as u64).max(self.least[class as usize].unwrap_or_default())
+    }
+
+    /// An operation that was submitted behind so much work was answered after this time.
+    pub fn learn(&mut self, class: Class, backlog: u32, took: Duration) {
+        const SHARE: f64 = 1.0 / 8.0;
+        let unit = took.as_nanos() as f64 / f64::from((backlog + weight(class)).max(1));
+        self.unit_ns += (unit - self.unit_ns) * SHARE;
+        // It creeps upwards, so that one lucky answer is not believed for ever.
+        let least = self.least[class as usize].map_or(took, |least| took.min(least + least / 64));
+        self.least[class as usize] = Some(least);
+    }
+
+    /// What an operation of this class takes at the least, where that is known.
+    pub fn least(&self, class: Class) -> Option<Duration> {
+        self.least[class as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: fn(u64) -> Duration = Duration::from_micros;
+
+    #[test]
+    fn what_is_foretold_is_what_was_measured_and_grows_with_the_backlog() {
+        let mut pace = Pace::default();
+        for _ in 0..64 {
+            pace.learn(Class::Rsa2048, 0, US(300));
+        }
+        // In tenths of a millisecond: a mean comes as near as it is let.
+        let foretold = |pace: &Pace, backlog| (pace.foretell(Class::Rsa2048, backlog).as_micros() + 5) / 100;
+        assert_eq!((foretold(&pace, 0), foretold(&pace, 900)), (3, 30));
+        // A card that does four at once takes no longer for four: what waits behind them is foretold sooner from then on.
+        for _ in 0..64 {
+            pace.learn(Class::Rsa2048, 300, US(300));
+        }
+        assert_eq!((foretold(&pace, 0), foretold(&pace, 900)), (3, 7));
+    }
+
+    #[test]
+    fn a_card_that_becomes_slow_is_not_believed_to_be_quick_for_long() {
+        let mut pace = Pace::default();
+        pace.learn(Class::Rsa2048, 0, US(100));
+        for _ in 0..200 {
+            pace.learn(Class::Rsa2048, 0, US(800));
+        }
+        assert!(pace.foretell(Class::Rsa2048, 0) >= US(790));
+    }
+}

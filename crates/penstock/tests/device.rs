@@ -1,0 +1,322 @@
+//! The real binary with a QuickAssist device, which is the device double: real handshakes by OpenSSL's client, and what an
+//! operator sees. Any figure in here would be the double's.
+
+mod common;
+
+use common::{Place, free_port, penstock};
+use penstock_qat_double::Double;
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A penstock that drives the double.
+struct Server {
+    child: Child,
+    _place: Place,
+    tls: u16,
+    metrics: u16,
+}
+
+/// How a client shakes hands: version, and what it signs with.
+const CLIENTS: [&[&str]; 4] = [
+    &["-tls1_3", "-groups", "X25519"],
+    &["-tls1_3", "-groups", "P-384"],
+    &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256", "-groups", "P-256"],
+    &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256", "-groups", "X25519:P-256"],
+];
+
+fn openssl(arguments: &[&str]) -> Output {
+    Command::new("openssl").args(arguments).stdin(Stdio::null()).output().expect("openssl is installed")
+}
+
+impl Server {
+    /// Writes certificates and a configuration, and starts.
+    fn start(double: &Double, name: &str, global: &str, flags: &[&str]) -> Server {
+        let (place, tls, metrics) = (Place::new(name), free_port(), free_port());
+        let config = configuration(&place, global, tls, metrics);
+        let mut command = penstock();
+        command.env("LD_LIBRARY_PATH", double.path()).args(flags).arg("-f").arg(config);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut server = Server { child, _place: place, tls, metrics };
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", tls)).is_err() {
+            assert!(Instant::now() < until, "it does not listen: {}", server.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    /// What it has said, once it has ended.
+    fn said(&mut self) -> String {
+        let _ = self.child.kill();
+        let mut said = String::new();
+        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        said
+    }
+
+    /// A client that asks once and leaves.
+    fn client(&self, how: &[&str]) -> Child {
+        let at = format!("127.0.0.1:{}", self.tls);
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-connect", &at, "-servername", "site.test", "-ign_eof", "-quiet", "-verify_quiet"])
+            .args(how)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is installed");
+        let request = b"GET /alive HTTP/1.1\r\nhost: site.test\r\nconnection: close\r\n\r\n";
+        // One that is turned away has closed it.
+        let _ = client.stdin.as_mut().map(|stdin| stdin.write_all(request));
+        client
+    }
+
+    /// So many of each kind at once; how many were answered.
+    fn clients(&self, of_each: usize) -> usize {
+        let clients: Vec<Child> = (0..of_each).flat_map(|_| CLIENTS).map(|how| self.client(how)).collect();
+        clients.into_iter().map(answered).filter(|answered| *answered).count()
+    }
+
+    /// The sum of a metric over its labels.
+    fn metric(&self, name: &str) -> f64 {
+        // Workers report every 200 ms.
+        std::thread::sleep(Duration::from_millis(400));
+        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let is = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        page.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for its end, which it has been told to come to.
+    fn ends_within(&mut self, longest: Duration) -> String {
+        let until = Instant::now() + longest;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.said()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A master that is killed leaves its worker behind.
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).stderr(Stdio::null()).status();
+        std::thread::sleep(Duration::from_millis(if std::thread::panicking() { 1000 } else { 0 }));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn answered(client: Child) -> bool {
+    let output = client.wait_with_output().unwrap();
+    output.stdout.windows(15).any(|window| window == b"HTTP/1.1 200 OK")
+}
+
+fn configuration(place: &Place, global: &str, tls: u16, metrics: u16) -> std::path::PathBuf {
+    let directory = place.0.join("certs");
+    std::fs::create_dir(&directory).unwrap();
+    for (name, key) in [("rsa.pem", &["rsa:2048"][..]), ("ecdsa.pem", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"])] {
+        let file = directory.join(name);
+        let file = file.to_str().unwrap();
+        let subject = ["-nodes", "-subj", "/CN=site.test", "-days", "30", "-keyout", file, "-out"];
+        let certificate = format!("{file}.crt");
+        let made = openssl(&[&["req", "-x509", "-newkey"], key, &subject, &[certificate.as_str()]].concat());
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let both = std::fs::read_to_string(file).unwrap() + &std::fs::read_to_string(&certificate).unwrap();
+        std::fs::write(file, both).unwrap();
+        std::fs::remove_file(certificate).unwrap();
+    }
+    place.file(
+        "device.cfg",
+        &format!(
+            "global\n  maxconn 1000\n  {global}\ndefaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  \
+             timeout connect 5s\nfrontend a\n  bind 127.0.0.1:{tls} ssl crt {0}/rsa.pem crt {0}/ecdsa.pem\n  monitor-uri /alive\nfrontend m\n  bind \
+             127.0.0.1:{metrics}\n  http-request use-service prometheus-exporter if {{ path /metrics }}\n",
+            directory.display()
+        ),
+    )
+}
+
+/// What each process that used the double has left behind: nothing.
+#[track_caller]
+fn ended_well(double: &Double, processes: usize) {
+    assert_eq!(double.violations(), [""; 0]);
+    let log = double.log();
+    let count = |start: &str| log.iter().filter(|line| line.starts_with(start)).count();
+    assert_eq!((count("start"), count("stop")), (processes, processes), "{log:?}");
+    assert_eq!(double.pinned(), Some(0), "{log:?}");
+}
+
+#[test]
+fn clients_shake_hands_by_the_device() {
+    for engine in ["hw", "hw+sw"] {
+        let double = Double::new("service_us 100");
+        let global = format!("nbthread 2\n  tune.crypto.engine {engine}");
+        let mut server = Server::start(&double, &format!("hands-{engine}"), &global, &[]);
+        assert_eq!(server.clients(6), 24, "{engine}");
+        let given = server.metric("penstock_device_operations_total");
+        // Beside software, an idle machine's is as likely to be foretold to answer first.
+        assert!(engine == "hw+sw" || given > 24.0, "{engine}: {given}");
+        assert_eq!(server.metric("penstock_engine_redone_total"), 0.0, "{engine}");
+        assert_eq!(server.metric("penstock_device_instance_up"), 2.0);
+        server.signal("TERM");
+        server.ends_within(Duration::from_secs(10));
+        ended_well(&double, 1);
+    }
+}
+
+#[test]
+fn nobody_notices_what_a_device_does_wrong() {
+    for (fault, counted) in [
+        ("wrong 3", "penstock_engine_wrong_total"),
+        ("silent 3", "penstock_engine_late_total"),
+        ("late 3\nlate_ms 150", "penstock_engine_late_total"),
+        ("fail 6", "penstock_engine_failed_total"),
+        ("retry 20", "penstock_device_ring_full_total"),
+        ("restart 1", "penstock_device_operations_total"),
+        ("dead 1", "penstock_device_operations_total"),
+    ] {
+        // What X25519 gives is only sampled: a handshake with a wrong secret fails, as it does with any key that is wrong.
+        let double = Double::new("x25519 0");
+        let name = fault.replace([' ', '\n'], "-");
+        let mut server = Server::start(&double, &name, "nbthread 1\n  tune.crypto.engine hw", &[]);
+        assert_eq!(server.clients(1), 4, "{fault}");
+        double.command(fault);
+        assert_eq!(server.clients(4), 16, "{fault}");
+        assert!(server.metric(counted) > 0.0, "{fault}");
+        server.signal("TERM");
+        server.ends_within(Duration::from_secs(10));
+        ended_well(&double, 1);
+    }
+}
+
+#[test]
+fn a_device_is_let_go_of_with_handshakes_in_flight() {
+    // 50 ms each: within the deadline, and long enough to end in the middle.
+    for (signal, engine) in [("TERM", "hw"), ("TERM", "hw+sw"), ("USR1", "hw"), ("USR1", "hw+sw")] {
+        let double = Double::new("service_us 50000\nengines 64");
+        let global = format!("nbthread 2\n  tune.crypto.engine {engine}");
+        let mut server = Server::start(&double, &format!("flight-{signal}-{engine}"), &global, &[]);
+        let clients: Vec<Child> = (0..5).flat_map(|_| CLIENTS).map(|how| server.client(how)).collect();
+        // The first are being answered by now, and the last have not begun.
+        std::thread::sleep(Duration::from_millis(250));
+        server.signal(signal);
+        server.ends_within(Duration::from_secs(10));
+        // They have been answered or turned away.
+        for client in clients {
+            let _ = answered(client);
+        }
+        ended_well(&double, 1);
+    }
+}
+
+#[test]
+fn a_reload_takes_the_device_over_with_requests_in_flight() {
+    let double = Double::new("service_us 20000\nengines 64");
+    let global = "nbthread 2\n  tune.crypto.engine hw+sw";
+    let mut server = Server::start(&double, "reload", global, &["-W"]);
+    for _ in 0..2 {
+        let clients: Vec<Child> = (0..4).flat_map(|_| CLIENTS).map(|how| server.client(how)).collect();
+        server.signal("USR2");
+        assert_eq!(clients.into_iter().map(answered).filter(|answered| *answered).count(), 16);
+        // The new worker serves before the old one goes.
+        std::thread::sleep(Duration::from_millis(1500));
+    }
+    assert_eq!(server.clients(2), 8);
+    server.signal("TERM");
+    server.ends_within(Duration::from_secs(20));
+    ended_well(&double, 3);
+}
+
+#[test]
+fn a_daemon_drives_its_device() {
+    let double = Double::new("");
+    let (place, tls, metrics) = (Place::new("daemon"), free_port(), free_port());
+    let config = configuration(&place, "nbthread 1\n  tune.crypto.engine hw", tls, metrics);
+    let pidfile = place.0.join("pid");
+    let started = penstock()
+        .env("LD_LIBRARY_PATH", double.path())
+        .args(["-D", "-p"])
+        .arg(&pidfile)
+        .arg("-f")
+        .arg(config)
+        .status()
+        .unwrap();
+    assert!(started.success());
+    // A child of nobody's, to be waited for by its pid.
+    let server = Server { child: Command::new("true").spawn().unwrap(), _place: place, tls, metrics };
+    let served = server.clients(2);
+    let given = server.metric("penstock_device_operations_total");
+    let pid = std::fs::read_to_string(pidfile).unwrap();
+    assert!(Command::new("kill").arg(pid.trim()).status().unwrap().success());
+    let until = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(("127.0.0.1", tls)).is_ok() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served, 8);
+    assert!(given > 0.0);
+    let until = Instant::now() + Duration::from_secs(10);
+    while double.pinned() != Some(0) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ended_well(&double, 1);
+}
+
+#[test]
+fn what_keeps_a_device_from_being_used_is_said_once_and_where_it_is_demanded_nothing_starts() {
+    for (double, why) in [
+        (Double::new("available 0"), "libqat sees no QuickAssist device"),
+        (Double::new("").without("cpaCyRsaDecrypt"), "libqat.so.4 is of another version: it lacks cpaCyRsaDecrypt"),
+        (Double::new("layout 1"), "libqat is of another version: its structures have another layout"),
+        (Double::new("starts 0"), "libqat does not start"),
+        (Double::new("wrong 1000000"), "the device answers wrongly (rsa2048)"),
+    ] {
+        let (place, tls, metrics) = (Place::new("refused"), free_port(), free_port());
+        let config = configuration(&place, "nbthread 1\n  tune.crypto.engine hw", tls, metrics);
+        let output = penstock().env("LD_LIBRARY_PATH", double.path()).arg("-f").arg(config).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("the engine 'hw'") && said.contains(why), "{said}");
+        drop(place);
+
+        let preferred = "nbthread 1\n  tune.crypto.engine hw+sw";
+        let mut server = Server::start(&double, "preferred", preferred, &[]);
+        assert_eq!(server.clients(1), 4);
+        server.signal("TERM");
+        let said = server.ends_within(Duration::from_secs(10));
+        assert_eq!(said.matches(why).count(), 1, "{said}");
+        assert_eq!(double.violations(), [""; 0]);
+    }
+}
+
+#[test]
+fn the_device_is_shown_by_vv() {
+    let double = Double::new("instances 3\nnodes 2\nx25519 0");
+    let shown = |path: &std::path::Path| {
+        let output = penstock().env("LD_LIBRARY_PATH", path).arg("-vv").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let page = shown(double.path());
+    for line in [
+        "hw+sw: a QuickAssist device for what costs less by it",
+        "by libqat.so.4: 3 instances for crypto, 1 for compression (not used)",
+        "double, device 0, node 1, up: RSA ECDSA ECDH",
+        "us on the device; not by 'auto'",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+    ended_well(&double, 1);
+    let none = Double::new("available 0");
+    assert!(shown(none.path()).contains("QuickAssist               no: libqat sees no QuickAssist device"));
+}
