@@ -13,9 +13,14 @@ use crate::{
     sw::{Costs, Sw},
 };
 use std::{
+    cell::Cell,
     rc::Rc,
     time::{Duration, Instant},
 };
+
+/// After so many operations in a row that went elsewhere, a device gets one whatever is foretold: what it takes is known only
+/// from what it has been given.
+const SCOUT: u32 = 256;
 
 /// The engine of one worker.
 pub struct Both {
@@ -30,6 +35,8 @@ pub struct Both {
     /// How much longer than foretold lanes take: other work of the worker comes between their turns.
     stretch: f64,
     device_next: Next,
+    /// Operations since the device was given one.
+    elsewhere: Cell<u32>,
 }
 
 /// Where an operation goes.
@@ -53,6 +60,7 @@ impl Both {
             computed: Vec::new(),
             stretch: 1.0,
             device_next: Next::Idle,
+            elsewhere: Cell::new(0),
         }
     }
 
@@ -66,6 +74,7 @@ impl Both {
         let sooner = |ahead: &usize| device.foretell(class, *ahead) <= elsewhere;
         let room = if self.device.serves(class) { device.most(class) } else { 0 };
         match (0..room).take_while(sooner).count() {
+            0 if room > 0 && self.elsewhere.get() >= SCOUT => Route::Device(1),
             0 if lanes.is_some() => Route::Lanes,
             0 => Route::Library,
             count => Route::Device(count),
@@ -117,6 +126,7 @@ impl Engine for Both {
     }
 
     fn serves(&self, op: &Op) -> bool {
+        self.elsewhere.set(self.elsewhere.get().saturating_add(1));
         let by_lanes = self.lanes.as_ref().is_some_and(|lanes| lanes.lanes(op.class()) > 0 && lanes.serves(op));
         match self.route(op.class()) {
             Route::Device(_) => self.device.engine().serves(op) || by_lanes,
@@ -128,7 +138,7 @@ impl Engine for Both {
     fn worth_alone(&self, class: Class, others: bool) -> bool {
         let native = self.costs.of(class).native;
         match (self.route(class), &self.lanes) {
-            (Route::Device(_), _) => self.device.engine().foretell(class, 0) < native,
+            (Route::Device(_), _) => self.elsewhere.get() >= SCOUT || self.device.engine().foretell(class, 0) < native,
             (Route::Lanes, Some(lanes)) => lanes.worth_alone(class, others),
             _ => false,
         }
@@ -158,6 +168,7 @@ impl Engine for Both {
                 let goes = left > 0 && self.device.engine().serves(op);
                 if goes {
                     left -= 1;
+                    self.elsewhere.set(0);
                     self.given.push((*id, self.device.submit_shared(op.clone(), 0, now)));
                 }
                 !goes

@@ -437,6 +437,28 @@ fn each_operation_goes_where_it_is_answered_first() {
 }
 
 #[test]
+fn a_device_that_was_slow_is_tried_again() {
+    if !Lanes::detect().is_accelerated() {
+        return;
+    }
+    let double = Double::new("service_us 20000");
+    let hardware = open(&double, 1).unwrap();
+    let mut queue = both(&hardware);
+    for _ in 0..24 {
+        let asked: Vec<Asked> = (0..16)
+            .map(|_| {
+                let op = Op::Sign { key: keys()[3].clone(), scheme: Scheme::EcdsaP256Sha256, message: Vec::new() };
+                assert!(queue.wants(&op, false, true));
+                sign(&mut queue, &keys()[3], Scheme::EcdsaP256Sha256)
+            })
+            .collect();
+        all_right(&mut queue, asked);
+    }
+    let given = queue.device().unwrap().counters.given[Class::EcdsaP256 as usize];
+    assert!((1..=3).contains(&given), "{given} of 384");
+}
+
+#[test]
 fn a_device_that_answers_wrongly_or_never_is_not_begun_with() {
     let wrong = open(&Double::new("wrong 1000000"), 1).err().map(|why| why.to_string());
     assert_eq!(wrong.as_deref(), Some("the device answers wrongly (rsa2048)"));
