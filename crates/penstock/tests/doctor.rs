@@ -138,7 +138,7 @@ fn resumption_is_read_from_metrics() {
     let page = shown(&["--host", &recorded("laptop"), "--metrics", &url, "--only", "tls-resumption"], 3);
     assert!(page.contains("100 of 10000"), "{page}");
     assert_eq!(exporter.join().unwrap(), "GET /metrics HTTP/1.0");
-    assert!(refused(&["--metrics", "http://127.0.0.1:1/metrics"]).contains("cannot read the metrics"));
+    assert!(refused(&["--metrics", "http://127.0.0.1:1/metrics"]).contains("cannot read http://127.0.0.1:1/metrics"));
     assert!(refused(&["--metrics", "/dev/null"]).contains("has no haproxy_process_ssl_cache_lookups_total"));
 }
 
