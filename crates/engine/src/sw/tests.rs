@@ -91,8 +91,10 @@ fn no_turn_spends_more_than_its_budget_and_every_class_comes_to_its_end() {
             owed -= 1;
         }
     }
-    assert!(longest <= PLANNED, "{longest:?}");
-    // Four hundred turns are 92 ms, of which long work has half: of three sizes, each a sixth.
+    // A call that costs more than is planned is a turn by itself.
+    let largest = Costs::assumed().of(Class::P384Derive).lanes;
+    assert!(longest <= PLANNED.max(largest) && longest < TURN_BUDGET, "{longest:?}");
+    // Four hundred turns are 76 ms, of which long work has half: of three sizes, each a sixth.
     for op in &ops {
         let (class, of) = (op.class(), answered[op.class() as usize]);
         assert!(of >= LANES, "{class:?} was answered {of} times");
@@ -111,10 +113,11 @@ fn what_was_computed_natively_in_a_turn_is_not_computed_again_in_lanes() {
     let mut engine = engine();
     engine.start(&mut (0..8).map(|serial| (OpId::sample(serial), rsa.clone())).collect(), Instant::now());
     let mut answers = Vec::new();
-    let first = turn(&mut engine, US(225), &mut answers);
+    let spent = PLANNED - US(5);
+    let first = turn(&mut engine, spent, &mut answers);
     assert!(first <= US(5), "{first:?} of the 5 that were left");
     // Where nothing at all was done, one piece is, however full the turn is already.
-    let second = turn(&mut engine, US(225), &mut answers);
+    let second = turn(&mut engine, spent, &mut answers);
     assert!(second > Duration::ZERO && second < US(100), "{second:?}");
 }
 
