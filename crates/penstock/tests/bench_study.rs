@@ -190,6 +190,29 @@ fn a_way_with_delay_lies_between_client_and_server() {
 }
 
 #[test]
+fn other_processes_can_be_the_clients() {
+    let place = Place::new("studies-agents");
+    let names = ["a", "b"].map(|name| format!("unix:{}", place.0.join(name).display()));
+    let mut agents: Vec<_> = names
+        .iter()
+        .map(|name| penstock().args(["bench", "agent", "--listen", name]).stdout(Stdio::null()).spawn().unwrap())
+        .collect();
+    let began = std::time::Instant::now();
+    while !["a", "b"].iter().all(|name| place.0.join(name).exists()) && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let more = ["--contestants", "penstock-native", "--agents", &names.join(","), "--connections", "64"];
+    let result = study(&place, "handshake", &more);
+    for agent in &mut agents {
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+    }
+    assert_eq!(result["placement"]["agents"].as_array().unwrap().len(), 2);
+    let raw = std::fs::read_to_string(place.0.join("handshake/raw.jsonl")).unwrap();
+    assert!(raw.contains("\"agents\":[{"), "each agent's share is in the raw data");
+}
+
+#[test]
 fn what_cannot_be_measured_is_said_and_what_can_is_kept() {
     let place = Place::new("studies-bad");
     let refused = |more: &[&str], why: &str| {

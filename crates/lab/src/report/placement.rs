@@ -82,7 +82,10 @@ pub(super) fn words(outcome: &Outcome) -> Vec<String> {
         .iter()
         .map(|step| format!("server, {}: processors {}", step.name(), list(&step.cpus)))
         .collect();
-    lines.push(format!("clients: processors {}", list(&placement.clients)));
+    match &placement.agents[..] {
+        [] => lines.push(format!("clients: processors {}", list(&placement.clients))),
+        agents => lines.push(format!("clients: {}", agents.join(", "))),
+    }
     if !placement.origin.is_empty() {
         lines.push(format!("servers behind: processors {}", list(&placement.origin)));
     }

@@ -18,6 +18,9 @@ pub struct Placement {
     pub clients: Vec<u32>,
     /// Of the servers behind; empty where there are none.
     pub origin: Vec<u32>,
+    /// Machines that were the clients instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
     /// Every core of the machine with its threads, in order.
     pub cores: Vec<Vec<u32>>,
 }
@@ -54,6 +57,8 @@ pub struct Asked<'a> {
     pub origin: &'a [u32],
     /// Whether there are servers behind.
     pub has_origin: bool,
+    /// Whether the clients are other machines.
+    pub has_agents: bool,
 }
 
 /// Gives everybody their processors; and what could not be given, a sentence each.
@@ -80,7 +85,8 @@ pub fn place(host: &Host, asked: &Asked) -> Result<(Placement, Vec<String>), Str
         .filter(|threads: &Vec<u32>| !threads.is_empty())
         .collect();
     // Somebody has to make the load: a core stays for that, where there is more than one.
-    let kept = usize::from(asked.server.is_empty() && asked.clients.is_empty() && usable.len() > 1);
+    let kept =
+        usize::from(asked.server.is_empty() && asked.clients.is_empty() && !asked.has_agents && usable.len() > 1);
     let most = usable.len() - kept.min(usable.len());
     let (fit, too_many): (Vec<usize>, Vec<usize>) = asked.steps.iter().partition(|step| **step <= most);
     let short = || {
@@ -107,10 +113,10 @@ pub fn place(host: &Host, asked: &Asked) -> Result<(Placement, Vec<String>), Str
         (&rest[..], &rest[..])
     };
     let or = |named: &[u32], otherwise: &[u32]| if named.is_empty() { otherwise.to_vec() } else { named.to_vec() };
-    let clients = or(asked.clients, first);
+    let clients = if asked.has_agents { Vec::new() } else { or(asked.clients, first) };
     let origin = if asked.has_origin { or(asked.origin, second) } else { Vec::new() };
     let complaints = if too_many.is_empty() { Vec::new() } else { vec![short()] };
-    Ok((Placement { steps, clients, origin, cores }, complaints))
+    Ok((Placement { steps, clients, origin, agents: Vec::new(), cores }, complaints))
 }
 
 /// Every core with its threads.

@@ -377,6 +377,7 @@ pub(crate) fn example(cells: &[(&str, usize, f64)]) -> Outcome {
             steps: (1..=most).map(step).collect(),
             clients: vec![most as u32],
             origin: Vec::new(),
+            agents: Vec::new(),
             cores: (0..=most as u32).map(|cpu| vec![cpu]).collect(),
         },
         commands: vec!["it: /usr/sbin/it -f x".into()],

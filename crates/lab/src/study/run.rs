@@ -81,8 +81,10 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         clients: &wish.client_cores,
         origin: &wish.origin_cores,
         has_origin,
+        has_agents: !wish.agents.is_empty(),
     };
-    let (placement, mut partial) = place::place(&host, &asked)?;
+    let (mut placement, mut partial) = place::place(&host, &asked)?;
+    placement.agents = wish.agents.iter().map(ToString::to_string).collect();
     let around = Surroundings {
         host: &host,
         penstock: wish.penstock.clone(),
@@ -113,9 +115,16 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
     let outcome = begin(wish, &setup, &host, &placement, contestants, left_out, partial, link.as_ref());
     let (server_side, clients, address) = match &link {
         Some(link) => (link.server(), link.client(), link.address()),
-        None => (None, None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        None => (None, None, wish.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))),
     };
-    let conditions = Conditions { placement: &placement, client_threads: setup.client_threads, clients, stop };
+    let conditions = Conditions {
+        placement: &placement,
+        client_threads: setup.client_threads,
+        clients,
+        agents: &wish.agents,
+        identity: wish.identity.as_ref(),
+        stop,
+    };
     let out = wish.out.as_path();
     let perf = wish.perf;
     let mut bench = Bench {

@@ -1,7 +1,8 @@
 //! The parameters of a run: the study's own, changed by what was asked for.
 
 use super::catalogue::{Case, Measure, Procedure, Study, find};
-use std::{path::PathBuf, time::Duration};
+use crate::agents::{Address, Identity};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 /// What was asked for; whatever is empty is the study's default.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,12 @@ pub struct Wish {
     pub bound: Option<f64>,
     /// The way between client and server.
     pub network: Network,
+    /// Machines that make the load, instead of this one.
+    pub agents: Vec<Address>,
+    /// Who we are to them.
+    pub identity: Option<Identity>,
+    /// Where servers listen; loopback unless told.
+    pub listen: Option<IpAddr>,
     /// Call stacks.
     pub perf: bool,
     /// penstock's binary.
@@ -135,6 +142,9 @@ impl Setup {
         if wish.quick && wish.cases.is_empty() && study.measure == Measure::Gbits {
             // Smallest, middle and largest tell the same in a third of the time.
             cases.retain(|case| ["1KB", "100KB", "10MB"].contains(&case.name.as_str()));
+        }
+        if study.procedure == Procedure::Rates && !wish.agents.is_empty() {
+            return Err(format!("{} makes its own network between client and server: no agents", study.name));
         }
         let steps = match (&wish.steps[..], wish.quick) {
             ([], true) => vec![1],

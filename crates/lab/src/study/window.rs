@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     LoadPlan, LoadReport,
+    agents::{self, Address, Identity},
     cost::{Cost, Meter, Who},
     load::{self, Arrivals, Doubt, Scheme, Stop, Target},
 };
@@ -39,6 +40,9 @@ pub(super) struct Conditions<'a> {
     pub placement: &'a Placement,
     pub client_threads: usize,
     pub clients: Namespace,
+    /// Machines that make the load, instead of this one, and who we are to them.
+    pub agents: &'a [Address],
+    pub identity: Option<&'a Identity>,
     pub stop: &'a Stop,
 }
 
@@ -56,14 +60,20 @@ impl Conditions<'_> {
         LoadPlan {
             mode: case.mode,
             arrivals: load.offered.map_or(Arrivals::Closed, Arrivals::Open),
-            connections: load.connections,
-            threads: self.client_threads.clamp(1, self.placement.clients.len().max(1)).min(load.connections),
+            connections: load.connections.max(self.agents.len()),
+            threads: self.threads(load.connections),
             cores: self.placement.clients.iter().map(|number| *number as usize).collect(),
             duration: Duration::from_secs_f64(load.seconds),
             timeout: load.timeout,
             tls,
             ..LoadPlan::new(target)
         }
+    }
+
+    /// Of each machine: one a processor at most, and none without a connection.
+    fn threads(&self, connections: usize) -> usize {
+        let processors = if self.agents.is_empty() { self.placement.clients.len() } else { self.client_threads };
+        self.client_threads.min(processors).min(connections / self.agents.len().max(1)).max(1)
     }
 
     /// Carries it out; the whole report of the generator comes with it.
@@ -81,8 +91,11 @@ impl Conditions<'_> {
         let plan = self.plan(server, case, load);
         let meter = Meter::start(&[Who::Pid(server.pid())]).map_err(|e| e.to_string())?;
         let vitals = Vitals::now();
-        let done = inside(&[], &self.clients, || load::run_with(&plan, self.stop, &mut |_| {}));
-        let mut report = done.map_err(|e| format!("cannot start the clients: {e}"))?.map_err(|e| e.to_string())?;
+        let done = inside(&[], &self.clients, || match self.agents {
+            [] => load::run_with(&plan, self.stop, &mut |_| {}).map_err(|e| e.to_string()),
+            agents => agents::run(&plan, agents, self.identity, self.stop, &mut |_| {}).map_err(|e| e.to_string()),
+        });
+        let mut report = done.map_err(|e| format!("cannot start the clients: {e}"))??;
         let passed = vitals.passed(&step.cpus);
         // The last connections are still being closed.
         std::thread::sleep(Duration::from_millis(50));

@@ -40,6 +40,11 @@ fn options() -> Vec<Opt> {
         value("--jitter", "TIME", "cpu-against-rate: jitter of a round trip [4ms]"),
         value("--loss", "PERCENT", "cpu-against-rate: packets lost in each direction [0.1]"),
         switch("--own-network", "cpu-against-rate: penstock's forwarder even where the kernel has netem"),
+        value("--agents", "HOSTS", "makes the load from agents (penstock bench agent), in step"),
+        value("--ca", "FILE", "with --agents: the authority of all machines of the test"),
+        value("--cert", "FILE", "with --agents: this machine's certificate"),
+        value("--key", "FILE", "with --agents: its key"),
+        value("--listen", "ADDRESS", "where the servers listen, for agents on other machines [127.0.0.1]"),
         switch("--perf", "call stacks of each contestant, in a window of its own"),
         value("--penstock", "FILE", "penstock's program [this one]"),
         value("--haproxy", "FILE", "HAProxy's program [the one that is installed]"),
@@ -157,6 +162,14 @@ fn wish(arguments: &Arguments) -> Result<Wish, String> {
             loss,
             own: arguments.has("--own-network"),
         },
+        agents: super::agent::addresses(arguments)?,
+        identity: super::agent::identity(arguments)?,
+        listen: arguments
+            .one("--listen")
+            .map(|text| {
+                text.parse().map_err(|_| format!("--listen cannot be '{text}': expected an address of this machine"))
+            })
+            .transpose()?,
         perf: arguments.has("--perf"),
         penstock: file("--penstock").unwrap_or(own),
         haproxy: file("--haproxy"),
