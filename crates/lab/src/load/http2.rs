@@ -110,7 +110,11 @@ async fn together(open: &Open, request: &Request<()>, worker: &Rc<Worker>, strea
                     continue;
                 }
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::TimedOut(Stage::Response),
+                // The stream is reset, and the connection is as good as before.
+                Err(_) => {
+                    worker.fail(unit, Failure::TimedOut(Stage::Response));
+                    continue;
+                }
             };
             worker.fail(unit, failure);
             return false;

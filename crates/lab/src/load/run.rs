@@ -98,6 +98,8 @@ impl Ready {
     /// Tries the server, and starts the threads.
     pub(crate) fn new(plan: &LoadPlan) -> Result<Ready, Error> {
         plan.check()?;
+        // What cannot be asked for is said before the server is looked for.
+        Tls::new(plan, Checks::AsPlanned)?;
         let address = probe::resolve(plan)?;
         probe::probe(plan, address)?;
         let plan = Arc::new(plan.clone());

@@ -106,7 +106,6 @@ pub(crate) struct Tally {
     pub responses: u64,
     /// By first digit.
     pub statuses: [u64; 10],
-    pub held: u64,
     pub body_bytes: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -141,7 +140,6 @@ impl Tally {
         self.retried_handshakes += other.retried_handshakes;
         self.unclean_closes += other.unclean_closes;
         self.responses += other.responses;
-        self.held += other.held;
         self.body_bytes += other.body_bytes;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
@@ -200,7 +198,8 @@ impl Tally {
             unclean_closes: self.unclean_closes,
             responses: self.responses,
             statuses: statuses.map(|class| (format!("{class}xx"), self.statuses[class])).collect(),
-            held: self.held,
+            // As the last second saw it: when the run is over each lets go of its own.
+            held: series.last().map_or(0, |second| second.open),
             body_bytes: self.body_bytes,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,

@@ -184,7 +184,6 @@ impl Worker {
         let mut tally = self.tally.borrow_mut();
         tally.bytes_in = self.gauge.bytes_in.get() - before.0;
         tally.bytes_out = self.gauge.bytes_out.get() - before.1;
-        tally.held = self.gauge.live.read().open;
         for age in self.pace.never_begun(end) {
             tally.never_begun += 1;
             tally.latency.total.record(age);

@@ -1,0 +1,166 @@
+//! `penstock bench` as typed, against the real penstock and, where they are installed, nginx and haproxy.
+
+mod common;
+
+use common::{Place, free_port, penstock, run};
+use std::{
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A server that is killed at the test's end.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A certificate with its key, PEM.
+fn certificate() -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    made.cert.pem() + &made.signing_key.serialize_pem()
+}
+
+fn start(mut command: Command, port: u16) -> Server {
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let server = Server { child, port };
+    let end = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "the server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+/// penstock, haproxy and nginx, those that are there, each with the same certificate and both versions of HTTP.
+fn servers(place: &Place) -> Vec<(&'static str, Server)> {
+    let pem = place.file("site.pem", &certificate());
+    let proxy = |port: u16| {
+        place.file(
+            &format!("{port}.cfg"),
+            &format!(
+                "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 20s\n  timeout server 20s\n  timeout connect 5s\n\
+                 frontend a\n  bind 127.0.0.1:{port} ssl crt {} alpn h2,http/1.1\n  monitor-uri /\n",
+                pem.display()
+            ),
+        )
+    };
+    let with_file = |program: &str, port: u16| {
+        let mut command = Command::new(program);
+        command.arg("-db").arg("-f").arg(proxy(port));
+        command
+    };
+    let mut servers = vec![];
+    let port = free_port();
+    servers.push(("penstock", start(with_file(env!("CARGO_BIN_EXE_penstock"), port), port)));
+    if Path::new("/usr/sbin/haproxy").exists() {
+        let port = free_port();
+        servers.push(("haproxy", start(with_file("/usr/sbin/haproxy", port), port)));
+    } else {
+        eprintln!("haproxy is not installed: it is not measured");
+    }
+    if Path::new("/usr/sbin/nginx").exists() {
+        let (port, folder) = (free_port(), place.0.display());
+        let file = place.file(
+            "nginx.conf",
+            &format!(
+                "daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;\nevents {{}}\nhttp {{\n\
+                 access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;\n\
+                 uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\nserver {{ listen 127.0.0.1:{port} ssl http2;\n\
+                 ssl_certificate {pem}; ssl_certificate_key {pem};\nlocation / {{ return 200 hello; }} }} }}\n",
+                pem = pem.display()
+            ),
+        );
+        let mut command = Command::new("/usr/sbin/nginx");
+        command.arg("-c").arg(file);
+        servers.push(("nginx", start(command, port)));
+    } else {
+        eprintln!("nginx is not installed: it is not measured");
+    }
+    servers
+}
+
+fn load(server: &Server, options: &[&str]) -> (Output, serde_json::Value) {
+    let url = format!("https://127.0.0.1:{}/", server.port);
+    let pid = server.child.id().to_string();
+    let mut command = penstock();
+    command.args(["bench", "load", &url, "--server", &pid, "--json", "-"]).args(options);
+    let output = command.output().unwrap();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output, report)
+}
+
+#[test]
+fn every_mode_goes_through_on_every_server() {
+    let place = Place::new("bench-modes");
+    for (name, server) in servers(&place) {
+        for (options, handshakes) in [
+            (&["--mode", "handshake", "-c", "4"][..], 60),
+            (&["--mode", "handshake", "-c", "4", "--tls", "1.2"], 60),
+            (&["--mode", "request", "-c", "4"], 60),
+            (&["--mode", "request", "-c", "4", "--http2"], 60),
+            (&["-c", "4"], 4),
+            (&["-c", "4", "--http2", "--streams", "4"], 4),
+        ] {
+            let (output, report) = load(&server, &[options, &["-n", "60"]].concat());
+            let what = format!("{name} {options:?}: {}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(output.status.code(), Some(0), "{what} {}", report["errors"]);
+            assert_eq!(report["done"], 60, "{what}");
+            assert_eq!(report["full_handshakes"], handshakes, "{what}");
+            assert_eq!(report["resumed_handshakes"], 0, "{what}");
+            assert!(report["server"]["user_seconds"].as_f64().unwrap() >= 0.0, "{what}");
+        }
+        let (_, report) = load(&server, &["--mode", "handshake", "--resume", "-c", "2", "-n", "40"]);
+        assert_eq!((&report["full_handshakes"], &report["resumed_handshakes"]), (&2.into(), &38.into()), "{name}");
+        let (_, report) = load(&server, &["--mode", "idle", "-c", "20", "-d", "3s"]);
+        assert_eq!(report["held"], 20, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_a_sentence_and_a_failure() {
+    let gone = format!("https://127.0.0.1:{}/", free_port());
+    for (arguments, says) in [
+        (&["bench", "load", &gone][..], "the server refused the connection"),
+        (&["bench", "load"], "it needs the URL of one server"),
+        (&["bench", "load", "a", "-s", "x"], "there is no -s"),
+        (&["bench", "load", "a", "-c", "0"], "-c cannot be '0'"),
+        (&["bench", "load", "a", "--group", "p1"], "'p1' is not among the groups"),
+        (&["bench", "load", "ftp://a"], "neither https nor http"),
+        (&["bench", "load", "a", "--agents", "unix:/nobody", "--ca", "x"], "belong together"),
+        (&["bench", "agent", "--listen", "0.0.0.0:0"], "can be reached from other machines"),
+        (&["bench", "certs"], "it needs a directory"),
+        (&["bench", "lod"], "'lod' is nothing it can do"),
+    ] {
+        let arguments: Vec<&dyn AsRef<std::ffi::OsStr>> = arguments.iter().map(|a| a as _).collect();
+        let output = run(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_measured() {
+    let place = Place::new("bench-interrupt");
+    let servers = servers(&place);
+    let url = format!("https://127.0.0.1:{}/", servers[0].1.port);
+    let json = place.0.join("result.json");
+    let mut running = penstock();
+    running.args(["bench", "load", &url, "-d", "60s", "--json"]).arg(&json).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = running.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    penstock_sys::kill(running.id() as i32, 2).unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(report["partial"], true);
+    assert!(report["done"].as_u64().unwrap() > 0);
+}
