@@ -201,8 +201,6 @@ fn a_report_is_the_same_after_json() {
     let server = Server::start(AT_ONCE);
     let report = run(&LoadPlan { count: Some(20), ..plan(&server, Mode::Request) }).unwrap();
     let text = penstock_lab::output::json(&report);
-    let mut again: LoadReport = serde_json::from_str(&text).unwrap();
-    // Decimal fractions.
-    again.began_at = report.began_at;
-    assert_eq!(again, report);
+    let again: LoadReport = serde_json::from_str(&text).unwrap();
+    assert!(again == report, "{text}");
 }
