@@ -39,13 +39,15 @@ pub(crate) fn lower_token(bytes: &mut [u8]) -> usize {
     len
 }
 
+/// One in each byte of a word, and the top bit of each.
+const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+
 /// Eight letters or hyphens in lower case; `None` when one of them is something else.
 fn lower_letters(word: u64) -> Option<u64> {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
     // Each sum below sets the top bit of its byte by whether the byte reaches a bound; bytes under 0x80 carry nothing over.
     let reaches = |word: u64, bound: u8| word.wrapping_add(ONES * u64::from(0x80 - bound));
-    let lower = word | ONES * 0x20;
+    let lower = word | (ONES * 0x20);
     let letters = reaches(lower, b'a') & !reaches(lower, b'z' + 1);
     let hyphens = reaches(word, b'-') & !reaches(word, b'-' + 1);
     (word & TOPS == 0 && (letters | hyphens) & TOPS == TOPS).then_some(lower)
@@ -78,8 +80,6 @@ pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
 /// Whether some byte of eight is below 0x20 or 0x7f; also true for a few that are not, never false for one that is
 /// (S. E. Anderson, "Bit Twiddling Hacks", "determine if a word has a byte less than n").
 fn may_hold_control(word: u64) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
     let below = word.wrapping_sub(ONES * 0x20) & !word;
     let deleted = word ^ (ONES * 0x7f);
     let equal = deleted.wrapping_sub(ONES) & !deleted;
@@ -152,7 +152,11 @@ mod tests {
     #[test]
     fn a_control_character_is_found_wherever_it_stands() {
         for len in [3, 8, 11, 16, 17, 31, 40] {
-            assert!(is_field_value(&vec![b'a'; len]) && is_field_value(&vec![b'\t'; len]) && is_field_value(&vec![0xff; len]));
+            assert!(
+                is_field_value(&vec![b'a'; len])
+                    && is_field_value(&vec![b'\t'; len])
+                    && is_field_value(&vec![0xff; len])
+            );
             for (place, byte) in (0..len).flat_map(|place| [(place, 0), (place, b'\r'), (place, 0x1f), (place, 0x7f)]) {
                 let mut value = vec![b'a'; len];
                 value[place] = byte;

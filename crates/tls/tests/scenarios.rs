@@ -157,7 +157,7 @@ fn a_name_we_do_not_have_is_refused_with_its_alert() {
 #[test]
 fn a_megabyte_comes_back_as_it_went() {
     let files = sites();
-    let sent: Rc<Vec<u8>> = Rc::new((0..1u32 << 20).map(|i| (i * 7 >> 3) as u8).collect());
+    let sent: Rc<Vec<u8>> = Rc::new((0..1u32 << 20).map(|i| ((i * 7) >> 3) as u8).collect());
     for engine in engines() {
         behind(engine, async {
             let address = echo_server(acceptor(of(Kind::Rsa2048), &files)).await;

@@ -62,7 +62,7 @@ fn table(table: &Table, with_cores: bool) -> String {
     let most = table.bars.iter().copied().fold(0.0, f64::max);
     let mut out = String::new();
     let mut line = |cell: &dyn Fn(usize) -> String, bar: Option<f64>| {
-        out.push_str(" ");
+        out.push(' ');
         for (at, width) in kept.iter().zip(&widths) {
             let text = cell(*at);
             let pad = " ".repeat(width - length(&text).min(*width));
