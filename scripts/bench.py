@@ -69,6 +69,24 @@ def free_port():
         return s.getsockname()[1]
 
 
+KEYS = {
+    "rsa2048": ["rsa:2048"],
+    "rsa3072": ["rsa:3072"],
+    "rsa4096": ["rsa:4096"],
+    "p256": ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+    "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:secp384r1"],
+}
+
+
+def certificate(folder, kind="rsa2048", names="DNS:localhost"):
+    """A new certificate that signs itself, and its key, in one file: KIND.pem."""
+    key, cert = pathlib.Path(folder) / f"{kind}.key", pathlib.Path(folder) / f"{kind}.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", *KEYS[kind], "-nodes", "-days", "30", "-subj", "/CN=localhost",
+                    "-addext", f"subjectAltName={names}", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    cert.write_text(cert.read_text() + key.read_text())
+    return cert
+
+
 def wait_listening(port, process):
     for _ in range(500):
         if process.poll() is not None:
@@ -119,7 +137,9 @@ def own_network():
 
     Some machines are set to BBR, which paces each connection with timers where the queueing discipline does not: a fifth
     of the server's CPU time on a loopback interface, and not the server's doing."""
-    if "PENSTOCK_BENCH_NETWORK" in os.environ or os.geteuid() != 0 or not shutil.which("unshare"):
+    if "PENSTOCK_BENCH_NETWORK" in os.environ:
+        return choose_congestion_control()
+    if os.geteuid() != 0 or not shutil.which("unshare"):
         return
     probe = subprocess.run(["unshare", "--net", "ip", "link", "set", "lo", "up"], capture_output=True)
     if probe.returncode == 0:
@@ -132,8 +152,6 @@ CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def choose_congestion_control():
-    if os.environ.get("PENSTOCK_BENCH_NETWORK") != "own":
-        return
     for name in ("cubic", "reno"):
         try:
             CONGESTION.write_text(name)
@@ -196,11 +214,7 @@ class Bench:
 
     def start(self):
         nginx = self.origin({"200": b"x" * 200, "1m": os.urandom(1 << 20)})
-        key, cert = self.folder / "key.pem", self.folder / "cert.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
-                        "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
-                       check=True, capture_output=True)
-        cert.write_text(cert.read_text() + key.read_text())
+        cert = certificate(self.folder)
         for name, program in PROGRAMS.items():
             port = free_port()
             config = self.folder / f"{name}.cfg"
@@ -324,7 +338,6 @@ def main():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 9,000 connections at both ends
     own_network()
-    choose_congestion_control()
     stand_aside()
     measures = options.measures or [*WHAT, "idle"]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:

@@ -35,12 +35,7 @@ frontend metrics
     bind 127.0.0.1:{metrics}
     http-request use-service prometheus-exporter if {{ path /metrics }}
 """
-KINDS = {
-    "rsa2048": ["rsa:2048"],
-    "rsa3072": ["rsa:3072"],
-    "p256": ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
-    "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:secp384r1"],
-}
+KINDS = ["rsa2048", "rsa3072", "p256", "p384"]
 # Parts of the whole after which memory is looked at; it may grow by so much from the second of them, when caches are full, to
 # the last.
 PARTS = 10
@@ -57,12 +52,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-endurance-") as folder:
         folder = pathlib.Path(folder)
         ports = {}
-        for name, kind in KINDS.items():
-            key, cert = folder / f"{name}.key", folder / f"{name}.pem"
-            subprocess.run(["openssl", "req", "-x509", "-newkey", *kind, "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                            "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)
-            cert.write_text(cert.read_text() + key.read_text())
-            ports[name] = bench.free_port()
+        for kind in KINDS:
+            bench.certificate(folder, kind)
+            ports[kind] = bench.free_port()
         metrics = bench.free_port()
         binds = "\n".join(f"    bind 127.0.0.1:{port} ssl crt {folder}/{name}.pem" for name, port in ports.items())
         config, log = folder / "penstock.cfg", folder / "penstock.out"

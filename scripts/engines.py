@@ -29,11 +29,6 @@ import urllib.request
 import bench
 
 DOCS = bench.TREE / "docs/measurements"
-KEYS = {
-    "rsa2048": ["-newkey", "rsa:2048"],
-    "rsa4096": ["-newkey", "rsa:4096"],
-    "p256": ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
-}
 # Name in tables, certificate, what the client asks for, the most of HAProxy's CPU time that is promised.
 KINDS = {
     "tls12-rsa2048-p256": ("TLS 1.2 ECDHE-RSA-2048, P-256", "rsa2048", ["tls12", "p256"], 0.28),
@@ -159,12 +154,7 @@ class Lab:
 
     def cert(self, kind):
         if kind not in self.certs:
-            key, cert = self.folder / f"{kind}.key", self.folder / f"{kind}.pem"
-            subprocess.run(["openssl", "req", "-x509", *KEYS[kind], "-nodes", "-days", "30", "-subj", "/CN=localhost",
-                            "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
-                           check=True, capture_output=True)
-            cert.write_text(cert.read_text() + key.read_text())
-            self.certs[kind] = cert
+            self.certs[kind] = bench.certificate(self.folder, kind)
         return self.certs[kind]
 
     def server(self, name, cert="rsa2048"):

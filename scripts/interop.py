@@ -34,8 +34,8 @@ defaults
     timeout client 60s
     timeout server 60s
 frontend tls
-    bind 127.0.0.1:{rsa} ssl crt {folder}/rsa.pem alpn h2,http/1.1
-    bind 127.0.0.1:{ecdsa} ssl crt {folder}/ecdsa.pem alpn h2,http/1.1
+    bind 127.0.0.1:{rsa} ssl crt {folder}/rsa2048.pem alpn h2,http/1.1
+    bind 127.0.0.1:{ecdsa} ssl crt {folder}/p256.pem alpn h2,http/1.1
     monitor-uri /alive
 frontend metrics
     bind 127.0.0.1:{metrics}
@@ -211,12 +211,8 @@ def main():
     failed, skipped = 0, []
     with tempfile.TemporaryDirectory(prefix="penstock-interop-") as folder:
         folder = pathlib.Path(folder)
-        for name, kind in (("rsa", ["rsa:2048"]), ("ecdsa", ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])):
-            key, cert = folder / f"{name}.key", folder / f"{name}.pem"
-            subprocess.run(["openssl", "req", "-x509", "-newkey", *kind, "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
-                           check=True, capture_output=True)
-            cert.write_text(cert.read_text() + key.read_text())
+        for kind in ("rsa2048", "p256"):
+            bench.certificate(folder, kind, "DNS:localhost,IP:127.0.0.1")
         clients = Clients(folder)
         runs = {name: getattr(clients, name)() for name in options.clients or NAMES}
         skipped = [name for name, run in runs.items() if not run]

@@ -37,7 +37,7 @@ http {{
     access_log off; server_tokens off; keepalive_requests 100000000; client_body_temp_path body; proxy_temp_path p;
     fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s; ssl_session_cache off; ssl_session_tickets off;
     server {{
-        listen 127.0.0.1:{port} ssl http2; ssl_certificate {cert}; ssl_certificate_key {key}; ssl_protocols TLSv1.3;
+        listen 127.0.0.1:{port} ssl http2; ssl_certificate {cert}; ssl_certificate_key {cert}; ssl_protocols TLSv1.3;
         location / {{ return 200 "0123456789012345678901234567890123456789\\n"; }}
     }}
 }}
@@ -122,10 +122,8 @@ def main():
     page, wrong = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        cert, key, port = folder / "cert.pem", folder / "key.pem", bench.free_port()
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
-                        "-subj", "/CN=localhost"], check=True, stderr=subprocess.DEVNULL)
-        (folder / "nginx.conf").write_text(NGINX.format(port=port, cert=cert, key=key))
+        cert, port = bench.certificate(folder), bench.free_port()
+        (folder / "nginx.conf").write_text(NGINX.format(port=port, cert=cert))
         server = subprocess.Popen(bench.pinned(0, [shutil.which("nginx"), "-p", folder, "-c", folder / "nginx.conf"]),
                                   stderr=subprocess.DEVNULL)
         try:

@@ -53,7 +53,7 @@ LOADS = [
 class Server:
     def __init__(self, folder, port, workers, switch):
         config = folder / f"{switch}.cfg"
-        config.write_text(CONFIG.format(workers=workers, switch=switch, port=port, cert=folder / "site.pem"))
+        config.write_text(CONFIG.format(workers=workers, switch=switch, port=port, cert=folder / "rsa2048.pem"))
         self.address = f"127.0.0.1:{port}"
         self.process = subprocess.Popen([PENSTOCK, "-db", "-f", config], stdout=subprocess.DEVNULL)
         for _ in range(250):
@@ -135,9 +135,7 @@ def main():
           "|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-spread-") as name:
         folder = pathlib.Path(name)
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
-                        "-keyout", folder / "key", "-out", folder / "crt"], check=True, capture_output=True)
-        (folder / "site.pem").write_text((folder / "crt").read_text() + (folder / "key").read_text())
+        bench.certificate(folder)
         port = bench.free_port()
         with Server(folder, port, options.workers, "off"):
             by_thread = ports_by_thread(port, 6 * 32)
