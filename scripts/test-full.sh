@@ -16,8 +16,10 @@ ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
 cargo build --release -p penstock-tests --bins
+cargo build --release -p penstock-qat-double
 run scripts/interop.py
 run scripts/endurance.py
+run scripts/memcheck.sh
 for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling handshake throughput offload; do
     run target/release/penstock bench study $study --quick --out target/studies/$study
 done
