@@ -344,11 +344,11 @@ fn a_lost_device_takes_nothing_and_ends() {
 fn instances_are_shared_out_evenly_and_by_node() {
     let (_double, device) = opened("instances 4\nnodes 2");
     // Two workers on two nodes: two instances each, of their own node.
-    let near = |node| -> Vec<bool> {
+    let mut workers = Vec::new();
+    let mut near = |node| -> Vec<bool> {
         let before = device.instances();
-        let channel = device.channel(2, Some(node));
+        workers.push(device.channel(2, Some(node)));
         let after = device.instances();
-        std::mem::forget(channel);
         let mine = after.into_iter().zip(before).filter(|(after, before)| after.workers > before.workers);
         mine.map(|(after, _)| after.node == Some(node)).collect()
     };
