@@ -8,6 +8,7 @@ pub mod columns;
 pub mod csv;
 mod device;
 mod engine;
+mod handshakes;
 mod html;
 pub mod json;
 pub mod metrics;

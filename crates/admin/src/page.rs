@@ -1,6 +1,9 @@
 //! The statistics page.
 
-use crate::html::{Age, Count, Text};
+use crate::{
+    handshakes,
+    html::{Age, Count, Text},
+};
 use penstock_config::model::StatsPage;
 use penstock_proxy::snapshot::{Kind, Row, Snapshot, Upstream};
 use std::fmt::Write as _;
@@ -100,6 +103,9 @@ pub fn render(snapshot: &Snapshot, page: &StatsPage, view: &View, version: &str,
             group.push(row);
         }
         section(&mut out, &group, page, view);
+    }
+    if view.scope.is_empty() && page.scope.is_empty() {
+        handshakes::render(&mut out, &snapshot.engine);
     }
     out.push_str("</main><footer>Columns show a legend when the pointer rests on them.</footer></body></html>\n");
     out

@@ -93,10 +93,9 @@ impl Counters {
 
     /// Operations that were computed in batches, and the batches.
     pub fn batched(&self) -> (u64, u64) {
-        self.classes.iter().fold((0, 0), |(operations, batches), class| {
-            let filled: u64 = class.fill.iter().zip(1..).map(|(count, fill): (_, u64)| count * fill).sum();
-            (operations + filled, batches + class.batches)
-        })
+        self.classes
+            .iter()
+            .fold((0, 0), |(operations, batches), class| (operations + class.filled(), batches + class.batches))
     }
 
     pub(crate) fn closed(&mut self, reason: Reason) {
@@ -137,6 +136,27 @@ impl Counters {
 }
 
 impl ClassCounters {
+    /// Operations in a batch, on average; none where there was no batch.
+    pub fn mean_fill(&self) -> Option<f64> {
+        (self.batches > 0).then(|| self.filled() as f64 / self.batches as f64)
+    }
+
+    /// Operations that were computed in batches.
+    fn filled(&self) -> u64 {
+        self.fill.iter().zip(1..).map(|(count, fill): (_, u64)| count * fill).sum()
+    }
+
+    /// The bound that this share of the waits stayed below, the longest possible if there is none; nothing where nobody waited.
+    pub fn wait_below(&self, share: f64) -> Option<Duration> {
+        let all: u64 = self.wait.iter().sum();
+        let mut sum = 0;
+        let bucket = self.wait.iter().position(|count| {
+            sum += count;
+            sum > 0 && sum as f64 >= all as f64 * share
+        })?;
+        Some(if bucket + 1 < WAIT_BUCKETS { Duration::from_micros(1 << bucket) } else { Duration::MAX })
+    }
+
     pub(crate) fn batch(&mut self, fill: usize) {
         self.batches += 1;
         self.fill[fill.clamp(1, FILL_BUCKETS) - 1] += 1;

@@ -41,6 +41,7 @@ pub(crate) fn lines(rates: &Rates<'_>) -> Vec<Line> {
         share(closed[1]),
         share(closed[2])
     )));
+    lines.extend(device(rates));
     lines.push(Line::head(format!(
         "{:<22}{:>8}{:>10}{:>6}  {:<9}{:>9}{:>7}{:>9}{:>10}{:>10}{:>8}{:>7}{:>6}",
         "CLASS",
@@ -78,6 +79,36 @@ fn turns(rates: &Rates<'_>) -> String {
         BUDGET * 1e6,
         longest * 1e6
     )
+}
+
+/// The device: its rings, and its instances that take nothing; nothing where there is no device.
+fn device(rates: &Rates<'_>) -> Option<Line> {
+    let info = rates.now.all("penstock_device_info").first()?;
+    let metric = |name: &str| format!("penstock_device_{name}");
+    let gauge = |name: &str| rates.gauge(&metric(name), &[]).unwrap_or(0.0);
+    let classes = rates.now.all("penstock_device_operations_total");
+    let given: f64 =
+        classes.iter().map(|series| rates.rate(&metric("operations_total"), &[("class", series.label("class"))])).sum();
+    let rings: Vec<String> =
+        rates.now.all("penstock_device_instance_requests").iter().map(|series| number(series.value)).collect();
+    let instances = rates.now.all("penstock_device_instance_up");
+    let down: Vec<&str> =
+        instances.iter().filter(|series| series.value == 0.0).map(|series| series.label("instance")).collect();
+    let text = format!(
+        "  device {} by {}   {}/s   under way {}, most {}   rings {}   full {}/s   benched {}",
+        info.label("part"),
+        info.label("library"),
+        number(given),
+        number(gauge("requests")),
+        number(gauge("requests_max")),
+        rings.join(" "),
+        number(rates.rate(&metric("ring_full_total"), &[])),
+        number(gauge("benched_total")),
+    );
+    Some(match down.is_empty() && gauge("benched_workers") == 0.0 {
+        true => Line::plain(text),
+        false => Line::bad(format!("{text}   down: {}", down.join(" "))),
+    })
 }
 
 fn class(rates: &Rates<'_>, class: &str) -> Line {
@@ -173,6 +204,34 @@ mod tests {
         let turns = lines.iter().find(|line| line.contains("turns")).unwrap();
         assert!(turns.contains("800/s") && turns.contains("100.0 % within 300 µs, the longest ever 290 µs"), "{turns}");
         assert!(lines.iter().any(|line| line.contains("closed full 100 %")));
+    }
+
+    #[test]
+    fn a_device_is_a_line_with_the_depth_of_its_rings() {
+        let page = |given: u32, up: u8| {
+            Sample::parse(&format!(
+                "penstock_engine_info{{engine=\"hw\"}} 1\n\
+                 penstock_device_info{{library=\"libqat.so.4\",part=\"4xxx\"}} 1\n\
+                 penstock_device_operations_total{{class=\"rsa2048\"}} {given}\n\
+                 penstock_device_operations_total{{class=\"x25519-agree\"}} {given}\n\
+                 penstock_device_requests 12\n\
+                 penstock_device_requests_max 40\n\
+                 penstock_device_ring_full_total {given}\n\
+                 penstock_device_instance_up{{instance=\"qat0\",node=\"0\"}} 1\n\
+                 penstock_device_instance_up{{instance=\"qat1\",node=\"0\"}} {up}\n\
+                 penstock_device_instance_requests{{instance=\"qat0\",node=\"0\"}} 9\n\
+                 penstock_device_instance_requests{{instance=\"qat1\",node=\"0\"}} 3\n",
+            ))
+        };
+        let line = |up| {
+            let lines = shown(&page(100, up), &page(300, up));
+            lines.into_iter().find(|line| line.contains("device")).unwrap()
+        };
+        assert_eq!(
+            line(1),
+            "  device 4xxx by libqat.so.4   200/s   under way 12, most 40   rings 9 3   full 100/s   benched 0"
+        );
+        assert!(line(0).ends_with("   down: qat1"));
     }
 
     #[test]
