@@ -197,6 +197,11 @@ impl Plan {
         self.hardware = None;
     }
 
+    /// Whether a device is open for it.
+    pub fn has_device(&self) -> bool {
+        self.hardware.is_some()
+    }
+
     /// The classes that go to a device.
     pub fn classes_of(&self, hardware: &Hardware) -> Classes {
         let pays = |class| !self.only_what_pays || hardware.pays(class, &self.costs, self.lanes);
@@ -208,7 +213,8 @@ impl Plan {
         Settings { limits, deadline: Duration::from_secs(10), ..Settings::default() }
     }
 
-    /// Gives this thread its engine. A device must have been opened by then, or the library computes everything.
+    /// Gives this thread its engine, in the place of the one it may have. A device must have been opened by then, or the library
+    /// computes everything.
     pub fn install(&self) {
         let sw = || Sw::new(self.lanes, self.costs, self.classes);
         let hw = |hardware| Hw::new(hardware, self.classes_of(hardware), self.lanes, self.costs);

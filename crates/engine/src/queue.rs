@@ -296,6 +296,28 @@ impl Queue {
         self.next(now, runnable)
     }
 
+    /// Puts another engine in the place of this one. What is not answered yet, the new one computes.
+    pub fn replace(&mut self, engine: Box<dyn Engine>, settings: Settings) {
+        if let Some(within) = self.engine.within() {
+            self.counters.add_faults(&Counters { is_benched: false, ..within.clone() });
+        }
+        (self.engine, self.settings) = (engine, settings);
+        (self.late_in_a_row, self.counters.is_benched) = (0, false);
+        let trial = self.bench.take().and_then(Bench::running);
+        for id in std::mem::take(&mut self.started) {
+            match self.entry(id) {
+                Some(_) if Some(id) == trial => drop(self.entries.remove(id.index)),
+                Some(entry) => {
+                    self.queued[entry.op.class() as usize].push(0, id);
+                    self.queued_len += 1;
+                    self.submitted += 1;
+                }
+                None => {}
+            }
+        }
+        self.driver.take().into_iter().for_each(Waker::wake);
+    }
+
     /// Answers everything natively, now: for a worker that stops.
     pub fn drain(&mut self, now: Instant) {
         self.collect(now, Duration::ZERO);

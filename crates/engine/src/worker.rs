@@ -72,9 +72,12 @@ pub fn set_share(share: Share) {
     SHARE.set(share);
 }
 
-/// Gives this thread an engine. Without one, everything is computed natively on the spot.
+/// Gives this thread an engine, in the place of the one it may have. Without one, everything is computed natively on the spot.
 pub fn install(engine: Box<dyn Engine>, settings: Settings) {
-    WORKER.with(|worker| worker.borrow_mut().queue = Some(Queue::new(engine, settings)));
+    WORKER.with(|worker| match &mut worker.borrow_mut().queue {
+        Some(queue) => queue.replace(engine, settings),
+        none => *none = Some(Queue::new(engine, settings)),
+    });
 }
 
 /// Takes the engine away again. What it still owes is answered natively first.
@@ -84,6 +87,7 @@ pub fn uninstall() {
         if let Some(mut queue) = worker.queue.take() {
             queue.drain(Instant::now());
             worker.inline.add(&queue.counters);
+            worker.inline.is_benched = false;
         }
     });
 }

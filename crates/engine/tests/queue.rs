@@ -79,6 +79,42 @@ fn a_full_class_or_an_old_operation_closes_it_in_spite_of_other_work() {
 }
 
 #[test]
+fn an_engine_that_is_replaced_leaves_nothing_unanswered() {
+    let (mut queue, clock) = (queue(Manner::Never), Clock::new());
+    let started: Vec<_> = (0..5).map(|_| queue.submit(sign(), 0, clock.at(MS(0)))).collect();
+    queue.turn(clock.at(MS(0)), false);
+    let waiting = queue.submit(sign(), 0, clock.at(MS(1)));
+    let before = queue.submitted();
+    queue.replace(Double::new(Manner::Prompt, 4), Settings::default());
+    assert!(queue.submitted() > before, "the driver is told of it");
+    while queue.turn(clock.at(MS(1)), false) == Next::Soon {}
+    started.iter().chain([&waiting]).for_each(signed);
+    assert_eq!(queue.counters().class(Class::EcdsaP256).redone, 0);
+}
+
+#[test]
+fn an_engine_that_is_replaced_while_it_is_benched_leaves_the_bench() {
+    let (mut queue, clock) = (queue(Manner::Wrong), Clock::new());
+    let wrong = queue.submit(sign(), 0, clock.at(MS(0)));
+    queue.turn(clock.at(MS(0)), false);
+    signed(&wrong);
+    // Its trial is under way, and nobody's when the engine goes.
+    queue.replace(Double::new(Manner::Never, 4), Settings { deadline: MS(50), late_max: 1, ..Settings::default() });
+    let late = queue.submit(sign(), 0, clock.at(MS(1)));
+    queue.turn(clock.at(MS(1)), false);
+    queue.turn(clock.at(MS(51)), false);
+    signed(&late);
+    queue.turn(clock.at(MS(1100)), false);
+    assert!(queue.counters().is_benched);
+    queue.replace(Double::new(Manner::Prompt, 4), Settings::default());
+    assert!(!queue.counters().is_benched && queue.serves(Class::EcdsaP256));
+    let right = queue.submit(sign(), 0, clock.at(MS(1101)));
+    while queue.turn(clock.at(MS(1101)), false) == Next::Soon {}
+    signed(&right);
+    assert_eq!((queue.counters().class(Class::EcdsaP256).ops, queue.counters().benched), (3, 2));
+}
+
+#[test]
 fn a_batch_delay_is_waited_for_and_no_longer() {
     let limits = Limits { delay: Duration::from_micros(300), ..Limits::default() };
     let settings = Settings { limits, ..Settings::default() };

@@ -129,30 +129,6 @@ pub fn measured(mut plan: Plan) -> Plan {
     plan
 }
 
-/// Opens the device that a plan is for: in the process that will serve, while it may still open devices and lock memory.
-///
-/// # Errors
-/// It cannot be used, and nothing may stand in for it.
-pub fn open(plan: &mut Plan, workers: usize) -> Result<(), String> {
-    if !plan.kind.has_device() {
-        return Ok(());
-    }
-    match Hardware::open(&Options::default(), workers) {
-        Ok(hardware) => {
-            plan.hardware = Some(hardware);
-            Ok(())
-        }
-        Err(why) if plan.kind == Kind::Hw => {
-            Err(format!("the engine 'hw' cannot use its QuickAssist device: {why}; 'hw+sw' would go on without"))
-        }
-        Err(why) => {
-            plan.without_device();
-            eprintln!("penstock: the QuickAssist device is not used: {why}; '{}' computes", plan.kind);
-            Ok(())
-        }
-    }
-}
-
 /// The engine `auto` stands for here, and why, in one line.
 pub fn summary(lanes: Lanes, device: bool) -> String {
     let why = match lanes.implementation() {

@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod configuration;
+mod device;
 mod doctor;
 mod engine;
 mod flags;

@@ -15,10 +15,17 @@ use std::{
 
 /// Marks a process as the worker of a master, which then neither forks nor writes the pidfile.
 const VARIABLE: &str = "PENSTOCK_MASTER";
+/// Tells it that another worker serves, and drains once it does.
+const SUCCESSOR: &str = "PENSTOCK_SUCCESSOR";
 
 /// Whether this process was started by a master.
 pub fn is_worker() -> bool {
     std::env::var_os(VARIABLE).is_some()
+}
+
+/// Whether another worker of this one's master serves until this one does.
+pub fn is_successor() -> bool {
+    std::env::var_os(SUCCESSOR).is_some()
 }
 
 struct Master {
@@ -63,6 +70,9 @@ impl Master {
         let Ok((reporter, waiter)) = ready::pipe() else { return false };
         let mut command = Command::new(&self.program);
         command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string());
+        if self.current.is_some() {
+            command.env(SUCCESSOR, "1");
+        }
         let started = reporter.give_to(&mut command).and_then(|end| {
             let child = command.spawn();
             drop(end);

@@ -1,6 +1,14 @@
 //! One process that serves: build, listen, go to the background, give up privileges, start, and obey signals.
 
-use crate::{configuration, engine, flags::Flags, limits, ready, ready::Reporter, services};
+use crate::{
+    configuration,
+    device::{self, Opened},
+    engine,
+    flags::Flags,
+    limits, master, ready,
+    ready::Reporter,
+    services,
+};
 use penstock_config::{
     Config, Diagnostics,
     model::{Account, Global},
@@ -84,12 +92,16 @@ pub fn serve(
         return fail(&why).into();
     }
     // After the last fork, which a device does not survive, and before the right to open it is given up.
+    let mut awaited = None;
     if runtime.has_tls() {
-        let mut plan = runtime.engine().clone();
-        if let Err(why) = engine::open(&mut plan, runtime.workers()) {
-            return fail(&why).into();
+        let is_successor = master::is_successor() || !flags.finish.is_empty() || !flags.terminate.is_empty();
+        match device::open(runtime.engine(), runtime.workers(), is_successor) {
+            Ok(Opened { plan, later }) => {
+                runtime.set_engine(plan);
+                awaited = later;
+            }
+            Err(why) => return fail(&why).into(),
         }
-        runtime.set_engine(plan);
     }
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
@@ -103,6 +115,9 @@ pub fn serve(
             // One that has already gone is what was asked for.
             let _ = penstock_sys::kill(*pid, signal.number());
         }
+    }
+    if let Some(awaited) = awaited {
+        awaited.in_background(handle.clone());
     }
     started(&handle);
     reporter.ready();

@@ -240,6 +240,34 @@ fn a_reload_takes_the_device_over_with_requests_in_flight() {
 }
 
 #[test]
+fn a_successor_takes_the_device_over_that_its_predecessor_had_for_itself() {
+    for engine in ["hw", "hw+sw"] {
+        let double = Double::new("exclusive 1\nservice_us 2000");
+        let global = format!("nbthread 2\n  tune.crypto.engine {engine}");
+        let mut server = Server::start(&double, &format!("heir-{engine}"), &global, &["-W"]);
+        // Kept open by a client that says nothing: the first worker drains for as long.
+        let silent = TcpStream::connect(("127.0.0.1", server.tls)).unwrap();
+        let clients: Vec<Child> = (0..4).flat_map(|_| CLIENTS).map(|how| server.client(how)).collect();
+        server.signal("USR2");
+        assert_eq!(clients.into_iter().map(answered).filter(|answered| *answered).count(), 16, "{engine}");
+        let until = Instant::now() + Duration::from_secs(10);
+        while server.metric("penstock_device_instance_up") != 2.0 {
+            assert!(Instant::now() < until, "{engine}: the new worker has no device");
+        }
+        assert_eq!(server.clients(4), 16, "{engine}");
+        assert!(engine == "hw+sw" || server.metric("penstock_device_operations_total") > 0.0);
+        assert_eq!(server.metric("penstock_engine_redone_total"), 0.0);
+        drop(silent);
+        server.signal("TERM");
+        let said = server.ends_within(Duration::from_secs(20));
+        assert!(said.contains("the QuickAssist device is not free yet: the device has no instance left"), "{said}");
+        assert!(said.contains(&format!("the QuickAssist device is free: '{engine}' computes")), "{said}");
+        assert_eq!(double.violations(), [""; 0]);
+        assert_eq!(double.pinned(), Some(0));
+    }
+}
+
+#[test]
 fn a_daemon_drives_its_device() {
     let double = Double::new("");
     let (place, tls, metrics) = (Place::new("daemon"), free_port(), free_port());

@@ -1,6 +1,7 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
 use crate::{Shared, worker::Control};
+use penstock_engine::Plan;
 use std::{
     sync::{
         Arc, Mutex,
@@ -61,6 +62,12 @@ impl Handle {
     /// Ends now: every connection is closed.
     pub fn stop(&self) {
         self.tell(2, || Control::Stop);
+    }
+    /// Lets every worker compute handshakes by this plan from now on. What has been asked for is answered all the same.
+    pub fn change_engine(&self, plan: &Plan) {
+        for worker in &self.inner.workers {
+            let _ = worker.send(Control::Engine(Box::new(plan.clone())));
+        }
     }
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {

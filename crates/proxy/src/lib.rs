@@ -56,7 +56,7 @@ mod watchdog;
 mod worker;
 mod world;
 
-pub use handle::Handle;
+pub use handle::{Handle, State};
 pub use listener::{ListenError, Listener, Listeners};
 pub use program::Program;
 pub use runtime::Runtime;

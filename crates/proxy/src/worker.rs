@@ -36,6 +36,8 @@ pub(crate) enum Control {
     Stop,
     /// Serve a connection that another worker has accepted.
     Connection(Box<Moved>),
+    /// Let this compute handshakes from now on.
+    Engine(Box<Plan>),
 }
 
 /// What a worker's thread starts with.
@@ -134,7 +136,7 @@ impl Worker {
         }
         plan.install();
         let local = LocalSet::new();
-        local.block_on(&runtime, worker.clone().serve(control, listeners, ready));
+        local.block_on(&runtime, worker.clone().serve(control, listeners, plan, ready));
         // Connections that are left end here; what they log goes out.
         drop(local);
         penstock_engine::worker::uninstall();
@@ -148,6 +150,7 @@ impl Worker {
         self: Rc<Self>,
         mut control: UnboundedReceiver<Control>,
         listeners: Vec<Listener>,
+        mut plan: Plan,
         ready: std::sync::mpsc::Sender<io::Result<()>>,
     ) {
         let spawn = |listener| tokio::task::spawn_local(accept::run(self.clone(), listener));
@@ -174,6 +177,16 @@ impl Worker {
                     Some(Control::Drain) => {
                         acceptors.iter().for_each(tokio::task::JoinHandle::abort);
                         self.drain();
+                        // Whoever takes our place may be waiting for the device, and few handshakes are left for us.
+                        if plan.has_device() {
+                            plan.without_device();
+                            plan.install();
+                        }
+                    }
+                    Some(Control::Engine(_)) if self.draining.get() => {}
+                    Some(Control::Engine(next)) => {
+                        plan = *next;
+                        plan.install();
                     }
                     Some(Control::Connection(moved)) => moved.start(self.clone()),
                     Some(Control::Stop) | None => return,

@@ -33,6 +33,8 @@ commands! {
     starts = 1;
     /// Instances for crypto.
     instances = 2;
+    /// The first process to start it has all instances, until it stops it.
+    exclusive = 0;
     /// Instances for compression.
     compression = 1;
     /// NUMA nodes that instances are spread over.

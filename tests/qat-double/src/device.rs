@@ -7,6 +7,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::{CStr, c_void},
+    fs::File,
     io::Write as _,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
@@ -56,6 +57,8 @@ pub struct Device {
     text: String,
     pub started: bool,
     pub instances: Vec<Instance>,
+    /// Locked while this process has all instances.
+    claim: Option<File>,
     told: u64,
     polling_events: bool,
     /// Pinned memory: address and size.
@@ -234,6 +237,15 @@ impl Device {
         SUCCESS
     }
 
+    /// Whether there are instances for this process: with `exclusive` while no other has them.
+    pub fn claim(&mut self) -> bool {
+        if self.commands.exclusive == 0 {
+            return true;
+        }
+        self.claim = File::create(directory().join("claim")).ok().filter(|file| file.try_lock().is_ok());
+        self.claim.is_some()
+    }
+
     /// Stops everything: what is in the rings is never answered.
     pub fn stop(&mut self) {
         if self.instances.iter().any(|instance| instance.started) {
@@ -242,6 +254,7 @@ impl Device {
         let waiting: usize = self.instances.iter().map(|instance| instance.ring.len()).sum();
         log(&format!("stop, {waiting} unanswered"));
         self.started = false;
+        self.claim = None;
         self.instances.clear();
     }
 

@@ -32,7 +32,7 @@ extern "C" fn icp_sal_userStart(_: *const c_char) -> Status {
     }
     log("start");
     device.started = true;
-    let count = device.commands.instances as usize;
+    let count = if device.claim() { device.commands.instances as usize } else { 0 };
     device.instances.resize_with(count, Default::default);
     SUCCESS
 }

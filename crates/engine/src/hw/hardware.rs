@@ -36,6 +36,14 @@ pub enum Unusable {
     Useless(Class, Failure),
 }
 
+impl Unusable {
+    /// Whether it may be for now only: another process has the device, and will let go of it.
+    pub fn may_pass(&self) -> bool {
+        use Unavailable::*;
+        matches!(self, Unusable::Unavailable(NoDevice | NotStarted(..) | NoInstance(0) | NoMemory))
+    }
+}
+
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

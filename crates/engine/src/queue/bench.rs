@@ -16,6 +16,13 @@ pub(super) struct Bench {
     running: Option<OpId>,
 }
 
+impl Bench {
+    /// The trial under way.
+    pub fn running(self) -> Option<OpId> {
+        self.running
+    }
+}
+
 impl Queue {
     /// Takes the engine out of service; `failed` is what it failed at.
     pub(super) fn bench(&mut self, failed: &Rc<Op>, now: Instant) {
