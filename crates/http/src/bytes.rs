@@ -24,9 +24,12 @@ pub(crate) const TOKEN_LOWER: [u8; 256] = {
 pub(crate) fn lower_token(bytes: &mut [u8]) -> usize {
     let mut len = 0;
     while let Some(word) = bytes[len..].first_chunk_mut() {
-        let Some(lower) = lower_letters(u64::from_ne_bytes(*word)) else { break };
-        *word = lower.to_ne_bytes();
-        len += word.len();
+        let (lower, letters) = lower_letters(u64::from_le_bytes(*word));
+        *word = lower.to_le_bytes();
+        len += letters;
+        if letters < word.len() {
+            break;
+        }
     }
     for byte in &mut bytes[len..] {
         let lower = TOKEN_LOWER[usize::from(*byte)];
@@ -43,14 +46,21 @@ pub(crate) fn lower_token(bytes: &mut [u8]) -> usize {
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// Eight letters or hyphens in lower case; `None` when one of them is something else.
-fn lower_letters(word: u64) -> Option<u64> {
+/// Puts the letters and hyphens that a word begins with, lowest byte first, into lower case; and how many they are.
+fn lower_letters(word: u64) -> (u64, usize) {
     // Each sum below sets the top bit of its byte by whether the byte reaches a bound; bytes under 0x80 carry nothing over.
     let reaches = |word: u64, bound: u8| word.wrapping_add(ONES * u64::from(0x80 - bound));
-    let lower = word | (ONES * 0x20);
+    let ascii = word & !TOPS;
+    let lower = ascii | (ONES * 0x20);
     let letters = reaches(lower, b'a') & !reaches(lower, b'z' + 1);
-    let hyphens = reaches(word, b'-') & !reaches(word, b'-' + 1);
-    (word & TOPS == 0 && (letters | hyphens) & TOPS == TOPS).then_some(lower)
+    let hyphens = reaches(ascii, b'-') & !reaches(ascii, b'-' + 1);
+    let others = (!(letters | hyphens) | word) & TOPS;
+    if others == 0 {
+        return (lower, 8);
+    }
+    // All bits below the first other byte.
+    let begin = (others ^ others.wrapping_sub(1)) >> 8;
+    (word | (begin & (ONES * 0x20)), others.trailing_zeros() as usize / 8)
 }
 
 /// Whether these bytes are an RFC 9110 token: a method, a field name, a transfer coding.

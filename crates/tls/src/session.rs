@@ -42,9 +42,9 @@ impl std::ops::Deref for Session {
 }
 
 /// Handles every state `process_tls_records` can give until there is nothing left to do with the bytes at hand.
-/// `$taken` counts how far into `$input` records have been consumed.
+/// `$taken` counts how far into `$input` records have been consumed; `$open` is what to do where data may be written.
 macro_rules! pass {
-    ($conn:expr, $input:expr, $taken:expr, $plain:expr, $output:expr) => {{
+    ($conn:expr, $input:expr, $taken:expr, $plain:expr, $output:expr, |$traffic:pat_param| $open:expr) => {{
         let mut closed = false;
         loop {
             let UnbufferedStatus { discard, state } = $conn.process_tls_records(&mut $input[*$taken..]);
@@ -67,7 +67,10 @@ macro_rules! pass {
                     None
                 }
                 ConnectionState::BlockedHandshake => Some(Pass::Handshaking),
-                ConnectionState::WriteTraffic(_) => Some(Pass::Open),
+                ConnectionState::WriteTraffic($traffic) => {
+                    $open;
+                    Some(Pass::Open)
+                }
                 ConnectionState::PeerClosed => {
                     closed = true;
                     None
@@ -86,24 +89,17 @@ macro_rules! pass {
     }};
 }
 
-/// Brings the connection to the state in which it may write, and lets `$write` fill `$room` bytes of the output.
+/// Lets `$write` fill `$room` bytes of the output once the connection may write. What rustls itself wants out goes first.
 macro_rules! write_traffic {
-    ($session:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
+    ($conn:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
         let mut first = true;
         loop {
-            // What rustls itself still wants out goes first, and the pass ends in the state that may write.
-            $session.pass($held, &mut 0, &mut |_| (), $output)?;
-            let $space = $output.space($room);
-            let written = match $session {
-                Session::Server(conn) => match conn.process_tls_records($held).state? {
-                    ConnectionState::WriteTraffic(mut $traffic) => $write,
-                    _ => Ok(0),
-                },
-                Session::Client(conn) => match conn.process_tls_records($held).state? {
-                    ConnectionState::WriteTraffic(mut $traffic) => $write,
-                    _ => Ok(0),
-                },
-            };
+            let (mut written, mut taken) = (Ok(0), 0);
+            let passed: Result<Pass, Error> = pass!($conn, $held, &mut taken, |_: &[u8]| (), $output, |mut $traffic| {
+                let $space = $output.space($room);
+                written = $write;
+            });
+            passed?;
             match written {
                 Ok(written) => {
                     $output.fill(written);
@@ -132,8 +128,8 @@ impl Session {
         output: &mut Output,
     ) -> Result<Pass, Error> {
         match self {
-            Session::Server(conn) => pass!(conn, input, taken, plain, output),
-            Session::Client(conn) => pass!(conn, input, taken, plain, output),
+            Session::Server(conn) => pass!(conn, input, taken, plain, output, |_| ()),
+            Session::Client(conn) => pass!(conn, input, taken, plain, output, |_| ()),
         }
     }
 
@@ -163,7 +159,10 @@ impl Session {
     pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Output) -> Result<(), Error> {
         let records = data.len().div_ceil(RECORD_PLAIN).max(1);
         let room = data.len() + records * RECORD_EXTRA;
-        write_traffic!(self, held, room, output, |traffic, room| traffic.encrypt(data, room))
+        match self {
+            Session::Server(conn) => write_traffic!(conn, held, room, output, |to, space| to.encrypt(data, space)),
+            Session::Client(conn) => write_traffic!(conn, held, room, output, |to, space| to.encrypt(data, space)),
+        }
     }
 
     /// Appends our close_notify to `output`.
@@ -171,7 +170,14 @@ impl Session {
     /// # Errors
     /// The connection may no longer send.
     pub fn close_notify(&mut self, held: &mut [u8], output: &mut Output) -> Result<(), Error> {
-        write_traffic!(self, held, ALERT_ROOM, output, |traffic, room| traffic.queue_close_notify(room))
+        match self {
+            Session::Server(conn) => {
+                write_traffic!(conn, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
+            }
+            Session::Client(conn) => {
+                write_traffic!(conn, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
+            }
+        }
     }
 }
 
