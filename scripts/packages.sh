@@ -20,6 +20,7 @@ test python3=python3
 test valgrind=valgrind
 test apache2-utils=ab
 test iproute2=ip
+test linux-perf=perf
 full wrk=wrk
 full chromium=chromium
 full golang-go=go

@@ -3,11 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+mod flame;
 pub mod number;
 mod page;
 mod standalone;
 mod svg;
 
+pub use flame::{Flame, flames};
 pub use page::{escaped, page};
 pub use standalone::standalone;
 pub use svg::{Axis, Figure, Mark, Scale, Series, bars, lines};

@@ -180,6 +180,11 @@ fn members(processes: &BTreeMap<u32, Process>, who: &[Who]) -> BTreeSet<u32> {
     }
 }
 
+/// The processes of these names and numbers, and what descends from them.
+pub(crate) fn processes_of(who: &[Who]) -> BTreeSet<u32> {
+    members(&processes(Path::new("/proc")), who)
+}
+
 /// The state of all accounts at one moment.
 #[derive(Debug, Default)]
 struct Reading {

@@ -15,6 +15,7 @@ mod run;
 mod search;
 mod server;
 mod setup;
+mod stacks;
 mod summary;
 mod vitals;
 mod window;
@@ -25,6 +26,7 @@ pub use place::{Placement, Step};
 pub use result::{Cell, Group, Outcome, Point, Probe, Rates, Window};
 pub use run::run;
 pub use setup::{Network, Wish};
+pub use stacks::{Code, Frame, Stacks};
 pub use summary::{against_baseline, in_rounds, version};
 
 #[cfg(test)]

@@ -3,145 +3,86 @@
 
 mod common;
 
-use common::{Place, penstock, run};
+use common::{
+    Place, penstock, run,
+    study::{cells, everybody, has_namespaces, is_installed, is_seen_in_a_browser, said, skip, study},
+};
 use serde_json::Value;
 use std::{
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
-fn skip(why: &str) {
-    eprintln!("SKIP: {why}");
-    if let Some(path) = std::env::var_os("PENSTOCK_SKIPS") {
-        use std::io::Write;
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        writeln!(&file, "SKIP: {why}").unwrap();
-    }
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    path.split(':').any(|place| Path::new(place).join(program).is_file())
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// A study in windows of a third of a second, once each; the result.
-fn study(place: &Place, name: &str, more: &[&str]) -> Value {
-    let out = place.0.join(name);
-    let mut command = penstock();
-    command
-        .args(["bench", "study", name, "--quick", "--duration", "200ms", "--rounds", "1", "--out"])
-        .arg(&out)
-        .args(more);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{name}: {}", said(&output));
-    let result: Value = serde_json::from_slice(&std::fs::read(out.join("result.json")).unwrap()).unwrap();
-    for cell in result["cells"].as_array().unwrap() {
-        let window = &cell["windows"][0];
-        assert!(window["done"].as_u64() > Some(0) && window["cpu_us"].as_f64() > Some(0.0), "{name}: {cell}");
-        assert_eq!(
-            (window["failed"].as_u64(), window["resumed_handshakes"].as_u64()),
-            (Some(0), Some(0)),
-            "{name}: {cell}"
-        );
-    }
-    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("<svg") && !page.contains("<script") && !page.contains("NaN"), "{name}");
-    assert!(
-        std::fs::read_to_string(out.join("raw.jsonl")).unwrap().lines().count()
-            >= result["cells"].as_array().unwrap().len()
-    );
-    result
-}
-
-fn cells(result: &Value) -> Vec<String> {
-    let name = |cell: &Value| format!("{}: {}", cell["contestant"].as_str().unwrap(), cell["case"].as_str().unwrap());
-    result["cells"].as_array().unwrap().iter().map(name).collect()
-}
+/// Each with what makes it shorter still, and how many figures its page has at least, the drawing of who ran where among them.
+#[rustfmt::skip]
+const STUDIES: [(&str, &[&str], usize); 8] = [
+    ("handshake-modes", &[], 4),
+    ("cores-saved", &["--target-rate", "100"], 5),
+    ("max-rate", &["--cases", "ECDSA", "--connections", "8"], 5),
+    ("core-scaling", &["--connections", "8"], 5),
+    ("handshake", &[], 4),
+    ("throughput", &["--cases", "100KB", "--connections", "8"], 4),
+    ("offload", &["--connections", "8"], 6),
+    ("cpu-against-rate", &["--rates", "20", "--connections", "50", "--loss", "0", "--duration", "1500ms"], 3),
+];
 
 #[test]
-fn each_study_runs_beside_those_who_are_installed() {
+fn each_study_runs_beside_those_who_are_installed_and_its_page_is_seen() {
     let place = Place::new("studies");
-    let mut beside = vec!["penstock-native"];
-    for program in ["haproxy", "nginx"] {
-        if is_installed(program) {
-            beside.push(program);
-        } else {
-            skip(&format!("studies beside {program}: it is not installed"));
+    let contestants = everybody();
+    for (name, more, figures) in STUDIES {
+        let has_origin = ["throughput", "offload", "cpu-against-rate"].contains(&name);
+        if has_origin && !is_installed("nginx") {
+            skip(&format!("{name}: nginx is not installed, and it is the server behind"));
+            continue;
         }
+        if name == "cpu-against-rate" && !has_namespaces() {
+            skip("cpu-against-rate: it needs root and iproute2");
+            continue;
+        }
+        let result = study(&place, name, &[&["--contestants", &contestants.join(",")], more].concat());
+        assert_eq!(result["partial"].to_string(), "[]", "{name}");
+        for contestant in &contestants {
+            assert!(cells(&result).iter().any(|cell| cell["contestant"] == *contestant), "{name}: {contestant}");
+        }
+        is_what_it_should_be(name, &result);
+        is_seen_in_a_browser(&place.0.join(name).join("report.html"), figures);
     }
-    let everybody = beside.join(",");
-    let result = study(&place, "handshake", &["--contestants", &everybody]);
-    assert_eq!(result["cells"].as_array().unwrap().len(), beside.len());
-    for cell in result["cells"].as_array().unwrap() {
-        let window = &cell["windows"][0];
-        assert!(
-            window["full_handshakes"].as_u64() >= window["done"].as_u64(),
-            "full handshakes, a request each: {cell}"
-        );
-        assert!(cell["negotiated"][0].as_str().unwrap().starts_with("TLSv1.3 TLS_AES_256_GCM_SHA384"), "{cell}");
-    }
-    let result = study(&place, "handshake-modes", &["--contestants", &everybody]);
-    assert!(result["cells"][0]["negotiated"][0].as_str().unwrap().starts_with("TLSv1.2 "), "{result}");
-    let result = study(&place, "cores-saved", &["--contestants", "penstock-native", "--target-rate", "100"]);
-    assert_eq!(result["target_rate"].as_f64(), Some(100.0));
-    let result =
-        study(&place, "max-rate", &["--contestants", "penstock-native", "--cases", "ECDSA", "--connections", "16"]);
-    assert!(result["cells"][0]["probes"].as_array().unwrap().len() > 1);
-    study(&place, "core-scaling", &["--contestants", "penstock-native", "--connections", "8"]);
-    if is_installed("nginx") {
-        let result =
-            study(&place, "throughput", &["--contestants", &everybody, "--cases", "100KB", "--connections", "8"]);
-        assert!(result["cells"][0]["windows"][0]["bytes_a_second"].as_f64() > Some(1e5), "{result}");
-        let result = study(&place, "offload", &["--contestants", "penstock-native", "--connections", "8"]);
-        assert_eq!(cells(&result).len(), 4, "to clear-text servers and re-encrypted, requests and bytes");
-    } else {
-        skip("throughput and offload: nginx is not installed, and it is the server behind");
-    }
-    the_page_is_seen_in_a_browser(&place.0.join("handshake/report.html"));
     results_are_read_again(&place.0.join("handshake/result.json"), &place);
 }
 
-/// Rendered, no complaint on the console, figures in the document and ink on the page.
-fn the_page_is_seen_in_a_browser(page: &Path) {
-    let browsers = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = browsers.into_iter().find(|name| is_installed(name)) else {
-        return skip("the report in a browser: none is installed (chromium)");
-    };
-    let picture = page.with_extension("png");
-    let profile = page.with_file_name("browser");
-    let look = |dark: bool, wanted: &str| {
-        let mut command = Command::new(browser);
-        command.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--enable-logging=stderr",
-            "--window-size=1280,1800",
-        ]);
-        if dark {
-            command.arg("--force-dark-mode");
+/// What is each study's own.
+fn is_what_it_should_be(name: &str, result: &Value) {
+    let all = cells(result);
+    let first = &all[0]["windows"][0];
+    let agreed = all[0]["negotiated"][0].as_str().unwrap();
+    match name {
+        "handshake" => {
+            for cell in all {
+                let window = &cell["windows"][0];
+                assert!(window["full_handshakes"].as_u64() >= window["done"].as_u64(), "a full handshake each: {cell}");
+                let agreed = cell["negotiated"][0].as_str().unwrap();
+                assert!(agreed.starts_with("TLSv1.3 TLS_AES_256_GCM_SHA384"), "{cell}");
+            }
         }
-        command.arg(format!("--user-data-dir={}", profile.display())).arg(wanted);
-        command.arg(format!("file://{}", page.display())).stdin(Stdio::null()).output().unwrap()
-    };
-    let output = look(false, "--dump-dom");
-    let document = String::from_utf8_lossy(&output.stdout);
-    if document.is_empty() {
-        return skip(&format!("the report in a browser: {browser} does not start here"));
-    }
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("CONSOLE"), "{}", said(&output));
-    assert!(document.matches("<svg").count() >= 4 && document.contains("<rect class=\"c0\""), "{document}");
-    for dark in [false, true] {
-        look(dark, &format!("--screenshot={}", picture.display()));
-        // An empty page of this size is some 8 kB of PNG.
-        let bytes = std::fs::read(&picture).unwrap();
-        assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 60_000, "{} bytes", bytes.len());
-        std::fs::remove_file(&picture).unwrap();
+        "handshake-modes" => {
+            assert!(agreed.starts_with("TLSv1.2 ") && agreed.contains("AES_256_GCM_SHA384"), "{agreed}");
+        }
+        "cores-saved" => assert_eq!(result["target_rate"].as_f64(), Some(100.0)),
+        "max-rate" | "core-scaling" => assert!(all[0]["probes"].as_array().unwrap().len() > 1, "{}", all[0]),
+        "throughput" => assert!(first["bytes_a_second"].as_f64() > Some(1e5), "{first}"),
+        "offload" => assert_eq!(all.len(), 4 * everybody().len(), "clear and re-encrypted, requests and bytes"),
+        "cpu-against-rate" => {
+            assert!(result["notes"].to_string().contains("Delay, jitter and loss are made by"), "{}", result["notes"]);
+            // A connection, a handshake of two round trips and a request: four times 50 ms, less the jitter.
+            let p50 = first["latency"]["p50_us"].as_u64().unwrap();
+            assert!(p50 > 180_000, "{p50} µs");
+            let named = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("penstock-bench");
+            let left =
+                std::fs::read_dir("/run/netns").map_or(0, |all| all.flatten().map(named).filter(|own| *own).count());
+            assert_eq!(left, 0, "namespaces stay behind");
+        }
+        other => panic!("{other} is not looked at"),
     }
 }
 
@@ -157,36 +98,6 @@ fn results_are_read_again(result: &Path, place: &Place) {
     let broken = place.file("broken.json", "{\"format\": 1}");
     let output = run(&[&"bench", &"compare", &result, &broken]);
     assert!(!output.status.success() && said(&output).contains("is not the result of a study"), "{}", said(&output));
-}
-
-#[test]
-fn a_way_with_delay_lies_between_client_and_server() {
-    let id = Command::new("id").arg("-u").output().unwrap();
-    if String::from_utf8_lossy(&id.stdout).trim() != "0" || !is_installed("ip") || !is_installed("nginx") {
-        return skip("cpu-against-rate: it needs root, iproute2 and nginx");
-    }
-    let place = Place::new("studies-far");
-    let more = [
-        "--contestants",
-        "penstock-native",
-        "--rates",
-        "20",
-        "--connections",
-        "50",
-        "--loss",
-        "0",
-        "--duration",
-        "1500ms",
-    ];
-    let result = study(&place, "cpu-against-rate", &more);
-    assert!(result["notes"].to_string().contains("Delay, jitter and loss are made by"), "{}", result["notes"]);
-    // A connection, a handshake of two round trips and a request: four times 50 ms, less the jitter.
-    let p50 = result["cells"][0]["windows"][0]["latency"]["p50_us"].as_u64().unwrap();
-    assert!(p50 > 180_000, "{p50} µs");
-    let left = std::fs::read_dir("/run/netns").map_or(0, |entries| {
-        entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("penstock-bench")).count()
-    });
-    assert_eq!(left, 0, "namespaces stay behind");
 }
 
 #[test]

@@ -36,21 +36,26 @@ impl Signal {
     }
 }
 
-/// The signals of [`Signal`], blocked in this thread and every thread it starts, so that only [`Signals::wait`] sees them.
+/// Signals that are blocked in this thread and every thread it starts, so that only [`Signals::wait`] sees them.
 #[derive(Debug)]
 pub struct Signals {
     set: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks them. Call it before the first thread is started.
+    /// Blocks all of [`Signal`]. Call it before the first thread is started.
     pub fn block() -> io::Result<Signals> {
+        Signals::block_these(&KNOWN.map(|(_, signal)| signal))
+    }
+
+    /// Blocks these alone. Programs that are started inherit it, and some do not expect it: perf waits for its child's end.
+    pub fn block_these(signals: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set that the other calls read.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for (number, _) in KNOWN {
-                libc::sigaddset(set.as_mut_ptr(), number);
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), signal.number());
             }
             let set = set.assume_init();
             match libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) {

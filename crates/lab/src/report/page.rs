@@ -4,8 +4,12 @@ use super::{
     placement, story,
     view::{Kind, Plot, Section, Table, sections},
 };
-use crate::study::{Outcome, version};
-use penstock_figures::{Axis, Figure, escaped, number::percent, page as whole_page};
+use crate::study::{Code, Frame, Outcome, version};
+use penstock_figures::{
+    Axis, Figure, Flame, escaped,
+    number::{percent, whole},
+    page as whole_page,
+};
 use std::fmt::Write;
 
 /// The page.
@@ -136,14 +140,57 @@ fn table(out: &mut String, section: &Section) {
 }
 
 fn stacks(out: &mut String, outcome: &Outcome) {
-    for (name, functions) in &outcome.stacks {
-        let _ = write!(out, "<section><h2>Where {} spends its time</h2><table class=\"facts\"><tbody>", escaped(name));
-        for (share, function) in functions {
+    for (name, stacks) in &outcome.stacks {
+        let heading = format!("Where {name} spends its time");
+        let flames: Vec<Flame> = stacks.tree.iter().map(flame).collect();
+        let _ = write!(
+            out,
+            "<section><h2>{}</h2>{}<div class=\"scroll\"><table class=\"facts\"><tbody>",
+            escaped(&heading),
+            penstock_figures::flames(&heading, &flames, &Code::ALL.map(|(_, name)| name))
+        );
+        for (share, function) in &stacks.hottest {
             let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", percent(*share), escaped(function));
         }
-        let _ =
-            write!(out, "</tbody></table><p class=\"note\">Whole stacks: stacks-{}.txt</p></section>", escaped(name));
+        let _ = write!(
+            out,
+            "</tbody></table></div><p class=\"note\">{}. {} samples of its CPU time by perf, the share of each function itself in the table; \
+             whole stacks, as tools for flame graphs read them: stacks-{}.txt</p></section>",
+            escaped(&stacks.at),
+            whole(stacks.samples as f64),
+            escaped(name)
+        );
     }
+}
+
+fn flame(frame: &Frame) -> Flame {
+    Flame {
+        name: frame.name.clone(),
+        label: brief(&frame.name),
+        share: frame.share,
+        colour: Code::ALL.iter().position(|(code, _)| *code == frame.code).unwrap_or(0),
+        above: frame.calls.iter().map(flame).collect(),
+    }
+}
+
+/// The last two words of a path, without what it is generic over: `<a::B<C> as d::E>::f` is `B::f`.
+fn brief(name: &str) -> String {
+    let own = name.strip_prefix('<').and_then(|rest| {
+        let (of, method) = rest.rsplit_once(">::")?;
+        Some(format!("{}::{method}", of.split(" as ").next()?))
+    });
+    let mut depth = 0;
+    let plain: String = own
+        .as_deref()
+        .unwrap_or(name)
+        .chars()
+        .filter(|c| {
+            depth += i32::from(*c == '<') - i32::from(*c == '>');
+            depth == 0 && *c != '>'
+        })
+        .collect();
+    let words: Vec<&str> = plain.split("::").filter(|word| !word.is_empty()).collect();
+    words[words.len().saturating_sub(2)..].join("::")
 }
 
 fn who_ran_where(out: &mut String, outcome: &Outcome) {
@@ -196,4 +243,23 @@ fn details(out: &mut String, outcome: &Outcome) {
         );
     }
     out.push_str("<p class=\"note\">Beside this page: result.json, which bench compare and plan --study read, and raw.jsonl with every histogram.</p></section>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_functions_are_cut_to_what_tells_them_apart() {
+        for (name, short) in [
+            ("tcp_sendmsg", "tcp_sendmsg"),
+            ("penstock_lanes::vector::avx512::with_features", "avx512::with_features"),
+            ("<penstock_proxy::socket::Socket as tokio::io::AsyncWrite>::poll_write", "Socket::poll_write"),
+            ("<a::Batch<V,_,_> as a::Work>::step", "Batch::step"),
+            ("a::b::run::{{closure}}", "run::{{closure}}"),
+            ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "ptr::drop_in_place"),
+        ] {
+            assert_eq!(brief(name), short);
+        }
+    }
 }

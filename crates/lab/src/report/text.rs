@@ -27,9 +27,9 @@ pub fn text(outcome: &Outcome) -> String {
     for section in sections(outcome) {
         let _ = write!(out, "\n{}\n{}", section.heading, table(&section.table, outcome.steps().len() > 1));
     }
-    for (name, functions) in &outcome.stacks {
-        let _ = writeln!(out, "\nWhere {name} spends its time");
-        for (share, function) in functions {
+    for (name, stacks) in &outcome.stacks {
+        let _ = writeln!(out, "\nWhere {name} spends its time: {}", stacks.at);
+        for (share, function) in &stacks.hottest {
             let _ = writeln!(out, "  {:5.1} %  {function}", share * 100.0);
         }
     }

@@ -8,6 +8,7 @@ use super::{
     search::{best, search},
     window::Load,
 };
+use std::collections::BTreeMap;
 
 /// A probe is this share of a window.
 const PROBE: f64 = 1.0 / 12.0;
@@ -80,7 +81,9 @@ impl Bench<'_> {
             }
         }
         let first = self.outcome.cells.len();
+        let loads: Vec<_> = cells.iter().map(|(place, _, load)| (*place, *load)).collect();
         self.in_turns(field, case, step, cells)?;
+        self.stacks(field, case, step, &loads);
         for cell in &mut self.outcome.cells[first..] {
             let over =
                 cell.windows.iter().filter(|window| u128::from(window.latency.max_us()) > bound.as_micros()).count();
@@ -121,6 +124,8 @@ impl Bench<'_> {
             [] => (1..=count).map(|at| (most * at as f64 / count as f64).round()).collect(),
             given => given.to_vec(),
         };
+        // The last that each was offered, which is the most.
+        let mut loads = BTreeMap::new();
         for rate in rates {
             let mut cells = Vec::new();
             for (place, (at, _)) in field.servers.iter().enumerate() {
@@ -128,6 +133,7 @@ impl Bench<'_> {
                 if rate <= capacity[place] {
                     let load = Load { connections, offered: Some(rate), seconds: self.setup.seconds, timeout };
                     cells.push((place, self.cell(*at, case, step, Some(rate)), load));
+                    loads.insert(place, load);
                 }
             }
             self.in_turns(field, case, step, cells)?;
@@ -135,6 +141,7 @@ impl Bench<'_> {
                 return Ok(());
             }
         }
+        self.stacks(field, case, step, &loads.into_iter().collect::<Vec<_>>());
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::{
     catalogue::{Measure, Origin},
     contestant::Contestant,
     place::Placement,
+    stacks::Stacks,
 };
 use crate::{Histogram, load::Doubt, statistics::median};
 use serde::{Deserialize, Serialize};
@@ -51,9 +52,9 @@ pub struct Outcome {
     pub cells: Vec<Cell>,
     /// Reasons not to believe it, of all cells.
     pub doubts: Vec<Doubt>,
-    /// Call stacks by contestant, where they were asked for: the share of samples, and the function.
+    /// Call stacks by contestant, where they were asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stacks: BTreeMap<String, Vec<(f64, String)>>,
+    pub stacks: BTreeMap<String, Stacks>,
     /// The service level that cores are counted for, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_rate: Option<f64>,

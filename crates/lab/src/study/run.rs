@@ -34,6 +34,8 @@ use std::{
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a contestant is loaded before it is measured: a share of the window, within these bounds.
 const WARM_UP: (f64, f64, f64) = (0.1, 0.2, 5.0);
+/// How long perf watches, seconds: what takes a thousandth of the time is seen in that.
+const WATCHED: (f64, f64) = (1.0, 10.0);
 
 /// Servers of one group of cases on so many cores, all running, and who they are.
 pub(super) struct Field {
@@ -405,30 +407,43 @@ impl Bench<'_> {
                 Err(why) => self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name)),
             }
         }
+        let loads: Vec<_> = cells.iter().map(|(place, ..)| (*place, load)).collect();
         self.in_turns(field, case, step, cells)?;
-        self.stacks(field, case, step, load)
+        self.stacks(field, case, step, &loads);
+        Ok(())
     }
 
-    /// One more load of each, with perf watching: its figures do not count.
-    fn stacks(&mut self, field: &Field, case: &Case, step: &Step, load: Load) -> Result<(), String> {
-        for (at, server) in &field.servers {
-            let name = self.outcome.contestants[*at].name.clone();
-            if !self.perf || self.outcome.stacks.contains_key(&name) || self.conditions.stop.is_stopped() {
+    /// With `--perf` one more load of each that has not been watched yet; its figures do not count.
+    pub(super) fn stacks(&mut self, field: &Field, case: &Case, step: &Step, loads: &[(usize, Load)]) {
+        for (place, load) in loads {
+            let (at, server) = &field.servers[*place];
+            let contestant = &self.outcome.contestants[*at];
+            if !self.perf || self.outcome.stacks.contains_key(&contestant.name) || self.conditions.stop.is_stopped() {
                 continue;
             }
-            match perf::Recording::start(server.pid(), self.directory.path()) {
-                Ok(recording) => {
-                    let _ = self.conditions.measure(server, case, step, load, 0);
-                    let folded = self.out.join(format!("stacks-{name}.txt"));
-                    self.outcome.stacks.insert(name, recording.finish(&folded)?);
-                }
+            let (name, program) = (contestant.name.clone(), contestant.path.clone());
+            let load = Load { seconds: load.seconds.clamp(WATCHED.0, WATCHED.1), ..*load };
+            let threads = step.cpus.len();
+            let recording = match perf::Recording::start(server.pid(), threads, load.seconds, self.directory.path()) {
+                Ok(recording) => recording,
                 Err(why) => {
                     self.outcome.partial.push(format!("--perf: {why}"));
                     self.perf = false;
+                    return;
                 }
+            };
+            (self.tell)(&format!("{name}: perf watches for {} s", load.seconds));
+            let loaded = self.conditions.measure(server, case, step, load, 0);
+            let seen = loaded.and_then(|_| recording.finish(&program)).and_then(|folded| {
+                let path = self.out.join(format!("stacks-{name}.txt"));
+                std::fs::write(&path, folded.lines()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+                folded.stacks(format!("{}, {}", case.name, step.name())).ok_or_else(|| "perf saw nothing".to_owned())
+            });
+            match seen {
+                Ok(stacks) => drop(self.outcome.stacks.insert(name, stacks)),
+                Err(why) => self.outcome.partial.push(format!("--perf, {name}: {why}")),
             }
         }
-        Ok(())
     }
 
     /// Puts what there is on disk.

@@ -1,6 +1,8 @@
 //! What tests of the real binary share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod study;
+
 use std::{
     net::TcpListener,
     path::PathBuf,
