@@ -36,12 +36,18 @@ impl HaProxy {
         std::fs::write(dir.path().join("haproxy.cfg"), config).expect("a writable directory");
         let file = dir.path().join("haproxy.cfg");
         let mut command = Command::new("haproxy");
-        let command = command.arg("-db").arg("-f").arg(file).stdout(Stdio::null()).stderr(Stdio::null());
+        let said = dir.path().join("said");
+        let stderr = std::fs::File::create(&said).expect("a writable directory");
+        let command = command.arg("-db").arg("-f").arg(file).stdout(Stdio::null()).stderr(stderr);
         let child = command.spawn().expect("haproxy starts");
-        let haproxy = HaProxy { child, dir };
+        let mut haproxy = HaProxy { child, dir };
         let deadline = Instant::now() + Duration::from_secs(20);
         while UnixStream::connect(haproxy.socket("admin")).is_err() {
-            assert!(Instant::now() < deadline, "haproxy does not listen");
+            let said = || std::fs::read_to_string(&said).unwrap_or_default();
+            if let Some(end) = haproxy.child.try_wait().expect("a child of ours") {
+                panic!("haproxy ended, {end}: {}", said());
+            }
+            assert!(Instant::now() < deadline, "haproxy does not listen: {}", said());
             std::thread::sleep(Duration::from_millis(10));
         }
         // It answers only when every other socket listens too.
