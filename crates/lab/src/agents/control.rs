@@ -108,16 +108,21 @@ pub fn run(
     })
 }
 
-/// One agent's part of a plan: what does not divide evenly goes to the first ones.
+/// One agent's part of a plan: what does not divide evenly goes to the first ones. Units of an open loop fall due at each agent in
+/// turn, not at all of them at once.
 fn share(plan: &LoadPlan, number: usize, agents: usize) -> LoadPlan {
     let part = |whole: u64| whole / agents as u64 + u64::from((number as u64) < whole % agents as u64);
+    let (arrivals, phase) = match plan.arrivals {
+        Arrivals::Open(rate) => {
+            (Arrivals::Open(rate / agents as f64), plan.phase + Duration::from_secs_f64(number as f64 / rate))
+        }
+        Arrivals::Closed => (Arrivals::Closed, plan.phase),
+    };
     LoadPlan {
         connections: part(plan.connections as u64) as usize,
         count: plan.count.map(part),
-        arrivals: match plan.arrivals {
-            Arrivals::Open(rate) => Arrivals::Open(rate / agents as f64),
-            Arrivals::Closed => Arrivals::Closed,
-        },
+        arrivals,
+        phase,
         // Read here: the server's processes are not the agents'.
         watch: Vec::new(),
         ..plan.clone()
@@ -222,4 +227,30 @@ fn measure(plan: &LoadPlan, start: Instant, stop: &Stop) -> Result<Option<Cost>,
     let meter = Meter::start(&plan.watch).map_err(|e| e.to_string())?;
     sleep_until(start + plan.warm_up + plan.duration);
     Ok(Some(meter.read()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Scheme, Target};
+
+    #[test]
+    fn units_are_due_at_each_agent_in_turn() {
+        let target = Target { scheme: Scheme::Https, host: "a".into(), port: 1, path: "/".into() };
+        let plan = LoadPlan { arrivals: Arrivals::Open(300.0), threads: 2, connections: 10, ..LoadPlan::new(target) };
+        let mut due = Vec::new();
+        for agent in 0..3 {
+            let share = share(&plan, agent, 3);
+            assert_eq!(share.arrivals, Arrivals::Open(100.0));
+            for thread in 0..2 {
+                // As Pace::open has it.
+                let first = share.phase.as_secs_f64() + f64::from(thread) / 100.0;
+                due.extend((0..50).map(|unit| first + f64::from(unit) * 2.0 / 100.0));
+            }
+        }
+        due.sort_by(f64::total_cmp);
+        for (number, due) in due.iter().enumerate() {
+            assert!((due - number as f64 / 300.0).abs() < 1e-6, "unit {number} is due at {due}");
+        }
+    }
 }

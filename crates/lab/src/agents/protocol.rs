@@ -4,7 +4,7 @@ use crate::load::{LoadPlan, LoadReport, Second};
 use serde::{Deserialize, Serialize};
 
 /// Goes up whenever a message, a plan or a report changes so that the other side would misread it.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// The program's version: two that differ may measure differently, and are not mixed in one result.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -21,6 +21,9 @@ pub struct LoadPlan {
     pub resume: bool,
     /// When units begin.
     pub arrivals: Arrivals,
+    /// In an open loop: how long after the start the first unit is due. Of several machines each has its own, so that all their
+    /// units together are due at even distances.
+    pub phase: Duration,
     /// Connections open at once, over all threads.
     pub connections: usize,
     /// Requests under way at once on an HTTP/2 connection that is kept.
@@ -61,6 +64,7 @@ impl LoadPlan {
             mode: Mode::Handshake,
             resume: false,
             arrivals: Arrivals::Closed,
+            phase: Duration::ZERO,
             connections: 10,
             streams: 1,
             threads: 1,

@@ -110,7 +110,7 @@ pub(crate) fn run(share: Share, runtime: &Runtime) -> Tally {
     let plan = Arc::clone(&share.plan);
     let pace = match plan.arrivals {
         Arrivals::Closed => Pace::closed(share.budget),
-        Arrivals::Open(rate) => Pace::open(rate, start, share.thread, plan.threads, share.budget),
+        Arrivals::Open(rate) => Pace::open(rate, start + plan.phase, share.thread, plan.threads, share.budget),
     };
     let worker = Rc::new(Worker {
         request: http1::request(&plan),
