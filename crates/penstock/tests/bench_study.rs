@@ -7,6 +7,7 @@ use common::{
     Place, penstock, run,
     study::{cells, everybody, has_namespaces, is_installed, is_seen_in_a_browser, said, skip, study},
 };
+use penstock_qat_double::Double;
 use serde_json::Value;
 use std::{
     path::Path,
@@ -98,6 +99,31 @@ fn results_are_read_again(result: &Path, place: &Place) {
     let broken = place.file("broken.json", "{\"format\": 1}");
     let output = run(&[&"bench", &"compare", &result, &broken]);
     assert!(!output.status.success() && said(&output).contains("is not the result of a study"), "{}", said(&output));
+}
+
+#[test]
+fn a_device_double_takes_part_and_every_figure_says_whose_it_is() {
+    let place = Place::new("studies-double");
+    let double = Double::new("service_us 100");
+    let libraries = double.path().display().to_string();
+    let more = ["--contestants", "penstock-native,penstock-hw,penstock-hw+sw", "--qat-libraries", &libraries];
+    let result = study(&place, "handshake", &more);
+    let names: Vec<&str> = cells(&result).iter().map(|cell| cell["contestant"].as_str().unwrap()).collect();
+    assert_eq!(names, ["penstock-native", "penstock-hw-double", "penstock-hw+sw-double"]);
+    // Nothing is planned with it, and the doubt is beside every figure.
+    assert_eq!(result["modes"].as_object().unwrap().keys().collect::<Vec<_>>(), ["native"]);
+    assert!(result["doubts"].to_string().contains("these figures are the double's"), "{}", result["doubts"]);
+    let page = std::fs::read_to_string(place.0.join("handshake/report.html")).unwrap();
+    assert!(page.contains("no figure of it is a card's") && page.contains("LD_LIBRARY_PATH="), "{page}");
+    let log = double.log();
+    assert!(log.iter().any(|line| line.starts_with("start")), "the double was driven: {log:?}");
+    assert_eq!(double.violations(), [""; 0]);
+    // Without one the reason is penstock's own.
+    let nowhere =
+        ["bench", "study", "handshake", "--quick", "--contestants", "penstock-hw", "--qat-libraries", "/nowhere"];
+    let output = penstock().args(nowhere).arg("--out").arg(place.0.join("none")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("nobody can take part: penstock-hw: "), "{}", said(&output));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Who is measured: programs, and the modes that each is measured in.
 
-use penstock_doctor::{Cpu, Devices, Host};
+use penstock_doctor::{Cpu, Host};
 use serde::{Deserialize, Serialize};
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -29,7 +30,21 @@ struct Entry {
     /// Lines of its `global` section.
     global: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
-    needs: fn(&Surroundings) -> Result<(), String>,
+    needs: Needs,
+}
+
+/// What it takes to take part, beside the program.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    Nothing,
+    /// AVX-512 IFMA, to do without it.
+    Ifma,
+    /// All that the lanes are made of.
+    Lanes,
+    /// A QuickAssist device, or a double of one, in penstock's own view.
+    Device,
+    /// HAProxy takes the lines of its `global` section: only it knows which OpenSSL it is linked to, and what that can load.
+    Acceptance,
 }
 
 /// AVX-512 IFMA is bit 21 of EBX of CPUID leaf 7, the low half of the second word of OpenSSL's vector: without it OpenSSL
@@ -39,23 +54,23 @@ const NO_IFMA: (&str, &str) = ("OPENSSL_ia32cap", ":~0x200000");
 #[rustfmt::skip]
 const TABLE: &[Entry] = &[
     Entry { name: "haproxy", program: Program::Haproxy, mode: None, doc: "HAProxy as it is installed",
-        global: &[], environment: &[], needs: nothing },
+        global: &[], environment: &[], needs: Needs::Nothing },
     Entry { name: "haproxy-no-ifma", program: Program::Haproxy, mode: None, doc: "HAProxy, OpenSSL without AVX-512 IFMA: the baseline of the older papers",
-        global: &[], environment: &[NO_IFMA], needs: ifma_to_leave_out },
+        global: &[], environment: &[NO_IFMA], needs: Needs::Ifma },
     Entry { name: "haproxy-qat", program: Program::Haproxy, mode: None, doc: "HAProxy with QAT_Engine, asynchronous",
-        global: &["ssl-engine qatengine algo ALL", "ssl-mode-async"], environment: &[], needs: qat_engine },
+        global: &["ssl-engine qatengine algo ALL", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance },
     Entry { name: "haproxy-qatprovider", program: Program::Haproxy, mode: None, doc: "HAProxy with the QAT provider",
-        global: &["ssl-provider qatprovider", "ssl-provider default", "ssl-mode-async"], environment: &[], needs: qat_provider },
+        global: &["ssl-provider qatprovider", "ssl-provider default", "ssl-mode-async"], environment: &[], needs: Needs::Acceptance },
     Entry { name: "nginx", program: Program::Nginx, mode: None, doc: "nginx as it is installed",
-        global: &[], environment: &[], needs: nothing },
+        global: &[], environment: &[], needs: Needs::Nothing },
     Entry { name: "penstock-native", program: Program::Penstock, mode: Some("native"), doc: "penstock, each operation by itself",
-        global: &["tune.crypto.engine native"], environment: &[], needs: nothing },
+        global: &["tune.crypto.engine native"], environment: &[], needs: Needs::Nothing },
     Entry { name: "penstock-sw", program: Program::Penstock, mode: Some("sw"), doc: "penstock, eight lanes at a time",
-        global: &["tune.crypto.engine sw"], environment: &[], needs: lanes },
+        global: &["tune.crypto.engine sw"], environment: &[], needs: Needs::Lanes },
     Entry { name: "penstock-hw", program: Program::Penstock, mode: Some("hw"), doc: "penstock, a QuickAssist device",
-        global: &["tune.crypto.engine hw"], environment: &[], needs: device },
+        global: &["tune.crypto.engine hw"], environment: &[], needs: Needs::Device },
     Entry { name: "penstock-hw+sw", program: Program::Penstock, mode: Some("hw+sw"), doc: "penstock, a QuickAssist device and eight lanes",
-        global: &["tune.crypto.engine hw+sw"], environment: &[], needs: device },
+        global: &["tune.crypto.engine hw+sw"], environment: &[], needs: Needs::Device },
 ];
 
 /// Where programs are, and the machine.
@@ -68,6 +83,8 @@ pub struct Surroundings<'a> {
     pub haproxy: Option<PathBuf>,
     /// nginx's, where it is not found by itself.
     pub nginx: Option<PathBuf>,
+    /// A directory with libqat, where the system's loader is not to choose: those of a driver, or of the device double.
+    pub qat_libraries: Option<PathBuf>,
 }
 
 /// One that takes part.
@@ -89,6 +106,9 @@ pub struct Contestant {
     pub global: Vec<String>,
     /// Its environment.
     pub environment: Vec<(String, String)>,
+    /// Its device is a double of one, made of this machine's processors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub double: bool,
     /// The configuration it was last started with.
     #[serde(default)]
     pub configuration: String,
@@ -125,20 +145,73 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         Program::Haproxy => program("haproxy", around.haproxy.as_deref())?,
         Program::Nginx => program("nginx", around.nginx.as_deref())?,
     };
-    (entry.needs)(around)?;
+    let mut environment: Vec<(String, String)> =
+        entry.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    if let (Needs::Device, Some(libraries)) = (entry.needs, &around.qat_libraries) {
+        environment.push(("LD_LIBRARY_PATH".into(), libraries.display().to_string()));
+    }
     let flag = if entry.program == Program::Nginx { "-V" } else { "-vv" };
-    let version = said(&path, &[flag]).ok_or_else(|| format!("{} {flag} does not run", path.display()))?;
+    let text =
+        said_in(&path, &[flag], &environment).ok_or_else(|| format!("{} {flag} does not run", path.display()))?;
+    let mut double = false;
+    match entry.needs {
+        Needs::Nothing => {}
+        Needs::Ifma if Cpu::of(around.host).has("avx512ifma") => {}
+        Needs::Ifma => return Err("this processor has no AVX-512 IFMA to do without: it is 'haproxy'".into()),
+        Needs::Lanes => {
+            let missing = Cpu::of(around.host).missing_for_lanes();
+            if !missing.is_empty() {
+                return Err(format!("this processor lacks {}", missing.join(", ")));
+            }
+        }
+        Needs::Device => double = device_is_double(&text)?,
+        Needs::Acceptance => accepted(&path, entry.global)?,
+    }
+    // A double's figures are nobody's: they bear another name wherever they are shown, and stand for no mode of the planner's.
+    let (mark, explained) =
+        if double { ("-double", ", which is a double made of this machine's processors") } else { ("", "") };
     Ok(Contestant {
-        name: entry.name.into(),
-        doc: entry.doc.into(),
+        name: format!("{}{mark}", entry.name),
+        doc: format!("{}{explained}", entry.doc),
         program: entry.program,
         path,
-        version: version.lines().filter(|line| tells_a_version(line)).map(str::to_owned).collect(),
-        mode: entry.mode.map(str::to_owned),
+        version: text.lines().filter(|line| tells_a_version(line)).map(str::to_owned).collect(),
+        mode: entry.mode.filter(|_| !double).map(str::to_owned),
         global: entry.global.iter().map(|line| (*line).to_owned()).collect(),
-        environment: entry.environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        environment,
+        double,
         configuration: String::new(),
     })
+}
+
+/// What `penstock -vv` says of the device: that there is none and why, or instances by their parts.
+fn device_is_double(text: &str) -> Result<bool, String> {
+    let mut rows = text.lines().map(str::trim).skip_while(|line| !line.starts_with("QuickAssist"));
+    let found = rows.next().and_then(|row| row.strip_prefix("QuickAssist")).map_or("", str::trim);
+    match found.strip_prefix("no: ") {
+        Some(why) => Err(why.to_owned()),
+        None if found.is_empty() => Err("this penstock knows no QuickAssist devices".into()),
+        None => Ok(rows.any(|row| row.contains(" double, device "))),
+    }
+}
+
+/// Whether HAProxy takes these lines; where it does not, in its own words.
+fn accepted(haproxy: &Path, global: &[&str]) -> Result<(), String> {
+    let mut file = tempfile::NamedTempFile::new().map_err(|e| format!("no file for a configuration: {e}"))?;
+    writeln!(file, "global\n    {}", global.join("\n    "))
+        .map_err(|e| format!("cannot write a configuration: {e}"))?;
+    let mut command = Command::new(haproxy);
+    let output = command.args(["-c", "-f"]).arg(file.path()).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{}: {e}", haproxy.display()))?;
+    // 2: there is no error, and no listener either.
+    if matches!(output.status.code(), Some(0 | 2)) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let alert = text.lines().find(|line| line.contains("[ALERT]")).unwrap_or("it says nothing");
+    let why = alert.split(" : ").skip(1).collect::<Vec<_>>().join(": ");
+    let why = why.replace(&file.path().display().to_string(), "configuration");
+    Err(format!("this HAProxy does not take '{}': {}", global[0], if why.is_empty() { alert } else { &why }))
 }
 
 /// Of what programs say of themselves: their own version, compiler and library.
@@ -162,7 +235,13 @@ fn tells_a_version(line: &str) -> bool {
 
 /// Both outputs of a command that succeeds.
 pub fn said(program: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+    said_in(program, arguments, &[])
+}
+
+fn said_in(program: &Path, arguments: &[&str], environment: &[(String, String)]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+    let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     output.status.success().then_some(text)
 }
@@ -179,57 +258,18 @@ pub fn program(name: &str, given: Option<&Path>) -> Result<PathBuf, String> {
     places.find(|file| file.is_file()).ok_or_else(|| format!("{name} is not installed"))
 }
 
-#[allow(clippy::unnecessary_wraps)]
-fn nothing(_: &Surroundings) -> Result<(), String> {
-    Ok(())
-}
-
-fn lanes(around: &Surroundings) -> Result<(), String> {
-    let missing = Cpu::of(around.host).missing_for_lanes();
-    if missing.is_empty() { Ok(()) } else { Err(format!("this processor lacks {}", missing.join(", "))) }
-}
-
-fn ifma_to_leave_out(around: &Surroundings) -> Result<(), String> {
-    let has = Cpu::of(around.host).has("avx512ifma");
-    if has { Ok(()) } else { Err("this processor has no AVX-512 IFMA to do without: it is 'haproxy'".into()) }
-}
-
-fn device(around: &Surroundings) -> Result<(), String> {
-    let devices = Devices::of(around.host);
-    if devices.list().iter().any(|device| device.has_asymmetric() != Some(false)) {
-        Ok(())
-    } else {
-        Err("no QuickAssist device with asymmetric crypto is here".into())
-    }
-}
-
-fn qat_engine(around: &Surroundings) -> Result<(), String> {
-    let haproxy = program("haproxy", around.haproxy.as_deref())?;
-    if !said(&haproxy, &["-vv"]).is_some_and(|text| text.contains("+ENGINE")) {
-        return Err("this HAProxy is built without engines".into());
-    }
-    openssl_file("-e", "qatengine.so")
-}
-
-fn qat_provider(_: &Surroundings) -> Result<(), String> {
-    openssl_file("-m", "qatprovider.so")
-}
-
-/// A file in a directory that OpenSSL tells of: `ENGINESDIR: "/usr/lib/x86_64-linux-gnu/engines-3"`.
-fn openssl_file(flag: &str, file: &str) -> Result<(), String> {
-    let openssl = program("openssl", None)?;
-    let text = said(&openssl, &["version", flag]).unwrap_or_default();
-    let directory = text.split('"').nth(1).unwrap_or_default();
-    let there = !directory.is_empty() && Path::new(directory).join(file).is_file();
-    if there { Ok(()) } else { Err(format!("OpenSSL has no {file} here")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn around(host: &Host) -> Surroundings<'_> {
-        Surroundings { host, penstock: "/bin/true".into(), haproxy: Some("/nowhere/haproxy".into()), nginx: None }
+        Surroundings {
+            host,
+            penstock: "/bin/true".into(),
+            haproxy: Some("/nowhere/haproxy".into()),
+            nginx: None,
+            qat_libraries: None,
+        }
     }
 
     #[test]
@@ -241,7 +281,7 @@ mod tests {
         assert!(present.iter().any(|one| one.name == "penstock-native"));
         assert_eq!(reason("haproxy"), "/nowhere/haproxy is not a file");
         assert!(reason("penstock-sw").contains("avx512ifma"), "{}", reason("penstock-sw"));
-        assert!(reason("penstock-hw").contains("no QuickAssist device"));
+        assert_eq!(reason("penstock-hw"), "this penstock knows no QuickAssist devices");
     }
 
     #[test]
@@ -249,5 +289,35 @@ mod tests {
         let host = Host::recorded("== /proc/x\n").unwrap();
         let why = choose(&["envoy".into()], &around(&host)).unwrap_err();
         assert!(why.contains("no contestant 'envoy'") && why.contains("penstock-sw"), "{why}");
+    }
+
+    #[test]
+    fn a_device_is_what_penstock_says_it_is() {
+        let card =
+            "  QuickAssist      by libqat.so.4: 2 instances for crypto\n  qat0    4xxx, device 0, node 0, up: RSA\n";
+        assert_eq!(device_is_double(card), Ok(false));
+        assert_eq!(device_is_double(&card.replace("4xxx", "double")), Ok(true));
+        assert_eq!(
+            device_is_double("  QuickAssist      no: libqat is not installed\n"),
+            Err("libqat is not installed".into())
+        );
+    }
+
+    #[test]
+    fn haproxy_says_itself_what_it_can_load() {
+        let directory = tempfile::tempdir().unwrap();
+        let haproxy = |script: &str| {
+            let path = directory.path().join("haproxy");
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            path
+        };
+        let lines = ["ssl-provider qatprovider", "ssl-mode-async"];
+        // It reads the file that it is given.
+        let takes_all = "grep -q 'ssl-provider qatprovider' $3 && grep -q ssl-mode-async $3 && exit 2";
+        assert_eq!(accepted(&haproxy(takes_all), &lines), Ok(()));
+        let refuses = "echo '[NOTICE] (1) : version' >&2; echo '[ALERT] (1) : config : unknown provider' >&2; exit 1";
+        let why = accepted(&haproxy(refuses), &lines).unwrap_err();
+        assert_eq!(why, "this HAProxy does not take 'ssl-provider qatprovider': config: unknown provider");
     }
 }

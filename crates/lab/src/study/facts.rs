@@ -13,7 +13,7 @@ pub fn facts(host: &Host, contestants: &[Contestant], cases: &[Case], date: &str
         processor(host),
         memory(host),
         network(host),
-        quickassist(host),
+        quickassist(host, contestants),
         system(host, date),
         software(host, contestants),
         tls(cases),
@@ -118,7 +118,7 @@ fn network(host: &Host) -> Group {
     Group { name: "Network".into(), facts }
 }
 
-fn quickassist(host: &Host) -> Group {
+fn quickassist(host: &Host, contestants: &[Contestant]) -> Group {
     let devices = Devices::of(host);
     let describe = |device: &penstock_doctor::Qat| {
         let or = |value: &Option<String>, otherwise: &str| value.clone().unwrap_or_else(|| otherwise.to_owned());
@@ -134,6 +134,9 @@ fn quickassist(host: &Host) -> Group {
     let mut facts: Vec<_> = devices.list().iter().map(describe).collect();
     if facts.is_empty() {
         facts.push(("device".into(), "none".into()));
+    }
+    for one in contestants.iter().filter(|one| one.double) {
+        facts.push((one.name.clone(), "a double of a device: no figure of it is a card's".into()));
     }
     Group { name: "QuickAssist".into(), facts }
 }

@@ -355,6 +355,7 @@ pub(crate) fn example(cells: &[(&str, usize, f64)]) -> Outcome {
         mode: name.strip_prefix("penstock-").map(str::to_owned),
         global: Vec::new(),
         environment: Vec::new(),
+        double: false,
         configuration: "global\n".into(),
     };
     let most = cells.iter().map(|cell| cell.1).max().unwrap_or(1);

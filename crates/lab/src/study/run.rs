@@ -92,6 +92,7 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
         penstock: wish.penstock.clone(),
         haproxy: wish.haproxy.clone(),
         nginx: wish.nginx.clone(),
+        qat_libraries: wish.qat_libraries.clone(),
     };
     let (contestants, left_out) = contestant::choose(&wish.contestants, &around)?;
     let nginx = if has_origin {
@@ -192,6 +193,15 @@ fn begin(
     if wish.quick {
         let says = "this is the short form: it shows that everything works, not what the machine can do".into();
         doubts.push(Doubt { kind: "quick".into(), says });
+    }
+    let doubles: Vec<&str> = contestants.iter().filter(|one| one.double).map(|one| one.name.as_str()).collect();
+    if !doubles.is_empty() {
+        let says = format!(
+            "the device of {} is a double of one, which computes on this machine's processors: these figures are the double's, and say \
+             nothing of a card",
+            doubles.join(" and ")
+        );
+        doubts.push(Doubt { kind: "double".into(), says });
     }
     Outcome {
         format: Outcome::format(),

@@ -55,6 +55,8 @@ pub struct Wish {
     pub haproxy: Option<PathBuf>,
     /// nginx's.
     pub nginx: Option<PathBuf>,
+    /// Where libqat is, for penstock's modes with a device.
+    pub qat_libraries: Option<PathBuf>,
 }
 
 /// Delay, jitter and loss of a way.

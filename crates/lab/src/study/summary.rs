@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::SystemTime};
 const SPREAD_MAX: f64 = 0.1;
 
 /// Reasons not to believe, which are about the study and not about a window.
-const OF_THE_STUDY: [&str; 2] = ["shared-processors", "quick"];
+const OF_THE_STUDY: [&str; 3] = ["shared-processors", "quick", "double"];
 
 impl Outcome {
     /// Works out what follows from the cells: doubts and the planner's rates. May be called as often as there is news.

@@ -49,6 +49,11 @@ fn options() -> Vec<Opt> {
         value("--penstock", "FILE", "penstock's program [this one]"),
         value("--haproxy", "FILE", "HAProxy's program [the one that is installed]"),
         value("--nginx", "FILE", "nginx's program [the one that is installed]"),
+        value(
+            "--qat-libraries",
+            "DIR",
+            "where libqat is for penstock-hw and penstock-hw+sw: a driver's, or the device double's [the system's]",
+        ),
         switch("--json", "the result as JSON instead of a report"),
         switch("--help", "shows this help"),
     ]
@@ -174,5 +179,6 @@ fn wish(arguments: &Arguments) -> Result<Wish, String> {
         penstock: file("--penstock").unwrap_or(own),
         haproxy: file("--haproxy"),
         nginx: file("--nginx"),
+        qat_libraries: file("--qat-libraries"),
     })
 }
