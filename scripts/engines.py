@@ -8,7 +8,7 @@
     scripts/engines.py lonely    one client at a time, and half of native's capacity: what batching must not cost, and what it gains
     scripts/engines.py turns     how long a turn of the queue takes
     scripts/engines.py curve     CPU a handshake against the number of clients, native and sw, as a picture
-    options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none)
+    options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none, as `lonely` always has it)
 
 All servers run all the time and are loaded in turn. The figure is the server's own CPU time, as in scripts/bench.py, whose
 tools this uses; build with scripts/bench.sh or `cargo build --release -p penstock -p penstock-tests --bins` first. Needs
@@ -325,13 +325,16 @@ def lonely(lab, options):
               "p50, sw / native (range) | fill |", "|---" * 8 + "|"]
     for name, command in loads:
         found = in_turn(servers, command, what, options.rounds)
+        for server, figures in found.items():
+            print(server, [(round(f["cpu"]), f["p50"]) for f in figures], flush=True)
         ratio = lambda key: [b[key] / a[key] for a, b in zip(found["native"], found["B"])]
         cells = [name]
         for server in ("native", "B"):
             cells += [f"{middle(found[server], 'cpu'):.0f}", f"{middle(found[server], 'p50') / 1000:.2f} / {middle(found[server], 'p99') / 1000:.1f}"]
         for key in ("cpu", "p50"):
             cells.append(f"**{statistics.median(ratio(key)):.2f}** ({min(ratio(key)):.2f}–{max(ratio(key)):.2f})")
-        lines.append("| " + " | ".join([*cells, f"{middle(found['B'], 'fill'):.1f}"]) + " |")
+        fill = middle(found["B"], "fill")
+        lines.append("| " + " | ".join([*cells, "none" if math.isnan(fill) else f"{fill:.1f}"]) + " |")
         print(lines[-1], flush=True)
     (DOCS / "engine-lonely.md").write_text("\n".join(lines) + "\n")
 
@@ -409,6 +412,10 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--quota", type=float, default=0.4)
     options = parser.parse_args()
+    bench.own_network()
+    if options.study == "lonely":
+        # Half of a core's share comes to a fifth of the clock, in which handshakes seldom meet.
+        options.quota = 0
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     DOCS.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 pub use turn::TURN_BUDGET;
-use turn::{PLANNED, Turn};
+use turn::{NATIVE_MAX, PLANNED, Turn};
 use zeroize::Zeroizing;
 
 type Batch = Vec<(OpId, Rc<Op>)>;
@@ -335,9 +335,8 @@ impl Engine for Sw {
     }
 
     fn break_even(&self, class: Class) -> usize {
-        // What the native library cannot leave in the middle is computed in lanes at any fill.
         let cost = self.costs.of(class);
-        if cost.native > TURN_BUDGET { 1 } else { cost.break_even() }
+        if cost.native > NATIVE_MAX { 1 } else { cost.break_even() }
     }
 
     fn native_time(&self, class: Class) -> Duration {
@@ -358,7 +357,7 @@ impl Engine for Sw {
     }
 
     fn worth_alone(&self, class: Class, others: bool) -> bool {
-        others && self.costs.of(class).native > TURN_BUDGET
+        others && self.costs.of(class).native > NATIVE_MAX
     }
 
     fn is_busy(&self, class: Class) -> bool {
