@@ -162,14 +162,11 @@ fn facts(out: &mut String, snapshot: &Snapshot) {
     out.push_str("</dl>");
 }
 
-/// The engine, how full its batches are, and who waits for it.
+/// The engine and who waits for it; its table has the rest.
 fn engine(snapshot: &Snapshot) -> String {
     let report = &snapshot.engine;
-    let (operations, batches) = report.counters.batched();
-    let fill = if batches == 0 { 0.0 } else { operations as f64 / batches as f64 };
     let benched = if report.counters.is_benched { ", benched" } else { "" };
-    let waiting = Count(report.line.waiting);
-    format!("{} <small>{fill:.1} to a batch, {waiting} waiting{benched}</small>", report.engine)
+    format!("{} <small>{} waiting{benched}</small>", report.engine, Count(report.line.waiting))
 }
 
 /// The code that an action came back with.

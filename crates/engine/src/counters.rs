@@ -91,13 +91,6 @@ impl Counters {
         &mut self.classes[class as usize]
     }
 
-    /// Operations that were computed in batches, and the batches.
-    pub fn batched(&self) -> (u64, u64) {
-        self.classes
-            .iter()
-            .fold((0, 0), |(operations, batches), class| (operations + class.filled(), batches + class.batches))
-    }
-
     pub(crate) fn closed(&mut self, reason: Reason) {
         *match reason {
             Reason::Full => &mut self.closed_full,
