@@ -1,6 +1,6 @@
 # `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full check fmt bench fuzz packages
+.PHONY: help run test test-full check fmt bench studies fuzz packages
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ fmt: ## format every file
 
 bench: ## penstock beside Debian's haproxy, interleaved, server CPU time; writes docs/measurements
 	@scripts/bench.sh
+
+studies: ## every study at the length a small machine allows (half an hour), beside haproxy and nginx; writes docs/measurements
+	@scripts/packages.sh build test
+	cargo build --release --bin penstock
+	@scripts/studies.py
 
 fuzz: ## fuzz every target for FUZZ_SECONDS (60 each unless told)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} scripts/fuzz.sh

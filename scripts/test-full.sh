@@ -23,6 +23,7 @@ run scripts/memcheck.sh
 for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling handshake throughput offload; do
     run target/release/penstock bench study $study --quick --out target/studies/$study
 done
+run scripts/load.py --check --rounds 4 --seconds 2
 run scripts/scan.sh
 FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run cargo bench -p penstock-lanes -- --dudect

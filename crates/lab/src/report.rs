@@ -1,11 +1,13 @@
-//! A study's result for people: a page that stands by itself, and the same for a terminal.
+//! A study's result for people: a page that stands by itself, the same for a terminal, and in short for a repository.
 
+mod markdown;
 mod page;
 mod placement;
 mod story;
 mod text;
 mod view;
 
+pub use markdown::markdown;
 pub use page::{figure, page};
 pub use text::text;
 

@@ -450,7 +450,9 @@ fn searched(outcome: &Outcome) -> Section {
         let line = |cell: &Cell| {
             let mut points: Vec<(f64, f64)> =
                 cell.probes.iter().map(|probe| (probe.connections as f64, probe.rate)).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // What was tried again, in a whole window, stands once, at its best.
+            points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+            points.dedup_by_key(|(connections, _)| *connections);
             Series { name: cell.contestant.clone(), points, spread: Vec::new() }
         };
         plots.push(Plot {

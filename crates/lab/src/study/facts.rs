@@ -114,6 +114,8 @@ fn network(host: &Host) -> Group {
         let speed = speed.map_or("speed not shown".into(), |mbit| format!("{mbit} Mbit/s"));
         facts.push((name, format!("{driver}, {speed}")));
     }
+    let congestion = host.sysctl("net.ipv4.tcp_congestion_control").unwrap_or_else(|| UNKNOWN.into());
+    facts.push(("congestion control".into(), congestion));
     facts.push(("used by the study".into(), "loopback, unless it says otherwise".into()));
     Group { name: "Network".into(), facts }
 }

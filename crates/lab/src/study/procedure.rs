@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 const PROBE: f64 = 1.0 / 12.0;
 /// And no shorter than this, seconds.
 const PROBE_LEAST: f64 = 0.3;
+/// Round trips of a new connection with a request, by TLS 1.2: the connection, the handshake's two, the request.
+const ROUND_TRIPS: f64 = 4.0;
 /// How often concurrency is lowered when the bound does not hold for a whole window.
 const RETREATS: usize = 6;
 /// Below this share of its processors in use, something else than the CPU set the rate.
@@ -107,16 +109,20 @@ impl Bench<'_> {
     /// The rate each can take is found; then rates up to that of the fastest are offered to all that can take them.
     pub(super) fn rising(&mut self, field: &Field, case: &Case, step: &Step) -> Result<(), String> {
         let timeout = self.timeout();
-        let seconds = (self.setup.seconds / 3.0).max(PROBE_LEAST);
+        // Nothing can have ended in the first round trips, which the rate is not to suffer from.
+        let delay = self.setup.network.map_or(0.0, |network| network.delay.as_secs_f64());
+        let idle = delay * ROUND_TRIPS;
+        let seconds = (self.setup.seconds / 3.0).max(PROBE_LEAST + 5.0 * idle);
         let connections = self.setup.connections;
         let mut capacity = Vec::new();
         for (at, server) in &field.servers {
             self.warm_up(server, case, step, 64)?;
             let load = Load { connections, offered: None, seconds, timeout };
             let (window, _) = self.conditions.measure(server, case, step, load, 0)?;
+            let rate = window.rate * seconds / (seconds - idle);
             let name = &self.outcome.contestants[*at].name;
-            (self.tell)(&format!("{name}: can take {:.0}/s", window.rate));
-            capacity.push(window.rate);
+            (self.tell)(&format!("{name}: can take {rate:.0}/s"));
+            capacity.push(rate);
         }
         let most = capacity.iter().copied().fold(0.0, f64::max);
         let count = self.setup.rate_count;
@@ -126,11 +132,11 @@ impl Bench<'_> {
         };
         // The last that each was offered, which is the most.
         let mut loads = BTreeMap::new();
-        for rate in rates {
+        for (number, rate) in rates.into_iter().enumerate() {
             let mut cells = Vec::new();
             for (place, (at, _)) in field.servers.iter().enumerate() {
-                // Beyond what it can take, arrivals only pile up.
-                if rate <= capacity[place] {
+                // Beyond what it can take, arrivals only pile up; the lowest rate shows everybody.
+                if rate <= capacity[place] || number == 0 {
                     let load = Load { connections, offered: Some(rate), seconds: self.setup.seconds, timeout };
                     cells.push((place, self.cell(*at, case, step, Some(rate)), load));
                     loads.insert(place, load);

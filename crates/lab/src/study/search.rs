@@ -4,8 +4,8 @@ use super::result::Probe;
 
 /// A doubling that gains less than this has not helped.
 const GAIN_MIN: f64 = 1.02;
-/// Doublings in a row that may not help.
-const PATIENCE: usize = 2;
+/// Doublings in a row that may not help: probes are short, and what else the machine does shows in them.
+const PATIENCE: usize = 3;
 /// Where it begins.
 const FIRST: usize = 4;
 
@@ -39,9 +39,10 @@ pub(super) fn search(most: usize, mut probe: impl FnMut(usize) -> Option<Probe>)
     seen
 }
 
-/// The one with the highest rate among those within the bound.
+/// The one with the highest rate among those within the bound; of equals that with the fewest connections.
 pub(super) fn best(probes: &[Probe]) -> Option<&Probe> {
-    probes.iter().filter(|probe| probe.held).max_by(|a, b| a.rate.total_cmp(&b.rate))
+    let held = probes.iter().filter(|probe| probe.held);
+    held.max_by(|a, b| a.rate.total_cmp(&b.rate).then(b.connections.cmp(&a.connections)))
 }
 
 #[cfg(test)]

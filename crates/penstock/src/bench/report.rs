@@ -11,6 +11,7 @@ fn options() -> Vec<Opt> {
     vec![
         value("--html", "FILE", "writes the page"),
         value("--svg", "FILE", "writes the first figure"),
+        value("--markdown", "FILE", "writes a short page, for beside figure.svg, report.html and result.json"),
         switch("--help", "shows this help"),
     ]
 }
@@ -31,6 +32,9 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         }
         if let Some(file) = arguments.one("--svg") {
             write(file, report::figure(&outcome).ok_or("there is no figure in it")?)?;
+        }
+        if let Some(file) = arguments.one("--markdown") {
+            write(file, report::markdown(&outcome))?;
         }
         Ok(report::text(&outcome))
     });

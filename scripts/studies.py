@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""All studies, one after the other, as long as a small machine allows: half an hour on two cores. Writes docs/measurements/STUDY.
+
+    scripts/studies.py [--penstock FILE] [--share S] [--out DIR] [STUDY...]
+
+--share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of one study are short, as all
+contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
+(see own_network in scripts/bench.py). Build with `cargo build --release --bin penstock` first.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import time
+
+import bench
+
+ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
+FOUR = "haproxy,nginx,penstock-native,penstock-sw"
+# Seconds of a window, and the rest. Each study's own parameters are for servers of eight cores and more.
+STUDIES = {
+    "handshake": (5, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL, "--perf"]),
+    "handshake-modes": (5, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
+    "cores-saved": (5, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
+    "max-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "512", "--contestants", FOUR]),
+    # The second step is on the clients' core too, and the page says so.
+    "core-scaling": (5, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--rounds", "3", "--connections", "512",
+                         "--contestants", FOUR]),
+    "throughput": (2, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", FOUR]),
+    "offload": (4, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
+    "cpu-against-rate": (6, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--penstock", default=bench.PROGRAMS["penstock"])
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--out", type=pathlib.Path, default=bench.TREE / "docs/measurements")
+    parser.add_argument("studies", nargs="*", choices=[[], *STUDIES])
+    options = parser.parse_args()
+    bench.own_network()
+    penstock, failed = pathlib.Path(options.penstock).resolve(), []
+    for name in options.studies or STUDIES:
+        seconds, more = STUDIES[name]
+        began, out = time.monotonic(), options.out / name
+        out.mkdir(parents=True, exist_ok=True)
+        # From beside its results, so that the command on the page is one that anybody may type.
+        command = [penstock, "bench", "study", name, *more, "--duration", f"{seconds * options.share:g}s", "--out", name]
+        done = subprocess.run(command, cwd=options.out)
+        result = out / "result.json"
+        if result.exists():
+            subprocess.run([penstock, "bench", "report", result, "--html", out / "report.html", "--svg", out / "figure.svg", "--markdown",
+                            out / "README.md"], check=True, stdout=subprocess.DEVNULL)
+        # Every histogram again, in some megabytes: not for the repository.
+        (out / "raw.jsonl").unlink(missing_ok=True)
+        failed += [name] if done.returncode else []
+        print(f"== {name}: {'partial or failed' if done.returncode else 'done'} in {time.monotonic() - began:.0f} s", flush=True)
+    sys.exit(f"partial or failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
