@@ -324,10 +324,9 @@ mod tests {
     fn this_process_is_seen_spending() {
         let meter = Meter::start(&[Who::Pid(std::process::id())]).unwrap();
         let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(60) {
-            std::hint::black_box(began);
+        // Other processes may have the core for most of any time; a meter that sees nothing never comes to an end.
+        while meter.read().total() < Duration::from_millis(10) {
+            assert!(began.elapsed() < Duration::from_secs(60));
         }
-        // Another process may have had the core for most of it.
-        assert!(meter.read().total() > Duration::from_millis(10));
     }
 }
