@@ -4,7 +4,8 @@ mod common;
 
 use common::{Place, free_port, penstock, run};
 use std::{
-    net::TcpStream,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -145,6 +146,46 @@ fn what_cannot_be_measured_is_a_sentence_and_a_failure() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(says), "{said}");
+    }
+}
+
+/// A server that does this to whoever connects.
+fn unkind(deed: fn(TcpStream)) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        listener.incoming().flatten().for_each(|socket| drop(std::thread::spawn(move || deed(socket))))
+    });
+    port
+}
+
+#[test]
+fn a_server_that_is_none_is_a_sentence_each_and_a_failure() {
+    let place = Place::new("bench-unkind");
+    let roots = place.file("roots.pem", &certificate());
+    let servers = servers(&place);
+    let reset = unkind(|mut socket| {
+        // Unread bytes in the buffer of a socket that is closed make it a reset.
+        let _ = socket.read(&mut [0; 1]);
+    });
+    let silent = unkind(|_socket| std::thread::sleep(Duration::from_secs(20)));
+    let clear = unkind(|mut socket| {
+        let _ = socket.write_all(b"220 mail.example ESMTP\r\n");
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    let verify = roots.display().to_string();
+    for (port, more, says) in [
+        (reset, &[][..], "the server reset the connection during the handshake"),
+        (silent, &["--timeout", "300ms"], "the server did not answer in time, during the handshake"),
+        (clear, &[], "the server does not speak TLS: its first bytes are no TLS record"),
+        (servers[0].1.port, &["--verify", &verify], "the server's certificate is not accepted: "),
+        (servers[0].1.port, &["--suite", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], "the TLS alert HandshakeFailure"),
+    ] {
+        let url = format!("https://localhost:{port}/");
+        let output = penstock().args(["bench", "load", &url, "-d", "1s"]).args(more).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{says}: {said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{says}: {said}");
     }
 }
 

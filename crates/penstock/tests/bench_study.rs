@@ -196,6 +196,31 @@ fn what_cannot_be_measured_is_said_and_what_can_is_kept() {
 }
 
 #[test]
+fn a_server_that_dies_in_the_middle_is_said_and_the_others_go_on() {
+    if !is_installed("haproxy") {
+        return skip("a contestant that dies: haproxy is not installed");
+    }
+    let place = Place::new("studies-dies");
+    let mortal = place.file(
+        "haproxy",
+        "#!/bin/sh\nPATH=$PATH:/usr/sbin\n[ \"$1\" = -vv ] && exec haproxy -vv\nhaproxy \"$@\" & pid=$!\nsleep 2\nkill -9 $pid\n",
+    );
+    std::fs::set_permissions(&mortal, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let out = place.0.join("out");
+    let mut command = penstock();
+    command
+        .args(["bench", "study", "handshake", "--quick", "--duration", "500ms", "--rounds", "6", "--haproxy"])
+        .arg(mortal);
+    let output = command.args(["--contestants", "haproxy,penstock-native", "--out"]).arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let result: Value = serde_json::from_slice(&std::fs::read(out.join("result.json")).unwrap()).unwrap();
+    let windows = |at: usize| cells(&result)[at]["windows"].as_array().unwrap().len();
+    assert!((1..6).contains(&windows(0)) && windows(1) == 6, "{} and {}", windows(0), windows(1));
+    let why = result["partial"][0].as_str().unwrap();
+    assert!(why.starts_with("haproxy, TLS 1.3 AES-256-GCM, RSA-2048: "), "{why}");
+}
+
+#[test]
 fn ctrl_c_keeps_what_was_measured_and_stops_the_servers() {
     let place = Place::new("studies-stop");
     let out = place.0.join("stopped");
