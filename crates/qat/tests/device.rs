@@ -327,7 +327,7 @@ fn a_reset_is_noticed_lived_through_and_ended() {
 
 #[test]
 fn a_lost_device_takes_nothing_and_ends() {
-    let (double, device) = opened("service_us 1000000");
+    let (double, device) = opened("service_us 4000000");
     let mut channel = device.channel(1, None);
     channel.submit(&small(), 1, Instant::now() + Duration::from_millis(200)).unwrap();
     double.command("dead 1");
@@ -336,7 +336,7 @@ fn a_lost_device_takes_nothing_and_ends() {
     assert_eq!(device.healthy(), 0);
     let began = Instant::now();
     drop((channel, device));
-    assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
+    assert!(began.elapsed() < Duration::from_millis(3500), "nothing is waited for");
     ended_well(&double, 1);
 }
 
