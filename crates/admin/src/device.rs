@@ -30,6 +30,7 @@ pub fn render(out: &mut String, report: &DeviceReport) {
         ("requests", "gauge", counters.depth, "Requests under way"),
         ("requests_max", "gauge", counters.depth_max, "The most that one worker has had under way"),
         ("ring_full_total", "counter", counters.ring_full, "Requests that found the ring full, and waited"),
+        ("suspected_total", "counter", counters.suspected, "Handshakes that failed as one with a wrong secret does"),
         ("benched_total", "counter", counters.benched, "Times a worker took the device out of service"),
         ("benched_workers", "gauge", counters.is_benched, "Workers for whom it is out of service now"),
         ("restarts_total", "counter", report.restarts.into(), "Resets that instances have come back from"),

@@ -156,6 +156,10 @@ impl Engine for Both {
         true
     }
 
+    fn suspect(&mut self) {
+        self.device.suspect();
+    }
+
     fn at_hand(&mut self, op: &Op) -> Option<Answer> {
         self.lanes.as_mut()?.at_hand(op)
     }

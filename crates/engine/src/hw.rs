@@ -460,6 +460,11 @@ impl Engine for Hw {
         true
     }
 
+    fn suspect(&mut self) {
+        self.counters.suspected += 1;
+        self.samples.suspect();
+    }
+
     fn start(&mut self, batch: &mut Vec<(OpId, Rc<Op>)>, now: Instant) {
         // What cannot be asked, as for a peer's point off its curve, is the native library's to refuse.
         let refused = std::mem::take(batch).into_iter().filter_map(|(id, op)| {

@@ -83,6 +83,8 @@ pub trait Engine {
     fn within(&self) -> Option<&Counters> {
         None
     }
+    /// A handshake has failed as it does with a wrong secret: one that was not checked may have been.
+    fn suspect(&mut self) {}
     /// An answer that was made ahead, used up by this.
     fn at_hand(&mut self, _op: &Op) -> Option<Answer> {
         None
@@ -215,6 +217,11 @@ impl Queue {
     /// What it has counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Tells the engine of a handshake that failed as it does with a wrong secret.
+    pub fn suspect(&mut self) {
+        self.engine.suspect();
     }
 
     /// Whether an operation of `class` would wait here at all: the engine serves it and is not benched.

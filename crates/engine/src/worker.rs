@@ -159,6 +159,12 @@ fn count_inline(class: Class) {
     });
 }
 
+/// A handshake has failed as it does with a wrong secret, whoever's fault that was: an engine that does not check every key exchange
+/// looks closer at the next ones.
+pub fn suspect() {
+    with_queue(Queue::suspect);
+}
+
 /// For the driver: ready while the queue has work.
 pub fn poll_work(cx: &mut Context<'_>) -> Poll<()> {
     with_queue(|queue| queue.poll_work(cx)).unwrap_or(Poll::Pending)

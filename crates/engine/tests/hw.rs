@@ -486,6 +486,26 @@ fn a_wrong_secret_is_found_by_computing_some_again() {
 }
 
 #[test]
+fn a_failed_handshake_has_the_next_exchanges_computed_again() {
+    let double = Double::new("");
+    let hardware = open(&double, 1).unwrap();
+    let mut queue = alone(&hardware);
+    let exchange = |queue: &mut Queue| {
+        let asked = exchange(queue, Curve::X25519);
+        settle(queue, &asked);
+    };
+    exchange(&mut queue);
+    // Nobody sees this, and a handshake fails by it.
+    double.command("wrong 1");
+    exchange(&mut queue);
+    assert_eq!(queue.counters().benched, 0);
+    queue.suspect();
+    double.command("wrong 2");
+    exchange(&mut queue);
+    assert_eq!((queue.counters().benched, queue.device().unwrap().counters.suspected), (1, 1));
+}
+
+#[test]
 fn a_bad_key_of_the_peer_is_the_peers_fault_and_never_the_devices() {
     let double = Double::new("");
     let hardware = open(&double, 1).unwrap();

@@ -202,6 +202,23 @@ fn nobody_notices_what_a_device_does_wrong() {
 }
 
 #[test]
+fn a_handshake_that_fails_by_a_wrong_secret_is_put_down_to_the_device() {
+    // It does nothing but X25519, of which nothing shows a wrong answer but another computation.
+    let double = Double::new("rsa 0\necdsa 0\necdh 0");
+    let server = Server::start(&double, "suspect", "nbthread 1\n  tune.crypto.engine hw", &[]);
+    let shakes = || answered(server.client(CLIENTS[0]));
+    // A worker's first exchange is computed again, and right.
+    assert!(shakes());
+    double.command("rsa 0\necdsa 0\necdh 0\nwrong 1");
+    assert!(!shakes(), "nobody can see it before the client does");
+    assert_eq!(server.metric("penstock_device_suspected_total"), 1.0);
+    double.command("rsa 0\necdsa 0\necdh 0\nwrong 2");
+    assert!(shakes(), "found, and computed by the library");
+    assert_eq!(server.metric("penstock_engine_wrong_total"), 1.0);
+    assert_eq!(server.metric("penstock_device_benched_total"), 1.0);
+}
+
+#[test]
 fn a_device_is_let_go_of_with_handshakes_in_flight() {
     // 50 ms each: within the deadline, and long enough to end in the middle.
     for (signal, engine) in [("TERM", "hw"), ("TERM", "hw+sw"), ("USR1", "hw"), ("USR1", "hw+sw")] {

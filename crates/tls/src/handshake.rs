@@ -12,6 +12,7 @@ use penstock_engine::{
     Share,
     worker::{self, Presence},
 };
+use rustls::{AlertDescription, Error};
 use std::{
     future::poll_fn,
     io,
@@ -118,12 +119,22 @@ where
                 return Ok(open);
             }
             Err(error) => {
+                if matches!(&error, HandshakeError::Tls(error) if may_be_secret(error)) {
+                    worker::suspect();
+                }
                 // The peer is told why; whether it still listens is its business.
                 let _ = write_all(&mut stream, &mut flight.output).await;
                 return Err(error);
             }
         }
     }
+}
+
+/// Whether this is how a handshake fails whose two sides have different secrets: what the peer has encrypted cannot be decrypted, its
+/// Finished does not fit, or it says the same of ours. A peer that is at fault itself looks alike.
+fn may_be_secret(error: &Error) -> bool {
+    use AlertDescription::{BadRecordMac, DecryptError};
+    matches!(error, Error::DecryptError | Error::AlertReceived(BadRecordMac | DecryptError))
 }
 
 /// Runs a piece of a handshake: on a stack that its operations can park where an engine may make them wait, as a plain call

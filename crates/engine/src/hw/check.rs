@@ -14,22 +14,35 @@ const TOGETHER: usize = 3;
 /// Of key exchanges of a class, the first and then one of so many is computed again. It costs as much as what it checks.
 const EVERY: u32 = 64;
 
+/// So many of each class are, after a handshake that failed as one with a wrong secret does. A client can make its own fail, and
+/// gains no more by it than the cost of another handshake.
+const SUSPECT: u32 = 4;
+
 /// Which key exchanges are computed again.
 #[derive(Default)]
-pub(super) struct Samples([u32; Class::COUNT]);
+pub(super) struct Samples {
+    counts: [u32; Class::COUNT],
+    /// Of each class, the next so many are.
+    suspect: [u32; Class::COUNT],
+}
 
 impl Samples {
     /// Whether this one is.
     pub fn next(&mut self, class: Class) -> bool {
-        let count = &mut self.0[class as usize];
-        let again = count.is_multiple_of(EVERY);
-        *count = count.wrapping_add(1);
+        let (count, suspect) = (&mut self.counts[class as usize], &mut self.suspect[class as usize]);
+        let again = count.is_multiple_of(EVERY) || *suspect > 0;
+        (*count, *suspect) = (count.wrapping_add(1), suspect.saturating_sub(1));
         again
     }
 
     /// From here on every class begins anew: the device has answered wrongly.
     pub fn restart(&mut self) {
         *self = Samples::default();
+    }
+
+    /// One of those that were not computed again may have been wrong.
+    pub fn suspect(&mut self) {
+        self.suspect = [SUSPECT; Class::COUNT];
     }
 }
 
@@ -136,5 +149,8 @@ mod tests {
         assert!(samples.next(Class::P384Derive), "each class for itself");
         samples.restart();
         assert!(samples.next(Class::P256Derive));
+        samples.suspect();
+        let again = (0..60).filter(|_| samples.next(Class::P256Derive)).count();
+        assert_eq!(again as u32, SUSPECT);
     }
 }

@@ -14,6 +14,8 @@ pub struct DeviceCounters {
     pub depth_max: u64,
     /// Times its ring was full.
     pub ring_full: u64,
+    /// Handshakes that failed as one with a wrong secret does, so that it was looked at closer.
+    pub suspected: u64,
     /// Times it was benched.
     pub benched: u64,
     /// Workers for whom it is benched now.
@@ -22,7 +24,15 @@ pub struct DeviceCounters {
 
 impl Default for DeviceCounters {
     fn default() -> Self {
-        DeviceCounters { given: [0; Class::COUNT], depth: 0, depth_max: 0, ring_full: 0, benched: 0, is_benched: 0 }
+        DeviceCounters {
+            given: [0; Class::COUNT],
+            depth: 0,
+            depth_max: 0,
+            ring_full: 0,
+            suspected: 0,
+            benched: 0,
+            is_benched: 0,
+        }
     }
 }
 
@@ -33,6 +43,7 @@ impl DeviceCounters {
         self.depth += other.depth;
         self.depth_max = self.depth_max.max(other.depth_max);
         self.ring_full += other.ring_full;
+        self.suspected += other.suspected;
         self.benched += other.benched;
         self.is_benched += other.is_benched;
     }
