@@ -256,10 +256,8 @@ def main():
             server.log = log
             bench.wait_listening(ports["rsa"], server)
             # Beside a crowd, or each client would be alone with its handshake and would not wait for others.
-            crowd = bench.LOAD.exists() and subprocess.Popen(
-                [bench.LOAD, "handshakes", f"127.0.0.1:{ports['ecdsa']}", "100000000", "4"], stderr=subprocess.DEVNULL)
-            if not crowd:
-                print(f"without a crowd: {bench.LOAD} is not built")
+            crowd = subprocess.Popen([options.bin, "bench", "load", f"https://127.0.0.1:{ports['ecdsa']}/", "--mode", "handshake", "-c", "4",
+                                      "-d", "1h", "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for name, run in runs.items():
                 if not run:
                     continue
@@ -273,9 +271,8 @@ def main():
                         print(f"{engine:8} {name:9} TLS {version} {cert:6} {at_once - len(bad)} of {at_once}", flush=True)
                         if bad:
                             print(bad[0])
-            if crowd:
-                crowd.kill()
-                crowd.wait()
+            crowd.kill()
+            crowd.wait()
             time.sleep(0.5)
             counted = counters(ports["metrics"])
             summary = {name: int(counted.get(name, 0)) for name in

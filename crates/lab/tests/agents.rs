@@ -43,7 +43,12 @@ fn shares_are_given_out_and_added_up_exactly() {
     let both = [unix(folder.path(), "a"), unix(folder.path(), "b")];
     let plan = LoadPlan { connections: 5, count: Some(301), ..plan(&server) };
     let report = run(&plan, &both, None).unwrap();
-    assert_eq!((report.done, report.full_handshakes, report.failed()), (301, 5, 0), "{:?}", report.errors);
+    assert_eq!(
+        (report.totals.done, report.totals.full_handshakes, report.failed()),
+        (301, 5, 0),
+        "{:?}",
+        report.errors
+    );
     assert_eq!((report.latency.total.count(), report.latency.handshake.count()), (301, 5));
     let shares: Vec<_> = report.agents.iter().map(|share| share.done).collect();
     assert_eq!(shares, [Some(151), Some(150)]);
@@ -159,7 +164,7 @@ fn over_the_network_both_sides_show_certificates_of_one_authority() {
     // A stranger is turned away, and so is who shows nothing; the agent is there for the next.
     assert!(run(&plan, &one, Some(&identity(&others, "controller"))).is_err());
     assert!(run(&plan, &one, None).is_err());
-    assert_eq!(run(&plan, &one, Some(&identity(&ours, "controller"))).unwrap().done, 50);
+    assert_eq!(run(&plan, &one, Some(&identity(&ours, "controller"))).unwrap().totals.done, 50);
     let open = agents::serve(&"0.0.0.0:0".parse().unwrap(), None, Vec::new());
     let why = open.err().unwrap().to_string();
     assert!(why.contains("can be reached from other machines"), "{why}");

@@ -26,7 +26,7 @@ const AT_ONCE: Behaviour = Behaviour::Answer(Duration::ZERO);
 fn handshakes_are_full_ones_and_both_sides_count_the_same() {
     let server = Server::start(AT_ONCE);
     let report = run(&LoadPlan { count: Some(200), ..plan(&server, Mode::Handshake) }).unwrap();
-    assert_eq!((report.done, report.full_handshakes, report.resumed_handshakes), (200, 200, 0));
+    assert_eq!((report.totals.done, report.totals.full_handshakes, report.totals.resumed_handshakes), (200, 200, 0));
     assert_eq!(report.latency.handshake.count(), 200);
     // The run's first connection tries the server, and is not part of the result.
     assert_eq!(server.handshakes.load(Ordering::Relaxed), 201);
@@ -34,7 +34,7 @@ fn handshakes_are_full_ones_and_both_sides_count_the_same() {
     let [(agreed, 200)] = &report.negotiated[..] else { panic!("{:?}", report.negotiated) };
     assert_eq!((agreed.version.as_str(), agreed.group.as_str()), ("TLSv1.3", "x25519"));
     assert_eq!(agreed.signature.as_deref(), Some("ecdsa_secp256r1_sha256"));
-    assert_eq!((report.failed(), report.unclean_closes), (0, 0), "{:?}", report.errors);
+    assert_eq!((report.failed(), report.totals.unclean_closes), (0, 0), "{:?}", report.errors);
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn all_but_the_first_handshake_of_each_connection_resume_when_asked_to() {
         let mut plan = LoadPlan { count: Some(100), resume: true, ..plan(&server, Mode::Handshake) };
         plan.tls.versions = versions;
         let report = run(&plan).unwrap();
-        assert_eq!(report.full_handshakes, 4, "{:?}", report.negotiated);
-        assert_eq!(report.resumed_handshakes, 96);
+        assert_eq!(report.totals.full_handshakes, 4, "{:?}", report.negotiated);
+        assert_eq!(report.totals.resumed_handshakes, 96);
         assert_eq!(server.resumed.load(Ordering::Relaxed) - before, 96);
         assert!(!doubts(&report).contains(&"not-resumed"));
     }
@@ -57,9 +57,9 @@ fn requests_and_their_handshakes_are_counted_by_mode() {
     let server = Server::start(AT_ONCE);
     for (mode, handshakes) in [(Mode::Request, 100), (Mode::KeepAlive, 4), (Mode::Download, 4)] {
         let report = run(&LoadPlan { count: Some(100), ..plan(&server, mode) }).unwrap();
-        assert_eq!((report.done, report.responses, report.statuses["2xx"]), (100, 100, 100), "{mode:?}");
+        assert_eq!((report.totals.done, report.totals.responses, report.statuses["2xx"]), (100, 100, 100), "{mode:?}");
         assert_eq!(report.handshakes(), handshakes, "{mode:?}");
-        assert_eq!(report.body_bytes, 500, "{mode:?}");
+        assert_eq!(report.totals.body_bytes, 500, "{mode:?}");
         assert_eq!(report.failed(), 0, "{:?}", report.errors);
     }
 }
@@ -69,7 +69,7 @@ fn idle_connections_are_held_until_the_end() {
     let server = Server::start(AT_ONCE);
     let duration = Duration::from_millis(500);
     let report = run(&LoadPlan { connections: 50, duration, ..plan(&server, Mode::Idle) }).unwrap();
-    assert_eq!((report.done, report.held, report.failed()), (50, 50, 0), "{:?}", report.errors);
+    assert_eq!((report.totals.done, report.held, report.failed()), (50, 50, 0), "{:?}", report.errors);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_stall_of_a_second_shows_in_the_percentiles_of_an_open_loop() {
     };
     let open = of(Arrivals::Open(200.0));
     let total = &open.latency.total;
-    assert_eq!(open.done + open.late + open.never_begun, total.count());
+    assert_eq!(open.totals.done + open.totals.late + open.totals.never_begun, total.count());
     assert!(total.count().abs_diff(800) <= 8, "{}", total.count());
     // A quarter of all fell due within that second: evenly spread, from no wait to a second of it.
     assert!(total.percentile_us(50.0) < 100_000, "{}", total.percentile_us(50.0));
@@ -113,8 +113,8 @@ fn units_that_never_begin_are_counted_with_their_wait() {
     let arrivals = Arrivals::Open(200.0);
     let duration = Duration::from_secs(1);
     let report = run(&LoadPlan { arrivals, duration, connections: 2, ..plan(&server, Mode::KeepAlive) }).unwrap();
-    assert!(report.done.abs_diff(40) < 10, "{}", report.done);
-    assert!(report.never_begun > 140, "{}", report.never_begun);
+    assert!(report.totals.done.abs_diff(40) < 10, "{}", report.totals.done);
+    assert!(report.totals.never_begun > 140, "{}", report.totals.never_begun);
     assert!(doubts(&report).contains(&"behind"));
     assert!(report.latency.total.percentile_us(50.0) > 300_000);
 }
@@ -144,7 +144,7 @@ fn failures_under_load_are_counted_by_kind() {
     let server = Server::start(Behaviour::Hangup);
     let duration = Duration::from_millis(300);
     let report = run(&LoadPlan { duration, ..plan(&server, Mode::KeepAlive) }).unwrap();
-    assert_eq!(report.done, 0);
+    assert_eq!(report.totals.done, 0);
     let kinds: Vec<&str> = report.errors.keys().map(String::as_str).collect();
     assert_eq!(kinds, ["the server closed the connection before the end of a response"]);
     assert!(doubts(&report).contains(&"errors"));
@@ -156,7 +156,7 @@ fn a_unit_that_takes_too_long_is_given_up() {
     let (timeout, duration) = (Duration::from_millis(200), Duration::from_millis(500));
     let began = Instant::now();
     let report = run(&LoadPlan { timeout, duration, ..plan(&server, Mode::KeepAlive) }).unwrap();
-    assert_eq!(report.done, 0);
+    assert_eq!(report.totals.done, 0);
     assert!(report.errors.contains_key("the server did not answer in time, before the end of a response"));
     assert!(began.elapsed() < Duration::from_secs(15), "it waited for the answer");
 }
@@ -173,7 +173,7 @@ fn what_was_measured_before_the_stop_is_kept_and_marked() {
         stop.stop();
     });
     let report = report.unwrap();
-    assert!(report.partial && report.done > 0 && doubts(&report).contains(&"partial"));
+    assert!(report.partial && report.totals.done > 0 && doubts(&report).contains(&"partial"));
     assert!(seconds >= 1 && report.seconds < 50.0 && began.elapsed() < Duration::from_secs(50));
 }
 
@@ -189,7 +189,7 @@ fn a_certificate_is_checked_when_asked_to() {
     let why = run(&plan).unwrap_err().to_string();
     assert!(why.contains("the server's certificate is not accepted"), "{why}");
     std::fs::write(&roots, pem).unwrap();
-    assert_eq!(run(&plan).unwrap().done, 5);
+    assert_eq!(run(&plan).unwrap().totals.done, 5);
     plan.tls.server_name = Some("another.example".into());
     let why = run(&plan).unwrap_err().to_string();
     assert!(why.contains("the server's certificate is not accepted"), "{why}");

@@ -136,7 +136,7 @@ const fn count(
     doc: &'static str,
     field: fn(&mut Inputs) -> &mut f64,
 ) -> Input {
-    Input { name, unit, origin, doc, least: range.0, most: range.1, whole: true, field }
+    Input { whole: true, ..real(name, unit, origin, range, doc, field) }
 }
 
 use Origin::{Assumed, Inferred, Ours, Published};

@@ -119,34 +119,27 @@ impl Curve {
     /// TPS of so many cores.
     pub fn rate(&self, cores: f64) -> f64 {
         let (most, highest) = self.last();
-        if cores >= most {
-            return highest + (cores - most) * self.slope_beyond();
-        }
-        let mut from = (0.0, 0.0);
-        for &to in &self.points {
-            if cores <= to.0 {
-                return from.1 + (to.1 - from.1) * (cores - from.0) / (to.0 - from.0);
-            }
-            from = to;
-        }
-        highest
+        between(self.points.iter().copied(), cores).unwrap_or_else(|| highest + (cores - most) * self.slope_beyond())
     }
 
     /// Cores that so many TPS take, in fractions.
     pub fn cores(&self, tps: f64) -> f64 {
         let (most, highest) = self.last();
-        if tps >= highest {
-            return most + (tps - highest) / self.slope_beyond();
-        }
-        let mut from = (0.0, 0.0);
-        for &to in &self.points {
-            if tps <= to.1 {
-                return from.0 + (to.0 - from.0) * (tps - from.1) / (to.1 - from.1);
-            }
-            from = to;
-        }
-        most
+        let by_rate = self.points.iter().map(|(cores, tps)| (*tps, *cores));
+        between(by_rate, tps).unwrap_or_else(|| most + (tps - highest) / self.slope_beyond())
     }
+}
+
+/// On the straight lines between rising points and zero; nothing beyond the last one.
+fn between(points: impl Iterator<Item = (f64, f64)>, x: f64) -> Option<f64> {
+    let mut from = (0.0, 0.0);
+    for to in points {
+        if x <= to.0 {
+            return Some(from.1 + (to.1 - from.1) * (x - from.0) / (to.0 - from.0));
+        }
+        from = to;
+    }
+    None
 }
 
 /// A device with the cores that feed it.

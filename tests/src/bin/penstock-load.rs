@@ -1,15 +1,8 @@
-//! Load for `scripts/bench.py` and `scripts/spread.py` that no ready-made tool gives: full TLS handshakes without a request,
-//! many idle connections held open, and requests at a steady rate from chosen ports.
+//! Loads that `penstock bench load` is not for, for the scripts: clients that vanish, floods, and requests from chosen ports.
 //!
-//!     penstock-load handshakes ADDRESS COUNT CLIENTS [WHAT...]
-//!                                                         COUNT full handshakes by so many clients at once
-//!     penstock-load arrivals ADDRESS RATE SECONDS [WHAT...]
-//!                                                         handshakes at that rate, whether or not they are answered
 //!     penstock-load mixed ADDRESS,... COUNT CLIENTS SEED  COUNT clients of every kind, one in a hundred vanishing at some point;
 //!                                                         then how many were served, resumed, vanished and failed
-//!     penstock-load aborted ADDRESS COUNT [WHAT...]       COUNT clients that send a hello and are gone at once
-//!     penstock-load idle ADDRESS TARGET                   each line of standard input is a number of connections to
-//!                                                         hold; each has served one request for TARGET
+//!     penstock-load aborted ADDRESS COUNT                 COUNT clients that send a hello and are gone at once
 //!     penstock-load flood ADDRESS NAME FRAMES N PAUSE     FRAMES frames of an HTTP/2 flood, N at a time with so many µs of
 //!                                                         listening after each, on a new connection whenever it is
 //!                                                         cut; then how many were sent on each connection
@@ -17,14 +10,11 @@
 //!                                                         RATE requests a second from these local ports, each on a
 //!                                                         new TLS connection or on the thread's own; then the median
 //!                                                         and the 99th percentile of their times, in µs
-//!
-//! WHAT: `tls12` or `tls13`; `x25519`, `p256` or `hybrid`; `aes128` for that suite alone. After handshakes the number done is
-//! printed, then the median, the 99th percentile and the longest of their times in µs, from when each was due.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use penstock_tests::Failure;
@@ -43,11 +33,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["handshakes", address, count, clients, ref what @ ..] => handshakes(address, count, clients, what),
-        ["arrivals", address, rate, seconds, ref what @ ..] => arrivals(address, rate, seconds, what),
         ["mixed", addresses, count, clients, seed] => mixed(addresses, [count, clients, seed]),
-        ["aborted", address, count, ref what @ ..] => aborted(address, count, what),
-        ["idle", address, target] => idle(address, target),
+        ["aborted", address, count] => aborted(address, count),
         ["paced", address, kind @ ("new" | "keep"), rate, seconds, threads, ref ports @ ..] => {
             paced(address, kind == "keep", [rate, seconds, threads], ports)
         }
@@ -60,35 +47,18 @@ fn main() {
     }
 }
 
-/// TLS 1.3 with X25519 unless told otherwise, and never a resumption: the same work for every server measured.
-fn config(what: &[&str]) -> Result<Arc<ClientConfig>, Failure> {
+/// TLS 1.3 with X25519, and never a resumption.
+fn config() -> Result<Arc<ClientConfig>, Failure> {
     let mut provider = default_provider();
-    let mut group = kx_group::X25519;
-    let mut version = &rustls::version::TLS13;
-    for word in what {
-        match *word {
-            "tls12" => version = &rustls::version::TLS12,
-            "tls13" => version = &rustls::version::TLS13,
-            "x25519" => group = kx_group::X25519,
-            "p256" => group = kx_group::SECP256R1,
-            "hybrid" => group = kx_group::X25519MLKEM768,
-            "aes128" => provider.cipher_suites.retain(|suite| format!("{:?}", suite.suite()).contains("AES_128")),
-            _ => return Err(format!("'{word}' is nothing that can be asked for")),
-        }
-    }
-    provider.kx_groups = vec![group];
+    provider.kx_groups = vec![kx_group::X25519];
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[version])
+        .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|e| e.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(any_certificate())
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
-}
-
-fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Tls, Failure> {
-    handshake(TcpStream::connect(address).map_err(|e| format!("connect: {e}"))?, config)
 }
 
 fn handshake(stream: TcpStream, config: &Arc<ClientConfig>) -> Result<Tls, Failure> {
@@ -101,66 +71,6 @@ fn handshake(stream: TcpStream, config: &Arc<ClientConfig>) -> Result<Tls, Failu
         tls.conn.complete_io(&mut tls.sock).map_err(|e| format!("handshake: {e}"))?;
     }
     Ok(tls)
-}
-
-fn handshakes(address: &str, count: &str, clients: &str, what: &[&str]) -> Result<(), Failure> {
-    let count: usize = count.parse().map_err(|_| "not a count")?;
-    let clients: usize = clients.parse().map_err(|_| "not a number of clients")?;
-    run(address, clients, what, |number| (number < count).then(Instant::now))
-}
-
-/// Arrivals that do not wait for answers: those that are due while all clients are busy are late from the start.
-fn arrivals(address: &str, rate: &str, seconds: &str, what: &[&str]) -> Result<(), Failure> {
-    let rate: f64 = rate.parse().map_err(|_| "not a rate")?;
-    let seconds: f64 = seconds.parse().map_err(|_| "not a number of seconds")?;
-    let start = Instant::now();
-    run(address, ARRIVAL_CLIENTS, what, |number| {
-        let due = Duration::from_secs_f64(number as f64 / rate);
-        (due.as_secs_f64() < seconds).then(|| start + due)
-    })
-}
-
-/// Threads that stand for an endless supply of clients.
-const ARRIVAL_CLIENTS: usize = 512;
-
-/// Runs handshakes on so many threads; `due` says when each of them should begin, `None` that there are no more.
-fn run(
-    address: &str,
-    clients: usize,
-    what: &[&str],
-    due: impl Fn(usize) -> Option<Instant> + Sync,
-) -> Result<(), Failure> {
-    let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
-    let config = config(what)?;
-    let next = AtomicUsize::new(0);
-    let times = Mutex::new(Vec::new());
-    let client = || {
-        let mut own = Vec::new();
-        while let Some(due) = due(next.fetch_add(1, Ordering::Relaxed)) {
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            match connect(address, &config) {
-                Ok(mut tls) => {
-                    own.push(due.elapsed().as_micros());
-                    tls.conn.send_close_notify();
-                    let _ = tls.conn.complete_io(&mut tls.sock);
-                }
-                Err(failure) => eprintln!("{failure}"),
-            }
-        }
-        times.lock().expect("no client panics").append(&mut own);
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..clients {
-            // A client needs little stack, and there may be a thousand.
-            std::thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, client).expect("a thread");
-        }
-    });
-    let mut times = times.into_inner().expect("no client panics");
-    times.sort_unstable();
-    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
-    let [median, p99, longest] = [0.5, 0.99, 1.0].map(|share| at(share).copied().unwrap_or(0));
-    println!("{} {median} {p99} {longest}", times.len());
-    Ok(())
 }
 
 fn mixed(addresses: &str, numbers: [&str; 3]) -> Result<(), Failure> {
@@ -176,10 +86,10 @@ fn mixed(addresses: &str, numbers: [&str; 3]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn aborted(address: &str, count: &str, what: &[&str]) -> Result<(), Failure> {
+fn aborted(address: &str, count: &str) -> Result<(), Failure> {
     let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
     let count: usize = count.parse().map_err(|_| "not a count")?;
-    let config = config(what)?;
+    let config = config()?;
     for _ in 0..count {
         let mut stream = TcpStream::connect(address).map_err(|e| format!("connect: {e}"))?;
         let name = ServerName::try_from("localhost").expect("a valid name");
@@ -188,24 +98,6 @@ fn aborted(address: &str, count: &str, what: &[&str]) -> Result<(), Failure> {
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).map_err(|e| e.to_string())?;
     }
     println!("{count}");
-    Ok(())
-}
-
-fn idle(address: &str, target: &str) -> Result<(), Failure> {
-    let address: SocketAddr = address.parse().map_err(|_| "not an address")?;
-    let config = config(&[])?;
-    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let mut held: Vec<Tls> = Vec::new();
-    for line in std::io::stdin().lock().lines() {
-        let wanted: usize = line.map_err(|e| e.to_string())?.trim().parse().map_err(|_| "not a number")?;
-        while held.len() < wanted {
-            let mut tls = connect(address, &config)?;
-            exchange(&mut tls, &request)?;
-            held.push(tls);
-        }
-        println!("{}", held.len());
-        std::io::stdout().flush().map_err(|e| e.to_string())?;
-    }
     Ok(())
 }
 
@@ -250,7 +142,7 @@ fn paced(address: &str, keep: bool, numbers: [&str; 3], ports: &[&str]) -> Resul
     if ports.len() < threads || rate == 0 {
         return Err("a port for each thread, and a rate, are needed".to_owned());
     }
-    let config = config(&[])?;
+    let config = config()?;
     let count = (rate * seconds) as usize;
     // Time for the connections that are kept to be made.
     let start = Instant::now() + Duration::from_secs(if keep { 2 } else { 0 });

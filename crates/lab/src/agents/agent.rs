@@ -144,7 +144,7 @@ impl Agent {
             let _ = channel.send(&Message::Failed(why.to_string()));
             why.to_string()
         })?;
-        let outcome = format!("{} {} in {:.1} s", report.done, plan.mode.units(), report.seconds);
+        let outcome = format!("{} {} in {:.1} s", report.totals.done, plan.mode.units(), report.seconds);
         channel.send(&Message::Report { report: Box::new(report), late_by })?;
         Ok(outcome)
     }

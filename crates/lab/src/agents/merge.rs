@@ -20,7 +20,7 @@ pub(super) fn merge(plan: &LoadPlan, outcomes: Vec<Outcome>, server: Option<Cost
                 for doubt in report.doubts.iter().filter(|doubt| OF_MACHINES.contains(&doubt.kind.as_str())) {
                     doubts.push(Doubt { kind: doubt.kind.clone(), says: format!("agent {name}: {}", doubt.says) });
                 }
-                let done = Some(report.done);
+                let done = Some(report.totals.done);
                 add_report(&mut merged, *report);
                 AgentShare { name, done, late_by, trouble }
             }
@@ -37,7 +37,7 @@ pub(super) fn merge(plan: &LoadPlan, outcomes: Vec<Outcome>, server: Option<Cost
     }
     merged.partial |= cut_short;
     merged.server = server;
-    merged.client.cpu_us_per_unit = merged.client.cpu_seconds * 1e6 / merged.done.max(1) as f64;
+    merged.client.cpu_us_per_unit = merged.client.cpu_seconds * 1e6 / merged.totals.done.max(1) as f64;
     merged.doubts = doubts_of_counts(&merged);
     merged.doubts.extend(doubts);
     merged
@@ -47,22 +47,8 @@ fn add_report(sum: &mut LoadReport, one: LoadReport) {
     sum.began_at = if sum.began_at == 0.0 { one.began_at } else { sum.began_at.min(one.began_at) };
     sum.seconds = sum.seconds.max(one.seconds);
     sum.partial |= one.partial;
-    for (sum, more) in [
-        (&mut sum.done, one.done),
-        (&mut sum.late, one.late),
-        (&mut sum.never_begun, one.never_begun),
-        (&mut sum.full_handshakes, one.full_handshakes),
-        (&mut sum.resumed_handshakes, one.resumed_handshakes),
-        (&mut sum.retried_handshakes, one.retried_handshakes),
-        (&mut sum.unclean_closes, one.unclean_closes),
-        (&mut sum.responses, one.responses),
-        (&mut sum.held, one.held),
-        (&mut sum.body_bytes, one.body_bytes),
-        (&mut sum.bytes_in, one.bytes_in),
-        (&mut sum.bytes_out, one.bytes_out),
-    ] {
-        *sum += more;
-    }
+    sum.totals.add(&one.totals);
+    sum.held += one.held;
     for (class, n) in one.statuses {
         *sum.statuses.entry(class).or_default() += n;
     }

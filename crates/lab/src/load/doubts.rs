@@ -53,22 +53,28 @@ pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
             format!("the client itself was up to {:.1} ms late for 1 % of the {units}", own as f64 / 1e3),
         );
     }
-    if !report.plan.resume && report.resumed_handshakes > 0 {
-        say("resumed", format!("{} handshakes resumed a session although none should", report.resumed_handshakes));
+    if !report.plan.resume && report.totals.resumed_handshakes > 0 {
+        say(
+            "resumed",
+            format!("{} handshakes resumed a session although none should", report.totals.resumed_handshakes),
+        );
     }
-    if report.plan.resume && report.full_handshakes > report.plan.connections as u64 {
+    if report.plan.resume && report.totals.full_handshakes > report.plan.connections as u64 {
         say(
             "not-resumed",
             format!(
                 "{} handshakes were full although all but the first of each of {} connections should resume a session",
-                report.full_handshakes, report.plan.connections
+                report.totals.full_handshakes, report.plan.connections
             ),
         );
     }
-    if report.retried_handshakes > 0 {
+    if report.totals.retried_handshakes > 0 {
         say(
             "retried",
-            format!("{} handshakes took a round more, as the server wanted another group", report.retried_handshakes),
+            format!(
+                "{} handshakes took a round more, as the server wanted another group",
+                report.totals.retried_handshakes
+            ),
         );
     }
     if report.failed() > 0 {
@@ -79,18 +85,18 @@ pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
     if refused > 0 {
         say("statuses", format!("{refused} responses were neither 2xx nor 3xx"));
     }
-    if report.never_begun > 0 {
+    if report.totals.never_begun > 0 {
         say(
             "behind",
             format!(
                 "{} {units} fell due and never began, as every connection was busy: the server (or the number of \
                  connections) does not carry this rate; percentiles count them with the time they had waited",
-                report.never_begun
+                report.totals.never_begun
             ),
         );
     }
     if let Arrivals::Open(rate) = report.plan.arrivals
-        && report.never_begun == 0
+        && report.totals.never_begun == 0
         && report.plan.mode != Mode::Idle
         && report.plan.count.is_none()
         && report.rate() < rate * 0.98
@@ -98,8 +104,8 @@ pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
     {
         say("below-rate", format!("{:.1} {units}/s were finished of the {rate} asked for", report.rate()));
     }
-    if report.done < UNITS_MIN || report.seconds < SECONDS_MIN {
-        say("too-short", format!("{} {units} in {:.1} s are few: run longer", report.done, report.seconds));
+    if report.totals.done < UNITS_MIN || report.seconds < SECONDS_MIN {
+        say("too-short", format!("{} {units} in {:.1} s are few: run longer", report.totals.done, report.seconds));
     }
     let spread = spread(&report.series);
     if spread > SPREAD_MAX && report.plan.mode != Mode::Idle {

@@ -16,32 +16,13 @@ pub struct LoadReport {
     pub seconds: f64,
     /// Cut short, or not all who should have taken part did.
     pub partial: bool,
-    /// Units that were finished within the measured time.
-    pub done: u64,
-    /// Units finished later, of those that began within it.
-    pub late: u64,
-    /// Units that fell due within it and never began, as every connection was busy.
-    pub never_begun: u64,
-    /// Full handshakes completed within the measured time.
-    pub full_handshakes: u64,
-    /// Resumed ones.
-    pub resumed_handshakes: u64,
-    /// Full ones that took a round more, as the server wanted another group.
-    pub retried_handshakes: u64,
-    /// Connections that the server did not close after our close_notify.
-    pub unclean_closes: u64,
-    /// Responses.
-    pub responses: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub totals: Totals,
     /// Responses by the first digit of their status: `2xx`.
     pub statuses: BTreeMap<String, u64>,
     /// Connections held at the end, where that was asked for.
     pub held: u64,
-    /// Bytes of response bodies.
-    pub body_bytes: u64,
-    /// Bytes read from sockets.
-    pub bytes_in: u64,
-    /// Bytes written to them.
-    pub bytes_out: u64,
     /// What failed, by kind: a sentence each.
     pub errors: BTreeMap<String, u64>,
     /// What was agreed on, and in how many handshakes.
@@ -61,6 +42,54 @@ pub struct LoadReport {
     pub agents: Vec<AgentShare>,
 }
 
+/// What is counted in a load, whoever counts: a thread, a machine, all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Units that were finished within the measured time.
+    pub done: u64,
+    /// Units finished later, of those that began within it.
+    pub late: u64,
+    /// Units that fell due within it and never began, as every connection was busy.
+    pub never_begun: u64,
+    /// Full handshakes completed within the measured time.
+    pub full_handshakes: u64,
+    /// Resumed ones.
+    pub resumed_handshakes: u64,
+    /// Full ones that took a round more, as the server wanted another group.
+    pub retried_handshakes: u64,
+    /// Connections that the server did not close after our close_notify.
+    pub unclean_closes: u64,
+    /// Responses.
+    pub responses: u64,
+    /// Bytes of response bodies.
+    pub body_bytes: u64,
+    /// Bytes read from sockets.
+    pub bytes_in: u64,
+    /// Bytes written to them.
+    pub bytes_out: u64,
+}
+
+impl Totals {
+    /// Adds what another one counted.
+    pub(crate) fn add(&mut self, other: &Totals) {
+        for (sum, more) in [
+            (&mut self.done, other.done),
+            (&mut self.late, other.late),
+            (&mut self.never_begun, other.never_begun),
+            (&mut self.full_handshakes, other.full_handshakes),
+            (&mut self.resumed_handshakes, other.resumed_handshakes),
+            (&mut self.retried_handshakes, other.retried_handshakes),
+            (&mut self.unclean_closes, other.unclean_closes),
+            (&mut self.responses, other.responses),
+            (&mut self.body_bytes, other.body_bytes),
+            (&mut self.bytes_in, other.bytes_in),
+            (&mut self.bytes_out, other.bytes_out),
+        ] {
+            *sum += more;
+        }
+    }
+}
+
 impl LoadReport {
     /// Nothing has happened.
     pub(crate) fn empty(plan: LoadPlan) -> LoadReport {
@@ -69,19 +98,9 @@ impl LoadReport {
             began_at: 0.0,
             seconds: 0.0,
             partial: false,
-            done: 0,
-            late: 0,
-            never_begun: 0,
-            full_handshakes: 0,
-            resumed_handshakes: 0,
-            retried_handshakes: 0,
-            unclean_closes: 0,
-            responses: 0,
+            totals: Totals::default(),
             statuses: BTreeMap::new(),
             held: 0,
-            body_bytes: 0,
-            bytes_in: 0,
-            bytes_out: 0,
             errors: BTreeMap::new(),
             negotiated: Vec::new(),
             latency: Latency::default(),
@@ -96,13 +115,13 @@ impl LoadReport {
     /// Units a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.done as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 { self.totals.done as f64 / self.seconds } else { 0.0 }
     }
 
     /// Handshakes of both kinds.
     #[must_use]
     pub fn handshakes(&self) -> u64 {
-        self.full_handshakes + self.resumed_handshakes
+        self.totals.full_handshakes + self.totals.resumed_handshakes
     }
 
     /// Everything that failed.
@@ -114,7 +133,7 @@ impl LoadReport {
     /// CPU time of the server for each unit, µs.
     #[must_use]
     pub fn server_us_per_unit(&self) -> Option<f64> {
-        self.server.as_ref().map(|cost| cost.total().as_secs_f64() * 1e6 / self.done.max(1) as f64)
+        self.server.as_ref().map(|cost| cost.total().as_secs_f64() * 1e6 / self.totals.done.max(1) as f64)
     }
 }
 

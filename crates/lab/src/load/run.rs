@@ -199,7 +199,7 @@ impl Ready {
             tally.merge(one);
         }
         let seconds = (ended.at - began.at).as_secs_f64();
-        let client = self.client_cost(seconds, tally.done);
+        let client = self.client_cost(seconds, tally.totals.done);
         let mut report = tally.into_report(LoadPlan::clone(&self.plan), began.unix(), seconds, series.seconds);
         report.partial = cut_short;
         report.client = client;

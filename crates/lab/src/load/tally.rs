@@ -1,7 +1,7 @@
 //! What one thread counts.
 
 use super::failure::Failure;
-use super::report::Latency;
+use super::report::{Latency, Totals};
 use super::{LoadPlan, LoadReport, Negotiated, Second, names, settings};
 use crate::load::session::Session;
 use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, SignatureScheme};
@@ -96,19 +96,9 @@ impl Agreed {
 /// Everything a thread found.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub done: u64,
-    pub late: u64,
-    pub never_begun: u64,
-    pub full_handshakes: u64,
-    pub resumed_handshakes: u64,
-    pub retried_handshakes: u64,
-    pub unclean_closes: u64,
-    pub responses: u64,
+    pub totals: Totals,
     /// By first digit.
     pub statuses: [u64; 10],
-    pub body_bytes: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
     pub errors: Vec<(Failure, u64)>,
     pub agreed: Vec<(Agreed, u64)>,
     pub latency: Latency,
@@ -121,28 +111,18 @@ impl Tally {
 
     pub(crate) fn handshake(&mut self, agreed: Agreed) {
         match agreed.kind {
-            Some(HandshakeKind::Resumed) => self.resumed_handshakes += 1,
+            Some(HandshakeKind::Resumed) => self.totals.resumed_handshakes += 1,
             Some(HandshakeKind::FullWithHelloRetryRequest) => {
-                self.retried_handshakes += 1;
-                self.full_handshakes += 1;
+                self.totals.retried_handshakes += 1;
+                self.totals.full_handshakes += 1;
             }
-            _ => self.full_handshakes += 1,
+            _ => self.totals.full_handshakes += 1,
         }
         count(&mut self.agreed, agreed, 1);
     }
 
     pub(crate) fn merge(&mut self, other: Tally) {
-        self.done += other.done;
-        self.late += other.late;
-        self.never_begun += other.never_begun;
-        self.full_handshakes += other.full_handshakes;
-        self.resumed_handshakes += other.resumed_handshakes;
-        self.retried_handshakes += other.retried_handshakes;
-        self.unclean_closes += other.unclean_closes;
-        self.responses += other.responses;
-        self.body_bytes += other.body_bytes;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
+        self.totals.add(&other.totals);
         for (sum, more) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += more;
         }
@@ -189,20 +169,10 @@ impl Tally {
         LoadReport {
             began_at,
             seconds,
-            done: self.done,
-            late: self.late,
-            never_begun: self.never_begun,
-            full_handshakes: self.full_handshakes,
-            resumed_handshakes: self.resumed_handshakes,
-            retried_handshakes: self.retried_handshakes,
-            unclean_closes: self.unclean_closes,
-            responses: self.responses,
+            totals: self.totals,
             statuses: statuses.map(|class| (format!("{class}xx"), self.statuses[class])).collect(),
             // As the last second saw it: when the run is over each lets go of its own.
             held: series.last().map_or(0, |second| second.open),
-            body_bytes: self.body_bytes,
-            bytes_in: self.bytes_in,
-            bytes_out: self.bytes_out,
             errors,
             negotiated: self.agreed.iter().map(|(agreed, n)| (agreed.named(), *n)).collect(),
             latency: self.latency,

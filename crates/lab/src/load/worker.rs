@@ -182,10 +182,10 @@ impl Worker {
         let end = Instant::now();
         let before = self.traffic.get();
         let mut tally = self.tally.borrow_mut();
-        tally.bytes_in = self.gauge.bytes_in.get() - before.0;
-        tally.bytes_out = self.gauge.bytes_out.get() - before.1;
+        tally.totals.bytes_in = self.gauge.bytes_in.get() - before.0;
+        tally.totals.bytes_out = self.gauge.bytes_out.get() - before.1;
         for age in self.pace.never_begun(end) {
-            tally.never_begun += 1;
+            tally.totals.never_begun += 1;
             tally.latency.total.record(age);
         }
     }
@@ -239,8 +239,8 @@ impl Worker {
             return;
         }
         let mut tally = self.tally.borrow_mut();
-        tally.responses += 1;
-        tally.body_bytes += body_bytes;
+        tally.totals.responses += 1;
+        tally.totals.body_bytes += body_bytes;
         tally.statuses[usize::from(status / 100).min(9)] += 1;
         tally.latency.first_byte.record(first_byte);
     }
@@ -248,7 +248,7 @@ impl Worker {
     /// A connection was closed, not cleanly.
     pub(crate) fn unclean(&self) {
         if self.counts() {
-            self.tally.borrow_mut().unclean_closes += 1;
+            self.tally.borrow_mut().totals.unclean_closes += 1;
         }
     }
 
@@ -257,8 +257,8 @@ impl Worker {
         self.gauge.live.done();
         let mut tally = self.tally.borrow_mut();
         match self.control.phase() {
-            Phase::Measure => tally.done += 1,
-            Phase::Drain if unit.measured => tally.late += 1,
+            Phase::Measure => tally.totals.done += 1,
+            Phase::Drain if unit.measured => tally.totals.late += 1,
             _ => return,
         }
         if unit.measured {

@@ -116,19 +116,23 @@ fn row(page: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
 
 fn counts(page: &mut String, report: &LoadReport) -> fmt::Result {
     let units = report.plan.mode.units();
-    let read = bytes(report.bytes_in as f64);
-    writeln!(page, "  {} {units} in {}, {read} read", report.done, time(report.seconds * 1e6))?;
+    let read = bytes(report.totals.bytes_in as f64);
+    writeln!(page, "  {} {units} in {}, {read} read", report.totals.done, time(report.seconds * 1e6))?;
     if report.plan.mode == Mode::Idle {
         writeln!(page, "  {} connections were open at the end", report.held)?;
     }
     if report.handshakes() > 0 {
-        writeln!(page, "  Full handshakes: {}, resumed: {}", report.full_handshakes, report.resumed_handshakes)?;
+        writeln!(
+            page,
+            "  Full handshakes: {}, resumed: {}",
+            report.totals.full_handshakes, report.totals.resumed_handshakes
+        )?;
     }
-    if report.unclean_closes > 0 {
+    if report.totals.unclean_closes > 0 {
         writeln!(
             page,
             "  Closed by the server only at the end of TCP, not at the close_notify: {}",
-            report.unclean_closes
+            report.totals.unclean_closes
         )?;
     }
     let odd: u64 = report.statuses.iter().filter(|(class, _)| !class.starts_with(['2', '3'])).map(|(_, n)| n).sum();
@@ -142,10 +146,15 @@ fn counts(page: &mut String, report: &LoadReport) -> fmt::Result {
     name[..1].make_ascii_uppercase();
     writeln!(page, "{:<16}{:>10.2}", format!("{name}/sec:"), report.rate())?;
     let per_second = |n: u64| bytes(n as f64 / report.seconds.max(f64::MIN_POSITIVE));
-    writeln!(page, "{:<16}{:>10}", "Transfer/sec:", per_second(report.bytes_in))?;
+    writeln!(page, "{:<16}{:>10}", "Transfer/sec:", per_second(report.totals.bytes_in))?;
     if report.plan.mode == Mode::Download {
-        let bits = report.body_bytes as f64 * 8.0 / report.seconds.max(f64::MIN_POSITIVE) / 1e9;
-        writeln!(page, "{:<16}{:>10} of bodies, {bits:.3} Gbit/s", "Bodies/sec:", per_second(report.body_bytes))?;
+        let bits = report.totals.body_bytes as f64 * 8.0 / report.seconds.max(f64::MIN_POSITIVE) / 1e9;
+        writeln!(
+            page,
+            "{:<16}{:>10} of bodies, {bits:.3} Gbit/s",
+            "Bodies/sec:",
+            per_second(report.totals.body_bytes)
+        )?;
     }
     Ok(())
 }
@@ -160,7 +169,7 @@ fn costs(page: &mut String, report: &LoadReport) -> fmt::Result {
         client.busiest_thread * 100.0
     )?;
     let Some(server) = &report.server else { return Ok(()) };
-    let per_unit = |seconds: f64| time(seconds * 1e6 / report.done.max(1) as f64);
+    let per_unit = |seconds: f64| time(seconds * 1e6 / report.totals.done.max(1) as f64);
     writeln!(
         page,
         "Server CPU:     {:>10} a {one} ({} user, {} system), {:.2} cores in use",
@@ -169,8 +178,8 @@ fn costs(page: &mut String, report: &LoadReport) -> fmt::Result {
         per_unit(server.system_seconds),
         server.cores()
     )?;
-    if report.plan.mode == Mode::Download && report.body_bytes > 0 {
-        let per_gb = server.total().as_secs_f64() / (report.body_bytes as f64 / 1e9);
+    if report.plan.mode == Mode::Download && report.totals.body_bytes > 0 {
+        let per_gb = server.total().as_secs_f64() / (report.totals.body_bytes as f64 / 1e9);
         writeln!(page, "{:<16}{per_gb:>9.3}s a GB of bodies", "")?;
     }
     Ok(())

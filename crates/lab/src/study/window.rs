@@ -115,7 +115,7 @@ impl Conditions<'_> {
         round: usize,
     ) -> Window {
         // Units that ended after the window were paid for like the others.
-        let paid = (report.done + report.late).max(1) as f64;
+        let paid = (report.totals.done + report.totals.late).max(1) as f64;
         let cpu = cost.total().as_secs_f64();
         let shares = step
             .cpus
@@ -126,14 +126,14 @@ impl Conditions<'_> {
             round,
             connections: load.connections,
             seconds: report.seconds,
-            done: report.done,
+            done: report.totals.done,
             rate: report.rate(),
-            bytes_a_second: if report.seconds > 0.0 { report.body_bytes as f64 / report.seconds } else { 0.0 },
+            bytes_a_second: if report.seconds > 0.0 { report.totals.body_bytes as f64 / report.seconds } else { 0.0 },
             cpu_us: cpu * 1e6 / paid,
             cpu_system: if cpu > 0.0 { cost.system_seconds / cpu } else { 0.0 },
             server_cores: cost.cores(),
-            full_handshakes: report.full_handshakes,
-            resumed_handshakes: report.resumed_handshakes,
+            full_handshakes: report.totals.full_handshakes,
+            resumed_handshakes: report.totals.resumed_handshakes,
             failed: report.failed(),
             latency: report.latency.total.clone(),
             client_busy: report.client.busiest_thread,
