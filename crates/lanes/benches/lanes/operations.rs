@@ -3,20 +3,28 @@
 #[path = "../../tests/common/mod.rs"]
 pub mod common;
 
-use crate::crypto_mb::{self, Call, Nist};
-use aws_lc_rs::{agreement, kem, rand::SystemRandom, rsa, signature};
+use crate::{
+    crypto_mb::{self, Call, Nist},
+    measure::thread_ns,
+};
+use aws_lc_rs::{
+    agreement, digest, kem,
+    rand::SystemRandom,
+    rsa,
+    signature::{self, KeyPair},
+};
 use common::TestKey;
-use penstock_lanes::rsa::{RsaBatch, RsaJob};
+use penstock_lanes::rsa::{HashFunction, RsaBatch, RsaJob, VerifyJob, encode_pkcs1, verify_raw};
 use penstock_lanes::{LANES, Lanes, mlkem768, multiplications, p256, p384, x25519};
-use std::hint::black_box;
+use std::{hint::black_box, rc::Rc};
 
 /// One line of the table, for eight fills.
 pub struct Operation {
     pub name: &'static str,
     /// Lanes that one job takes.
     pub lanes_per_job: usize,
-    /// One call with so many jobs.
-    pub lanes: Box<dyn Fn(usize)>,
+    /// One call with so many jobs; the nanoseconds of this thread in it that are another line's.
+    pub lanes: Box<dyn Fn(usize) -> u64>,
     /// One operation, natively.
     pub native: Box<dyn Fn()>,
     /// Eight operations in crypto_mb.
@@ -31,6 +39,9 @@ pub fn all(lanes: Lanes) -> Vec<Operation> {
         rsa_sign(lanes, "rsa2048_sign", "rsa2048-1"),
         rsa_sign(lanes, "rsa3072_sign", "rsa3072-1"),
         rsa_sign(lanes, "rsa4096_sign", "rsa4096-1"),
+        rsa_verify(lanes, "rsa2048_verify", "rsa2048-1"),
+        rsa_verify(lanes, "rsa3072_verify", "rsa3072-1"),
+        rsa_verify(lanes, "rsa4096_verify", "rsa4096-1"),
         x25519_derive(lanes),
         x25519_keygen(lanes),
         p256_curve::derive(lanes),
@@ -43,6 +54,14 @@ pub fn all(lanes: Lanes) -> Vec<Operation> {
     ]
 }
 
+/// A call of which all time counts.
+fn whole(call: impl Fn(usize) + 'static) -> Box<dyn Fn(usize) -> u64> {
+    Box::new(move |fill| {
+        call(fill);
+        0
+    })
+}
+
 /// Runs `f` with the portable twin and counts its multiplications.
 fn counted(f: impl Fn(Lanes)) -> u64 {
     let before = multiplications();
@@ -50,6 +69,7 @@ fn counted(f: impl Fn(Lanes)) -> u64 {
     multiplications() - before
 }
 
+/// Without the check of the results, which is `rsa_verify`. (aws-lc's check of its own is in its time.)
 fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
     let key = TestKey::load(key);
     let pair = rsa::KeyPair::from_der(&key.der).unwrap();
@@ -57,13 +77,19 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
     let input: &'static [u8] = Box::leak(vec![0x5a; prepared.size().bytes()].into_boxed_slice());
     let sign = move |lanes: Lanes, fill: usize| {
         let jobs = [RsaJob { key: prepared, input }; LANES];
-        black_box(RsaBatch::new(lanes, &jobs[..fill]).finish());
+        let mut batch = RsaBatch::new(lanes, &jobs[..fill]);
+        batch.advance(batch.steps_left() - RsaBatch::CHECK_STEPS);
+        let (multiplied, began) = (multiplications(), thread_ns());
+        batch.advance(usize::MAX);
+        let check = (thread_ns() - began, multiplications() - multiplied);
+        black_box(batch.finish());
+        check
     };
     let random = SystemRandom::new();
     Operation {
         name,
         lanes_per_job: 2,
-        lanes: Box::new(move |fill| sign(lanes, fill)),
+        lanes: Box::new(move |fill| sign(lanes, fill).0),
         native: Box::new(move || {
             let mut out = [0; 512];
             let out = &mut out[..pair.public_modulus_len()];
@@ -71,7 +97,37 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
             black_box(out);
         }),
         crypto_mb: crypto_mb::rsa(&key),
-        multiplications: Box::new(move || counted(|lanes| sign(lanes, LANES))),
+        multiplications: Box::new(move || {
+            let before = multiplications();
+            let (_, check) = sign(Lanes::portable(), LANES);
+            multiplications() - before - check
+        }),
+    }
+}
+
+fn rsa_verify(lanes: Lanes, name: &'static str, key: &str) -> Operation {
+    let key = TestKey::load(key);
+    let pair = rsa::KeyPair::from_der(&key.der).unwrap();
+    let mut signature = vec![0; pair.public_modulus_len()];
+    pair.sign(&signature::RSA_PKCS1_SHA256, &SystemRandom::new(), b"message", &mut signature).unwrap();
+    let theirs = signature::ParsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, pair.public_key()).unwrap();
+    let ours = key.prepare();
+    let digest = digest::digest(&digest::SHA256, b"message");
+    let encoded = encode_pkcs1(ours.size(), HashFunction::Sha256, digest.as_ref());
+    let native_signature = signature.clone();
+    let verify = Rc::new(move |lanes: Lanes, fill: usize| {
+        let jobs = [VerifyJob { key: ours.public(), signature: &signature, encoded: &encoded }; LANES];
+        let results = verify_raw(lanes, &jobs[..fill]);
+        assert!(results.iter().all(Result::is_ok));
+    });
+    let counting = verify.clone();
+    Operation {
+        name,
+        lanes_per_job: 1,
+        lanes: whole(move |fill| verify(lanes, fill)),
+        native: Box::new(move || theirs.verify_sig(b"message", &native_signature).unwrap()),
+        crypto_mb: None,
+        multiplications: Box::new(move || counted(|lanes| counting(lanes, LANES))),
     }
 }
 
@@ -102,7 +158,7 @@ fn x25519_derive(lanes: Lanes) -> Operation {
     Operation {
         name: "x25519_derive",
         lanes_per_job: 1,
-        lanes: Box::new(move |fill| derive(lanes, fill)),
+        lanes: whole(move |fill| derive(lanes, fill)),
         native: native_agreement(&agreement::X25519),
         crypto_mb: crypto_mb::x25519_derive(),
         multiplications: Box::new(move || counted(|lanes| derive(lanes, LANES))),
@@ -118,7 +174,7 @@ fn x25519_keygen(lanes: Lanes) -> Operation {
     Operation {
         name: "x25519_keygen",
         lanes_per_job: 1,
-        lanes: Box::new(move |fill| keygen(lanes, fill)),
+        lanes: whole(move |fill| keygen(lanes, fill)),
         native: native_keygen(&agreement::X25519),
         crypto_mb: crypto_mb::x25519_keygen(),
         multiplications: Box::new(move || {
@@ -138,7 +194,7 @@ fn mlkem768_encaps(lanes: Lanes) -> Operation {
     Operation {
         name: "mlkem768_encaps",
         lanes_per_job: 1,
-        lanes: Box::new(move |fill| {
+        lanes: whole(move |fill| {
             let jobs = keys.each_ref().map(|key| mlkem768::EncapsulateJob { key, random: &[0x5a; 32] });
             black_box(mlkem768::encapsulate(lanes, &jobs[..fill]));
         }),
@@ -175,7 +231,7 @@ macro_rules! curve {
                 Operation {
                     name,
                     lanes_per_job: 1,
-                    lanes: Box::new(move |fill| call(lanes, fill)),
+                    lanes: whole(move |fill| call(lanes, fill)),
                     native,
                     crypto_mb,
                     multiplications: Box::new(move || {

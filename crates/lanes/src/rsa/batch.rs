@@ -4,7 +4,7 @@ use super::key::{RsaKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
 use super::pack::{lane_to_be, pack, pack_moduli, pack_windows, subtract_once, unpack};
 use super::scan::{Scan, select};
-use super::verify::Check;
+use super::verify::{CHECK_STEPS, Check};
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector, kernel};
 use crate::{LANES, LaneError, Lanes, declassify, limbs};
@@ -52,6 +52,9 @@ pub struct RsaBatch {
 }
 
 impl RsaBatch {
+    /// How many of a batch's steps, its last, are the check of its results.
+    pub const CHECK_STEPS: usize = CHECK_STEPS;
+
     /// Starts a batch. Panics unless there are 1 to 8 jobs.
     ///
     /// An input of the wrong length or not below its modulus, or a key of another size than the first, fails that lane
@@ -186,7 +189,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
 
 impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
     fn steps(&self) -> usize {
-        self.power_steps() + Check::<V, N>::STEPS
+        self.power_steps() + CHECK_STEPS
     }
 
     fn step(&mut self) {

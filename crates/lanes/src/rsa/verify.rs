@@ -8,6 +8,9 @@ use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
 use zeroize::Zeroize;
 
+/// Into Montgomery's form, sixteen squarings, the last product.
+pub(crate) const CHECK_STEPS: usize = 18;
+
 /// Raises a value to 65537 and compares.
 pub(crate) struct Check<V: Vector, const N: usize> {
     modulus: Modulus<V, N>,
@@ -20,9 +23,6 @@ pub(crate) struct Check<V: Vector, const N: usize> {
 }
 
 impl<V: Lane8, const N: usize> Check<V, N> {
-    /// Into Montgomery's form, sixteen squarings, the last product.
-    pub(crate) const STEPS: usize = 18;
-
     pub(crate) fn new(keys: [&RsaPublicKey; 8], wanted: [Digit<V>; N]) -> Self {
         let zero = [Digit::whole(V::default()); N];
         Check {
@@ -168,7 +168,7 @@ fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], 
     let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
     check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
     let mut columns = [V::default(); 160];
-    for step in 0..Check::<V, N>::STEPS {
+    for step in 0..CHECK_STEPS {
         check.step(&mut columns, step);
     }
     check
