@@ -72,7 +72,7 @@ impl Pace {
         Pace { schedule: None, budget }
     }
 
-    /// Thread `thread` of `threads` has every so-manieth of `rate` units a second, the first of all at `start`.
+    /// Thread `thread` of `threads` has every `threads`th of `rate` units a second, the first of all at `start`.
     pub(crate) fn open(rate: f64, start: Instant, thread: usize, threads: usize, budget: Arc<Budget>) -> Pace {
         let distance = Duration::from_secs_f64(threads as f64 / rate);
         let first = Duration::from_secs_f64(thread as f64 / rate);
