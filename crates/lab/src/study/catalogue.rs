@@ -98,6 +98,8 @@ pub struct Study {
     pub cases: fn() -> Vec<Case>,
     /// Cores of the server, one after the other.
     pub steps: &'static [usize],
+    /// Cores are taken from each socket in turn, one of each unless told otherwise.
+    pub across_sockets: bool,
     /// Threads of each core, where it has so many.
     pub threads_per_core: usize,
     /// Threads of the clients.
@@ -123,6 +125,7 @@ pub static STUDIES: &[Study] = &[
         measure: Measure::Rate,
         cases: || vec![handshake("TLS 1.2 ECDHE-RSA-AES256-GCM-SHA384, RSA-2048", Key::Rsa2048, tls12(AES256_RSA))],
         steps: &[2, 4, 8],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 16,
         origin_threads: 0,
@@ -139,6 +142,7 @@ pub static STUDIES: &[Study] = &[
         measure: Measure::Rate,
         cases: || vec![handshake("TLS 1.2 ECDHE-RSA-AES256-GCM-SHA384, RSA-2048", Key::Rsa2048, tls12(AES256_RSA))],
         steps: &[1, 2, 4, 8, 16],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 16,
         origin_threads: 0,
@@ -158,6 +162,7 @@ pub static STUDIES: &[Study] = &[
         },
         // Eight threads, two to a core.
         steps: &[4],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 16,
         origin_threads: 16,
@@ -179,6 +184,7 @@ pub static STUDIES: &[Study] = &[
             vec![case(Key::Rsa2048, AES128_RSA), case(Key::Rsa4096, AES128_RSA), case(Key::EcdsaP256, AES128_ECDSA)]
         },
         steps: &[1],
+        across_sockets: true,
         threads_per_core: 1,
         client_threads: 16,
         origin_threads: 0,
@@ -197,6 +203,7 @@ pub static STUDIES: &[Study] = &[
             vec![request("ECDHE ECDSA P-256", Key::EcdsaP256, tls, "/handshake", Origin::None, 0)]
         },
         steps: &[1, 2, 4, 8, 16, 32],
+        across_sockets: false,
         threads_per_core: 1,
         client_threads: 32,
         origin_threads: 0,
@@ -215,6 +222,7 @@ pub static STUDIES: &[Study] = &[
             vec![request("TLS 1.3 AES-256-GCM, RSA-2048", Key::Rsa2048, tls, "/handshake", Origin::None, 0)]
         },
         steps: &[8],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 16,
         origin_threads: 0,
@@ -243,6 +251,7 @@ pub static STUDIES: &[Study] = &[
             SIZES.iter().map(case).collect()
         },
         steps: &[4],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 8,
         origin_threads: 16,
@@ -277,6 +286,7 @@ pub static STUDIES: &[Study] = &[
             ]
         },
         steps: &[4],
+        across_sockets: false,
         threads_per_core: 2,
         client_threads: 16,
         origin_threads: 16,

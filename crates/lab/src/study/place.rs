@@ -4,6 +4,7 @@ use penstock_doctor::{Cpu, Host};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
@@ -49,6 +50,8 @@ pub struct Asked<'a> {
     pub steps: &'a [usize],
     /// Threads of each of them.
     pub threads_per_core: usize,
+    /// Cores are taken from each socket in turn, not from the first as long as it has some.
+    pub across_sockets: bool,
     /// Processors, where they were named.
     pub server: &'a [u32],
     /// The same for the clients.
@@ -75,11 +78,12 @@ pub fn place(host: &Host, asked: &Asked) -> Result<(Placement, Vec<String>), Str
         }
     }
     let cores = cores_of(&cpu);
+    let in_order = if asked.across_sockets { by_turns(&cpu, &cores) } else { cores.clone() };
     let allowed = |number: &u32| asked.server.is_empty() || asked.server.contains(number);
     // The clients' own processors are not the server's, unless somebody says so.
     let free =
         |number: &u32| !asked.server.is_empty() || !(asked.clients.contains(number) || asked.origin.contains(number));
-    let usable: Vec<Vec<u32>> = cores
+    let usable: Vec<Vec<u32>> = in_order
         .iter()
         .map(|threads| threads.iter().copied().filter(|n| allowed(n) && free(n)).take(asked.threads_per_core).collect())
         .filter(|threads: &Vec<u32>| !threads.is_empty())
@@ -126,6 +130,17 @@ fn cores_of(cpu: &Cpu) -> Vec<Vec<u32>> {
         None => vec![first],
     };
     cpu.first_threads().into_iter().map(threads).collect()
+}
+
+/// The first core of each socket, then the second of each, and so on.
+fn by_turns(cpu: &Cpu, cores: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut sockets: BTreeMap<u32, Vec<Vec<u32>>> = BTreeMap::new();
+    for core in cores {
+        let socket = core.first().and_then(|thread| cpu.sockets.get(thread)).copied().unwrap_or(0);
+        sockets.entry(socket).or_default().push(core.clone());
+    }
+    let most = sockets.values().map(Vec::len).max().unwrap_or(0);
+    (0..most).flat_map(|turn| sockets.values().filter_map(move |cores| cores.get(turn).cloned())).collect()
 }
 
 impl Placement {
@@ -195,6 +210,20 @@ mod tests {
         assert_eq!(placement.steps[1].name(), "4C8T");
         assert_eq!((placement.clients, placement.origin), (vec![4, 5, 6, 7, 12, 13], vec![14, 15]));
         assert!(complaints.is_empty());
+    }
+
+    #[test]
+    fn each_socket_gives_a_core_before_one_gives_two() {
+        let mut text = String::from("== /sys/devices/system/cpu/online\n0-7\n");
+        for number in 0..8 {
+            let socket = number / 4;
+            text += &format!("== /sys/devices/system/cpu/cpu{number}/topology/physical_package_id\n{socket}\n");
+        }
+        let host = Host::recorded(&text).unwrap();
+        let across = Asked { threads_per_core: 1, across_sockets: true, has_origin: false, ..asked(&[2, 3]) };
+        let (placement, _) = place(&host, &across).unwrap();
+        assert_eq!((&placement.steps[0].cpus, &placement.steps[1].cpus), (&vec![0, 4], &vec![0, 4, 1]));
+        assert_eq!(placement.cores.concat(), [0, 1, 2, 3, 4, 5, 6, 7], "drawn in their own order");
     }
 
     #[test]

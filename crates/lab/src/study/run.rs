@@ -20,7 +20,7 @@ use crate::{
     LoadReport,
     load::{Doubt, Mode, Stop},
 };
-use penstock_doctor::Host;
+use penstock_doctor::{Cpu, Host};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     fs::File,
@@ -76,8 +76,12 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
     more_descriptors()?;
     let host = Host::at("/");
     let has_origin = setup.cases.iter().any(|case| case.origin != Origin::None);
+    // One core of each socket is where this begins.
+    let begins_with_all = setup.study.across_sockets && wish.steps.is_empty() && !wish.quick;
+    let sockets = [Cpu::of(&host).socket_count()];
     let asked = place::Asked {
-        steps: &setup.steps,
+        steps: if begins_with_all { &sockets } else { &setup.steps },
+        across_sockets: setup.study.across_sockets,
         threads_per_core: setup.study.threads_per_core,
         server: &wish.server_cores,
         clients: &wish.client_cores,
