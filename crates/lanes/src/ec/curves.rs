@@ -49,15 +49,20 @@ pub(crate) struct P384;
 impl Prime<5> for P256Field {
     const M: [u64; 5] = [0xfffffffffffff, 0xfffffffffff, 0x0, 0x1000000000, 0xffffffff0000];
 
-    /// With `t = c4 / 2^48 - 1` multiples of `p = 2^256 - 2^224 + 2^192 + 2^96 - 1` taken away, the top column lies in
-    /// 2^48..2^49, so that no carry from below makes the sum negative.
+    /// With `t = c4 / 2^48 - FROM` multiples of `p = 2^256 - 2^224 + 2^192 + 2^96 - 1` taken away, the top column lies in
+    /// `FROM 2^48..(FROM + 1) 2^48`, or, from zero, is 2^16 at least, so that no carry from below makes the sum negative.
     #[inline(always)]
-    fn settle<V: Vector>(Cols(mut c): Cols<V, 5>) -> Cols<V, 5> {
-        let t = c[4].sar::<48>().sub(V::splat(1));
+    fn settle<V: Vector, const FROM: u64>(Cols(mut c): Cols<V, 5>) -> Cols<V, 5> {
+        let mut t = c[4].sar::<48>();
+        c[4] = c[4].and(V::splat((1 << 48) - 1));
+        if FROM > 0 {
+            t = t.sub(V::splat(FROM));
+            c[4] = c[4].add(V::splat(FROM << 48));
+        }
         c[0] = c[0].add(t);
         c[1] = c[1].sub(t.shl::<44>());
         c[3] = c[3].sub(t.shl::<36>());
-        c[4] = c[4].and(V::splat((1 << 48) - 1)).add(V::splat(1 << 48)).add(t.shl::<16>());
+        c[4] = c[4].add(t.shl::<16>());
         Cols(c)
     }
 }
@@ -78,15 +83,21 @@ impl Prime<8> for P384Field {
         0xfffff,
     ];
 
-    /// With `t = c7 / 2^20 - 1` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1` taken away, the top column lies in
-    /// 2^20..2^21, so that no carry from below makes the sum negative.
+    const SMALL: u64 = 4;
+
+    /// With `t = c7 / 2^20 - FROM` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1` taken away, the top column lies in
+    /// `FROM 2^20..(FROM + 1) 2^20`; from zero, t is one at least, so that no carry from below makes the sum negative.
     #[inline(always)]
-    fn settle<V: Vector>(Cols(mut c): Cols<V, 8>) -> Cols<V, 8> {
-        let t = c[7].sar::<20>().sub(V::splat(1));
+    fn settle<V: Vector, const FROM: u64>(Cols(mut c): Cols<V, 8>) -> Cols<V, 8> {
+        let mut t = c[7].sar::<20>();
+        c[7] = c[7].and(V::splat((1 << 20) - 1));
+        if FROM > 0 {
+            t = t.sub(V::splat(FROM));
+            c[7] = c[7].add(V::splat(FROM << 20));
+        }
         c[0] = c[0].add(t).sub(t.shl::<32>());
         c[1] = c[1].add(t.shl::<44>());
         c[2] = c[2].add(t.shl::<24>());
-        c[7] = c[7].and(V::splat((1 << 20) - 1)).add(V::splat(1 << 20));
         Cols(c)
     }
 }

@@ -8,8 +8,10 @@
 //! **Bounds**, in multiples of m: a product of operands below x and y is below `x y m / R + 2`, or `+ 1` for `k0 = 1`.
 //! For P-256 and its order, `R / m = 16`: with operands below 6 and 6 that is 4.25. [`Prime::settle`] brings columns
 //! below `2^257`, positive, by moving multiples of `2^256 - m`; the points' formulas say where. For P-384 `R / m = 2^32`
-//! leaves room, but a difference must not go below zero: it adds as many m as what is subtracted may hold. Proof:
-//! `points_of_p256_stay_within_bounds`, `points_of_p384_stay_within_bounds`, `shared_inversions_stay_within_bounds`.
+//! leaves room, but a difference must not go below zero: it adds as many m as what is subtracted may hold, for nothing
+//! where a product's columns begin with them ([`mul_plus`]). Columns may be negative (of a difference of products): their
+//! low 52 bits are the digit all the same, and carries are signed. Proof: `points_of_p256_stay_within_bounds`,
+//! `points_of_p384_stay_within_bounds`, `shared_inversions_stay_within_bounds`, and those of `super::multiply`.
 
 use crate::inverse;
 use crate::limbs::{fold_of, neg_inverse};
@@ -24,6 +26,13 @@ pub(crate) type Fe<V, const N: usize> = [Digit<V>; N];
 #[derive(Clone, Copy)]
 pub(crate) struct Cols<V, const N: usize>(pub(crate) [V; N]);
 
+/// An element in both forms, where it is multiplied and added to: to make columns of digits takes a mask a limb.
+#[derive(Clone, Copy)]
+pub(crate) struct Both<V, const N: usize> {
+    pub(crate) digits: Fe<V, N>,
+    pub(crate) columns: Cols<V, N>,
+}
+
 /// An odd modulus known at compile time.
 pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
     const M: [u64; N];
@@ -34,9 +43,13 @@ pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
     /// R^2 mod m: takes a number into Montgomery's form.
     const R2: [u64; N] = power_of_two(&Self::M, 104 * N);
 
-    /// Brings columns whose top one is positive back near m, where the form has no room for more.
+    /// What a product of small operands is below, in multiples of m (see the header), rounded up to an even number.
+    const SMALL: u64 = 2;
+
+    /// Brings columns back to `FROM` or `FROM + 1` times m, where the form has no room for more. From zero, the value
+    /// must be m at least and no column negative.
     #[inline(always)]
-    fn settle<V: Vector>(c: Cols<V, N>) -> Cols<V, N> {
+    fn settle<V: Vector, const FROM: u64>(c: Cols<V, N>) -> Cols<V, N> {
         c
     }
 }
@@ -79,12 +92,25 @@ pub(crate) fn constant<V: Vector, const N: usize>(limbs: &[u64; N]) -> Fe<V, N> 
     out
 }
 
+/// Columns to add a product to: `above` times m, which is left of it after the reduction.
 #[inline(always)]
-fn reduce<V: Vector, P: Prime<N>, const N: usize>(mut c: [V; 16]) -> Cols<V, N> {
+fn start<V: Vector, P: Prime<N>, const N: usize>(above: u64) -> [V; 16] {
+    let mut c = [V::splat(0); 16];
+    repeat!(8, J => if J < N { c[N + J] = V::splat(above * P::M[J % N]) });
+    c
+}
+
+/// `ONE`: of one product, whose lowest column is a digit. Columns may be negative.
+#[inline(always)]
+fn reduce<V: Vector, P: Prime<N>, const ONE: bool, const N: usize>(mut c: [V; 16]) -> Cols<V, N> {
     let rows = if P::K0 == 1 { N } else { N - 1 };
     repeat!(8, I => if I < rows {
-        let u = Digit::low(c[I]);
-        c[I + 1] = c[I + 1].add(c[I].shr::<52>());
+        let u = if ONE && I == 0 {
+            Digit::whole(c[0])
+        } else {
+            c[I + 1] = c[I + 1].add(c[I].sar::<52>());
+            Digit::low(c[I])
+        };
         repeat!(8, J => if J < N && P::FOLD[J % N] != 0 {
             let fold = Digit::whole(V::splat(P::FOLD[J % N]));
             c[I + J + 1] = c[I + J + 1].madd_lo(u, fold);
@@ -96,7 +122,7 @@ fn reduce<V: Vector, P: Prime<N>, const N: usize>(mut c: [V; 16]) -> Cols<V, N> 
     if P::K0 != 1 {
         let u = Digit::low(V::splat(0).madd_lo(Digit::low(c[N - 1]), Digit::whole(V::splat(P::K0))));
         // The digit becomes zero: the carry is rounded up.
-        c[N] = c[N].add(c[N - 1].add(V::splat(MASK52)).shr::<52>());
+        c[N] = c[N].add(c[N - 1].add(V::splat(MASK52)).sar::<52>());
         repeat!(8, J => if J < N {
             let m = Digit::whole(V::splat(P::M[J % N]));
             if J > 0 {
@@ -113,7 +139,13 @@ fn reduce<V: Vector, P: Prime<N>, const N: usize>(mut c: [V; 16]) -> Cols<V, N> 
 /// `a b / R`.
 #[inline(always)]
 pub(crate) fn mul<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>) -> Cols<V, N> {
-    V::inline(Mul(a, b, Marker::<P>(PhantomData)))
+    mul_plus::<V, P, N>(a, b, 0)
+}
+
+/// `a b / R + k m`: room for what is then subtracted, for nothing.
+#[inline(always)]
+pub(crate) fn mul_plus<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>, k: u64) -> Cols<V, N> {
+    V::inline(Mul(a, b, k, Marker::<P>(PhantomData)))
 }
 
 /// `(a b + c d) / R`: two products for one reduction.
@@ -127,10 +159,37 @@ pub(crate) fn mul_add<V: Vector, P: Prime<N>, const N: usize>(
     V::inline(MulAdd(a, b, c, d, Marker::<P>(PhantomData)))
 }
 
+/// `(a b - c d) / R + m`, for c d below R m.
+#[inline(always)]
+pub(crate) fn mul_sub<V: Vector, P: Prime<N>, const N: usize>(
+    a: &Fe<V, N>,
+    b: &Fe<V, N>,
+    c: &Fe<V, N>,
+    d: &Fe<V, N>,
+) -> Cols<V, N> {
+    V::inline(MulSub(a, b, Product::Of(c, d), Marker::<P>(PhantomData)))
+}
+
+/// `(a b - c^2) / R + m`, for c^2 below R m.
+#[inline(always)]
+pub(crate) fn mul_sub_sqr<V: Vector, P: Prime<N>, const N: usize>(
+    a: &Fe<V, N>,
+    b: &Fe<V, N>,
+    c: &Fe<V, N>,
+) -> Cols<V, N> {
+    V::inline(MulSub(a, b, Product::Square(c), Marker::<P>(PhantomData)))
+}
+
 /// `a^2 / R`.
 #[inline(always)]
 pub(crate) fn sqr<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
-    V::inline(Sqr(a, Marker::<P>(PhantomData)))
+    sqr_plus::<V, P, N>(a, 0)
+}
+
+/// `a^2 / R + k m`, for an even k.
+#[inline(always)]
+pub(crate) fn sqr_plus<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, k: u64) -> Cols<V, N> {
+    V::inline(Sqr(a, k / 2, Marker::<P>(PhantomData)))
 }
 
 #[inline(always)]
@@ -141,16 +200,33 @@ fn accumulate<V: Vector, const N: usize>(c: &mut [V; 16], a: &Fe<V, N>, b: &Fe<V
     }));
 }
 
-struct Mul<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Marker<P>);
+/// Products of unlike digits once, doubled as the squares are added, and what was there with them.
+#[inline(always)]
+fn square<V: Vector, const N: usize>(mut c: [V; 16], a: &Fe<V, N>) -> [V; 16] {
+    repeat!(8, I => repeat!(8, J => if J > I && J < N {
+        c[I + J] = c[I + J].madd_lo(a[I], a[J]);
+        c[I + J + 1] = c[I + J + 1].madd_hi(a[I], a[J]);
+    }));
+    repeat!(8, I => if I < N {
+        if I > 0 {
+            c[2 * I] = c[2 * I].add(c[2 * I]);
+        }
+        c[2 * I] = c[2 * I].madd_lo(a[I], a[I]);
+        c[2 * I + 1] = c[2 * I + 1].add(c[2 * I + 1]).madd_hi(a[I], a[I]);
+    });
+    c
+}
+
+struct Mul<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, u64, Marker<P>);
 
 impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Mul<'_, V, P, N> {
     type Out = Cols<V, N>;
 
     #[inline(always)]
     fn run(self) -> Cols<V, N> {
-        let mut c = [V::splat(0); 16];
+        let mut c = start::<V, P, N>(self.2);
         accumulate(&mut c, self.0, self.1);
-        reduce::<V, P, N>(c)
+        reduce::<V, P, true, N>(c)
     }
 }
 
@@ -164,31 +240,46 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for MulAdd<'_, V, P, N> {
         let mut c = [V::splat(0); 16];
         accumulate(&mut c, self.0, self.1);
         accumulate(&mut c, self.2, self.3);
-        reduce::<V, P, N>(c)
+        reduce::<V, P, false, N>(c)
     }
 }
 
-struct Sqr<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
+/// What is subtracted from a product.
+enum Product<'a, V: Vector, const N: usize> {
+    Of(&'a Fe<V, N>, &'a Fe<V, N>),
+    Square(&'a Fe<V, N>),
+}
+
+struct MulSub<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, &'a Fe<V, N>, Product<'a, V, N>, Marker<P>);
+
+impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for MulSub<'_, V, P, N> {
+    type Out = Cols<V, N>;
+
+    #[inline(always)]
+    fn run(self) -> Cols<V, N> {
+        let less = match self.2 {
+            Product::Square(a) => square([V::splat(0); 16], a),
+            Product::Of(a, b) => {
+                let mut less = [V::splat(0); 16];
+                accumulate(&mut less, a, b);
+                less
+            }
+        };
+        let mut c = start::<V, P, N>(1);
+        repeat!(16, I => if I < 2 * N { c[I] = c[I].sub(less[I]) });
+        accumulate(&mut c, self.0, self.1);
+        reduce::<V, P, false, N>(c)
+    }
+}
+
+struct Sqr<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, u64, Marker<P>);
 
 impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Sqr<'_, V, P, N> {
     type Out = Cols<V, N>;
 
     #[inline(always)]
     fn run(self) -> Cols<V, N> {
-        let a = self.0;
-        let mut c = [V::splat(0); 16];
-        repeat!(8, I => repeat!(8, J => if J > I && J < N {
-            c[I + J] = c[I + J].madd_lo(a[I], a[J]);
-            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], a[J]);
-        }));
-        repeat!(8, I => if I < N {
-            if I > 0 {
-                c[2 * I] = c[2 * I].add(c[2 * I]);
-            }
-            c[2 * I] = c[2 * I].madd_lo(a[I], a[I]);
-            c[2 * I + 1] = c[2 * I + 1].add(c[2 * I + 1]).madd_hi(a[I], a[I]);
-        });
-        reduce::<V, P, N>(c)
+        reduce::<V, P, true, N>(square(start::<V, P, N>(self.1), self.0))
     }
 }
 
@@ -207,10 +298,16 @@ impl<V: Vector, const N: usize> Cols<V, N> {
         out
     }
 
-    /// [`Prime::settle`], then digits.
+    /// [`Prime::settle`] from one, then digits.
     #[inline(always)]
     pub(crate) fn settled<P: Prime<N>>(self) -> Fe<V, N> {
-        P::settle(self).digits()
+        P::settle::<V, 1>(self).digits()
+    }
+
+    /// Digits, and the same value as columns.
+    #[inline(always)]
+    pub(crate) fn both(self) -> Both<V, N> {
+        Both { digits: self.digits(), columns: self }
     }
 
     #[inline(always)]
@@ -222,6 +319,20 @@ impl<V: Vector, const N: usize> Cols<V, N> {
     #[inline(always)]
     pub(crate) fn twice(self) -> Self {
         self.add(self)
+    }
+
+    /// `self - other`, for an `other` that is not above.
+    #[inline(always)]
+    pub(crate) fn less(mut self, other: Self) -> Self {
+        repeat!(8, I => if I < N { self.0[I] = self.0[I].sub(other.0[I]) });
+        self
+    }
+
+    /// `self + k m`.
+    #[inline(always)]
+    pub(crate) fn plus<P: Prime<N>>(mut self, k: u64) -> Self {
+        repeat!(8, I => if I < N { self.0[I] = self.0[I].add(V::splat(k * P::M[I % N])) });
+        self
     }
 
     /// `self - other + K m`, for an `other` of at most `K m`.
@@ -236,7 +347,7 @@ impl<V: Vector, const N: usize> Cols<V, N> {
 #[inline(always)]
 pub(crate) fn columns<V: Vector, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
     let mut out = [V::splat(0); N];
-    repeat!(8, I => if I < N { out[I] = a[I].value() });
+    repeat!(8, I => if I < N { out[I] = if I < N - 1 { a[I].value() } else { a[I].raw() } });
     Cols(out)
 }
 

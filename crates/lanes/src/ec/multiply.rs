@@ -19,12 +19,17 @@
 //! **Exceptions**: those of [`super::point`]. Of the table's sums none is of a point and itself or its negative, since
 //! the order is a large prime.
 //!
-//! **Bounds** in multiples of m (see [`super::field`]): X and W below 2 (W below 4 straight from the table), Z below 3
-//! (2 after a doubling), D and the entries below 2; every operand below 13 (ratios of Z are settled). Proof: `sums_of_p256_stay_within_bounds`,
-//! `sums_of_p384_stay_within_bounds`. Tests: those of `tests/ec.rs`.
+//! **Bounds** in multiples of m (see [`super::field`]), for P-256; the constants are those of `SMALL`, 2. After a doubling
+//! X lies between 2 and 7.1 and W is below 3, after an addition between 2 and 4 and below 5. D is below 1.5 and so never
+//! above X, so that `X - D` needs no constant. `alpha` alone is settled in a doubling: below 1, it leaves alpha^2 below
+//! 1.1, and B is below 2. Room for what is subtracted from a product is what its columns begin with. Every operand is
+//! below 15. Proof, for P-384 too: `sums_of_p256_stay_within_bounds`, `sums_of_p384_stay_within_bounds`. Tests: those of
+//! `tests/ec.rs`.
 
 use super::curves::Curve;
-use super::field::{Cols, Fe, Marker, Prime, columns, constant, mul, mul_add, select, sqr};
+use super::field::{
+    Both, Cols, Fe, Marker, Prime, columns, constant, mul, mul_plus, mul_sub, mul_sub_sqr, select, sqr, sqr_plus,
+};
 use super::point::{Digits, ENTRIES, WIDTH};
 use crate::vector::{Digit, Kernel, Lane8, Vector};
 use core::marker::PhantomData;
@@ -36,13 +41,13 @@ struct Entry<V, const N: usize> {
     w: Fe<V, N>,
 }
 
-/// A running sum; `d` is the square of the whole Z, and not kept up by additions.
+/// A running sum; `d` is the square of the whole Z, and not kept up by additions. X is not below it.
 #[derive(Clone, Copy)]
 struct Sum<V, const N: usize> {
-    x: Fe<V, N>,
+    x: Both<V, N>,
     w: Fe<V, N>,
     z: Fe<V, N>,
-    d: Fe<V, N>,
+    d: Both<V, N>,
 }
 
 #[inline(always)]
@@ -57,26 +62,34 @@ fn minus<V: Vector, P: Prime<N>, const N: usize, const K: u64>(a: Cols<V, N>) ->
 }
 
 impl<V: Vector, const N: usize> Sum<V, N> {
+    /// A point whose Z is one, so that `d` is the square of the shared Z.
+    #[inline(always)]
+    fn new<P: Prime<N>>(point: &Entry<V, N>, d: &Fe<V, N>) -> Self {
+        Sum {
+            x: columns(&point.x).plus::<P>(P::SMALL).both(),
+            w: point.w,
+            z: constant(&P::ONE),
+            d: Both { digits: *d, columns: columns(d) },
+        }
+    }
+
     /// `BEFORE_ADD`: without the new `d`, which an addition does not read.
     #[inline(always)]
     fn double<P: Prime<N>, const BEFORE_ADD: bool>(&self) -> Self {
-        let d = columns(&self.d);
-        let less = columns(&self.x).sub::<P, 4>(d).digits();
-        let more = columns(&self.x).add(d).digits();
-        let square = sqr::<V, P, N>(&self.w);
-        let g = square.digits();
-        let minus_g = minus::<V, P, N, 4>(square);
-        V::fence();
-        let alpha = mul::<V, P, N>(&less, &more);
-        let b = mul::<V, P, N>(&self.x, &g);
-        let alpha = alpha.twice().add(alpha).digits();
-        V::fence();
-        let x = sqr::<V, P, N>(&alpha).sub::<P, 8>(b.twice()).settled::<P>();
+        // In this order products that do not wait for one another lie side by side.
+        let less = self.x.columns.less(self.d.columns).digits();
+        let more = self.x.columns.add(self.d.columns).digits();
+        let alpha = mul_plus::<V, P, N>(&less, &more, 1);
+        let alpha = P::settle::<V, 0>(alpha.twice().add(alpha)).digits();
+        let g = sqr::<V, P, N>(&self.w).digits();
         let z = mul::<V, P, N>(&self.w, &self.z).digits();
-        let twice = b.sub::<P, 4>(columns(&x)).twice().digits();
-        V::fence();
-        let d = if BEFORE_ADD { self.d } else { mul::<V, P, N>(&g, &self.d).digits() };
-        let w = mul_add::<V, P, N>(&alpha, &twice, &g, &minus_g).settled::<P>();
+        let square = sqr_plus::<V, P, N>(&alpha, 11 * P::SMALL);
+        let b = mul_plus::<V, P, N>(&self.x.digits, &g, 4 * P::SMALL);
+        let d = if BEFORE_ADD { self.d } else { mul::<V, P, N>(&g, &self.d.digits).both() };
+        // Three times SMALL is left of what was added to the square.
+        let x = square.less(b.twice()).both();
+        let twice = b.less(x.columns).twice().digits();
+        let w = mul_sub_sqr::<V, P, N>(&alpha, &twice, &g).digits();
         V::fence();
         Sum { x, w, z, d }
     }
@@ -87,24 +100,25 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         let zz = sqr::<V, P, N>(&self.z).digits();
         V::fence();
         let zzz = mul::<V, P, N>(&zz, &self.z).digits();
-        let h = mul::<V, P, N>(&q.x, &zz).sub::<P, 4>(columns(&self.x));
+        let h = mul_plus::<V, P, N>(&q.x, &zz, 4 * P::SMALL + 1).less(self.x.columns);
+        let h = P::settle::<V, 1>(h);
         let (h, h2) = (h.digits(), h.twice().digits());
         V::fence();
-        let r = mul::<V, P, N>(&q.w, &zzz).sub::<P, 4>(columns(&self.w)).digits();
+        let r = mul_plus::<V, P, N>(&q.w, &zzz, 4).less(columns(&self.w)).digits();
         let i = sqr::<V, P, N>(&h2).digits();
         V::fence();
         let z = mul::<V, P, N>(&self.z, &h2).digits();
         let j = mul::<V, P, N>(&h, &i);
-        let v = mul::<V, P, N>(&self.x, &i);
+        let v = mul_plus::<V, P, N>(&self.x.digits, &i, 5);
         V::fence();
-        let x = sqr::<V, P, N>(&r).sub::<P, 8>(j.add(v.twice())).settled::<P>();
+        let x = sqr_plus::<V, P, N>(&r, 3 * P::SMALL + 10).less(j.add(v.twice()));
+        let x = P::settle::<V, 3>(x).both();
         let d = sqr::<V, P, N>(&z).digits();
-        let twice = v.sub::<P, 4>(columns(&x)).twice().digits();
+        let twice = v.less(x.columns).twice().digits();
         let j2 = j.twice().digits();
-        let minus_w = minus::<V, P, N, 4>(columns(&self.w));
         V::fence();
-        let w = mul_add::<V, P, N>(&r, &twice, &minus_w, &j2).settled::<P>();
-        let d = mul::<V, P, N>(&d, shared).digits();
+        let w = mul_sub::<V, P, N>(&r, &twice, &self.w, &j2).digits();
+        let d = mul::<V, P, N>(&d, shared).both();
         V::fence();
         Sum { x, w, z, d }
     }
@@ -142,10 +156,9 @@ fn fill<V: Vector, P: Prime<N>, const N: usize>(
     y: &Fe<V, N>,
     table: &mut [Entry<V, N>; ENTRIES],
 ) -> Fe<V, N> {
-    let one = constant(&P::ONE);
     let w = columns(y).twice().digits();
-    let twice = Sum { x: *x, w, z: one, d: one }.double::<P, false>();
-    let mut p = Entry { x: twice.x, w: twice.w };
+    let twice = Sum::new::<P>(&Entry { x: *x, w }, &constant(&P::ONE)).double::<P, false>();
+    let mut p = Entry { x: P::settle::<V, 1>(twice.x.columns).digits(), w: twice.w };
     // The point itself, with the Z of its double, which is w.
     let g = sqr::<V, P, N>(&w).digits();
     table[0] = Entry { x: mul::<V, P, N>(x, &g).digits(), w: sqr::<V, P, N>(&g).digits() };
@@ -204,9 +217,8 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         let mut table = [Entry { x: zero(), w: zero() }; ENTRIES];
         let z = fill::<V, C::Field, N>(x, y, &mut table);
         let shared = sqr::<V, C::Field, N>(&z).digits();
-        let one = constant(&<C::Field as Prime<N>>::ONE);
         let top = scan::<V, C::Field, N>(&table, digits, digits.indices.len() - 1);
-        let mut sum = Sum { x: top.x, w: top.w, z: one, d: shared };
+        let mut sum = Sum::new::<C::Field>(&top, &shared);
         for i in (0..digits.indices.len() - 1).rev() {
             for _ in 1..WIDTH {
                 sum = sum.double::<C::Field, false>();
@@ -216,8 +228,8 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
         }
         // Where the last addition met its own operand.
         let last = scan::<V, C::Field, N>(&table, digits, 0);
-        let twice = Sum { x: last.x, w: last.w, z: one, d: shared }.double::<C::Field, true>();
-        let x = select::<V, N>(digits.meets_itself, &sum.x, &twice.x);
+        let twice = Sum::new::<C::Field>(&last, &shared).double::<C::Field, true>();
+        let x = select::<V, N>(digits.meets_itself, &sum.x.digits, &twice.x.digits);
         let own = select::<V, N>(digits.meets_itself, &sum.z, &twice.z);
         [x, mul::<V, C::Field, N>(&own, &z).digits()]
     }
@@ -229,40 +241,79 @@ mod tests {
     use super::*;
     use crate::vector::{Bound, MASK52};
 
-    /// The widest coordinates that a doubling, an addition or the table can meet come back no wider.
-    fn sums_stay_within_bounds<P: Prime<N>, const N: usize>(m: u64) {
-        let below = |times: u64| -> Fe<Bound, N> {
-            let top = times * m + m / 64;
-            core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })))
-        };
-        let check = |a: &Fe<Bound, N>, times: u64| {
-            let (got, limit) = (a[N - 1].raw().high(), below(times)[N - 1].raw().high());
-            assert!(got <= limit, "{got:#x} over {limit:#x}");
-        };
-        let entry = Entry { x: below(2), w: below(4) };
-        let shared = below(2);
-        for w in [below(2), below(4)] {
-            let out = Sum { x: below(2), w, z: below(3), d: below(2) }.double::<P, false>();
-            [out.x, out.w, out.z, out.d].iter().for_each(|a| check(a, 2));
+    /// Numbers of up to so many quarters of m, whose top digit is `one`.
+    fn below<const N: usize>(one: u64, quarters: u64) -> Fe<Bound, N> {
+        let top = quarters * one / 4 + one / 64;
+        core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })))
+    }
+
+    fn check<const N: usize>(a: &Fe<Bound, N>, one: u64, quarters: u64) {
+        let (got, limit) = (a[N - 1].raw().high(), below::<N>(one, quarters)[N - 1].raw().high());
+        assert!(got <= limit, "{got:#x} over {limit:#x}");
+    }
+
+    /// What columns hold: carries stand in all of them, and only the top one says how large the number is.
+    fn columns_between<const N: usize>(one: u64, from: u64, to: u64) -> Cols<Bound, N> {
+        let at = |quarters: u64| (quarters * one / 4) as i64;
+        let (carries, slack) = (1 << 59, (one / 64) as i64);
+        Cols(core::array::from_fn(|i| {
+            if i + 1 < N { Bound::between(-carries, carries) } else { Bound::between(at(from) - slack, at(to) + slack) }
+        }))
+    }
+
+    fn check_both<const N: usize>(a: &Both<Bound, N>, one: u64, from: u64, to: u64) {
+        check(&a.digits, one, to);
+        for (got, limit) in a.columns.0.iter().zip(columns_between::<N>(one, from, to).0) {
+            assert!(limit.low() <= got.low() && got.high() <= limit.high(), "{got:x?} is not in {limit:x?}");
         }
-        let out = Sum { x: below(2), w: below(2), z: below(2), d: below(2) }.add::<P>(&entry, &shared);
-        [out.x, out.w, out.d].iter().for_each(|a| check(a, 2));
-        check(&out.z, 3);
+    }
+
+    /// Quarters of m: what the widest coordinates may be after a doubling and after an addition.
+    struct Limits {
+        d: u64,
+        doubled: [u64; 2],
+        added: [u64; 2],
+    }
+
+    /// The widest coordinates that a doubling, an addition or the table can meet come back no wider.
+    fn sums_stay_within_bounds<P: Prime<N>, const N: usize>(one: u64, limits: &Limits) {
+        let both = |[from, to]: [u64; 2]| Both { digits: below(one, to), columns: columns_between(one, from, to) };
+        let d = both([0, limits.d]);
+        let doubled = Sum { x: both(limits.doubled), w: below(one, 13), z: below(one, 12), d };
+        let added = Sum { x: both(limits.added), w: below(one, 20), z: below(one, 12), d };
+        let entry = Entry { x: below(one, 8), w: below(one, 16) };
+        let shared = below(one, limits.d);
+        let start = Sum::new::<P>(&entry, &shared);
+        check_both(&start.x, one, limits.added[0], limits.added[1]);
+        for sum in [start, doubled, added] {
+            let out = sum.double::<P, false>();
+            check_both(&out.x, one, limits.doubled[0], limits.doubled[1]);
+            check_both(&out.d, one, 0, limits.d);
+            check(&out.w, one, 13);
+            check(&out.z, one, 12);
+        }
+        let out = doubled.add::<P>(&entry, &shared);
+        check_both(&out.x, one, limits.added[0], limits.added[1]);
+        check_both(&out.d, one, 0, limits.d);
+        check(&out.w, one, 20);
+        check(&out.z, one, 12);
         let mut table = [entry; ENTRIES];
-        check(&fill::<Bound, P, N>(&below(2), &below(2), &mut table), 2);
+        check(&fill::<Bound, P, N>(&below(one, 8), &below(one, 8), &mut table), one, 8);
         for entry in &table {
-            check(&entry.x, 2);
-            check(&entry.w, 2);
+            check(&entry.x, one, 8);
+            check(&entry.w, one, 8);
         }
     }
 
     #[test]
     fn sums_of_p256_stay_within_bounds() {
-        sums_stay_within_bounds::<P256Field, 5>(1 << 48);
+        let limits = Limits { d: 6, doubled: [8, 29], added: [8, 16] };
+        sums_stay_within_bounds::<P256Field, 5>(1 << 48, &limits);
     }
 
     #[test]
     fn sums_of_p384_stay_within_bounds() {
-        sums_stay_within_bounds::<P384Field, 8>(1 << 20);
+        let limits = Limits { d: 9, doubled: [16, 57], added: [12, 24] };
+        sums_stay_within_bounds::<P384Field, 8>(1 << 20, &limits);
     }
 }

@@ -20,6 +20,15 @@ impl Bound {
         Bound { low: 0, high: i128::from(high) }
     }
 
+    /// Every value between two, of which the lower may be negative.
+    pub(crate) fn between(low: i64, high: i64) -> Bound {
+        Bound { low: i128::from(low), high: i128::from(high) }
+    }
+
+    pub(crate) fn low(self) -> i128 {
+        self.low
+    }
+
     pub(crate) fn high(self) -> i128 {
         self.high
     }
