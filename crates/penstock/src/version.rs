@@ -24,6 +24,7 @@ pub fn long() -> String {
     let mut row = |name: &str, value: String| page.push_str(&format!("{name:<28}{value}\n"));
     row("\nBuild", String::new());
     row("  profile", profile.into());
+    row("  compiler", env!("PENSTOCK_COMPILER").into());
     row("  target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
     row("\nTLS", String::new());
     row("  library", "rustls 0.23, aws-lc".into());

@@ -228,6 +228,7 @@ fn tells_a_version(line: &str) -> bool {
         "built by",
         "library ",
         "profile ",
+        "compiler ",
     ]
     .iter()
     .any(|begin| line.starts_with(begin))
