@@ -128,8 +128,8 @@ impl Session {
         output: &mut Output,
     ) -> Result<Pass, Error> {
         match self {
-            Session::Server(conn) => pass!(conn, input, taken, plain, output, |_| ()),
-            Session::Client(conn) => pass!(conn, input, taken, plain, output, |_| ()),
+            Session::Server(conn) => pass!(conn, input, taken, plain, output, |_| {}),
+            Session::Client(conn) => pass!(conn, input, taken, plain, output, |_| {}),
         }
     }
 
