@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All studies, one after the other, as long as a small machine allows: half an hour on two cores. Writes docs/measurements/STUDY.
+"""All studies, one after the other, as long as a small machine allows: some twenty-five minutes on two cores. Writes docs/measurements/STUDY.
 
     scripts/studies.py [--penstock FILE] [--share S] [--out DIR] [STUDY...]
 
@@ -20,16 +20,16 @@ ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
 # Seconds of a window, and the rest. Each study's own parameters are for servers of eight cores and more.
 STUDIES = {
-    "handshake": (5, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL, "--perf"]),
-    "handshake-modes": (5, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
-    "cores-saved": (5, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
-    "max-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "512", "--contestants", FOUR]),
+    "handshake": (4, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL, "--perf"]),
+    "handshake-modes": (4, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
+    "cores-saved": (4, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
+    "max-rate": (4, ["--steps", "1", "--rounds", "3", "--connections", "512", "--contestants", FOUR]),
     # The second step is on the clients' core too, and the page says so.
-    "core-scaling": (5, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--rounds", "3", "--connections", "512",
+    "core-scaling": (4, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--rounds", "3", "--connections", "512",
                          "--contestants", FOUR]),
-    "throughput": (2, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", FOUR]),
-    "offload": (4, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
-    "cpu-against-rate": (6, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
+    "throughput": (1.5, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", FOUR]),
+    "offload": (3, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
+    "cpu-against-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
 }
 
 
