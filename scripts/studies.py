@@ -53,8 +53,9 @@ def main():
         if result.exists():
             subprocess.run([penstock, "bench", "report", result, "--html", out / "report.html", "--svg", out / "figure.svg", "--markdown",
                             out / "README.md"], check=True, stdout=subprocess.DEVNULL)
-        # Every histogram again, in some megabytes: not for the repository.
-        (out / "raw.jsonl").unlink(missing_ok=True)
+        # Every histogram and every stack, in some megabytes: not for the repository.
+        for file in [out / "raw.jsonl", *out.glob("stacks-*.txt")]:
+            file.unlink(missing_ok=True)
         failed += [name] if done.returncode else []
         print(f"== {name}: {'partial or failed' if done.returncode else 'done'} in {time.monotonic() - began:.0f} s", flush=True)
     sys.exit(f"partial or failed: {', '.join(failed)}" if failed else 0)
