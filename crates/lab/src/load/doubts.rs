@@ -105,7 +105,7 @@ pub(crate) fn of_counts(report: &LoadReport) -> Vec<Doubt> {
         say("below-rate", format!("{:.1} {units}/s were finished of the {rate} asked for", report.rate()));
     }
     if report.totals.done < UNITS_MIN || report.seconds < SECONDS_MIN {
-        say("too-short", format!("{} {units} in {:.1} s are few: run longer", report.totals.done, report.seconds));
+        say("too-short", format!("{} {units} in {:.1} s tell little: run longer", report.totals.done, report.seconds));
     }
     let spread = spread(&report.series);
     if spread > SPREAD_MAX && report.plan.mode != Mode::Idle {

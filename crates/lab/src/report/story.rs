@@ -86,14 +86,19 @@ fn alone(outcome: &Outcome) -> Vec<String> {
 }
 
 fn saved(outcome: &Outcome, baseline: &str, target: f64) -> Vec<String> {
-    let Some((base, _)) = cores_for(outcome, baseline, target) else { return Vec::new() };
+    let Some((base, base_highest)) = cores_for(outcome, baseline, target) else { return Vec::new() };
     let names = outcome.measured();
     names
         .iter()
         .filter(|name| **name != baseline)
         .filter_map(|name| {
             let (cores, highest) = cores_for(outcome, name, target)?;
-            let beyond = if target > highest { ", beyond what was measured" } else { "" };
+            let beyond = match (target > highest, target > base_highest) {
+                (false, false) => String::new(),
+                (true, true) => ", both beyond what was measured".to_owned(),
+                (true, false) => format!(", {name} beyond what was measured"),
+                (false, true) => format!(", {baseline} beyond what was measured"),
+            };
             Some(format!(
                 "{}/s need {} cores with {name} and {} with {baseline}{beyond}.",
                 whole(target),
