@@ -59,14 +59,14 @@ fn label(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use penstock_engine::DeviceCounters;
 
-    #[test]
-    fn a_device_is_shown_with_its_instances_and_the_classes_it_was_given() {
-        let instance = Summary {
-            name: "qat\"0".into(),
+    /// An instance that is up, with seven requests under way.
+    pub(crate) fn instance(name: &str) -> Summary {
+        Summary {
+            name: name.into(),
             part: "4xxx".into(),
             package: 0,
             node: Some(1),
@@ -74,7 +74,12 @@ mod tests {
             health: Health::Up,
             workers: 2,
             depth: 7,
-        };
+        }
+    }
+
+    #[test]
+    fn a_device_is_shown_with_its_instances_and_the_classes_it_was_given() {
+        let instance = instance("qat\"0");
         let lost = Summary { name: "qat1".into(), node: None, health: Health::Lost, ..instance.clone() };
         let mut counters = DeviceCounters { depth: 7, is_benched: 1, ..DeviceCounters::default() };
         counters.given[Class::Rsa2048 as usize] = 40;

@@ -132,16 +132,7 @@ mod tests {
         (class.ops, class.batches, class.redone) = (12, 2, 3);
         (class.fill[3], class.fill[7]) = (1, 1);
         (class.wait[9], class.wait[20]) = (11, 1);
-        let instance = Summary {
-            name: "<qat0>".into(),
-            part: "4xxx".into(),
-            package: 0,
-            node: Some(1),
-            capabilities: Default::default(),
-            health: Health::Up,
-            workers: 2,
-            depth: 7,
-        };
+        let instance = crate::device::tests::instance("<qat0>");
         let lost = Summary { name: "qat1".into(), node: None, health: Health::Lost, depth: 0, ..instance.clone() };
         let counters = DeviceCounters { depth: 7, depth_max: 40, ring_full: 5, ..DeviceCounters::default() };
         let instances = vec![instance, lost];

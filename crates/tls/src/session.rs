@@ -91,14 +91,20 @@ macro_rules! pass {
 
 /// Lets `$write` fill `$room` bytes of the output once the connection may write. What rustls itself wants out goes first.
 macro_rules! write_traffic {
-    ($conn:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
+    ($session:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
         let mut first = true;
         loop {
             let (mut written, mut taken) = (Ok(0), 0);
-            let passed: Result<Pass, Error> = pass!($conn, $held, &mut taken, |_: &[u8]| (), $output, |mut $traffic| {
-                let $space = $output.space($room);
-                written = $write;
-            });
+            let passed: Result<Pass, Error> = match $session {
+                Session::Server(conn) => pass!(conn, $held, &mut taken, |_: &[u8]| (), $output, |mut $traffic| {
+                    let $space = $output.space($room);
+                    written = $write;
+                }),
+                Session::Client(conn) => pass!(conn, $held, &mut taken, |_: &[u8]| (), $output, |mut $traffic| {
+                    let $space = $output.space($room);
+                    written = $write;
+                }),
+            };
             passed?;
             match written {
                 Ok(written) => {
@@ -159,10 +165,7 @@ impl Session {
     pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Output) -> Result<(), Error> {
         let records = data.len().div_ceil(RECORD_PLAIN).max(1);
         let room = data.len() + records * RECORD_EXTRA;
-        match self {
-            Session::Server(conn) => write_traffic!(conn, held, room, output, |to, space| to.encrypt(data, space)),
-            Session::Client(conn) => write_traffic!(conn, held, room, output, |to, space| to.encrypt(data, space)),
-        }
+        write_traffic!(self, held, room, output, |to, space| to.encrypt(data, space))
     }
 
     /// Appends our close_notify to `output`.
@@ -170,14 +173,7 @@ impl Session {
     /// # Errors
     /// The connection may no longer send.
     pub fn close_notify(&mut self, held: &mut [u8], output: &mut Output) -> Result<(), Error> {
-        match self {
-            Session::Server(conn) => {
-                write_traffic!(conn, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
-            }
-            Session::Client(conn) => {
-                write_traffic!(conn, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
-            }
-        }
+        write_traffic!(self, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
     }
 }
 
