@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     task::Waker,
 };
-use tokio::{sync::mpsc::UnboundedReceiver, task::LocalSet};
+use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver};
 
 /// What a worker is told from outside.
 pub(crate) enum Control {
@@ -105,7 +105,7 @@ impl Worker {
             .enable_time()
             .event_interval(EVENTS_PER_PASS)
             .max_io_events_per_tick(EVENTS_PER_PASS as usize * 4)
-            .build();
+            .build_local(LocalOptions::default());
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(e) => return drop(ready.send(Err(e))),
@@ -135,10 +135,9 @@ impl Worker {
             penstock_tls::warm_up();
         }
         plan.install();
-        let local = LocalSet::new();
-        local.block_on(&runtime, worker.clone().serve(control, listeners, plan, ready));
+        runtime.block_on(worker.clone().serve(control, listeners, plan, ready));
         // Connections that are left end here; what they log goes out.
-        drop(local);
+        drop(runtime);
         penstock_engine::worker::uninstall();
         worker.pool.clear();
         worker.muxes.clear();
