@@ -156,6 +156,7 @@ impl Txn {
 #[derive(Clone, Debug, Default)]
 pub struct RequestLine {
     bytes: Vec<u8>,
+    /// Where the two spaces are.
     method: usize,
     target: usize,
 }
@@ -166,8 +167,10 @@ impl RequestLine {
         self.clear();
         self.bytes.extend_from_slice(head.method());
         self.method = self.bytes.len();
+        self.bytes.push(b' ');
         self.bytes.extend_from_slice(&head.target()[..head.target().len().min(max)]);
         self.target = self.bytes.len();
+        self.bytes.push(b' ');
         self.bytes.extend_from_slice(head.version().as_str().as_bytes());
     }
     /// Nothing was received.
@@ -179,17 +182,21 @@ impl RequestLine {
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
+    /// `GET /path?query HTTP/1.1`.
+    pub fn whole(&self) -> &[u8] {
+        &self.bytes
+    }
     /// `GET`.
     pub fn method(&self) -> &[u8] {
         &self.bytes[..self.method]
     }
     /// `/path?query`.
     pub fn target(&self) -> &[u8] {
-        &self.bytes[self.method..self.target]
+        self.bytes.get(self.method + 1..self.target).unwrap_or_default()
     }
     /// `HTTP/1.1`.
     pub fn version(&self) -> &[u8] {
-        &self.bytes[self.target..]
+        self.bytes.get(self.target + 1..).unwrap_or_default()
     }
 }
 

@@ -262,6 +262,7 @@ impl fmt::Display for Ip6Text {
 }
 
 /// Appends a decimal number without going through the formatter: counters and timers are most of a log line.
+#[inline]
 pub fn write_int(out: &mut Vec<u8>, n: i64) {
     if n < 0 {
         out.push(b'-');

@@ -113,12 +113,7 @@ pub const ALIASES: &[AliasSpec] = &[
                 out.extend_from_slice(b"<BADREQ>");
                 return;
             }
-            for (at, part) in [line.method(), line.target(), line.version()].into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b' ');
-                }
-                write_escaped(part, &IN_QUOTES, out);
-            }
+            write_escaped(line.whole(), &IN_QUOTES, out);
         });
     }),
     row("rc", "Attempts repeated, with `+` when another server was tried.", |c, _, out| {

@@ -21,16 +21,15 @@ pub struct LogFormat {
 struct Node {
     /// One space goes before it, unless the line ends in one already.
     spaced: bool,
+    /// Then this, mostly nothing or one character.
+    text: Box<[u8]>,
     part: Part,
 }
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// Nothing but the space before it.
-    End,
-    /// Most of the text between aliases is one character.
-    Byte(u8),
-    Text(Box<[u8]>),
+    /// No more than the space and the text before it.
+    Nothing,
     Alias(&'static AliasSpec, Flags),
     Sample(Box<Expr>, Flags),
 }
@@ -87,10 +86,13 @@ impl LogFormat {
                 spaced = true;
             }
             let before = out.len();
+            match &*node.text {
+                [] => {}
+                [byte] => out.push(*byte),
+                text => out.extend_from_slice(text),
+            }
             match &node.part {
-                Part::End => {}
-                Part::Byte(byte) => out.push(*byte),
-                Part::Text(text) => out.extend_from_slice(text),
+                Part::Nothing => {}
                 Part::Alias(spec, flags) => (spec.write)(ctx, *flags, out),
                 Part::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
             }
@@ -126,8 +128,7 @@ impl LogFormat {
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.nodes[..] {
             [] => Some(b""),
-            [Node { spaced: false, part: Part::Byte(byte) }] => Some(std::slice::from_ref(byte)),
-            [Node { spaced: false, part: Part::Text(text) }] => Some(text),
+            [Node { spaced: false, text, part: Part::Nothing }] => Some(text),
             _ => None,
         }
     }
@@ -258,27 +259,18 @@ struct Nodes {
 
 impl Nodes {
     fn space(&mut self) {
-        self.flush();
+        if !self.literal.is_empty() {
+            self.push(Part::Nothing);
+        }
         self.spaced = true;
     }
     fn push(&mut self, part: Part) {
-        self.flush();
-        self.add(part);
-    }
-    fn flush(&mut self) {
-        match *std::mem::take(&mut self.literal) {
-            [] => {}
-            [byte] => self.add(Part::Byte(byte)),
-            ref text => self.add(Part::Text(text.into())),
-        }
-    }
-    fn add(&mut self, part: Part) {
-        self.done.push(Node { spaced: std::mem::take(&mut self.spaced), part });
+        let text = std::mem::take(&mut self.literal).into();
+        self.done.push(Node { spaced: std::mem::take(&mut self.spaced), text, part });
     }
     fn finish(mut self) -> Vec<Node> {
-        self.flush();
-        if self.spaced {
-            self.add(Part::End);
+        if self.spaced || !self.literal.is_empty() {
+            self.push(Part::Nothing);
         }
         self.done
     }
