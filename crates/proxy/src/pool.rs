@@ -109,6 +109,9 @@ impl Pool {
 /// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was
 /// there the kernel is asked.
 pub(crate) fn is_quiet(stream: &Stream) -> bool {
+    if stream.has_news() {
+        return false;
+    }
     stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
         || matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }

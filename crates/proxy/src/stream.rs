@@ -32,14 +32,19 @@ impl Stream {
             Stream::Tls(tls) => Some(tls.facts()),
         }
     }
-    /// Ready when reading may give something; needs no buffer meanwhile.
+    /// Ready when reading may give something, be it the end; needs no buffer meanwhile.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Stream::Tls(tls) = self
-            && tls.has_buffered_plaintext()
-        {
+        if self.has_news() {
             return Poll::Ready(Ok(()));
         }
         self.socket().poll_read_ready(cx)
+    }
+    /// Whether reading gives something of which the socket knows nothing any more.
+    pub fn has_news(&self) -> bool {
+        match self {
+            Stream::Clear(_) => false,
+            Stream::Tls(tls) => tls.is_ready(),
+        }
     }
     /// Reads at most `limit` bytes behind what `buffer` holds; 0 is the end of the stream.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, limit: usize) -> Poll<io::Result<usize>> {

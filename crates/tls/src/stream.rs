@@ -117,8 +117,13 @@ impl<S> TlsStream<S> {
         self.read_end == End::Closed
     }
 
-    /// Whether plaintext is at hand that no readiness of the socket will announce.
-    pub fn has_buffered_plaintext(&self) -> bool {
+    /// Whether reading gives something that no readiness of the socket will announce: plaintext that has been decrypted, or an end
+    /// that came with what was read before it.
+    pub fn is_ready(&self) -> bool {
+        self.has_plaintext() || self.read_end != End::Open
+    }
+
+    fn has_plaintext(&self) -> bool {
         self.plain_read < self.plain.len()
     }
 }
@@ -127,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// Decrypts into `buf`, through the worker's buffer.
     fn poll_decrypt(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            if self.has_buffered_plaintext() {
+            if self.has_plaintext() {
                 self.take_plain(buf);
                 return Poll::Ready(Ok(()));
             }

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use penstock_config::model::TlsConf;
 use penstock_tls::{Acceptor, Connector, HandshakeError, Truncated};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn pair() -> (Acceptor, Connector) {
@@ -55,6 +56,39 @@ async fn an_end_without_close_notify_is_an_error() {
         assert!(error.get_ref().unwrap().is::<Truncated>());
     };
     tokio::join!(client, server);
+}
+
+#[tokio::test]
+async fn an_end_that_comes_with_finished_is_known_without_the_socket() {
+    let pem = self_signed(Kind::P256, &["site.test"]);
+    let acceptor = acceptor(crt(&["/site.pem"]), &files(&[("/site.pem", &pem)]));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let (here, mut there) = tokio::io::duplex(64 * 1024);
+    let client = async {
+        let name = "site.test".try_into().unwrap();
+        let mut tls = rustls::ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
+        let mut flight = Vec::new();
+        tls.write_tls(&mut flight).unwrap();
+        there.write_all(&flight).await.unwrap();
+        flight.clear();
+        while tls.is_handshaking() {
+            let mut answer = [0; 4096];
+            let read = there.read(&mut answer).await.unwrap();
+            tls.read_tls(&mut &answer[..read]).unwrap();
+            tls.process_new_packets().unwrap();
+        }
+        tls.send_close_notify();
+        tls.write_tls(&mut flight).unwrap();
+        there.write_all(&flight).await.unwrap();
+        // The socket stays open, and is silent from now on.
+        there
+    };
+    let server = async { acceptor.accept(here, Vec::new()).await.unwrap() };
+    let (_open, mut tls) = tokio::join!(client, server);
+    assert!(tls.has_ended() && tls.is_ready());
+    assert_eq!(tls.read(&mut [0; 16]).await.unwrap(), 0);
 }
 
 #[tokio::test]
