@@ -30,11 +30,8 @@ pub fn split_authority(bytes: &[u8]) -> Option<Authority<'_>> {
             bytes.split_at(end + 1)
         }
         _ => {
-            let end = bytes.iter().position(|&byte| byte == b':').unwrap_or(bytes.len());
-            if !bytes[..end].iter().all(|&byte| is_reg_name(byte)) {
-                return None;
-            }
-            bytes.split_at(end)
+            // What follows, if anything, is no part of a host: below it has to be a port.
+            bytes.split_at(bytes.iter().position(|&byte| !is_reg_name(byte)).unwrap_or(bytes.len()))
         }
     };
     let port = match rest {

@@ -124,11 +124,19 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Appends a number in decimal. Log lines are made of small ones, so up to four digits go without a loop.
+#[inline]
 pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+    } else {
+        push_digits(out, number);
+    }
+}
+
+fn push_digits(out: &mut Vec<u8>, number: u64) {
     let digit = |value: u64| b'0' + (value % 10) as u8;
     match number {
-        0..10 => out.push(digit(number)),
-        10..100 => out.extend_from_slice(&[digit(number / 10), digit(number)]),
+        0..100 => out.extend_from_slice(&[digit(number / 10), digit(number)]),
         100..1_000 => out.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]),
         _ => {
             let (above, below) = (number / 10_000, number % 10_000);

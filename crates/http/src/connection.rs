@@ -45,11 +45,12 @@ impl Connection {
 
     /// Takes note of an option, if it is one of those with a meaning of their own.
     fn takes(&mut self, option: &[u8]) -> bool {
-        let known = if option.eq_ignore_ascii_case(b"close") {
+        let is = |word: &[u8]| option == word || option.eq_ignore_ascii_case(word);
+        let known = if is(b"close") {
             &mut self.close
-        } else if option.eq_ignore_ascii_case(b"keep-alive") {
+        } else if is(b"keep-alive") {
             &mut self.keep_alive
-        } else if option.eq_ignore_ascii_case(b"upgrade") {
+        } else if is(b"upgrade") {
             &mut self.upgrade
         } else {
             return false;

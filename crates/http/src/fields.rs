@@ -162,6 +162,11 @@ impl Fields {
         self.index.iter().map(|entry| entry.end() - entry.at as usize).sum()
     }
 
+    /// Bytes of all names and values.
+    pub fn text_len(&self) -> usize {
+        self.index.iter().map(|entry| entry.name_len as usize + entry.value_len as usize).sum()
+    }
+
     /// All fields in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + ExactSizeIterator {
         self.index.iter().map(|entry| self.view(entry))

@@ -117,6 +117,10 @@ fn only_chunked(fields: &Fields) -> Result<(), Error> {
 
 /// The length all `Content-Length` values agree on; several are made one.
 fn agreed_length(fields: &mut Fields) -> Result<Option<u64>, Error> {
+    // Nearly always there is one, and it is a number.
+    if let Some(length) = lone_length(fields) {
+        return Ok(Some(length));
+    }
     let mut agreed = None;
     let mut seen = 0;
     for value in fields.all_known(Known::ContentLength) {
@@ -135,6 +139,12 @@ fn agreed_length(fields: &mut Fields) -> Result<Option<u64>, Error> {
         fields.set(b"content-length", &text)?;
     }
     Ok(agreed)
+}
+
+fn lone_length(fields: &Fields) -> Option<u64> {
+    let mut values = fields.all_known(Known::ContentLength);
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    parse_length(value).ok()
 }
 
 /// Digits only: no sign, no space, no list; and no more than 64 bits.

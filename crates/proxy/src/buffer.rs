@@ -125,6 +125,9 @@ impl Buffers {
     }
     /// Takes `buffer` back.
     pub fn give(&self, mut buffer: Buffer) {
+        if buffer.capacity() == 0 {
+            return;
+        }
         buffer.clear();
         let class = self.class_of(&buffer);
         let free = &mut self.free.borrow_mut()[class];
@@ -153,8 +156,9 @@ impl Buffers {
             heads.push(head);
         }
     }
+    /// Nearly all are of the first: it is looked for, not computed.
     fn class_of(&self, buffer: &Buffer) -> usize {
-        (buffer.capacity() / self.base).trailing_zeros() as usize
+        (0..CLASSES).find(|class| buffer.capacity() <= self.base << class).expect("none of ours is larger")
     }
 }
 

@@ -10,8 +10,10 @@ use tokio::time::Instant;
 /// One worker's clock.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// `now` in the two forms that counters and logs want, once one of them has asked.
-    derived: Cell<Option<Derived>>,
+    /// `now` in the two forms that counters and logs want: in milliseconds since the process started, and in microseconds
+    /// since 1970.
+    ms: Cell<u64>,
+    unix_us: Cell<u64>,
     /// When the process started.
     started: std::time::Instant,
     anchor: Cell<Anchor>,
@@ -27,14 +29,6 @@ struct Anchor {
     unix_us: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Derived {
-    /// Since the process started.
-    ms: u64,
-    /// Since 1970.
-    unix_us: u64,
-}
-
 /// So often the time of day is read again: it may have been set.
 const ANCHOR: Duration = Duration::from_millis(200);
 
@@ -42,13 +36,25 @@ impl Clock {
     /// For a process that started then.
     pub fn new(started: std::time::Instant) -> Self {
         let now = Instant::now();
-        Clock { now: Cell::new(now), derived: Cell::new(None), started, anchor: Cell::new(Anchor::new(now, started)) }
+        let anchor = Anchor::new(now, started);
+        let (ms, unix_us) = (Cell::new(anchor.run_us / 1_000), Cell::new(anchor.unix_us));
+        Clock { now: Cell::new(now), ms, unix_us, started, anchor: Cell::new(anchor) }
     }
     /// Reads the time; called when a task has been woken.
     pub fn tick(&self) -> Instant {
         let now = Instant::now();
+        let mut anchor = self.anchor.get();
+        let mut since = now.saturating_duration_since(anchor.at);
+        if since >= ANCHOR {
+            anchor = Anchor::new(now, self.started);
+            self.anchor.set(anchor);
+            since = Duration::ZERO;
+        }
+        // Less than ANCHOR: there are no whole seconds in it.
+        let since_us = u64::from(since.subsec_micros());
+        self.ms.set((anchor.run_us + since_us) / 1_000);
+        self.unix_us.set(anchor.unix_us + since_us);
         self.now.set(now);
-        self.derived.set(None);
         now
     }
     /// For a poll: a tick, unless it is the first one, which runs in the turn that made the future.
@@ -63,31 +69,11 @@ impl Clock {
     }
     /// That time in milliseconds since the process started, by which rates are counted.
     pub fn ms(&self) -> u64 {
-        self.derived().ms
+        self.ms.get()
     }
     /// That time in microseconds since 1970.
     pub fn unix_us(&self) -> u64 {
-        self.derived().unix_us
-    }
-    fn derived(&self) -> Derived {
-        self.derived.get().unwrap_or_else(|| {
-            let derived = self.derive();
-            self.derived.set(Some(derived));
-            derived
-        })
-    }
-    fn derive(&self) -> Derived {
-        let now = self.now();
-        let mut anchor = self.anchor.get();
-        let mut since = now.saturating_duration_since(anchor.at);
-        if since >= ANCHOR {
-            anchor = Anchor::new(now, self.started);
-            self.anchor.set(anchor);
-            since = Duration::ZERO;
-        }
-        // Less than ANCHOR: there are no whole seconds in it.
-        let since_us = u64::from(since.subsec_micros());
-        Derived { ms: (anchor.run_us + since_us) / 1_000, unix_us: anchor.unix_us + since_us }
+        self.unix_us.get()
     }
     /// In seconds.
     pub fn unix_s(&self) -> u64 {

@@ -119,8 +119,11 @@ impl Exchange {
 /// Exchanges kept for reuse by each worker.
 const KEPT: usize = 256;
 
-/// Milliseconds from one moment to a later one.
+/// Milliseconds from one moment to a later one, or to the same: much happens without a wait between.
 pub(crate) fn ms_between(from: Instant, to: Instant) -> i64 {
+    if from == to {
+        return 0;
+    }
     to.saturating_duration_since(from).as_millis() as i64
 }
 

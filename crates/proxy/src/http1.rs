@@ -17,8 +17,9 @@ use std::{
 /// close` and `keep-alive` are not kept), and one byte for the end.
 pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
     let kept = |value: &[u8]| !(value.eq_ignore_ascii_case(b"close") || value.eq_ignore_ascii_case(b"keep-alive"));
-    let fields = fields.iter().filter(|field| field.known != Known::Connection || kept(field.value));
-    (20 + start_line + fields.map(|field| field.name.len() + field.value.len()).sum::<usize>() + 1) as u64
+    let dropped = fields.all_known(Known::Connection).filter(|value| !kept(value));
+    let dropped: usize = dropped.map(|value| Known::Connection.name().len() + value.len()).sum();
+    (20 + start_line + fields.text_len() - dropped + 1) as u64
 }
 
 /// The length of `HTTP/1.1`.
@@ -26,7 +27,7 @@ pub(crate) const VERSION: usize = 8;
 
 /// What the end of a chunked body counts for: its trailers, and one byte.
 fn trailer_weight(fields: &Fields) -> u64 {
-    (fields.iter().map(|field| field.name.len() + field.value.len()).sum::<usize>() + 1) as u64
+    (fields.text_len() + 1) as u64
 }
 
 /// A body on its way in.

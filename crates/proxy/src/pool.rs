@@ -4,13 +4,7 @@
 use crate::{server::ServerRef, stream::Stream, worker::Worker};
 use penstock_config::{Config, model::HttpReuse};
 use penstock_rules::ServerConnFacts;
-use std::{
-    cell::RefCell,
-    io::ErrorKind,
-    rc::Rc,
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::{cell::RefCell, io::ErrorKind, rc::Rc, time::Duration};
 use tokio::time::Instant;
 
 /// A connection without an exchange.
@@ -109,11 +103,7 @@ impl Pool {
 /// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was
 /// there the kernel is asked.
 pub(crate) fn is_quiet(stream: &Stream) -> bool {
-    if stream.has_news() {
-        return false;
-    }
-    stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
-        || matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+    !stream.has_news() && matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }
 
 /// A worker's purge of its pool.

@@ -155,6 +155,8 @@ pub(super) async fn forward(
     let mut request = Flow::new();
     if let Some(body) = x.body.take() {
         request.preload(body, x.body_complete);
+    } else if client.request_framing() == Framing::None {
+        request.preload(Buffer::none(), true);
     }
     if client.request_framing() != Framing::None && may_repeat_body(proxy) && !x.txn.no_retry {
         request.keep(worker.shared.config.global.tune.bufsize);
