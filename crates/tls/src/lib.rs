@@ -17,6 +17,7 @@ mod drive;
 mod error;
 mod facts;
 mod handshake;
+mod hkdf;
 mod line;
 mod loader;
 mod names;

@@ -1,12 +1,17 @@
 //! rustls' hooks, answered by the engine: key exchange and signatures become operations.
 
-use crate::suspend::{self, Wait};
+use crate::{
+    hkdf,
+    suspend::{self, Wait},
+};
 use penstock_engine::{Answer, Curve, Failure, KemPrivate, Op, Private, Scheme, Secret, SigningKey, Ticket, worker};
 use rustls::{
-    Error, NamedGroup, PeerMisbehaved, ProtocolVersion, SignatureAlgorithm, SignatureScheme,
+    CipherSuiteCommon, Error, NamedGroup, PeerMisbehaved, ProtocolVersion, SignatureAlgorithm, SignatureScheme,
+    SupportedCipherSuite, Tls13CipherSuite,
     crypto::{
         ActiveKeyExchange, CompletedKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup,
         aws_lc_rs::{self, cipher_suite as suite},
+        tls13::Hkdf,
     },
     ffdhe_groups::FfdheGroup,
     sign,
@@ -21,20 +26,20 @@ pub(crate) static SECP256R1: &dyn SupportedKxGroup = &Ecdhe(Curve::P256);
 pub(crate) static SECP384R1: &dyn SupportedKxGroup = &Ecdhe(Curve::P384);
 pub(crate) static X25519MLKEM768: &dyn SupportedKxGroup = &Hybrid;
 
-/// A provider with these suites and groups; records, hashes and verification are aws-lc's own.
+/// A provider with these suites and groups; records, transcripts and verification are aws-lc's own.
 pub(crate) fn provider(
-    cipher_suites: Vec<rustls::SupportedCipherSuite>,
+    cipher_suites: Vec<SupportedCipherSuite>,
     kx_groups: Vec<&'static dyn SupportedKxGroup>,
 ) -> CryptoProvider {
     CryptoProvider { cipher_suites, kx_groups, key_provider: &Keys, ..aws_lc_rs::default_provider() }
 }
 
 /// The suites where the configuration does not choose: AES-128-GCM with SHA-256 first, as BoringSSL does. It is as strong as
-/// the rest of the handshake, and its key schedule costs half of SHA-384's (259 to 214 µs a handshake, in all).
-pub(crate) static SUITES: [rustls::SupportedCipherSuite; 9] = [
-    suite::TLS13_AES_128_GCM_SHA256,
-    suite::TLS13_AES_256_GCM_SHA384,
-    suite::TLS13_CHACHA20_POLY1305_SHA256,
+/// the rest of the handshake, and hashing costs less with it: SHA-256 is an instruction on most processors.
+pub(crate) static SUITES: [SupportedCipherSuite; 9] = [
+    SupportedCipherSuite::Tls13(&TLS13_AES_128),
+    SupportedCipherSuite::Tls13(&TLS13_AES_256),
+    SupportedCipherSuite::Tls13(&TLS13_CHACHA20),
     suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
     suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -42,6 +47,22 @@ pub(crate) static SUITES: [rustls::SupportedCipherSuite; 9] = [
     suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
     suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
+
+static TLS13_AES_128: Tls13CipherSuite = scheduled(&suite::TLS13_AES_128_GCM_SHA256, &hkdf::SHA256);
+static TLS13_AES_256: Tls13CipherSuite = scheduled(&suite::TLS13_AES_256_GCM_SHA384, &hkdf::SHA384);
+static TLS13_CHACHA20: Tls13CipherSuite = scheduled(&suite::TLS13_CHACHA20_POLY1305_SHA256, &hkdf::SHA256);
+
+/// The library's suite with our key schedule.
+const fn scheduled(suite: &SupportedCipherSuite, hkdf: &'static dyn Hkdf) -> Tls13CipherSuite {
+    let SupportedCipherSuite::Tls13(suite) = suite else { panic!("a suite of TLS 1.3") };
+    let CipherSuiteCommon { suite: id, hash_provider, confidentiality_limit } = suite.common;
+    Tls13CipherSuite {
+        common: CipherSuiteCommon { suite: id, hash_provider, confidentiality_limit },
+        hkdf_provider: hkdf,
+        aead_alg: suite.aead_alg,
+        quic: suite.quic,
+    }
+}
 
 /// The provider where the configuration does not choose.
 pub(crate) fn default_provider() -> CryptoProvider {
