@@ -32,31 +32,16 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
 
 /// Adds what `option forwardfor` and its relatives say, once a request.
 pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
-    let options = &conn.proxy().options;
-    let source = x.txn.src_ip.or(conn.facts.src.map(|a| a.ip()));
-    let destination = x.txn.dst_ip.or(conn.facts.dst.map(|a| a.ip()));
-    for (both, address, name) in [
-        ([&options.forwardfor, &backend.options.forwardfor], source, "x-forwarded-for"),
-        ([&options.originalto, &backend.options.originalto], destination, "x-original-to"),
-    ] {
-        let Some(address) = address else { continue };
-        // The backend's header name wins, either side's exception counts.
-        let Some(conf) = both[1].as_ref().or(both[0].as_ref()) else { continue };
-        if both.iter().filter_map(|c| c.as_ref()).any(|c| is_excepted(c, address)) {
-            continue;
-        }
-        let name = conf.header.as_deref().or(both[0].as_ref().and_then(|c| c.header.as_deref())).unwrap_or(name);
-        let if_none = both.iter().filter_map(|c| c.as_ref()).any(|c| c.if_none);
-        let lower = name.to_ascii_lowercase();
-        if if_none && x.request.fields.get(lower.as_bytes()).is_some() {
-            continue;
-        }
-        let mut text = String::with_capacity(40);
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{address}");
-        let _ = x.request.fields.append(lower.as_bytes(), text.as_bytes());
+    let (front, back) = (&conn.proxy().options, &backend.options);
+    if front.forwardfor.is_some() || back.forwardfor.is_some() {
+        let source = x.txn.src_ip.or(conn.facts.src.map(|a| a.ip()));
+        add_address(&mut x.request.fields, [&front.forwardfor, &back.forwardfor], source, "x-forwarded-for");
     }
-    let Some(conf) = options.forwarded.as_ref().or(backend.options.forwarded.as_ref()) else { return };
+    if front.originalto.is_some() || back.originalto.is_some() {
+        let destination = x.txn.dst_ip.or(conn.facts.dst.map(|a| a.ip()));
+        add_address(&mut x.request.fields, [&front.originalto, &back.originalto], destination, "x-original-to");
+    }
+    let Some(conf) = front.forwarded.as_ref().or(back.forwarded.as_ref()) else { return };
     // Rules may have given the connection other addresses.
     let with = |told: Option<IpAddr>, facts: Option<SocketAddr>| match (told, facts) {
         (Some(ip), facts) => Some(SocketAddr::new(ip, facts.map_or(0, |a| a.port()))),
@@ -67,6 +52,25 @@ pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
     if let Some(value) = forwarded::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
         let _ = x.request.fields.append(b"forwarded", value.as_bytes());
     }
+}
+
+/// Adds a field with an address, called `name` where neither side says otherwise.
+fn add_address(fields: &mut Fields, both: [&Option<ForwardFor>; 2], address: Option<IpAddr>, name: &str) {
+    let [front, back] = both.map(Option::as_ref);
+    // The backend's header name wins, either side's exception counts.
+    let (Some(conf), Some(address)) = (back.or(front), address) else { return };
+    let sides = || [front, back].into_iter().flatten();
+    if sides().any(|side| is_excepted(side, address)) {
+        return;
+    }
+    let name = conf.header.as_deref().or(front.and_then(|front| front.header.as_deref())).unwrap_or(name);
+    if sides().any(|side| side.if_none) && fields.get(name.as_bytes()).is_some() {
+        return;
+    }
+    let mut text = String::with_capacity(40);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{address}");
+    let _ = fields.append(name.as_bytes(), text.as_bytes());
 }
 
 fn is_excepted(conf: &ForwardFor, address: IpAddr) -> bool {

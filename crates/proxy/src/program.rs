@@ -17,6 +17,8 @@ pub struct Program {
     pub(crate) handshake_failure: Vec<LogFormat>,
     /// `sni` of each server.
     pub(crate) sni: Vec<Vec<Option<Expr>>>,
+    /// Where requests go that no rule sends elsewhere: `default_backend`, or the proxy itself.
+    pub(crate) default_backend: Vec<Option<usize>>,
     /// `balance hash` and `balance rdp-cookie`.
     pub(crate) balance: Vec<Option<Expr>>,
 }
@@ -37,6 +39,7 @@ impl Program {
         let rules = compiler.proxies();
         let mut sni = Vec::new();
         let mut balance = Vec::new();
+        let mut default_backend = Vec::new();
         let mut handshake_failure = Vec::new();
         for (index, proxy) in config.proxies.iter().enumerate() {
             let id = ProxyId(index as u32);
@@ -45,17 +48,26 @@ impl Program {
                 compiler.expression(line, id, Places::SERVER)
             });
             sni.push(of_servers.collect());
+            default_backend.push(match &proxy.default_backend {
+                Some(name) => backend_named(config, name.text.as_bytes()),
+                None => proxy.kind.has_backend().then_some(index),
+            });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(&line, id, Places::REQUEST)));
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
         }
-        Program { rules, tables: compiler.tables(), handshake_failure, sni, balance }
+        Program { rules, tables: compiler.tables(), handshake_failure, sni, default_backend, balance }
     }
 
     /// The rules of a proxy.
     pub fn of(&self, proxy: usize) -> &ProxyRules {
         &self.rules[proxy]
     }
+}
+
+/// The place of a backend in the configuration.
+pub(crate) fn backend_named(config: &Config, name: &[u8]) -> Option<usize> {
+    config.proxies.iter().position(|proxy| proxy.kind.has_backend() && proxy.name.as_bytes() == name)
 }
 
 /// As HAProxy writes a connection that never became a session; the listener's name and the reason follow.

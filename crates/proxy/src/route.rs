@@ -8,6 +8,7 @@ use crate::{
     headers,
     judge::{self, Judged, Stage},
     message::Client,
+    program::backend_named,
     respond,
     server::{Backend, Server, ServerRef},
     tcp::Raw,
@@ -143,26 +144,21 @@ fn add_unique_id(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, name: &
 /// `use_backend` in order, then `default_backend`, then the proxy itself.
 fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<usize> {
     let shared = &worker.shared;
-    let frontend = &shared.config.proxies[conn.frontend];
-    let named =
-        |name: &[u8]| shared.config.proxies.iter().position(|p| p.kind.has_backend() && p.name.as_bytes() == name);
-    let rules = &shared.program.of(conn.frontend).use_backend;
+    let frontend = conn.frontend;
+    let rules = &shared.program.of(frontend).use_backend;
     if !rules.is_empty() {
         let context = judge::context(worker, conn, x, stage);
         for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
             let found = match &rule.to {
                 Destination::Backend(id) => Some(id.0 as usize),
-                Destination::Named(format) => named(&format.to_bytes(&context)),
+                Destination::Named(format) => backend_named(&shared.config, &format.to_bytes(&context)),
             };
             if found.is_some() {
                 return found;
             }
         }
     }
-    match &frontend.default_backend {
-        Some(name) => named(name.text.as_bytes()),
-        None => frontend.kind.has_backend().then_some(conn.frontend),
-    }
+    shared.program.default_backend[frontend]
 }
 
 /// What binds a request to a server before the algorithm is asked: `use-server`, and whether persistence holds.
