@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// RSA operations that fill a vector, the two halves of each in a lane of their own.
 pub(super) const RSA_LANES: usize = LANES / 2;
-/// What of a batch's cost is its start (messages encoded, numbers packed) and what its results: 2.4 to 3.7 %, and 1.3 to
-/// 1.9 %, by size (docs/measurements/lanes.md).
-const START_SHARE: u32 = 32;
-const RESULTS_SHARE: u32 = 48;
+/// What of a batch's cost is its start (messages encoded, numbers packed) and what its results: 0.3 to 1.1 %, and 0.2 to
+/// 0.8 %, by size (docs/measurements/lanes.md).
+const START_SHARE: u32 = 64;
+const RESULTS_SHARE: u32 = 96;
 
 /// So long steps go on before the clock is looked at: what makes them slower than when they were measured (cold caches, a busy
 /// neighbour on the core) makes a turn longer by half of this, not by half of a turn.

@@ -2,13 +2,14 @@
 
 use super::key::{RsaKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
-use super::pack::{lane_to_be, pack, pack_moduli, pack_windows, subtract_once, unpack};
+use super::pack::{lane_to_be, pack_into, pack_modulus, pack_windows, subtract_once, unpack};
 use super::scan::{Scan, select};
 use super::verify::{CHECK_STEPS, Check};
-use crate::cpu::Task;
+use crate::cpu::{Implementation, Task};
 use crate::vector::{Digit, Lane8, Vector, kernel};
 use crate::{LANES, LaneError, Lanes, declassify, limbs};
-use zeroize::{Zeroize, Zeroizing};
+use core::cell::RefCell;
+use zeroize::Zeroize;
 
 /// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in blending
 /// twice the entries and in making them.
@@ -47,8 +48,16 @@ pub enum Progress {
 /// primes (Boneh, DeMillo, Lipton 1997), so it is destroyed and [`LaneError::Fault`] stands in its place.
 pub struct RsaBatch {
     lanes: Lanes,
-    work: Box<dyn Work>,
+    size: RsaSize,
+    /// `None` only while it is dropped.
+    work: Option<Box<dyn Work>>,
     steps_left: usize,
+}
+
+thread_local! {
+    /// The memory of this thread's last batch of each kind, zeroed: it is up to a quarter of a megabyte, and to ask the
+    /// system for it again costs some percent of a batch.
+    static SPARE: RefCell<Vec<(Implementation, RsaSize, Box<dyn Work>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RsaBatch {
@@ -62,14 +71,25 @@ impl RsaBatch {
     pub fn new(lanes: Lanes, jobs: &[RsaJob<'_>]) -> RsaBatch {
         assert!((1..=LANES).contains(&jobs.len()), "a batch takes 1 to 8 jobs");
         let size = jobs[0].key.size();
-        let work = lanes.run(Start { jobs, size });
-        RsaBatch { lanes, steps_left: work.steps(), work }
+        let kind = lanes.implementation();
+        let spare = SPARE.with_borrow_mut(|spare| {
+            let at = spare.iter().position(|(implementation, of, _)| (*implementation, *of) == (kind, size))?;
+            Some(spare.swap_remove(at).2)
+        });
+        let mut work = spare.unwrap_or_else(|| lanes.run(Empty { size }));
+        work.start(jobs);
+        lanes.clear_registers();
+        RsaBatch { lanes, size, steps_left: work.steps(), work: Some(work) }
+    }
+
+    fn work(&mut self) -> &mut dyn Work {
+        &mut **self.work.as_mut().expect("it is not dropped")
     }
 
     /// Does up to `steps` steps.
     pub fn advance(&mut self, steps: usize) -> Progress {
         for _ in 0..steps.min(self.steps_left) {
-            self.work.step();
+            self.work().step();
             self.steps_left -= 1;
         }
         self.lanes.clear_registers();
@@ -84,30 +104,49 @@ impl RsaBatch {
     /// The results, one for each job in order, as long as the modulus, big-endian. Does the steps that remain.
     pub fn finish(mut self) -> Vec<Result<Vec<u8>, LaneError>> {
         self.advance(usize::MAX);
-        self.work.results()
+        self.work().results()
+    }
+}
+
+impl Drop for RsaBatch {
+    fn drop(&mut self) {
+        let Some(mut work) = self.work.take() else { return };
+        work.clear();
+        let kind = (self.lanes.implementation(), self.size);
+        // A thread that is ending has no spares any more: then the memory goes back.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if !spare.iter().any(|(implementation, size, _)| (*implementation, *size) == kind) {
+                spare.push((kind.0, kind.1, work));
+            }
+        });
     }
 }
 
 /// A batch of some size on some vector.
 trait Work: Send {
+    /// Begins, from memory that is new or cleared.
+    fn start(&mut self, jobs: &[RsaJob<'_>]);
     fn steps(&self) -> usize;
     fn step(&mut self);
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>>;
+    /// Zeroes everything that came from keys and inputs.
+    fn clear(&mut self);
 }
 
-struct Start<'a> {
-    jobs: &'a [RsaJob<'a>],
+/// Memory for a batch.
+struct Empty {
     size: RsaSize,
 }
 
-impl Task for Start<'_> {
+impl Task for Empty {
     type Out = Box<dyn Work>;
 
     fn run<V: Lane8>(self) -> Box<dyn Work> {
         match self.size {
-            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40>::new(self.jobs)),
-            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60>::new(self.jobs)),
-            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80>::new(self.jobs)),
+            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40>::empty(self.size)),
+            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60>::empty(self.size)),
+            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80>::empty(self.size)),
         }
     }
 }
@@ -119,9 +158,12 @@ struct Batch<V: Vector, const H: usize, const N: usize> {
     bad_input: u8,
     done: usize,
     /// Four jobs each.
-    passes: Vec<Pass<V, H>>,
+    passes: [Box<Pass<V, H>>; 2],
     columns: Box<Columns<V>>,
-    check: Check<V, N>,
+    inputs: Box<[[u64; N]; LANES]>,
+    check: Box<Check<V, N>>,
+    /// Of all lanes' results.
+    limbs: Box<[[u64; 8]; N]>,
 }
 
 /// Four jobs: lanes 0 to 3 work modulo p, lanes 4 to 7 modulo q of the same jobs.
@@ -137,6 +179,7 @@ struct Pass<V: Vector, const H: usize> {
     input: [[Digit<V>; H]; 2],
     /// The exponents' windows, the highest first.
     windows: Vec<V>,
+    exponents: [Digit<V>; H],
     table: Vec<[Digit<V>; H]>,
     power: Box<[Digit<V>; H]>,
     scratch: Box<[Digit<V>; H]>,
@@ -144,41 +187,23 @@ struct Pass<V: Vector, const H: usize> {
 }
 
 impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
-    fn new(jobs: &[RsaJob<'_>]) -> Self {
-        let size = jobs[0].key.size();
-        let mut bad_input = 0;
-        // A lane without a job, or with a key of another size, repeats the first.
-        let job = |lane: usize| match jobs.get(lane) {
-            Some(job) if job.key.size() == size => job,
-            _ => &jobs[0],
-        };
-        let inputs: Vec<Zeroizing<Vec<u64>>> = (0..LANES)
-            .map(|lane| {
-                let same_size = jobs.get(lane).is_none_or(|job| job.key.size() == size);
-                let job = job(lane);
-                let mut limbs = Zeroizing::new(vec![0; N]);
-                let fits = same_size && job.input.len() == size.bytes() && limbs::from_be(job.input, &mut limbs);
-                // Whether an input is in range is public: the caller is told.
-                if !fits || limbs::less(&limbs, &job.key.public.n.m) == 0 {
-                    limbs.zeroize();
-                    limbs.resize(N, 0);
-                    bad_input |= 1 << lane;
-                }
-                limbs
-            })
-            .collect();
-        let key = |lane: usize| job(lane).key;
-        let inputs: [&[u64]; 8] = core::array::from_fn(|lane| &inputs[lane][..]);
-        let passes = (0..jobs.len().div_ceil(4))
-            .map(|pass| {
-                let keys: [&RsaKey; 4] = core::array::from_fn(|i| key(4 * pass + i));
-                let inputs: [&[u64]; 4] = core::array::from_fn(|i| inputs[4 * pass + i]);
-                Pass::new(&keys, &inputs, size)
-            })
-            .collect();
-        let publics = core::array::from_fn(|lane| key(lane).public());
-        let check = Check::new(publics, pack(inputs));
-        Batch { jobs: jobs.len(), size, bad_input, done: 0, passes, columns: Box::new([V::default(); 160]), check }
+    fn empty(size: RsaSize) -> Self {
+        Batch {
+            jobs: 0,
+            size,
+            bad_input: 0,
+            done: 0,
+            passes: core::array::from_fn(|_| Box::new(Pass::empty(size))),
+            columns: Box::new([V::default(); 160]),
+            inputs: Box::new([[0; N]; LANES]),
+            check: Box::new(Check::empty()),
+            limbs: Box::new([[0; 8]; N]),
+        }
+    }
+
+    /// The passes that have jobs.
+    fn passes(&mut self) -> &mut [Box<Pass<V, H>>] {
+        &mut self.passes[..self.jobs.div_ceil(4)]
     }
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
@@ -188,6 +213,32 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
 }
 
 impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
+    fn start(&mut self, jobs: &[RsaJob<'_>]) {
+        (self.jobs, self.done, self.bad_input) = (jobs.len(), 0, 0);
+        let size = self.size;
+        // A lane without a job, or with a key of another size, repeats the first.
+        let job = |lane: usize| match jobs.get(lane) {
+            Some(job) if job.key.size() == size => job,
+            _ => &jobs[0],
+        };
+        for (lane, limbs) in self.inputs.iter_mut().enumerate() {
+            let same_size = jobs.get(lane).is_none_or(|job| job.key.size() == size);
+            let job = job(lane);
+            let fits = same_size && job.input.len() == size.bytes() && limbs::from_be(job.input, limbs);
+            // Whether an input is in range is public: the caller is told.
+            if !fits || limbs::less(limbs, &job.key.public.n.m) == 0 {
+                limbs.fill(0);
+                self.bad_input |= 1 << lane;
+            }
+        }
+        for (pass, lanes) in self.passes.iter_mut().zip([0, 4]).take(jobs.len().div_ceil(4)) {
+            let keys = core::array::from_fn(|i| job(lanes + i).key);
+            pass.start(keys, core::array::from_fn(|i| &self.inputs[lanes + i][..]));
+        }
+        let inputs = core::array::from_fn(|lane| &self.inputs[lane][..]);
+        self.check.start(core::array::from_fn(|lane| job(lane).key.public()), inputs);
+    }
+
     fn steps(&self) -> usize {
         self.power_steps() + CHECK_STEPS
     }
@@ -199,7 +250,7 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
         if at >= power_steps {
             self.check.step(&mut self.columns, at - power_steps);
         } else {
-            for (i, pass) in self.passes.iter_mut().enumerate() {
+            for (i, pass) in self.passes.iter_mut().take(self.jobs.div_ceil(4)).enumerate() {
                 pass.step(&mut self.columns, at);
                 if at + 1 == power_steps {
                     pass.recombine(&mut self.columns, i, &mut self.check.value);
@@ -211,8 +262,7 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>> {
         let right = declassify::public(self.check.right());
         // Of a lane whose result is wrong nothing leaves here.
-        let mut limbs = Zeroizing::new([[0; 8]; N]);
-        unpack(&self.check.value, &mut limbs);
+        unpack(&self.check.value, &mut self.limbs);
         (0..self.jobs)
             .map(|lane| {
                 if self.bad_input >> lane & 1 == 1 {
@@ -222,10 +272,18 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
                     return Err(LaneError::Fault);
                 }
                 let mut bytes = vec![0; self.size.bytes()];
-                lane_to_be(&limbs, lane, &mut bytes);
+                lane_to_be(&self.limbs, lane, &mut bytes);
                 Ok(bytes)
             })
             .collect()
+    }
+
+    fn clear(&mut self) {
+        self.passes().iter_mut().for_each(|pass| pass.clear());
+        self.columns.zeroize();
+        self.inputs.zeroize();
+        self.check.clear();
+        self.limbs.zeroize();
     }
 }
 
@@ -233,26 +291,35 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     const WINDOW: u32 = window_bits(H);
     const TABLE: usize = 1 << Self::WINDOW;
 
-    fn new(keys: &[&RsaKey; 4], inputs: &[&[u64]; 4], size: RsaSize) -> Self {
-        let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
-        let exponents: [&[u64]; 8] = core::array::from_fn(|lane| &half(lane).exponent[..]);
-        let mut packed = pack(exponents);
-        let mut windows = vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)];
-        pack_windows::<V, H>(&packed, Self::WINDOW, &mut windows);
-        packed.zeroize();
+    fn empty(size: RsaSize) -> Self {
         let zero = [Digit::whole(V::default()); H];
         Pass {
-            modulus: pack_moduli(core::array::from_fn(|lane| &half(lane).prime)),
-            one: pack(core::array::from_fn(|lane| &half(lane).one[..])),
-            r3: pack(core::array::from_fn(|lane| &half(lane).r3[..])),
-            qinv: pack(core::array::from_fn(|lane| &keys[lane % 4].qinv[..])),
-            q: pack(core::array::from_fn(|lane| &keys[lane % 4].halves[1].prime.m[..])),
-            input: [0, H].map(|at| pack(core::array::from_fn(|lane| &inputs[lane % 4][at..]))),
-            windows,
+            modulus: Modulus { m: zero, fold: zero, k0: zero[0] },
+            one: zero,
+            r3: zero,
+            qinv: zero,
+            q: zero,
+            input: [zero; 2],
+            windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
+            exponents: zero,
             table: vec![zero; Self::TABLE],
             power: Box::new(zero),
             scratch: Box::new(zero),
             factor: zero,
+        }
+    }
+
+    fn start(&mut self, keys: [&RsaKey; 4], inputs: [&[u64]; 4]) {
+        let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
+        pack_into(core::array::from_fn(|lane| &half(lane).exponent[..]), &mut self.exponents);
+        pack_windows(&self.exponents, Self::WINDOW, &mut self.windows);
+        pack_modulus(core::array::from_fn(|lane| &half(lane).prime), &mut self.modulus);
+        pack_into(core::array::from_fn(|lane| &half(lane).one[..]), &mut self.one);
+        pack_into(core::array::from_fn(|lane| &half(lane).r3[..]), &mut self.r3);
+        pack_into(core::array::from_fn(|lane| &keys[lane % 4].qinv[..]), &mut self.qinv);
+        pack_into(core::array::from_fn(|lane| &keys[lane % 4].halves[1].prime.m[..]), &mut self.q);
+        for (half, input) in self.input.iter_mut().enumerate() {
+            pack_into(core::array::from_fn(|lane| &inputs[lane % 4][half * H..]), input);
         }
     }
 
@@ -298,6 +365,21 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
+    fn clear(&mut self) {
+        self.modulus.zeroize();
+        self.one.zeroize();
+        self.r3.zeroize();
+        self.qinv.zeroize();
+        self.q.zeroize();
+        self.input.zeroize();
+        self.windows.as_mut_slice().zeroize();
+        self.exponents.zeroize();
+        self.table.as_flattened_mut().zeroize();
+        self.power.zeroize();
+        self.scratch.zeroize();
+        self.factor.zeroize();
+    }
+
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
     fn recombine<const N: usize>(&mut self, columns: &mut Columns<V>, pass: usize, results: &mut [Digit<V>; N]) {
         // Out of Montgomery's form, fully reduced.
@@ -327,28 +409,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         a.zeroize();
         b.zeroize();
         whole.zeroize();
-    }
-}
-
-impl<V: Vector, const H: usize> Drop for Pass<V, H> {
-    fn drop(&mut self) {
-        self.modulus.zeroize();
-        self.one.zeroize();
-        self.r3.zeroize();
-        self.qinv.zeroize();
-        self.q.zeroize();
-        self.input.zeroize();
-        self.windows.zeroize();
-        self.table.as_flattened_mut().zeroize();
-        self.power.zeroize();
-        self.scratch.zeroize();
-        self.factor.zeroize();
-    }
-}
-
-impl<V: Vector, const H: usize, const N: usize> Drop for Batch<V, H, N> {
-    fn drop(&mut self) {
-        self.columns.zeroize();
     }
 }
 
@@ -389,5 +449,46 @@ kernel! {
             out[i] = Digit::low(t);
             carry = t.shr::<52>();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rsa::any_key;
+    use crate::vector::Portable;
+
+    /// The memory of a batch is used again by the next.
+    #[test]
+    fn nothing_of_a_batch_stays_in_its_memory() {
+        let key = any_key(RsaSize::Bits2048);
+        let input = [0x5a; 256];
+        let mut batch = Batch::<Portable, 20, 40>::empty(RsaSize::Bits2048);
+        batch.start(&[RsaJob { key: &key, input: &input }; 5]);
+        for _ in 0..batch.steps() {
+            batch.step();
+        }
+        assert_eq!(batch.results()[4], Err(LaneError::Fault)); // no real key
+        let is_zero = |digits: &[Digit<Portable>]| digits.iter().all(|digit| digit.raw().to_lanes() == [0; 8]);
+        let secrets = |batch: &Batch<Portable, 20, 40>| -> Vec<bool> {
+            let check = &batch.check;
+            let mut all =
+                vec![is_zero(&check.wanted_and_powers()), batch.inputs.as_flattened().iter().all(|limb| *limb == 0)];
+            all.push(batch.limbs.as_flattened().iter().all(|limb| *limb == 0));
+            all.push(batch.columns.iter().all(|column| column.to_lanes() == [0; 8]));
+            for pass in &batch.passes {
+                let modulus = &pass.modulus;
+                all.extend(
+                    [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
+                );
+                all.extend([&pass.exponents, &*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
+                all.extend([is_zero(pass.input.as_flattened()), is_zero(pass.table.as_flattened())]);
+                all.push(pass.windows.iter().all(|window| window.to_lanes() == [0; 8]));
+            }
+            all
+        };
+        assert_eq!(secrets(&batch).iter().filter(|zero| **zero).count(), 0, "{:?}", secrets(&batch));
+        batch.clear();
+        assert!(secrets(&batch).iter().all(|zero| *zero));
     }
 }

@@ -6,14 +6,12 @@ use crate::limbs;
 use crate::vector::{Digit, Lane8, RADIX, Vector, kernel, repeat};
 
 /// Eight numbers, limb by limb, side by side.
-pub(crate) fn pack<V: Lane8, const N: usize>(numbers: [&[u64]; 8]) -> [Digit<V>; N] {
-    let mut out = [Digit::whole(V::default()); N];
-    pack_into(numbers.map(|number| number.first_chunk().expect("a number of N limbs")), &mut out);
-    out
+pub(crate) fn pack_into<V: Lane8, const N: usize>(numbers: [&[u64]; 8], out: &mut [Digit<V>; N]) {
+    pack(numbers.map(|number| number.first_chunk().expect("a number of N limbs")), out);
 }
 
 kernel! {
-    fn pack_into as Pack<'a, V: Lane8, const N: usize>(numbers: [&'a [u64; N]; 8], out: &'a mut [Digit<V>; N]) {
+    fn pack as Pack<'a, V: Lane8, const N: usize>(numbers: [&'a [u64; N]; 8], out: &'a mut [Digit<V>; N]) {
         for limb in 0..N {
             let mut lanes = [0; 8];
             repeat!(8, LANE => lanes[LANE] = numbers[LANE][limb]);
@@ -23,9 +21,10 @@ kernel! {
 }
 
 /// Eight moduli side by side.
-pub(crate) fn pack_moduli<V: Lane8, const N: usize>(moduli: [&Prepared; 8]) -> Modulus<V, N> {
-    let [k0] = pack(moduli.each_ref().map(|m| core::slice::from_ref(&m.k0)));
-    Modulus { m: pack(moduli.map(|m| &m.m[..])), fold: pack(moduli.map(|m| &m.fold[..])), k0 }
+pub(crate) fn pack_modulus<V: Lane8, const N: usize>(moduli: [&Prepared; 8], out: &mut Modulus<V, N>) {
+    pack_into(moduli.map(|m| &m.m[..]), &mut out.m);
+    pack_into(moduli.map(|m| &m.fold[..]), &mut out.fold);
+    pack_into(moduli.each_ref().map(|m| core::slice::from_ref(&m.k0)), core::array::from_mut(&mut out.k0));
 }
 
 kernel! {

@@ -2,7 +2,7 @@
 
 use super::key::{RsaPublicKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_sqr};
-use super::pack::{lane_to_be, pack, pack_moduli, same, subtract_once, unpack};
+use super::pack::{lane_to_be, pack_into, pack_modulus, same, subtract_once, unpack};
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
@@ -23,16 +23,24 @@ pub(crate) struct Check<V: Vector, const N: usize> {
 }
 
 impl<V: Lane8, const N: usize> Check<V, N> {
-    pub(crate) fn new(keys: [&RsaPublicKey; 8], wanted: [Digit<V>; N]) -> Self {
+    pub(crate) fn empty() -> Self {
         let zero = [Digit::whole(V::default()); N];
-        Check {
-            modulus: pack_moduli(keys.map(|key| &key.n)),
-            r2: pack(keys.map(|key| &key.r2[..])),
-            wanted,
-            value: zero,
-            power: zero,
-            scratch: zero,
-        }
+        let modulus = Modulus { m: zero, fold: zero, k0: zero[0] };
+        Check { modulus, r2: zero, wanted: zero, value: zero, power: zero, scratch: zero }
+    }
+
+    pub(crate) fn start(&mut self, keys: [&RsaPublicKey; 8], wanted: [&[u64]; 8]) {
+        pack_modulus(keys.map(|key| &key.n), &mut self.modulus);
+        pack_into(keys.map(|key| &key.r2[..]), &mut self.r2);
+        pack_into(wanted, &mut self.wanted);
+    }
+
+    /// Zeroes what is not public.
+    pub(crate) fn clear(&mut self) {
+        self.wanted.zeroize();
+        self.value.zeroize();
+        self.power.zeroize();
+        self.scratch.zeroize();
     }
 
     pub(crate) fn step(&mut self, columns: &mut Columns<V>, at: usize) {
@@ -51,18 +59,15 @@ impl<V: Lane8, const N: usize> Check<V, N> {
         }
     }
 
+    /// Everything that [`Check::clear`] zeroes.
+    #[cfg(test)]
+    pub(crate) fn wanted_and_powers(&self) -> Vec<Digit<V>> {
+        [&self.wanted, &self.value, &self.power, &self.scratch].into_iter().flatten().copied().collect()
+    }
+
     /// The lanes whose power is what was wanted, after all steps.
     pub(crate) fn right(&self) -> u8 {
         same(&self.scratch, &self.wanted)
-    }
-}
-
-impl<V: Vector, const N: usize> Drop for Check<V, N> {
-    fn drop(&mut self) {
-        self.wanted.zeroize();
-        self.value.zeroize();
-        self.power.zeroize();
-        self.scratch.zeroize();
     }
 }
 
@@ -165,8 +170,9 @@ fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], 
         Some(key) if key.size() == keys[0].size() => *key,
         _ => keys[0],
     });
-    let mut check = Check::<V, N>::new(key, pack(wanted.each_ref().map(|limbs| &limbs[..])));
-    check.value = pack(bases.each_ref().map(|limbs| &limbs[..]));
+    let mut check = Check::<V, N>::empty();
+    check.start(key, wanted.each_ref().map(|limbs| &limbs[..]));
+    pack_into(bases.each_ref().map(|limbs| &limbs[..]), &mut check.value);
     let mut columns = [V::default(); 160];
     for step in 0..CHECK_STEPS {
         check.step(&mut columns, step);
