@@ -361,7 +361,9 @@ impl Backend {
     /// A request is routed here.
     pub fn enter(self: &Arc<Self>) -> Presence {
         let now = self.sessions.fetch_add(1, Relaxed) + 1;
-        self.sessions_max.fetch_max(now, Relaxed);
+        if now > self.sessions_max.load(Relaxed) {
+            self.sessions_max.fetch_max(now, Relaxed);
+        }
         Presence(self.clone())
     }
 
@@ -424,18 +426,27 @@ impl Backend {
         let queued = core.queues.waiting_for(server);
         core.balancer.set_queued(server, queued);
         let (member, shared) = (&core.balancer.members()[server], &self.servers[server]);
+        // Only who holds the lock writes: a load and a store do.
+        let raise = |most: &AtomicU32, now: u32| {
+            if now > most.load(Relaxed) {
+                most.store(now, Relaxed);
+            }
+        };
         shared.served.store(member.served, Relaxed);
-        shared.served_max.fetch_max(member.served, Relaxed);
+        raise(&shared.served_max, member.served);
         shared.queued.store(queued, Relaxed);
-        shared.queued_max.fetch_max(queued, Relaxed);
+        raise(&shared.queued_max, queued);
     }
 
     fn release(self: &Arc<Self>, server: usize) {
         let mut core = self.core();
         core.balancer.release(server);
         self.publish(&mut core, server);
+        let waited_for = core.queues.waiting_for(server) + core.queues.waiting_anywhere() > 0;
         drop(core);
-        self.dispatch(server);
+        if waited_for {
+            self.dispatch(server);
+        }
     }
 }
 

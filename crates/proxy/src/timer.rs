@@ -1,19 +1,24 @@
 //! One timer a connection, however many timeouts it has: moving a deadline is a store, and only when the armed timer
-//! fires is it compared with the deadline that holds by then.
+//! fires is it compared with the deadline that holds by then. Until then a poll is two comparisons.
 
 use std::{
     future::Future,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::time::{Instant, Sleep};
+use tokio::{
+    task::unconstrained,
+    time::{Instant, Sleep},
+};
 
 /// The next moment something times out on a connection; unarmed and free of cost until first polled.
 #[derive(Default)]
 pub(crate) struct Deadline {
     due: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom the armed timer wakes.
+    wakes: Option<Waker>,
 }
 
 impl Deadline {
@@ -41,11 +46,19 @@ impl Deadline {
             }
             empty => empty.insert(Box::pin(tokio::time::sleep_until(due))),
         };
-        while sleep.as_mut().poll(cx).is_ready() {
+        let wakes_us = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if wakes_us && !sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        // Outside of the task's budget: without any left a poll is pending, too, and has armed nothing.
+        while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             if sleep.deadline() >= due || Instant::now() >= due {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(due);
+        }
+        if !wakes_us {
+            self.wakes = Some(cx.waker().clone());
         }
         Poll::Pending
     }
@@ -70,6 +83,37 @@ mod tests {
             deadline.set(start, Some(Duration::from_millis(40)));
             poll_fn(|cx| deadline.poll_expired(cx)).await;
             assert!(start.elapsed() >= Duration::from_millis(40));
+        });
+    }
+
+    #[test]
+    fn a_deadline_wakes_who_polled_it_last() {
+        block_on(async {
+            let mut deadline = Deadline::default();
+            deadline.set(Instant::now(), Some(Duration::from_millis(5)));
+            for _ in 0..2 {
+                assert!(deadline.poll_expired(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            // That this ends at all is the assertion.
+            poll_fn(|cx| deadline.poll_expired(cx)).await;
+        });
+    }
+
+    #[test]
+    fn a_deadline_is_armed_by_a_task_that_has_used_up_its_turn() {
+        block_on(async {
+            let mut deadline = Deadline::default();
+            deadline.set(Instant::now(), Some(Duration::from_millis(5)));
+            poll_fn(|cx| {
+                while tokio::task::coop::has_budget_remaining() {
+                    if let Poll::Ready(spent) = tokio::task::coop::poll_proceed(cx) {
+                        spent.made_progress();
+                    }
+                }
+                deadline.poll_expired(cx)
+            })
+            .await;
+            // That this ends at all is the assertion.
         });
     }
 

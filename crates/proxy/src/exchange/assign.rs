@@ -32,10 +32,10 @@ pub(crate) async fn assign(
     want: &Want,
     gone: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
 ) -> Result<Slot, Unserved> {
-    let proxy = &conn.worker.shared.clone().config.proxies[pool.proxy];
+    let worker = conn.worker.clone();
+    let (proxy, clock) = (&worker.shared.config.proxies[pool.proxy], &worker.clock);
     let mut want = *want;
     // The time in queues is one, however many queues there were.
-    let clock = &conn.worker.clone().clock;
     let since = clock.now();
     let waited = |x: &mut Exchange| {
         let now = clock.now();

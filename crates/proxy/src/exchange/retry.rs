@@ -51,7 +51,7 @@ pub(super) enum Reason {
 /// Finds a server and forwards, as often as `retries` allows.
 pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, backend: usize) {
     let worker = conn.worker.clone();
-    let shared = worker.shared.clone();
+    let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {
         return answer(conn, client, x, b"SC", 503).await;
     };
