@@ -8,7 +8,8 @@
     scripts/engines.py lonely    one client at a time, and half of native's capacity: what batching must not cost, and what it gains
     scripts/engines.py turns     how long a turn of the queue takes
     scripts/engines.py curve     CPU a handshake against the number of clients, native and sw, as a picture
-    options: --rounds N, --seconds S, --quota SHARE (of a core, for the server, by cgroup; 0 for none, as `lonely` always has it)
+    options: --rounds N, --seconds S, --kind NAME (of handshakes, for `haproxy` and `turns`; may be repeated),
+             --quota SHARE (of a core, for the server, by cgroup; 0 for none, as `lonely` always has it)
 
 All servers run all the time and are loaded in turn. The figure is the server's own CPU time, as in scripts/bench.py, whose
 tools this uses; build with scripts/bench.sh or `cargo build --release -p penstock -p penstock-tests --bins` first. Needs
@@ -33,6 +34,8 @@ DOCS = bench.TREE / "docs/measurements"
 KINDS = {
     "tls12-rsa2048-p256": ("TLS 1.2 ECDHE-RSA-2048, P-256", "rsa2048", ["tls12", "p256"], 0.28),
     "tls13-rsa2048-x25519": ("TLS 1.3 RSA-2048, X25519", "rsa2048", ["tls13", "x25519"], 0.25),
+    "tls13-rsa2048-x25519-every-suite":
+        ("TLS 1.3 RSA-2048, X25519, a suite of the server's choice", "rsa2048", ["tls13", "x25519", "every-suite"], 0.25),
     "tls13-rsa4096-x25519": ("TLS 1.3 RSA-4096, X25519", "rsa4096", ["tls13", "x25519"], 0.19),
     "tls13-p256-x25519": ("TLS 1.3 ECDSA P-256, X25519", "p256", ["tls13", "x25519"], 0.24),
 }
@@ -236,7 +239,7 @@ def haproxy(lab, options):
     lines = heading("Handshakes beside HAProxy", options)
     lines += ["| handshake | clients | HAProxy, µs | native, µs | sw, µs | sw / HAProxy (range) | promised | sw / native | fill |",
               "|---" * 9 + "|"]
-    for name, cert, what, promise in KINDS.values():
+    for name, cert, what, promise in [KINDS[kind] for kind in options.kind or KINDS]:
         servers = [lab.server(server, cert) for server in ("haproxy", "native", "B")]
         in_turn(servers, ["handshakes", 100, 16], what, 1)
         for clients in (64, 512):
@@ -344,7 +347,7 @@ def turns(lab, options):
     lines += ["CPU time of the turns of the engine `sw`'s queue (public-key work, and the waking of those who waited), as the server counts it;",
               "the budget is 300 µs. The thread's CPU time includes what interrupts and a hypervisor take of it.", "",
               "| handshake | clients | turns | within 300 µs | the longest of each round, µs |", "|---" * 5 + "|"]
-    kinds = [(name, cert, what) for name, cert, what, _ in KINDS.values()]
+    kinds = [KINDS[kind][:3] for kind in options.kind or KINDS]
     kinds.append(("TLS 1.3 RSA-2048, X25519MLKEM768", "rsa2048", ["tls13", "hybrid"]))
     for name, cert, what in kinds:
         for clients in (64, 512):
@@ -409,6 +412,7 @@ def main():
     parser.add_argument("study", choices=["rules", "haproxy", "overload", "aborted", "lonely", "turns", "curve"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--quota", type=float, default=0.4)
     options = parser.parse_args()
     bench.own_network()
