@@ -97,6 +97,8 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn pick8(table: Self, index: Self) -> Self;
     /// Of sixteen entries in two registers, the one that each lane's index names (its low four bits).
     fn pick16(low: Self, high: Self, index: Self) -> Self;
+    /// Where the mask holds, the one of sixteen entries that the lane itself names (its low four bits), else the lane.
+    fn pick16_if(self, mask: Self::Mask, low: Self, high: Self) -> Self;
     /// Logical shifts by a public number of bits.
     fn shr_by(self, bits: u32) -> Self;
     fn shl_by(self, bits: u32) -> Self;
@@ -206,6 +208,7 @@ pub(crate) use hot;
 /// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only when every index
 /// is a constant early; a loop it may or may not unroll in time.
 macro_rules! repeat {
+    (2, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1) };
     (4, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3) };
     (5, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4) };
     (8, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7) };

@@ -25,6 +25,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("BaseRow", 4),
     ("Binomial", 1),
     ("Bytes", 12),
+    ("Choose", 6), // lanes and powers, each checked to be inside the table
     ("Compress", 2),
     ("Compress10", 4),
     ("Compress4", 2),
@@ -48,8 +49,8 @@ const JUMPS: &[(&str, usize)] = &[
     ("Prepare", 3),
     ("Recode", 12),
     ("Same", 1),
-    ("Select", 3),
     ("SubtractOnce", 2),
+    ("Turn", 7), // the table, by eight powers and by digits
     ("Unpack", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];

@@ -3,7 +3,7 @@
 use super::key::{RsaKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
 use super::pack::{lane_to_be, pack_into, pack_modulus, pack_windows, subtract_once, unpack};
-use super::scan::{Scan, select};
+use super::scan::Table;
 use super::verify::{CHECK_STEPS, Check};
 use crate::cpu::{Implementation, Task};
 use crate::vector::{Digit, Lane8, Vector, kernel};
@@ -180,7 +180,9 @@ struct Pass<V: Vector, const H: usize> {
     /// The exponents' windows, the highest first.
     windows: Vec<V>,
     exponents: [Digit<V>; H],
-    table: Vec<[Digit<V>; H]>,
+    /// The powers of the input from 0 on.
+    powers: Vec<[Digit<V>; H]>,
+    table: Table<V, H>,
     power: Box<[Digit<V>; H]>,
     scratch: Box<[Digit<V>; H]>,
     factor: [Digit<V>; H],
@@ -208,7 +210,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
     fn power_steps(&self) -> usize {
-        1 + (Pass::<V, H>::TABLE - 2) + self.passes[0].windows.len() + 1
+        1 + (Pass::<V, H>::POWERS - 2) + self.passes[0].windows.len() + 1
     }
 }
 
@@ -289,7 +291,7 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
 
 impl<V: Lane8, const H: usize> Pass<V, H> {
     const WINDOW: u32 = window_bits(H);
-    const TABLE: usize = 1 << Self::WINDOW;
+    const POWERS: usize = 1 << Self::WINDOW;
 
     fn empty(size: RsaSize) -> Self {
         let zero = [Digit::whole(V::default()); H];
@@ -302,7 +304,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             input: [zero; 2],
             windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
             exponents: zero,
-            table: vec![zero; Self::TABLE],
+            powers: vec![zero; Self::POWERS],
+            table: Table::new(Self::POWERS),
             power: Box::new(zero),
             scratch: Box::new(zero),
             factor: zero,
@@ -326,8 +329,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     fn step(&mut self, columns: &mut Columns<V>, at: usize) {
         match at {
             0 => self.enter(columns),
-            at if at <= Self::TABLE - 2 => self.extend_table(columns, at + 1),
-            at if at - (Self::TABLE - 1) < self.windows.len() => self.window(columns, at - (Self::TABLE - 1)),
+            at if at <= Self::POWERS - 2 => self.add_power(columns, at + 1),
+            at if at - (Self::POWERS - 1) < self.windows.len() => self.window(columns, at - (Self::POWERS - 1)),
             _ => {}
         }
     }
@@ -338,27 +341,30 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             *column = digit.raw();
         }
         mont_reduce(columns, &self.modulus, &mut self.scratch);
-        self.table[0] = self.one;
-        mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut self.table[1]);
+        self.powers[0] = self.one;
+        mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut self.powers[1]);
     }
 
-    fn extend_table(&mut self, columns: &mut Columns<V>, entry: usize) {
-        let (known, new) = self.table.split_at_mut(entry);
-        if entry.is_multiple_of(2) {
-            mont_sqr(columns, &known[entry / 2], &self.modulus, &mut new[0]);
+    fn add_power(&mut self, columns: &mut Columns<V>, exponent: usize) {
+        let (known, new) = self.powers.split_at_mut(exponent);
+        if exponent.is_multiple_of(2) {
+            mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
         } else {
-            mont_mul(columns, &known[entry - 1], &known[1], &self.modulus, &mut new[0]);
+            mont_mul(columns, &known[exponent - 1], &known[1], &self.modulus, &mut new[0]);
         }
     }
 
     fn window(&mut self, columns: &mut Columns<V>, at: usize) {
         if at == 0 {
-            select(&self.table, self.windows[0], &mut self.power);
+            self.table.fill(&self.powers);
+            self.table.choose(self.windows[0], &mut self.power);
             return;
         }
         for squaring in 0..Self::WINDOW as usize {
-            let scan = Scan::share(squaring, Self::WINDOW as usize, &self.table, self.windows[at], &mut self.factor);
-            mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
+            match self.table.share(squaring, Self::WINDOW as usize, self.windows[at], &mut self.factor) {
+                Some(scan) => mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan),
+                None => mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch),
+            }
             core::mem::swap(&mut self.power, &mut self.scratch);
         }
         mont_mul(columns, &self.power, &self.factor, &self.modulus, &mut self.scratch);
@@ -374,7 +380,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.input.zeroize();
         self.windows.as_mut_slice().zeroize();
         self.exponents.zeroize();
-        self.table.as_flattened_mut().zeroize();
+        self.powers.as_flattened_mut().zeroize();
+        self.table.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
         self.factor.zeroize();
@@ -482,7 +489,11 @@ mod tests {
                     [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
                 );
                 all.extend([&pass.exponents, &*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
-                all.extend([is_zero(pass.input.as_flattened()), is_zero(pass.table.as_flattened())]);
+                all.extend([
+                    is_zero(pass.input.as_flattened()),
+                    is_zero(pass.powers.as_flattened()),
+                    pass.table.is_zero(),
+                ]);
                 all.push(pass.windows.iter().all(|window| window.to_lanes() == [0; 8]));
             }
             all

@@ -25,7 +25,7 @@
 
 use super::mont20::{mul20, reduce20, square20};
 use super::scan::{Beside, Nothing, Scan, Shadow};
-use crate::vector::{self, Digit, MASK52, Vector, kernel, repeat};
+use crate::vector::{self, Digit, Lane8, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
 /// Eight moduli.
@@ -230,8 +230,8 @@ fn reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
     mut shadow: S,
 ) {
     for b in (0..N).step_by(10) {
-        match shadow.four(b / 10) {
-            Some(mut four) => reduce_block(columns, b, modulus, &mut four),
+        match shadow.block(b / 10) {
+            Some(mut beside) => reduce_block(columns, b, modulus, &mut beside),
             None => reduce_block(columns, b, modulus, &mut Nothing),
         }
     }
@@ -342,7 +342,7 @@ kernel! {
 
 kernel! {
     /// `result = x^2 / R mod m`, and a part of a table is scanned beside.
-    fn mont_sqr_scan as MontSqrScan<'a, V: Vector, const N: usize>(
+    fn mont_sqr_scan as MontSqrScan<'a, V: Lane8, const N: usize>(
         columns: &'a mut Columns<V>,
         x: &'a [Digit<V>; N],
         modulus: &'a Modulus<V, N>,

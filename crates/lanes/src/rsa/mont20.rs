@@ -74,7 +74,7 @@ macro_rules! last_row {
     };
 }
 
-/// `result = columns / R mod m`, and a part of a table is scanned beside: twenty digits of four entries in ten rows.
+/// `result = columns / R mod m`, and a part of a table is scanned beside: twenty digits of two lanes in ten rows.
 #[inline(always)]
 pub(crate) fn reduce20<V: Vector, S: Shadow<V, N>, const N: usize>(
     columns: &[V; 40],

@@ -1,73 +1,111 @@
-//! Reading a table at secret indices, a different one in each lane: every entry is read, whatever the indices, and blended
-//! into what was read before.
+//! Reading a table of powers at secret indices, a different one in each lane: every power is read, whatever the indices.
 //!
-//! The tables of the larger sizes lie in the second-level cache, and to stream one from there takes three times as long
-//! as to blend it. So [`Scan`] goes through it *beside* the squarings of a window, whose operands lie in the first-level
-//! cache: four entries in the shadow of ten rows of a reduction. (Stores under a mask, instead of blends, were tried and
-//! cost a third more: beside VPMADD52, which reads three registers, a store waits for a register to be read.)
+//! Power by power, a digit takes a blend for each. A permutation chooses one word of sixteen: so the powers are turned
+//! round once, and sixteen of them that belong to one lane lie side by side in two registers; a digit takes a permutation
+//! for each lane and each sixteen powers, half as many. (In memory an index would be an address; in registers there is none.)
+//!
+//! The tables of the larger sizes lie in the second-level cache, and to stream one from there takes longer than to choose
+//! from it. So [`Scan`] goes through it *beside* the squarings of a window, whose operands lie in the first-level
+//! cache: two lanes' sixteen powers in the shadow of ten rows of a reduction, in four streams, one word after the other.
 
 use super::mont::{part, part_mut};
-use crate::vector::{Digit, Vector, kernel, repeat};
+use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
+use zeroize::Zeroize;
 
-/// Entries read beside ten rows.
-const FOUR: usize = 4;
+/// Sixteen powers of one lane, digit by digit: the lower eight, the higher eight.
+type Sixteen<V, const N: usize> = [[V; N]; 2];
+/// Of lanes `2 k` and `2 k + 1`: what is read beside ten rows.
+type Pair<V, const N: usize> = [Sixteen<V, N>; 2];
+
+/// 16 or 32 powers, turned round: pair `4 h + k` holds powers `16 h` to `16 h + 15` of lanes `2 k` and `2 k + 1`.
+pub(crate) struct Table<V, const N: usize>(Vec<Pair<V, N>>);
+
+impl<V: Lane8, const N: usize> Table<V, N> {
+    /// Room for so many powers.
+    pub(crate) fn new(powers: usize) -> Self {
+        assert!(powers.is_multiple_of(16));
+        Table(vec![[[[V::default(); N]; 2]; 2]; powers / 4])
+    }
+
+    pub(crate) fn fill(&mut self, powers: &[[Digit<V>; N]]) {
+        turn(powers, &mut self.0);
+    }
+
+    /// Chooses where there are no squarings to go beside.
+    pub(crate) fn choose(&self, index: V, out: &mut [Digit<V>; N]) {
+        start(index, out);
+        choose(Scan { pairs: &self.0, first: 0, index, out });
+    }
+
+    /// What is read beside the `squaring`th of `squarings`; the first begins `out` anew. `None` where all has been read.
+    pub(crate) fn share<'a>(
+        &'a self,
+        squaring: usize,
+        squarings: usize,
+        index: V,
+        out: &'a mut [Digit<V>; N],
+    ) -> Option<Scan<'a, V, N>> {
+        if squaring == 0 {
+            start(index, out);
+        }
+        let share = self.0.len().div_ceil(squarings);
+        assert!(share <= N / 10, "there are no rows left");
+        let first = share * squaring;
+        let pairs = self.0.get(first..first + share)?;
+        Some(Scan { pairs, first, index, out })
+    }
+}
+
+#[cfg(test)]
+impl<const N: usize> Table<crate::vector::Portable, N> {
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0.as_flattened().as_flattened().as_flattened().iter().all(|word| word.to_lanes() == [0; 8])
+    }
+}
+
+impl<V: Vector, const N: usize> Zeroize for Table<V, N> {
+    fn zeroize(&mut self) {
+        self.0.as_flattened_mut().as_flattened_mut().as_flattened_mut().zeroize();
+    }
+}
 
 /// The part of a table that is read beside one squaring.
 pub(crate) struct Scan<'a, V: Vector, const N: usize> {
-    fours: &'a [[[Digit<V>; N]; FOUR]],
-    /// The number of the first entry.
+    pairs: &'a [Pair<V, N>],
+    /// The number of the first of them.
     first: usize,
     index: V,
     out: &'a mut [Digit<V>; N],
 }
 
-impl<'a, V: Vector, const N: usize> Scan<'a, V, N> {
-    /// The share of the `squaring`th of `squarings`.
-    pub(crate) fn share(
-        squaring: usize,
-        squarings: usize,
-        table: &'a [[Digit<V>; N]],
-        index: V,
-        out: &'a mut [Digit<V>; N],
-    ) -> Self {
-        let (fours, rest) = table.as_chunks();
-        assert!(rest.is_empty());
-        let share = fours.len().div_ceil(squarings);
-        assert!(share <= N / 10, "there are no rows left");
-        let fours = fours.chunks(share).nth(squaring).unwrap_or(&[]);
-        Scan { fours, first: squaring * share * FOUR, index, out }
-    }
-}
-
-impl<V: Vector, const N: usize> Scan<'_, V, N> {
+impl<V: Lane8, const N: usize> Scan<'_, V, N> {
     #[inline(always)]
-    fn entries(&mut self, block: usize) -> Four<'_, V, N> {
-        let mut here = [self.index.eq(self.index); FOUR];
-        repeat!(4, E => here[E] = self.index.eq(V::splat((self.first + FOUR * block + E) as u64)));
-        Four { entries: &self.fours[block], here, out: self.out }
+    fn pair(&mut self, block: usize) -> Reading<'_, V, N> {
+        let number = self.first + block;
+        let sixteen = self.index.shr::<4>().eq(V::splat(number as u64 / 4));
+        let lanes = V::mask_to_bits(sixteen) & 0b11 << (2 * (number % 4));
+        let here = [V::mask_from_bits(lanes & 0b0101_0101), V::mask_from_bits(lanes & 0b1010_1010)];
+        Reading { pair: &self.pairs[block], here, out: self.out }
     }
 }
 
 /// Where the reduction of a squaring finds what goes beside its rows.
 pub(crate) trait Shadow<V: Vector, const N: usize> {
-    /// The entries beside the `block`th ten rows.
-    fn four(&mut self, block: usize) -> Option<Four<'_, V, N>>;
-    /// Those beside the first ten rows, where every squaring has some.
+    /// What goes beside the `block`th ten rows.
+    fn block(&mut self, block: usize) -> Option<impl Beside>;
+    /// The same of the first, where every squaring has something.
     fn first(&mut self) -> impl Beside;
 }
 
-impl<V: Vector, const N: usize> Shadow<V, N> for Scan<'_, V, N> {
+impl<V: Lane8, const N: usize> Shadow<V, N> for Scan<'_, V, N> {
     #[inline(always)]
-    fn four(&mut self, block: usize) -> Option<Four<'_, V, N>> {
-        if block >= self.fours.len() {
-            return None;
-        }
-        Some(self.entries(block))
+    fn block(&mut self, block: usize) -> Option<impl Beside> {
+        if block < self.pairs.len() { Some(self.pair(block)) } else { None }
     }
 
     #[inline(always)]
     fn first(&mut self) -> impl Beside {
-        self.entries(0)
+        self.pair(0)
     }
 }
 
@@ -76,8 +114,8 @@ pub(crate) struct Nothing;
 
 impl<V: Vector, const N: usize> Shadow<V, N> for Nothing {
     #[inline(always)]
-    fn four(&mut self, _: usize) -> Option<Four<'_, V, N>> {
-        None
+    fn block(&mut self, _: usize) -> Option<impl Beside> {
+        None::<Nothing>
     }
 
     #[inline(always)]
@@ -96,39 +134,56 @@ impl Beside for Nothing {
     fn row(&mut self, _: usize, _: usize) {}
 }
 
-/// Four entries, and the lanes that want each.
-pub(crate) struct Four<'a, V: Vector, const N: usize> {
-    entries: &'a [[Digit<V>; N]; FOUR],
-    here: [V::Mask; FOUR],
+/// Two lanes' sixteen powers, and which of the two want one of them.
+struct Reading<'a, V: Vector, const N: usize> {
+    pair: &'a Pair<V, N>,
+    here: [V::Mask; 2],
     out: &'a mut [Digit<V>; N],
 }
 
-impl<V: Vector, const N: usize> Beside for Four<'_, V, N> {
+impl<V: Lane8, const N: usize> Beside for Reading<'_, V, N> {
     #[inline(always)]
     fn row(&mut self, block: usize, i: usize) {
         let out: &mut [Digit<V>; 10] = part_mut(self.out, block);
-        let mut digit = out[i];
-        repeat!(4, E => {
-            let entry: &[Digit<V>; 10] = part(&self.entries[E], block);
-            digit = digit.or_if(self.here[E], entry[i]);
+        let mut digit = out[i].raw();
+        repeat!(2, LANE => {
+            let low: &[V; 10] = part(&self.pair[LANE][0], block);
+            let high: &[V; 10] = part(&self.pair[LANE][1], block);
+            digit = digit.pick16_if(self.here[LANE], low[i], high[i]);
         });
-        out[i] = digit;
+        out[i] = Digit::low(digit);
     }
 }
 
 kernel! {
-    /// The entry of `table` that each lane's index names, where there are no squarings to go beside.
-    fn select as Select<'a, V: Vector, const N: usize>(
-        table: &'a [[Digit<V>; N]],
-        index: V,
-        out: &'a mut [Digit<V>; N],
-    ) {
-        let mut entry = V::splat(0);
-        for powers in table {
-            let here = index.eq(entry);
-            entry = entry.add(V::splat(1));
+    fn turn as Turn<'a, V: Lane8, const N: usize>(powers: &'a [[Digit<V>; N]], pairs: &'a mut [Pair<V, N>]) {
+        for (eight, powers) in powers.chunks_exact(8).enumerate() {
             for i in 0..N {
-                out[i] = out[i].or_if(here, powers[i]);
+                let mut rows = [V::splat(0); 8];
+                repeat!(8, J => rows[J] = powers[J][i].raw());
+                V::transpose(&mut rows);
+                repeat!(8, LANE => pairs[4 * (eight / 2) + LANE / 2][LANE % 2][eight % 2][i] = rows[LANE]);
+            }
+        }
+    }
+}
+
+kernel! {
+    /// A lane not chosen yet holds its index.
+    fn start as StartChoice<'a, V: Lane8, const N: usize>(index: V, out: &'a mut [Digit<V>; N]) {
+        for digit in out {
+            *digit = Digit::low(index);
+        }
+    }
+}
+
+kernel! {
+    fn choose as Choose<'a, V: Lane8, const N: usize>(scan: Scan<'a, V, N>) {
+        let mut scan = scan;
+        for pair in 0..scan.pairs.len() {
+            let mut reading = scan.pair(pair);
+            for block in (0..N).step_by(10) {
+                repeat!(10, I => reading.row(block, I));
             }
         }
     }
@@ -137,47 +192,43 @@ kernel! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vector::{Lane8, Portable};
+    use crate::vector::Portable;
 
-    /// As the squarings of a window go through it: every entry once, each lane keeps its own.
-    fn every_lane_gets_its_entry<const N: usize>(entries: usize, squarings: usize, first_only: bool) {
-        let table: Vec<[Digit<Portable>; N]> = (0..entries)
-            .map(|entry| core::array::from_fn(|i| Digit::whole(Portable::splat((1000 * entry + i) as u64))))
-            .collect();
-        for turn in 0..entries {
-            let wanted: [u64; 8] = core::array::from_fn(|lane| ((turn + 5 * lane) % entries) as u64);
-            let index = Portable::from_lanes(&wanted);
-            let mut out = table[0];
+    /// As the squarings of a window go through it: each lane keeps its own power.
+    fn every_lane_gets_its_power<const N: usize>(powers: usize, squarings: usize) {
+        let power = |entry: usize, i: usize, lane: usize| (10_000 * lane + 100 * entry + i) as u64;
+        let digit = |entry, i| Digit::whole(Portable::from_lanes(&core::array::from_fn(|lane| power(entry, i, lane))));
+        let all: Vec<[Digit<Portable>; N]> =
+            (0..powers).map(|entry| core::array::from_fn(|i| digit(entry, i))).collect();
+        let mut table = Table::new(powers);
+        table.fill(&all);
+        for turn in 0..powers {
+            let wanted: [usize; 8] = core::array::from_fn(|lane| (turn + 5 * lane) % powers);
+            let index = Portable::from_lanes(&wanted.map(|entry| entry as u64));
+            let mut out = all[1];
             for squaring in 0..squarings {
-                let mut scan = Scan::share(squaring, squarings, &table, index, &mut out);
-                let rows = |beside: &mut dyn Beside| {
-                    for block in (0..N).step_by(10) {
-                        (0..10).for_each(|i| beside.row(block, i));
-                    }
-                };
-                if first_only {
-                    rows(&mut scan.first());
-                }
+                let Some(mut scan) = table.share(squaring, squarings, index, &mut out) else { continue };
                 for block in 0..N / 10 {
-                    if let (Some(mut four), false) = (scan.four(block), first_only) {
-                        rows(&mut four);
+                    let Some(mut beside) = Shadow::<Portable, N>::block(&mut scan, block) else { continue };
+                    for digits in (0..N).step_by(10) {
+                        (0..10).for_each(|i| beside.row(digits, i));
                     }
                 }
             }
-            let mut selected = table[0];
-            select(&table, index, &mut selected);
+            let mut chosen = all[2];
+            table.choose(index, &mut chosen);
             for i in 0..N {
-                let expected = wanted.map(|entry| 1000 * entry + i as u64);
+                let expected = core::array::from_fn(|lane| power(wanted[lane], i, lane));
                 assert_eq!(out[i].value().to_lanes(), expected);
-                assert_eq!(selected[i].value().to_lanes(), expected);
+                assert_eq!(chosen[i].value().to_lanes(), expected);
             }
         }
     }
 
     #[test]
-    fn every_lane_gets_its_entry_in_every_size() {
-        every_lane_gets_its_entry::<20>(16, 4, true);
-        every_lane_gets_its_entry::<30>(32, 5, false);
-        every_lane_gets_its_entry::<40>(32, 5, false);
+    fn every_lane_gets_its_power_in_every_size() {
+        every_lane_gets_its_power::<20>(16, 4);
+        every_lane_gets_its_power::<30>(32, 5);
+        every_lane_gets_its_power::<40>(32, 5);
     }
 }

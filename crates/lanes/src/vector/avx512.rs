@@ -147,6 +147,8 @@ impl Lane8 for Avx512 {
         fn pick8(table: Self, index: Self) -> Self = Avx512(_mm512_permutexvar_epi64(index.0, table.0));
         fn pick16(low: Self, high: Self, index: Self) -> Self =
             Avx512(_mm512_permutex2var_epi64(low.0, index.0, high.0));
+        fn pick16_if(self: Self, mask: __mmask8, low: Self, high: Self) -> Self =
+            Avx512(_mm512_mask2_permutex2var_epi64(low.0, self.0, mask, high.0));
         fn shr_by(self: Self, bits: u32) -> Self = Avx512(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)));
         fn shl_by(self: Self, bits: u32) -> Self = Avx512(_mm512_sll_epi64(self.0, _mm_cvtsi32_si128(bits as i32)));
         fn rotl64<const K: i32>(self: Self) -> Self = Avx512(_mm512_rol_epi64::<K>(self.0));
