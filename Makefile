@@ -1,6 +1,6 @@
 # `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full check fmt bench studies fuzz packages
+.PHONY: help run release test test-full check fmt bench studies fuzz packages
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -8,6 +8,9 @@ help: ## list the tasks
 run: ## build and start an embedded default: HTTPS on 127.0.0.1:8443, stats on 127.0.0.1:8404
 	@scripts/packages.sh build
 	cargo run --release --bin penstock -- quickstart
+
+release: ## build the penstock to install, compiled by what it was seen to do: target/install/penstock
+	@scripts/release.sh
 
 test: ## build and pass every test, the scenarios beside the real HAProxy among them
 	@scripts/test.sh
@@ -27,9 +30,8 @@ bench: ## penstock beside Debian's haproxy, interleaved, server CPU time; writes
 	@scripts/bench.sh
 
 studies: ## every study at the length a small machine allows (half an hour), beside haproxy and nginx; writes docs/measurements
-	@scripts/packages.sh build test
-	cargo build --release --bin penstock
-	@scripts/studies.py
+	@scripts/release.sh
+	@PENSTOCK_BIN=target/install/penstock scripts/studies.py
 
 fuzz: ## fuzz every target for FUZZ_SECONDS (60 each unless told)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} scripts/fuzz.sh

@@ -3,7 +3,7 @@
 
 The two servers run all the time and are loaded in turn (A B A B), so that what else the machine does falls on both. The
 figure is the server's own CPU time from /proc/PID/task/*/schedstat, in nanoseconds: neither the client's speed nor the
-wall clock enters it. Run through scripts/bench.sh, which builds first.
+wall clock enters it. Run through scripts/bench.sh, which builds first; PENSTOCK_BIN names another penstock, for the other scripts here too.
 
     scripts/bench.sh [--rounds N] [--quick] [MEASURE...]      measures: handshake http1 http2 bulk idle
 """
@@ -28,7 +28,7 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
 LOAD = TREE / "target/release/penstock-load"
-PROGRAMS = {"haproxy": shutil.which("haproxy"), "penstock": str(TREE / "target/release/penstock")}
+PROGRAMS = {"haproxy": shutil.which("haproxy"), "penstock": os.environ.get("PENSTOCK_BIN", str(TREE / "target/release/penstock"))}
 
 # What HAProxy's figure is multiplied by to give the most penstock may use.
 PROMISES = {"handshake": 0.62, "http1": 0.60, "http2": 1.0, "bulk": 0.75}
@@ -317,6 +317,12 @@ class Bench:
         return (sizes[1] - sizes[0]) / 8000
 
 
+def built(program):
+    """How scripts/release.sh made it."""
+    how = program.parent / "how"
+    return f", {how.read_text().strip()}" if how.exists() else ""
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     first = lambda command: subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0]
@@ -325,7 +331,7 @@ def machine():
         ("CPU", f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} CPUs visible"),
         ("kernel", f"{platform.release()}, congestion control {CONGESTION.read_text().strip()}"),
         ("haproxy", first([PROGRAMS["haproxy"], "-v"])),
-        ("penstock", f"commit {commit}"),
+        ("penstock", f"commit {commit}{built(pathlib.Path(PROGRAMS['penstock']))}"),
         ("nginx", subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.strip()),
         ("load average at the end", " ".join(f"{x:.1f}" for x in os.getloadavg())),
         ("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),

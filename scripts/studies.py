@@ -5,7 +5,7 @@
 
 --share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of one study are short, as all
 contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
-(see own_network in scripts/bench.py). Build with `cargo build --release --bin penstock` first.
+(see own_network in scripts/bench.py). Run through `make studies`, which builds first.
 """
 
 import argparse

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds the penstock to install, target/install/penstock: a first build counts what it does while scripts/train.py works it, the second is
+# compiled by those counts (profile-guided optimisation), which saves some 5 to 15 % of the CPU time of a request (docs/measurements/guided.md).
+# That needs llvm-profdata of the compiler's LLVM or a newer one; without it this is a plain release, and says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/packages.sh build test
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+find_profdata() {
+    local newest tool
+    tool=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
+    [ -x "$tool" ] && echo "$tool" && return
+    newest=$(ls -d /usr/lib/llvm-* 2>/dev/null | sed 's/.*-//' | sort -n | tail -1)
+    tool=/usr/lib/llvm-$newest/bin/llvm-profdata
+    [ -x "$tool" ] && [ "$newest" -ge "$llvm" ] && echo "$tool"
+}
+mkdir -p target/install
+if ! profdata=$(find_profdata); then
+    echo "A PLAIN RELEASE: llvm-profdata for LLVM $llvm is missing. Have it by one of:" >&2
+    echo "    rustup component add llvm-tools" >&2
+    echo "    sudo apt-get install llvm-$llvm" >&2
+    cargo build --release --bin penstock
+    cp target/release/penstock target/install/penstock
+    echo "without a profile" >target/install/how
+    exit
+fi
+
+profile=$PWD/target/profile
+rm -rf "$profile"
+mkdir -p "$profile"
+# Both builds have the same options but for these, or a function's counts would not be found by its name. With --target, what
+# only runs at build time is left alone.
+build() {
+    CARGO_TARGET_DIR=target/guided RUSTFLAGS=$1 cargo build --release --target "$host" --bin penstock
+    cp "target/guided/$host/release/penstock" "$2"
+}
+echo "1/3 a build that counts"
+build "-Cprofile-generate=$profile" "$profile/penstock"
+echo "2/3 its work, some seconds"
+LLVM_PROFILE_FILE=$profile/%p.profraw scripts/train.py "$profile/penstock"
+"$profdata" merge -o "$profile/counts" "$profile"/*.profraw
+rm "$profile"/*.profraw
+echo "3/3 the build that is guided by it"
+build "-Cprofile-use=$profile/counts" target/install/penstock
+echo "guided by a profile" >target/install/how
+echo "target/install/penstock"
