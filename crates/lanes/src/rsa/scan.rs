@@ -49,7 +49,7 @@ impl<V: Lane8, const N: usize> Table<V, N> {
             start(index, out);
         }
         let share = self.0.len().div_ceil(squarings);
-        assert!(share <= N / 10, "there are no rows left");
+        assert!(self.0.len().is_multiple_of(share) && share <= N / 10, "some pairs would find no rows");
         let first = share * squaring;
         let pairs = self.0.get(first..first + share)?;
         Some(Scan { pairs, first, index, out })
