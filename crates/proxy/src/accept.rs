@@ -43,12 +43,23 @@ impl Listening {
             Listening::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
         }
     }
+
+    /// What waits in the system's queue of a TCP socket that nobody else has, which would be reset with it. (A Unix socket is
+    /// every worker's.)
+    fn left(self) -> Vec<Socket> {
+        let Listening::Tcp(listener, own) = self else { return Vec::new() };
+        let Ok(listener) = listener.into_std() else { return Vec::new() };
+        let socket = |(stream, peer)| Some(Socket::Tcp(Tcp::accepted(TcpStream::from_std(stream).ok()?, peer, own)));
+        std::iter::from_fn(|| listener.accept().ok())
+            .filter_map(|(stream, peer)| stream.set_nonblocking(true).ok().and(socket((stream, peer))))
+            .collect()
+    }
 }
 
 /// How long an acceptor rests after the system had no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts on one listening socket until the task is dropped.
+/// Accepts on one listening socket until the worker drains, then what clients take for accepted already.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let (proxy, bind) = (listener.proxy, listener.bind);
     let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
@@ -57,11 +68,20 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
         Err(e) => return worker.log_process(crate::log::severity::ALERT, &format!("cannot accept connections: {e}")),
     };
     let answers_stats = worker.shared.config.proxies[proxy].stats.is_some();
+    let mut enough = worker.accepted_enough.subscribe();
     let mut rate = RateLimit::new(worker.shared.config.proxies[proxy].rate_limit_sessions);
     loop {
-        rate.wait().await;
-        wait_for_place(&worker, proxy, bind).await;
-        match listening.accept().await {
+        let next = async {
+            rate.wait().await;
+            wait_for_place(&worker, proxy, bind).await;
+            listening.accept().await
+        };
+        let next = tokio::select! {
+            biased;
+            next = next => next,
+            _ = enough.wait_for(|enough| *enough) => break,
+        };
+        match next {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
@@ -79,6 +99,11 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             // The client left before it was accepted, or a firewall refused it: that is its own business.
             Err(_) => {}
         }
+    }
+    let accepted = worker.clock.tick();
+    for socket in listening.left() {
+        let Some(place) = Limits::enter(&worker.shared, proxy, bind, worker.id) else { return };
+        Accepted { socket, place, proxy, bind, accepted }.start(worker.clone());
     }
 }
 

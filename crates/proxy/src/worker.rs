@@ -2,7 +2,7 @@
 //! wait for.
 
 use crate::{
-    Handle, Listener, Shared, accept,
+    Handle, Listener, Shared, State, accept,
     accept::{Accepted, Moved},
     buffer::Buffers,
     check,
@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     task::Waker,
 };
-use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver};
+use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 /// What a worker is told from outside.
 pub(crate) enum Control {
@@ -66,6 +66,8 @@ pub(crate) struct Worker {
     pub connections: RefCell<Slab<Waker>>,
     /// The worker finishes what it has.
     pub draining: Cell<bool>,
+    /// Tells the acceptors to stop.
+    pub accepted_enough: tokio::sync::watch::Sender<bool>,
     drained: tokio::sync::Notify,
     /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
     reserve: RefCell<Vec<File>>,
@@ -120,6 +122,7 @@ impl Worker {
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),
             draining: Cell::new(false),
+            accepted_enough: tokio::sync::watch::Sender::new(false),
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
@@ -153,7 +156,7 @@ impl Worker {
         ready: std::sync::mpsc::Sender<io::Result<()>>,
     ) {
         let spawn = |listener| tokio::task::spawn_local(accept::run(self.clone(), listener));
-        let acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
+        let mut acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
         let logger = self.clone();
         tokio::task::spawn_local(async move { logger.logger.run(&logger.clock).await });
         tokio::task::spawn_local(pool::run(self.clone()));
@@ -174,8 +177,7 @@ impl Worker {
             tokio::select! {
                 message = control.recv() => match message {
                     Some(Control::Drain) => {
-                        acceptors.iter().for_each(tokio::task::JoinHandle::abort);
-                        self.drain();
+                        self.drain(std::mem::take(&mut acceptors)).await;
                         // Whoever takes our place may be waiting for the device, and few handshakes are left for us.
                         if plan.has_device() {
                             plan.without_device();
@@ -195,8 +197,15 @@ impl Worker {
         }
     }
 
-    /// Closes what is idle and lets the rest finish.
-    fn drain(&self) {
+    /// Closes the listening sockets and what is idle, and lets the rest finish.
+    async fn drain(&self, acceptors: Vec<JoinHandle<()>>) {
+        self.accepted_enough.send_replace(true);
+        for acceptor in acceptors {
+            // One that failed has said so.
+            let _ = acceptor.await;
+        }
+        // The connections that came last begin with what they have sent, and are counted.
+        tokio::task::yield_now().await;
         self.draining.set(true);
         self.pool.clear();
         self.muxes.clear();
@@ -213,7 +222,9 @@ impl Worker {
 
     /// Starts a connection, here or on a worker with much less to do.
     pub fn take(self: &Rc<Self>, accepted: Accepted) {
-        let Some(other) = self.less_busy() else { return accepted.start(self.clone()) };
+        // Once the workers drain, the other one may end before it hears of it.
+        let other = if self.handle.state() == State::Running { self.less_busy() } else { None };
+        let Some(other) = other else { return accepted.start(self.clone()) };
         match accepted.into_moved(other) {
             Ok(moved) => {
                 if let Err(refused) = self.handle.inner.workers[other].send(Control::Connection(Box::new(moved))) {
