@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All studies, one after the other, as long as a small machine allows: some thirty-five minutes on two cores. Writes docs/measurements/STUDY.
+"""All studies, one after the other, as long as a small machine allows: some forty minutes on two cores. Writes docs/measurements/STUDY.
 
     scripts/studies.py [--penstock FILE] [--share S] [--out DIR] [STUDY...]
 
@@ -21,8 +21,8 @@ FOUR = "haproxy,nginx,penstock-native,penstock-sw"
 # Seconds of a window, and the rest: of `handshake` at its own length. Each study's own parameters are for servers of eight cores and more.
 STUDIES = {
     "handshake": (30, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants", ALL, "--perf"]),
-    "handshake-modes": (4, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
-    "cores-saved": (4, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
+    "handshake-modes": (10, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
+    "cores-saved": (10, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
     "max-rate": (4, ["--steps", "1", "--rounds", "3", "--connections", "512", "--contestants", FOUR]),
     # The second step is on the clients' core too, and the page says so.
     "core-scaling": (4, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--rounds", "3", "--connections", "512",
