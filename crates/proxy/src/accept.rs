@@ -49,10 +49,12 @@ impl Listening {
     fn left(self) -> Vec<Socket> {
         let Listening::Tcp(listener, own) = self else { return Vec::new() };
         let Ok(listener) = listener.into_std() else { return Vec::new() };
-        let socket = |(stream, peer)| Some(Socket::Tcp(Tcp::accepted(TcpStream::from_std(stream).ok()?, peer, own)));
-        std::iter::from_fn(|| listener.accept().ok())
-            .filter_map(|(stream, peer)| stream.set_nonblocking(true).ok().and(socket((stream, peer))))
-            .collect()
+        let next = || -> io::Result<Socket> {
+            let (stream, peer) = listener.accept()?;
+            stream.set_nonblocking(true)?;
+            Ok(Socket::Tcp(Tcp::accepted(TcpStream::from_std(stream)?, peer, own)))
+        };
+        std::iter::from_fn(|| next().ok()).collect()
     }
 }
 
