@@ -11,8 +11,8 @@ use crate::{LANES, LaneError, Lanes, declassify, limbs};
 use core::cell::RefCell;
 use zeroize::Zeroize;
 
-/// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in blending
-/// twice the entries and in making them.
+/// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in choosing
+/// among twice the powers and in making them.
 const fn window_bits(half_limbs: usize) -> u32 {
     if half_limbs == 20 { 4 } else { 5 }
 }
@@ -48,16 +48,19 @@ pub enum Progress {
 /// primes (Boneh, DeMillo, Lipton 1997), so it is destroyed and [`LaneError::Fault`] stands in its place.
 pub struct RsaBatch {
     lanes: Lanes,
-    size: RsaSize,
+    kind: Kind,
     /// `None` only while it is dropped.
     work: Option<Box<dyn Work>>,
     steps_left: usize,
 }
 
+/// What makes the memory of two batches the same.
+type Kind = (Implementation, RsaSize);
+
 thread_local! {
     /// The memory of this thread's last batch of each kind, zeroed: it is up to a quarter of a megabyte, and to ask the
     /// system for it again costs some percent of a batch.
-    static SPARE: RefCell<Vec<(Implementation, RsaSize, Box<dyn Work>)>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<(Kind, Box<dyn Work>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RsaBatch {
@@ -71,15 +74,15 @@ impl RsaBatch {
     pub fn new(lanes: Lanes, jobs: &[RsaJob<'_>]) -> RsaBatch {
         assert!((1..=LANES).contains(&jobs.len()), "a batch takes 1 to 8 jobs");
         let size = jobs[0].key.size();
-        let kind = lanes.implementation();
+        let kind = (lanes.implementation(), size);
         let spare = SPARE.with_borrow_mut(|spare| {
-            let at = spare.iter().position(|(implementation, of, _)| (*implementation, *of) == (kind, size))?;
-            Some(spare.swap_remove(at).2)
+            let at = spare.iter().position(|(of, _)| *of == kind)?;
+            Some(spare.swap_remove(at).1)
         });
         let mut work = spare.unwrap_or_else(|| lanes.run(Empty { size }));
         work.start(jobs);
         lanes.clear_registers();
-        RsaBatch { lanes, size, steps_left: work.steps(), work: Some(work) }
+        RsaBatch { lanes, kind, steps_left: work.steps(), work: Some(work) }
     }
 
     fn work(&mut self) -> &mut dyn Work {
@@ -112,12 +115,11 @@ impl Drop for RsaBatch {
     fn drop(&mut self) {
         let Some(mut work) = self.work.take() else { return };
         work.clear();
-        let kind = (self.lanes.implementation(), self.size);
         // A thread that is ending has no spares any more: then the memory goes back.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
-            if !spare.iter().any(|(implementation, size, _)| (*implementation, *size) == kind) {
-                spare.push((kind.0, kind.1, work));
+            if !spare.iter().any(|(of, _)| *of == self.kind) {
+                spare.push((self.kind, work));
             }
         });
     }
@@ -179,7 +181,6 @@ struct Pass<V: Vector, const H: usize> {
     input: [[Digit<V>; H]; 2],
     /// The exponents' windows, the highest first.
     windows: Vec<V>,
-    exponents: [Digit<V>; H],
     /// The powers of the input from 0 on.
     powers: Vec<[Digit<V>; H]>,
     table: Table<V, H>,
@@ -203,9 +204,9 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
         }
     }
 
-    /// The passes that have jobs.
-    fn passes(&mut self) -> &mut [Box<Pass<V, H>>] {
-        &mut self.passes[..self.jobs.div_ceil(4)]
+    /// How many passes have jobs.
+    fn used(&self) -> usize {
+        self.jobs.div_ceil(4)
     }
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
@@ -233,7 +234,8 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
                 self.bad_input |= 1 << lane;
             }
         }
-        for (pass, lanes) in self.passes.iter_mut().zip([0, 4]).take(jobs.len().div_ceil(4)) {
+        let used = self.used();
+        for (pass, lanes) in self.passes[..used].iter_mut().zip([0, 4]) {
             let keys = core::array::from_fn(|i| job(lanes + i).key);
             pass.start(keys, core::array::from_fn(|i| &self.inputs[lanes + i][..]));
         }
@@ -252,7 +254,8 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
         if at >= power_steps {
             self.check.step(&mut self.columns, at - power_steps);
         } else {
-            for (i, pass) in self.passes.iter_mut().take(self.jobs.div_ceil(4)).enumerate() {
+            let used = self.used();
+            for (i, pass) in self.passes[..used].iter_mut().enumerate() {
                 pass.step(&mut self.columns, at);
                 if at + 1 == power_steps {
                     pass.recombine(&mut self.columns, i, &mut self.check.value);
@@ -281,7 +284,8 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
     }
 
     fn clear(&mut self) {
-        self.passes().iter_mut().for_each(|pass| pass.clear());
+        let used = self.used();
+        self.passes[..used].iter_mut().for_each(|pass| pass.clear());
         self.columns.zeroize();
         self.inputs.zeroize();
         self.check.clear();
@@ -303,7 +307,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             q: zero,
             input: [zero; 2],
             windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
-            exponents: zero,
             powers: vec![zero; Self::POWERS],
             table: Table::new(Self::POWERS),
             power: Box::new(zero),
@@ -314,8 +317,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
 
     fn start(&mut self, keys: [&RsaKey; 4], inputs: [&[u64]; 4]) {
         let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
-        pack_into(core::array::from_fn(|lane| &half(lane).exponent[..]), &mut self.exponents);
-        pack_windows(&self.exponents, Self::WINDOW, &mut self.windows);
+        pack_into(core::array::from_fn(|lane| &half(lane).exponent[..]), &mut self.scratch);
+        pack_windows(&self.scratch, Self::WINDOW, &mut self.windows);
         pack_modulus(core::array::from_fn(|lane| &half(lane).prime), &mut self.modulus);
         pack_into(core::array::from_fn(|lane| &half(lane).one[..]), &mut self.one);
         pack_into(core::array::from_fn(|lane| &half(lane).r3[..]), &mut self.r3);
@@ -379,7 +382,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.q.zeroize();
         self.input.zeroize();
         self.windows.as_mut_slice().zeroize();
-        self.exponents.zeroize();
         self.powers.as_flattened_mut().zeroize();
         self.table.zeroize();
         self.power.zeroize();
@@ -488,7 +490,7 @@ mod tests {
                 all.extend(
                     [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
                 );
-                all.extend([&pass.exponents, &*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
+                all.extend([&*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
                 all.extend([
                     is_zero(pass.input.as_flattened()),
                     is_zero(pass.powers.as_flattened()),
