@@ -1,23 +1,17 @@
 #!/usr/bin/env bash
 # Builds the penstock to install, target/install/penstock: a first build counts what it does while scripts/train.py works it, the second is
 # compiled by those counts (profile-guided optimisation), which saves some 5 to 15 % of the CPU time of a request (docs/measurements/guided.md).
-# That needs llvm-profdata of the compiler's LLVM or a newer one; without it this is a plain release, and says so.
+# That needs llvm-profdata of the compiler's LLVM; without it this is a plain release, and says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test
 
 host=$(rustc -vV | sed -n 's/^host: //p')
 llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
-find_profdata() {
-    local newest tool
-    tool=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
-    [ -x "$tool" ] && echo "$tool" && return
-    newest=$(ls -d /usr/lib/llvm-* 2>/dev/null | sed 's/.*-//' | sort -n | tail -1)
-    tool=/usr/lib/llvm-$newest/bin/llvm-profdata
-    [ -x "$tool" ] && [ "$newest" -ge "$llvm" ] && echo "$tool"
-}
+profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
+[ -x "$profdata" ] || profdata=/usr/lib/llvm-$llvm/bin/llvm-profdata
 mkdir -p target/install
-if ! profdata=$(find_profdata); then
+if [ ! -x "$profdata" ]; then
     echo "A PLAIN RELEASE: llvm-profdata for LLVM $llvm is missing. Have it by one of:" >&2
     echo "    rustup component add llvm-tools" >&2
     echo "    sudo apt-get install llvm-$llvm" >&2

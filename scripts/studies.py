@@ -18,7 +18,7 @@ import bench
 
 ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
-# Seconds of a window, and the rest: of `handshake` at its own length. Each study's own parameters are for servers of eight cores and more.
+# Seconds of a window (of `handshake` its own), and the rest. The studies' own parameters are for servers of eight cores and more.
 STUDIES = {
     "handshake": (30, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants", ALL, "--perf"]),
     "handshake-modes": (10, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Puts a penstock to the work that it is for, so that the profile it writes is that of a load balancer: full and resumed handshakes of both
-versions and each kind of key, requests over HTTP/1.1 and 2 with rules and logs, uploads and large bodies, in clear text too, on every
+versions and each kind of key, requests over HTTP/1.1 and 2 with rules and logs, large bodies, in clear text too, on every
 engine this CPU has. The requests' server is a second frontend of the same process. For scripts/release.sh.
 
     scripts/train.py FILE        an instrumented penstock; where its profile goes is in LLVM_PROFILE_FILE
@@ -32,7 +32,6 @@ frontend site
     bind {tls} ssl crt {rsa} crt {ecdsa} alpn h2,http/1.1
     bind {clear}
     acl api path_beg /api/
-    acl large path -m str /large
     http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}
     http-request deny if {{ path_sub /.. }} or {{ req.hdr_cnt(host) gt 1 }}
     http-response set-header Strict-Transport-Security max-age=16000000
@@ -42,8 +41,8 @@ frontend site
 backend site
     balance roundrobin
     cookie SRV insert indirect nocache
-    server one {origin} check cookie one
-    server two {origin} check cookie two
+    server one {origin_clear} check cookie one
+    server two {origin_clear} check cookie two
 backend api
     balance leastconn
     server one {origin} ssl verify none alpn http/1.1 sni req.hdr(host)
@@ -71,37 +70,39 @@ def main():
 def serve_and_load(program, folder, engine, values):
     tls, clear, origin, origin_clear = (f"127.0.0.1:{bench.free_port()}" for _ in range(4))
     config = folder / f"{engine}.cfg"
-    text = CONFIG.replace("server one {origin} check", "server one {origin_clear} check").replace("server two {origin} check", "server two {origin_clear} check")
-    config.write_text(text.format(tls=tls, clear=clear, origin=origin, origin_clear=origin_clear, engine=engine, text="x" * 200, **values))
+    config.write_text(CONFIG.format(tls=tls, clear=clear, origin=origin, origin_clear=origin_clear, engine=engine, text="x" * 200, **values))
     log = folder / "output"
     with log.open("w") as output:
         server = subprocess.Popen([program, "-db", "-f", config], stdout=output, stderr=output)
     server.log = log
-    bench.wait_listening(int(tls.split(":")[1]), server)
-    rsa, ecdsa = ["--signature", "rsa_pss_rsae_sha256"], ["--signature", "ecdsa_secp256r1_sha256"]
+    try:
+        bench.wait_listening(int(tls.split(":")[1]), server)
+        rsa, ecdsa = ["--signature", "rsa_pss_rsae_sha256"], ["--signature", "ecdsa_secp256r1_sha256"]
 
-    def load(address, path, *arguments):
-        command = [program, "bench", "load", f"{address}{path}", "--sni", "localhost", "--quiet", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+        def load(address, path, *arguments):
+            command = [program, "bench", "load", f"{address}{path}", "--sni", "localhost", "--quiet", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode != 0:
+                sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
-    site = f"https://{tls}"
-    for version in ("1.2", "1.3"):
-        for key in (rsa if version == "1.3" else ["--suite", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], ecdsa):
-            for group in ("x25519", "p256"):
-                load(site, "/", "--mode", "handshake", "--tls", version, "--group", group, *key, "-c", "32", "-n", "300")
-        load(site, "/", "--mode", "request", "--resume", "--tls", version, "-c", "8", "-n", "300")
-    load(site, "/", "--mode", "handshake", "--group", "x25519mlkem768", "-c", "32", "-n", "300")
-    load(site, "/page?q=1", "-H", "Cookie: SRV=one", "-H", "User-Agent: Mozilla/5.0", "-c", "64", "-n", "20000")
-    load(site, "/api/item", "-c", "16", "-n", "5000")
-    load(site, "/page", "--http2", "--streams", "8", "-c", "16", "-n", "20000")
-    load(site, "/large", "--mode", "download", "-c", "8", "-n", "200")
-    load(f"http://{clear}", "/page", "-c", "64", "-n", "10000")
-    # A drain ends as a return from main, which writes the profile.
-    server.send_signal(signal.SIGUSR1)
-    if server.wait(timeout=60) != 0:
-        sys.exit(f"{program} ended with {server.returncode}:\n{log.read_text()}")
+        site = f"https://{tls}"
+        for version in ("1.2", "1.3"):
+            for key in (rsa if version == "1.3" else ["--suite", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], ecdsa):
+                for group in ("x25519", "p256"):
+                    load(site, "/", "--mode", "handshake", "--tls", version, "--group", group, *key, "-c", "32", "-n", "300")
+            load(site, "/", "--mode", "request", "--resume", "--tls", version, "-c", "8", "-n", "300")
+        load(site, "/", "--mode", "handshake", "--group", "x25519mlkem768", "-c", "32", "-n", "300")
+        load(site, "/page?q=1", "-H", "Cookie: SRV=one", "-H", "User-Agent: Mozilla/5.0", "-c", "64", "-n", "20000")
+        load(site, "/api/item", "-c", "16", "-n", "5000")
+        load(site, "/page", "--http2", "--streams", "8", "-c", "16", "-n", "20000")
+        load(site, "/large", "--mode", "download", "-c", "8", "-n", "200")
+        load(f"http://{clear}", "/page", "-c", "64", "-n", "10000")
+        # A drain ends as a return from main, which writes the profile.
+        server.send_signal(signal.SIGUSR1)
+        if server.wait(timeout=60) != 0:
+            sys.exit(f"{program} ended with {server.returncode}:\n{log.read_text()}")
+    finally:
+        server.kill()
 
 
 if __name__ == "__main__":
