@@ -6,7 +6,7 @@ mod reference;
 
 use penstock_admin::{Exporter, Stats};
 use penstock_config::{Diagnostics, Env, model::Source};
-use penstock_proxy::{Handle, Listeners, Runtime, Services};
+use penstock_proxy::{Handle, Inherited, Runtime, Services};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -86,7 +86,7 @@ impl Running {
         };
         let mut diagnostics = Diagnostics::default();
         let runtime = Runtime::build(config, services, &mut diagnostics).unwrap_or_else(|| panic!("{diagnostics:#?}"));
-        let listeners = runtime.listen(Listeners::default()).expect("its sockets can be made");
+        let listeners = runtime.listen(Inherited::default()).expect("its sockets can be made");
         let handle = runtime.start(listeners).expect("its workers start");
         Running { dir, ours: Some(handle), theirs: None }.settled()
     }

@@ -105,13 +105,16 @@ fn obey(flags: Flags) -> ExitCode {
         Err(why) => return serve::fail(&why),
     };
     let loaded = configuration::load(sources, &flags);
-    if master::is_worker() {
-        return serve::serve(loaded, &flags, Reporter::inherited(), |_| {}).code();
+    if ready::is_worker() {
+        return match Reporter::to_master() {
+            Ok(master) => serve::serve(loaded, &flags, master, |_| {}).code(),
+            Err(e) => serve::fail(&format!("cannot reach the master: {e}")),
+        };
     }
     if loaded.0.global.master_worker {
         master::run(loaded, &flags)
     } else {
-        serve::serve(loaded, &flags, Reporter::nobody(), |_| {}).code()
+        serve::serve(loaded, &flags, Reporter::Nobody, |_| {}).code()
     }
 }
 

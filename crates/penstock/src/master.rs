@@ -6,22 +6,18 @@ use crate::{
     serve::{self, Side},
 };
 use penstock_config::{Config, Diagnostics};
+use penstock_proxy::handover;
 use penstock_sys::{Signal, Signals};
 use std::{
+    io,
+    os::fd::OwnedFd,
     path::PathBuf,
     process::{Command, ExitCode},
     time::Duration,
 };
 
-/// Marks a process as the worker of a master, which then neither forks nor writes the pidfile.
-const VARIABLE: &str = "PENSTOCK_MASTER";
 /// Tells it that another worker serves, and drains once it does.
 const SUCCESSOR: &str = "PENSTOCK_SUCCESSOR";
-
-/// Whether this process was started by a master.
-pub fn is_worker() -> bool {
-    std::env::var_os(VARIABLE).is_some()
-}
 
 /// Whether another worker of this one's master serves until this one does.
 pub fn is_successor() -> bool {
@@ -33,6 +29,10 @@ struct Master {
     /// Worker that serves, and the former ones that still drain.
     current: Option<i32>,
     former: Vec<i32>,
+    /// The listening sockets of the worker that serves: it may end, but who waits in them is still there for the next one.
+    sockets: Vec<OwnedFd>,
+    /// `no-exit-on-failure`.
+    outlives_workers: bool,
 }
 
 /// Runs as a master until told to end.
@@ -47,7 +47,7 @@ pub fn run((config, mut diagnostics): (Config, Diagnostics), flags: &Flags) -> E
     };
     let Ok(signals) = Signals::block() else { return serve::fail("cannot block signals") };
     let reporter = match global.daemon.then(serve::detach) {
-        None => Reporter::nobody(),
+        None => Reporter::Nobody,
         Some(Ok(Side::Child(reporter))) => reporter,
         Some(Ok(Side::Parent(code))) => return code,
         Some(Err(e)) => return serve::fail(&format!("cannot go to the background: {e}")),
@@ -55,38 +55,48 @@ pub fn run((config, mut diagnostics): (Config, Diagnostics), flags: &Flags) -> E
     if let Err(why) = serve::write_pid(&global) {
         return serve::fail(&why);
     }
-    let mut master = Master { program, current: None, former: Vec::new() };
+    let outlives_workers = global.no_exit_on_failure;
+    let mut master = Master { program, current: None, former: Vec::new(), sockets: Vec::new(), outlives_workers };
     if !master.start_worker() {
         return serve::fail("the worker did not start");
     }
-    reporter.ready();
+    // A parent that has gone does not matter.
+    let _ = reporter.ready(&[]);
     ready::notify("READY=1");
     master.obey(&signals)
 }
 
 impl Master {
-    /// Starts this program again as a worker and waits until it serves; the one before it then drains.
+    /// Starts this program again as a worker, with the listening sockets of the one before it, and waits until it serves;
+    /// the one before it then drains.
     fn start_worker(&mut self) -> bool {
-        let Ok((reporter, waiter)) = ready::pipe() else { return false };
         let mut command = Command::new(&self.program);
-        command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string());
+        command.args(std::env::args_os().skip(1));
         if self.current.is_some() {
             command.env(SUCCESSOR, "1");
         }
-        let started = reporter.give_to(&mut command).and_then(|end| {
+        let started = ready::worker_socket(&mut command).and_then(|(ours, theirs)| {
             let child = command.spawn();
-            drop(end);
-            child
+            drop(theirs);
+            Ok((child?.id() as i32, ours))
         });
-        let pid = match started {
-            Ok(child) => child.id() as i32,
+        let (pid, socket) = match started {
+            Ok(started) => started,
             Err(e) => {
                 eprintln!("penstock: cannot start {}: {e}", self.program.display());
                 return false;
             }
         };
-        if !waiter.wait() {
-            return false;
+        match handover::give(&socket, &self.sockets).and_then(|()| handover::take(&socket)) {
+            // Those that it has not kept are from here on the former worker's alone, and close with it.
+            Ok(sockets) => self.sockets = sockets,
+            Err(e) => {
+                // One that has ended has said why.
+                if e.kind() == io::ErrorKind::InvalidData {
+                    eprintln!("penstock: cannot hand listening sockets over: {e}");
+                }
+                return false;
+            }
         }
         eprintln!("penstock: new worker ({pid}) started");
         if let Some(old) = self.current.replace(pid) {
@@ -105,7 +115,10 @@ impl Master {
         ready::notify("READY=1");
     }
 
-    fn tell_all(&self, signal: Signal) {
+    /// Ends the service: nobody is to wait for a worker that does not come.
+    fn leave(&mut self, signal: Signal) {
+        self.sockets.clear();
+        ready::notify("STOPPING=1");
         for pid in self.current.iter().chain(&self.former) {
             let _ = penstock_sys::kill(*pid, signal.number());
         }
@@ -120,13 +133,11 @@ impl Master {
                 Some(Signal::Usr2 | Signal::Hup) if !leaving => self.reload(),
                 Some(signal @ (Signal::Term | Signal::Int)) => {
                     leaving = true;
-                    ready::notify("STOPPING=1");
-                    self.tell_all(signal);
+                    self.leave(signal);
                 }
                 Some(Signal::Usr1) => {
                     leaving = true;
-                    ready::notify("STOPPING=1");
-                    self.tell_all(Signal::Usr1);
+                    self.leave(Signal::Usr1);
                 }
                 _ => {}
             }
@@ -138,9 +149,11 @@ impl Master {
                     self.current = None;
                     last = code;
                     eprintln!("penstock: worker ({pid}) ended with code {code}");
-                    if !leaving {
+                    if !leaving && self.outlives_workers {
+                        eprintln!("penstock: clients wait for the worker of the next reload (SIGUSR2)");
+                    } else if !leaving {
                         // As HAProxy does: a service without its worker is no service, and the service manager restarts us.
-                        self.tell_all(Signal::Term);
+                        self.leave(Signal::Term);
                         return ExitCode::from(u8::try_from(last).unwrap_or(1).max(1));
                     }
                 }

@@ -24,7 +24,7 @@ pub fn run() -> ExitCode {
     match prepare() {
         Ok((directory, sources)) => {
             let flags = Flags { foreground: true, ..Flags::default() };
-            let ended = serve::serve(configuration::load(sources, &flags), &flags, Reporter::nobody(), |_| welcome());
+            let ended = serve::serve(configuration::load(sources, &flags), &flags, Reporter::Nobody, |_| welcome());
             // The key was made for this run alone.
             let _ = std::fs::remove_dir_all(directory);
             ended.code()

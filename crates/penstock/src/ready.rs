@@ -1,55 +1,87 @@
-//! Telling whoever started us that we serve: a byte through a pipe to a parent, a datagram to systemd.
+//! Telling whoever started us that we serve: a byte through a pipe to a parent, our listening sockets to a master, a
+//! datagram to systemd.
 
+use penstock_proxy::handover;
 use std::{
     io::{self, Read, Write},
-    os::fd::AsRawFd,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     process::Command,
 };
 
-/// The environment variable that holds the descriptor a worker reports to.
-const VARIABLE: &str = "PENSTOCK_READY_FD";
+/// The environment variable that holds the descriptor of a worker's socket to its master, and so marks a worker.
+const VARIABLE: &str = "PENSTOCK_MASTER_FD";
 
 /// The end that reports.
 #[derive(Debug)]
-pub struct Reporter(Option<std::fs::File>);
+pub enum Reporter {
+    /// Nobody waits.
+    Nobody,
+    /// Waits for a byte.
+    Parent(io::PipeWriter),
+    /// Gives the listening sockets of the worker before, and waits for ours.
+    Master(UnixStream),
+}
 
-/// The end that waits.
+/// The end that waits for a byte.
 #[derive(Debug)]
 pub struct Waiter(io::PipeReader);
 
 /// A pair for a fork: the child reports, the parent waits.
 pub fn pipe() -> io::Result<(Reporter, Waiter)> {
     let (reader, writer) = io::pipe()?;
-    Ok((Reporter(Some(std::os::fd::OwnedFd::from(writer).into())), Waiter(reader)))
+    Ok((Reporter::Parent(writer), Waiter(reader)))
+}
+
+/// Whether this process was started by a master.
+pub fn is_worker() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// A socket to a worker about to be started. The second half is the worker's, and to be dropped once it has been started.
+pub fn worker_socket(command: &mut Command) -> io::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    penstock_sys::inheritable(&theirs)?;
+    command.env(VARIABLE, theirs.as_raw_fd().to_string());
+    Ok((ours, theirs))
 }
 
 impl Reporter {
-    /// Nobody waits.
-    pub fn nobody() -> Reporter {
-        Reporter(None)
+    /// To the master, which left its socket in the environment.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn to_master() -> io::Result<Reporter> {
+        let number = std::env::var(VARIABLE).ok().and_then(|n| n.parse().ok());
+        let socket = penstock_sys::adopt(number.ok_or(io::ErrorKind::NotFound)?)?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        Ok(Reporter::Master(socket.into()))
     }
 
-    /// The one that the parent left in the environment of this program, if any.
-    pub fn inherited() -> Reporter {
-        let fd = std::env::var(VARIABLE).ok().and_then(|n| n.parse().ok());
-        Reporter(fd.and_then(|fd| penstock_sys::adopt(fd).ok()).map(Into::into))
-    }
-
-    /// Hands this end to a program about to be started.
-    pub fn give_to(self, command: &mut Command) -> io::Result<Reporter> {
-        if let Some(file) = &self.0 {
-            penstock_sys::inheritable(file)?;
-            command.env(VARIABLE, file.as_raw_fd().to_string());
+    /// The listening sockets that whoever waits has for us.
+    ///
+    /// # Errors
+    /// When a master is gone.
+    pub fn inherited(&self) -> io::Result<Vec<OwnedFd>> {
+        match self {
+            Reporter::Master(socket) => handover::take(socket),
+            Reporter::Nobody | Reporter::Parent(_) => Ok(Vec::new()),
         }
-        // The caller drops this end once the program has been started.
-        Ok(self)
     }
 
     /// Reports success; a parent that has gone does not matter.
-    pub fn ready(self) {
-        if let Some(mut file) = self.0 {
-            let _ = file.write_all(b"1");
+    ///
+    /// # Errors
+    /// When a master is gone: it knows nothing of this process.
+    pub fn ready(self, sockets: &[OwnedFd]) -> io::Result<()> {
+        match self {
+            Reporter::Nobody => {}
+            Reporter::Parent(mut pipe) => drop(pipe.write_all(b"1")),
+            Reporter::Master(socket) => handover::give(&socket, sockets)?,
         }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use penstock_config::{
     Config, Diagnostics,
     model::{Account, Global},
 };
-use penstock_proxy::{Handle, Listeners, Runtime};
+use penstock_proxy::{Handle, Inherited, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
 use std::{
     process::ExitCode,
@@ -65,7 +65,11 @@ pub fn serve(
     if !configuration::has_listener(&config) {
         return fail("no proxy listens anywhere: write a 'bind' line").into();
     }
-    let listeners = match runtime.listen(Listeners::default()) {
+    let inherited = match inherit(&reporter) {
+        Ok(inherited) => inherited,
+        Err(why) => return fail(&why).into(),
+    };
+    let listeners = match runtime.listen(inherited) {
         Ok(listeners) => listeners,
         Err(errors) => {
             for error in &errors {
@@ -106,6 +110,14 @@ pub fn serve(
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }
+    let copies = match &reporter {
+        Reporter::Master(_) => listeners.copies(),
+        Reporter::Nobody | Reporter::Parent(_) => Ok(Vec::new()),
+    };
+    let copies = match copies {
+        Ok(copies) => copies,
+        Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
+    };
     let handle = match runtime.start(listeners) {
         Ok(handle) => handle,
         Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
@@ -120,11 +132,22 @@ pub fn serve(
         awaited.in_background(handle.clone());
     }
     started(&handle);
-    reporter.ready();
+    if let Err(e) = reporter.ready(&copies) {
+        handle.stop();
+        handle.wait();
+        return fail(&format!("the master is gone: {e}")).into();
+    }
+    drop(copies);
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
     obey(&handle, signals, &config.global)
+}
+
+/// The listening sockets of the process before this one.
+fn inherit(reporter: &Reporter) -> Result<Inherited, String> {
+    let sockets = reporter.inherited().and_then(Inherited::new);
+    sockets.map_err(|e| format!("cannot take over the listening sockets of the worker before: {e}"))
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.

@@ -2,74 +2,20 @@
 
 mod common;
 
-use common::{Place, free_port, penstock, run};
+use common::{
+    Place, free_port, penstock, run,
+    running::{INT, Running, TERM, USR1, USR2, children, is_alive, until},
+};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Stdio},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::{Duration, Instant},
+    process::Stdio,
+    time::Duration,
 };
-
-/// Nothing here takes this long; past it, a test fails rather than hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn code(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> i32 {
     run(arguments).status.code().expect("it was not killed")
 }
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn is_alive(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut answer = String::new();
-    let _ = stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n");
-    let _ = stream.read_to_string(&mut answer);
-    answer.contains(" 200 ")
-}
-
-/// A child that is killed when a test fails half-way.
-struct Running(Child);
-
-impl Running {
-    fn start(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Running {
-        Running(penstock().args(arguments.iter().map(|a| a.as_ref())).spawn().unwrap())
-    }
-    fn signal(&self, signal: i32) {
-        penstock_sys::kill(self.0.id() as i32, signal).unwrap();
-    }
-    /// What a shell would show in `$?`.
-    fn end(mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
-        let mut status = None;
-        until("the process ends", || {
-            status = self.0.try_wait().unwrap();
-            status.is_some()
-        });
-        let status = status.expect("`until` returned");
-        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-const USR2: i32 = 12;
-const USR1: i32 = 10;
-const TERM: i32 = 15;
-const INT: i32 = 2;
 
 #[test]
 fn checking_gives_haproxys_exit_statuses() {
@@ -186,7 +132,7 @@ fn a_new_process_takes_over_with_sf() {
     let config = place.config(port);
     let old = Running::start(&[&"-db", &"-f", &config]);
     until("it answers", || is_alive(port));
-    let new = Running::start(&[&"-db", &"-f", &config, &"-sf", &old.0.id().to_string()]);
+    let new = Running::start(&[&"-db", &"-f", &config, &"-sf", &old.id().to_string()]);
     assert_eq!(old.end(), 0);
     assert!(is_alive(port));
     new.signal(TERM);
@@ -201,10 +147,10 @@ fn a_master_replaces_its_worker_on_sigusr2_and_keeps_it_when_the_new_one_fails()
     let pidfile = place.0.join("pid");
     let master = Running::start(&[&"-W", &"-p", &pidfile, &"-f", &config]);
     until("it answers", || is_alive(port));
-    let workers = || children(master.0.id());
+    let workers = || children(master.id());
     until("there is one worker", || workers().len() == 1);
     let first = workers()[0];
-    assert_eq!(std::fs::read_to_string(&pidfile).unwrap().trim(), master.0.id().to_string());
+    assert_eq!(std::fs::read_to_string(&pidfile).unwrap().trim(), master.id().to_string());
 
     master.signal(USR2);
     until("another worker has taken over", || workers().len() == 1 && workers()[0] != first);
@@ -220,59 +166,6 @@ fn a_master_replaces_its_worker_on_sigusr2_and_keeps_it_when_the_new_one_fails()
     master.signal(TERM);
     assert_eq!(master.end(), 128 + TERM);
     until("the port is free", || !is_alive(port));
-}
-
-#[test]
-fn clients_do_not_notice_reloads() {
-    let place = Place::new("hitless");
-    let port = free_port();
-    let text = std::fs::read_to_string(place.config(port)).unwrap();
-    let config = place.file("two.cfg", &text.replace("nbthread 1", "nbthread 2"));
-    let master = Running::start(&[&"-W", &"-f", &config]);
-    until("it answers", || is_alive(port));
-    let stop = AtomicBool::new(false);
-    let (answered, lost) = std::thread::scope(|scope| {
-        let client = || {
-            let mut counts = (0, 0);
-            while !stop.load(Relaxed) {
-                if is_alive(port) { counts.0 += 1 } else { counts.1 += 1 }
-            }
-            counts
-        };
-        let clients: Vec<_> = (0..16).map(|_| scope.spawn(client)).collect();
-        for _ in 0..4 {
-            let before = children(master.0.id());
-            master.signal(USR2);
-            until(
-                "another worker has taken over",
-                || matches!(&children(master.0.id())[..], [worker] if !before.contains(worker)),
-            );
-        }
-        stop.store(true, Relaxed);
-        let counts = clients.into_iter().map(|client| client.join().unwrap());
-        counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
-    });
-    master.signal(TERM);
-    assert_eq!(master.end(), 128 + TERM);
-    // Between a last look at a listening socket's queue and its end a worker may be kept from its processor.
-    assert!(answered > 100 && lost * 2000 <= answered, "{lost} of {} connections were lost", answered + lost);
-}
-
-/// The processes whose parent this is, zombies left out.
-fn children(parent: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
-        let Ok(stat) = std::fs::read_to_string(Path::new("/proc").join(entry.file_name()).join("stat")) else {
-            continue;
-        };
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let mut fields = rest.split(' ');
-        if fields.next() != Some("Z") && fields.next() == Some(&parent.to_string()) {
-            found.push(pid);
-        }
-    }
-    found
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     handshake,
-    listener::{Listener, is_unix},
+    listener::{Listener, backlog, is_unix},
     shared::{Limits, Place},
     socket::{Socket, Tcp},
     watchdog::Stage,
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
-    net::{TcpListener, TcpStream, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     time::Instant,
 };
 
@@ -44,24 +44,43 @@ impl Listening {
         }
     }
 
-    /// What waits in the system's queue of a TCP socket that nobody else has, which would be reset with it. (A Unix socket is
-    /// every worker's.)
-    fn left(self) -> Vec<Socket> {
-        let Listening::Tcp(listener, own) = self else { return Vec::new() };
-        let Ok(listener) = listener.into_std() else { return Vec::new() };
-        let next = || -> io::Result<Socket> {
-            let (stream, peer) = listener.accept()?;
-            stream.set_nonblocking(true)?;
-            Ok(Socket::Tcp(Tcp::accepted(TcpStream::from_std(stream)?, peer, own)))
-        };
-        std::iter::from_fn(|| next().ok()).collect()
+    /// Out of the reactor, which may not have heard yet of everybody who waits.
+    fn into_queue(self) -> io::Result<Queue> {
+        Ok(match self {
+            Listening::Tcp(listener, own) => Queue::Tcp(listener.into_std()?, own),
+            Listening::Unix(listener) => Queue::Unix(listener.into_std()?),
+        })
+    }
+}
+
+/// The system's queue of a listening socket.
+enum Queue {
+    Tcp(std::net::TcpListener, Option<SocketAddr>),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl Queue {
+    /// Who waits in it, or `WouldBlock`.
+    fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Queue::Tcp(listener, own) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Socket::Tcp(Tcp::accepted(TcpStream::from_std(stream)?, peer, *own)))
+            }
+            Queue::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Socket::Unix(UnixStream::from_std(stream)?))
+            }
+        }
     }
 }
 
 /// How long an acceptor rests after the system had no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts on one listening socket until the worker drains, then what clients take for accepted already.
+/// Accepts on one listening socket until the worker drains, then who waits in its queue.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let (proxy, bind) = (listener.proxy, listener.bind);
     let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
@@ -102,10 +121,23 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
             Err(_) => {}
         }
     }
+    // A socket that no other process has takes with it who waits in it. One that an heir has fills on: what is accepted is
+    // no more than can have been waiting.
+    let Ok(queue) = listening.into_queue() else { return };
     let accepted = worker.clock.tick();
-    for socket in listening.left() {
-        let Some(place) = Limits::enter(&worker.shared, proxy, bind, worker.id) else { return };
-        Accepted { socket, place, proxy, bind, accepted }.start(worker.clone());
+    let conf = &worker.shared.config.proxies[proxy];
+    for _ in 0..backlog(conf, &conf.binds[bind]) {
+        if !worker.shared.limits.has_place(proxy, bind) {
+            return;
+        }
+        match queue.accept() {
+            Ok(socket) => {
+                let Some(place) = enter(&worker, proxy, bind).await else { return };
+                Accepted { socket, place, proxy, bind, accepted }.start(worker.clone());
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock || is_exhausted(&e) => return,
+            Err(_) => {}
+        }
     }
 }
 

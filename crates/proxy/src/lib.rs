@@ -23,6 +23,7 @@ mod finish;
 mod forward;
 mod forwarded;
 mod handle;
+pub mod handover;
 mod handshake;
 pub mod hash;
 mod headers;
@@ -57,7 +58,7 @@ mod worker;
 mod world;
 
 pub use handle::{Handle, State};
-pub use listener::{ListenError, Listener, Listeners};
+pub use listener::{Inherited, ListenError, Listener, Listeners};
 pub use program::Program;
 pub use runtime::Runtime;
 pub use service::{Service, ServiceRequest, ServiceResponse, Services};

@@ -1,7 +1,7 @@
 //! From a configuration to running workers, in three steps that can fail for three kinds of reasons.
 
 use crate::{
-    Handle, ListenError, Listeners, Services, Shared,
+    Handle, Inherited, ListenError, Listener, Listeners, Services, Shared,
     handle::Inner,
     watchdog,
     worker::{self, Worker},
@@ -66,7 +66,7 @@ impl Runtime {
     ///
     /// # Errors
     /// One for each address that cannot be listened on.
-    pub fn listen(&self, inherited: Listeners) -> Result<Listeners, Vec<ListenError>> {
+    pub fn listen(&self, inherited: Inherited) -> Result<Listeners, Vec<ListenError>> {
         Listeners::open(&self.shared.config, self.workers, inherited)
     }
 
@@ -86,8 +86,15 @@ impl Runtime {
             }),
         };
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
-        for listener in listeners.list {
-            per_worker[listener.worker].push(listener);
+        for Listener { proxy, bind, worker, socket } in listeners.list {
+            match worker {
+                Some(number) => per_worker[number].push(Listener { proxy, bind, worker, socket }),
+                None => {
+                    for own in &mut per_worker {
+                        own.push(Listener { proxy, bind, worker, socket: socket.try_clone()? });
+                    }
+                }
+            }
         }
         let (ready, started) = std::sync::mpsc::channel();
         for ((id, control), listeners) in receivers.into_iter().enumerate().zip(per_worker) {

@@ -21,7 +21,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("master-worker", between(0, 1), "A master process watches the worker", |g, a| {
-        a.take_if("no-exit-on-failure");
+        g.no_exit_on_failure |= a.take_if("no-exit-on-failure");
         a.unexpected(&["no-exit-on-failure"])?;
         g.master_worker = true;
         Ok(())

@@ -23,6 +23,8 @@ pub struct Global {
     pub debug: bool,
     /// `master-worker`.
     pub master_worker: bool,
+    /// `master-worker no-exit-on-failure`: the master goes on without its worker.
+    pub no_exit_on_failure: bool,
     /// `pidfile`.
     pub pidfile: Option<PathBuf>,
     /// `user` or `uid`, resolved at start.

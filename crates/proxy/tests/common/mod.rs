@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use penstock_config::{Diagnostics, Env, model::Source};
-use penstock_proxy::{Handle, Listeners, Runtime, Services};
+use penstock_proxy::{Handle, Inherited, Runtime, Services};
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream, UdpSocket},
@@ -49,7 +49,7 @@ impl Proxy {
         assert!(!found.has_errors(), "{found:#?}");
         let runtime = Runtime::build(config, services, &mut diagnostics);
         let runtime = runtime.unwrap_or_else(|| panic!("{diagnostics:#?}"));
-        let listeners = runtime.listen(Listeners::default()).unwrap();
+        let listeners = runtime.listen(Inherited::default()).unwrap();
         Proxy { handle: runtime.start(listeners).unwrap() }
     }
 }

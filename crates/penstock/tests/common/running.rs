@@ -1,0 +1,97 @@
+//! Processes that run until they are told to end.
+
+use super::penstock;
+use std::{
+    ffi::OsStr,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::Child,
+    time::{Duration, Instant},
+};
+
+/// Nothing here takes this long; past it, a test fails rather than hangs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const INT: i32 = 2;
+pub const KILL: i32 = 9;
+pub const USR1: i32 = 10;
+pub const USR2: i32 = 12;
+pub const TERM: i32 = 15;
+pub const CONT: i32 = 18;
+pub const STOP: i32 = 19;
+
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a connection to the port is made and its request answered.
+pub fn is_alive(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    let _ = stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n");
+    let _ = stream.read_to_string(&mut answer);
+    answer.contains(" 200 ")
+}
+
+/// A child that is killed when a test fails half-way.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(arguments: &[&dyn AsRef<OsStr>]) -> Running {
+        Running(penstock().args(arguments.iter().map(|a| a.as_ref())).spawn().unwrap())
+    }
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+    pub fn signal(&self, signal: i32) {
+        signal_to(self.id(), signal);
+    }
+    /// What a shell would show in `$?`.
+    pub fn end(mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let mut status = None;
+        until("the process ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.expect("`until` returned");
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in children(self.id()) {
+            let _ = penstock_sys::kill(child as i32, KILL);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn signal_to(pid: u32, signal: i32) {
+    penstock_sys::kill(pid as i32, signal).unwrap();
+}
+
+/// The processes whose parent this is, zombies left out.
+pub fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(Path::new("/proc").join(entry.file_name()).join("stat")) else {
+            continue;
+        };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        if fields.next() != Some("Z") && fields.next() == Some(&parent.to_string()) {
+            found.push(pid);
+        }
+    }
+    found
+}

@@ -1,0 +1,291 @@
+//! Reloads on the real binary: whatever changes from one worker to the next, no client is turned away.
+
+mod common;
+
+use common::{
+    Place, free_port,
+    running::{CONT, KILL, Running, STOP, TERM, USR2, children, is_alive, signal_to, until},
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::TcpStream,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixStream},
+    },
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// A configuration that answers `/alive` by itself; `threads` and `binds` are what the reloads of these tests change.
+fn config(threads: usize, settings: &str, binds: &[&str]) -> String {
+    let binds: String = binds.iter().map(|bind| format!("  bind {bind}\n")).collect();
+    format!(
+        "global\n  nbthread {threads}\ndefaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect \
+         10s\nfrontend a\n{settings}{binds}  monitor-uri /alive\n"
+    )
+}
+
+/// One at a time: each closes when it has been answered, so that a waiting one comes into its place.
+const ONE: &str = "  maxconn 1\n  backlog 100\n";
+
+fn master(config: &Path) -> Running {
+    Running::start(&[&"-W", &"-f", &config])
+}
+
+fn the_worker(master: &Running) -> u32 {
+    until("there is one worker", || children(master.id()).len() == 1);
+    children(master.id())[0]
+}
+
+/// Reloads, and waits until the new worker is the only one.
+fn reload(master: &Running) {
+    let before = children(master.id());
+    master.signal(USR2);
+    until(
+        "another worker has taken over",
+        || matches!(&children(master.id())[..], [worker] if !before.contains(worker)),
+    );
+}
+
+fn stop(master: Running) {
+    stop_with(master, 128 + TERM);
+}
+
+fn stop_with(master: Running, code: i32) {
+    master.signal(TERM);
+    assert_eq!(master.end(), code);
+}
+
+trait Client: Read + Write + Send {}
+impl<T: Read + Write + Send> Client for T {}
+
+fn dial(address: &str) -> io::Result<Box<dyn Client>> {
+    let patience = Some(Duration::from_secs(10));
+    if let Some(name) = address.strip_prefix("abns@") {
+        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+        stream.set_read_timeout(patience)?;
+        return Ok(Box::new(stream));
+    }
+    if address.starts_with('/') {
+        let stream = UnixStream::connect(address)?;
+        stream.set_read_timeout(patience)?;
+        return Ok(Box::new(stream));
+    }
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(patience)?;
+    Ok(Box::new(stream))
+}
+
+/// Connected, with its request on the way.
+fn asking(address: &str) -> io::Result<Box<dyn Client>> {
+    let mut stream = dial(address)?;
+    stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n")?;
+    Ok(stream)
+}
+
+fn answer(mut stream: Box<dyn Client>) -> io::Result<()> {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    if answer.contains(" 200 ") { Ok(()) } else { Err(io::Error::other(format!("closed after {:?}", answer))) }
+}
+
+/// Clients that connect as fast as they can, and what became of them.
+struct Crowd {
+    answered: usize,
+    lost: BTreeMap<String, usize>,
+}
+
+impl Crowd {
+    /// Keeps `clients` of them busy on the addresses while `act` runs.
+    fn around(clients: usize, addresses: &[String], act: impl FnOnce()) -> Crowd {
+        let enough = AtomicBool::new(false);
+        let client = |number: usize| {
+            let mut crowd = Crowd { answered: 0, lost: BTreeMap::new() };
+            let address = &addresses[number % addresses.len()];
+            while !enough.load(Relaxed) {
+                match asking(address).and_then(answer) {
+                    Ok(()) => crowd.answered += 1,
+                    Err(e) => *crowd.lost.entry(format!("{address}: {e}")).or_default() += 1,
+                }
+            }
+            crowd
+        };
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
+            act();
+            enough.store(true, Relaxed);
+            let mut all = Crowd { answered: 0, lost: BTreeMap::new() };
+            for client in clients {
+                let one = client.join().unwrap();
+                all.answered += one.answered;
+                one.lost.into_iter().for_each(|(why, n)| *all.lost.entry(why).or_default() += n);
+            }
+            all
+        })
+    }
+    fn lost_nobody(&self) {
+        eprintln!("{} answered, lost: {:?}", self.answered, self.lost);
+        assert!(self.answered > 100 && self.lost.is_empty(), "{} answered, lost: {:?}", self.answered, self.lost);
+    }
+}
+
+#[test]
+fn reloads_in_a_row_lose_no_connection() {
+    let place = Place::new("hitless");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let unix = place.0.join("sock").display().to_string();
+    let abns = format!("abns@penstock-test-{port}");
+    let master = master(&place.file("a.cfg", &config(2, "", &[&tcp, &unix, &abns])));
+    until("it answers", || is_alive(port));
+    Crowd::around(24, &[tcp.clone(), tcp, unix, abns], || (0..20).for_each(|_| reload(&master))).lost_nobody();
+    stop(master);
+}
+
+#[test]
+fn threads_that_come_and_go_lose_no_connection() {
+    let place = Place::new("threads");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let master = master(&place.file("a.cfg", &config(2, "", &[&tcp])));
+    until("it answers", || is_alive(port));
+    let crowd = Crowd::around(24, std::slice::from_ref(&tcp), || {
+        for threads in [1, 4, 3, 1, 2, 5, 1, 4, 1] {
+            place.file("a.cfg", &config(threads, "", &[&tcp]));
+            reload(&master);
+        }
+    });
+    crowd.lost_nobody();
+    stop(master);
+}
+
+#[test]
+fn who_waits_for_a_place_is_served_after_the_reload() {
+    let place = Place::new("queue");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let unix = place.0.join("sock").display().to_string();
+    let config = |threads| config(threads, ONE, &[&tcp, &format!("unix@{unix}")]);
+    let master = master(&place.file("a.cfg", &config(4)));
+    until("it answers", || is_alive(port));
+    for threads in [1, 3, 3] {
+        // It has the only place, and does not speak until the old worker has long been told to drain.
+        let mut first = dial(&tcp).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let waiting: Vec<_> = (0..64).map(|n| asking(if n % 2 == 0 { &tcp } else { &unix }).unwrap()).collect();
+        let workers = children(master.id());
+        place.file("a.cfg", &config(threads));
+        master.signal(USR2);
+        until("there is a new worker", || children(master.id()).len() == 2);
+        std::thread::sleep(Duration::from_secs(1));
+        first.write_all(b"GET /alive HTTP/1.0\r\n\r\n").unwrap();
+        answer(first).unwrap();
+        for client in waiting {
+            answer(client).unwrap();
+        }
+        until("the old worker has ended", || !children(master.id()).contains(&workers[0]));
+    }
+    stop(master);
+}
+
+#[test]
+fn a_worker_that_hangs_keeps_nobody_from_its_heir() {
+    let place = Place::new("hangs");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let master = master(&place.file("a.cfg", &config(2, "", &[&tcp])));
+    until("it answers", || is_alive(port));
+    let old = the_worker(&master);
+    signal_to(old, STOP);
+    let waiting: Vec<_> = (0..32).map(|_| asking(&tcp).unwrap()).collect();
+    master.signal(USR2);
+    for client in waiting {
+        answer(client).unwrap();
+    }
+    signal_to(old, CONT);
+    until("the old worker has ended", || !children(master.id()).contains(&old));
+    assert!(is_alive(port));
+    stop(master);
+}
+
+#[test]
+fn a_killed_worker_leaves_who_waits_to_the_next_one() {
+    let place = Place::new("killed");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let unix = place.0.join("sock").display().to_string();
+    let text = config(2, "", &[&tcp, &unix]).replace("global\n", "global\n  master-worker no-exit-on-failure\n");
+    let master = Running::start(&[&"-f", &place.file("a.cfg", &text)]);
+    until("it answers", || is_alive(port));
+    let old = the_worker(&master);
+    signal_to(old, STOP);
+    let before: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
+    signal_to(old, KILL);
+    until("it is gone", || children(master.id()).is_empty());
+    let after: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
+    master.signal(USR2);
+    for client in before.into_iter().chain(after) {
+        answer(client).unwrap();
+    }
+    // One that ends for good leaves nobody waiting for it.
+    signal_to(the_worker(&master), KILL);
+    until("it is gone", || children(master.id()).is_empty());
+    stop_with(master, 128 + KILL);
+    assert!(dial(&tcp).is_err() && dial(&unix).is_err());
+}
+
+#[test]
+fn an_address_that_goes_serves_who_came_and_one_that_comes_is_served() {
+    let place = Place::new("addresses");
+    let [stays, goes, comes] = [(); 3].map(|()| free_port());
+    let [stays_at, goes_at, comes_at] = [stays, goes, comes].map(|port| format!("127.0.0.1:{port}"));
+    let [leaves, enters] = ["leaves", "enters"].map(|name| place.0.join(name).display().to_string());
+    let master = master(&place.file("a.cfg", &config(2, "", &[&stays_at, &goes_at, &leaves])));
+    until("it answers", || is_alive(goes));
+    let old = the_worker(&master);
+    // Nobody accepts them until the new worker serves and the old one has been told to drain.
+    signal_to(old, STOP);
+    let waiting: Vec<_> = [&goes_at, &leaves].into_iter().cycle().take(32).map(|to| asking(to).unwrap()).collect();
+    place.file("a.cfg", &config(2, "", &[&stays_at, &comes_at, &enters]));
+    master.signal(USR2);
+    until("the new worker answers", || is_alive(comes) && is_alive(stays));
+    std::thread::sleep(Duration::from_millis(200));
+    signal_to(old, CONT);
+    for client in waiting {
+        answer(client).unwrap();
+    }
+    until("the old worker has ended", || !children(master.id()).contains(&old));
+    assert!(dial(&goes_at).is_err() && dial(&leaves).is_err(), "nothing listens there any more");
+    asking(&enters).and_then(answer).unwrap();
+    stop(master);
+}
+
+#[test]
+fn a_failed_reload_loses_no_connection() {
+    let place = Place::new("failed");
+    let [port, taken] = [(); 2].map(|()| free_port());
+    let _other = std::net::TcpListener::bind(("127.0.0.1", taken)).unwrap();
+    let [tcp, taken] = [port, taken].map(|port| format!("127.0.0.1:{port}"));
+    let unix = place.0.join("sock").display().to_string();
+    let master = master(&place.file("a.cfg", &config(1, "", &[&tcp, &unix])));
+    until("it answers", || is_alive(port));
+    let worker = children(master.id());
+    let crowd = Crowd::around(16, &[tcp.clone(), unix.clone()], || {
+        for _ in 0..5 {
+            // Everything can be had but the last address.
+            place.file("a.cfg", &config(4, "", &[&tcp, &unix, &taken]));
+            master.signal(USR2);
+            until("there is a new worker", || children(master.id()).len() == 2);
+            until("it has failed", || children(master.id()).len() == 1);
+        }
+    });
+    crowd.lost_nobody();
+    assert_eq!(children(master.id()), worker);
+    place.file("a.cfg", &config(1, "", &[&tcp, &unix]));
+    reload(&master);
+    asking(&unix).and_then(answer).unwrap();
+    stop(master);
+}

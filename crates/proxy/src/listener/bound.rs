@@ -1,0 +1,271 @@
+//! The sockets of one address of a `bind` line, in two steps: they are bound, where most that can fail does, and then listen.
+
+use super::identity::{Identity, Inherited};
+use penstock_config::model::{Account, Bind, ListenAddress, Proxy};
+use rustix::fs::{Gid, Mode, Uid};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileTypeExt,
+    },
+    path::{Path, PathBuf},
+};
+
+/// What was being done, and what the system answered.
+pub(super) type Failed = (&'static str, io::Error);
+
+/// What an address comes to on this system.
+enum Target {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+    Abstract(String),
+    Fd(i32),
+}
+
+/// The sockets of one address.
+pub(super) struct Bound<'a> {
+    proxy: &'a Proxy,
+    bind: &'a Bind,
+    target: Target,
+    identity: Option<Identity>,
+    /// They listen already.
+    inherited: Vec<OwnedFd>,
+    fresh: Vec<OwnedFd>,
+}
+
+impl<'a> Bound<'a> {
+    /// Takes over as many as are needed, and binds those that are missing.
+    pub fn new(
+        proxy: &'a Proxy,
+        bind: &'a Bind,
+        address: &ListenAddress,
+        workers: usize,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failed> {
+        let target = Target::of(address)?;
+        let identity = target.identity(bind).map_err(|e| ("create", e))?;
+        let mut bound = Bound { proxy, bind, target, identity, inherited: Vec::new(), fresh: Vec::new() };
+        // Workers share one where the system does not open a second on the same address.
+        let wanted = if bound.is_shared() { 1 } else { workers };
+        for _ in 0..wanted {
+            match bound.identity.as_ref().and_then(|identity| inherited.take(identity)) {
+                Some(socket) => bound.inherited.push(socket),
+                None => bound.fresh.push(bound.open()?),
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Takes over what no other line of the same address has claimed.
+    pub fn take_rest(&mut self, inherited: &mut Inherited) {
+        if let Some(identity) = &self.identity {
+            self.inherited.extend(inherited.take_rest(identity));
+        }
+    }
+
+    /// Lets them listen as the line says; also whether they are every worker's.
+    pub fn listen(self) -> Result<(Vec<OwnedFd>, bool), Failed> {
+        let is_shared = self.is_shared();
+        match &self.target {
+            Target::Tcp(_) => {
+                self.inherited.iter().try_for_each(|socket| self.settle(SockRef::from(socket), true))?;
+                self.fresh.iter().try_for_each(|socket| self.settle(SockRef::from(socket), false))?;
+            }
+            Target::Unix(path) => {
+                if !self.inherited.is_empty() {
+                    self.give_rights(path)?;
+                }
+                self.inherited.iter().try_for_each(|socket| self.fill(SockRef::from(socket)))?;
+                for socket in &self.fresh {
+                    // Until it is moved to where clients look, a predecessor's socket answers there.
+                    let temporary = temporary(path);
+                    let ready = self.give_rights(&temporary).and_then(|()| self.fill(SockRef::from(socket)));
+                    let moved = ready.and_then(|()| std::fs::rename(&temporary, path).map_err(|e| ("bind", e)));
+                    moved.inspect_err(|_| self.abandon())?;
+                }
+            }
+            Target::Abstract(_) => {
+                self.inherited.iter().chain(&self.fresh).try_for_each(|socket| self.fill(SockRef::from(socket)))?;
+            }
+            Target::Fd(_) => {}
+        }
+        let mut sockets = self.inherited;
+        sockets.extend(self.fresh);
+        Ok((sockets, is_shared))
+    }
+
+    /// Leaves nothing behind in the file system.
+    pub fn abandon(&self) {
+        if let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) {
+            let _ = std::fs::remove_file(temporary(path));
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        !matches!(self.target, Target::Tcp(_))
+    }
+
+    /// A new socket, bound.
+    fn open(&self) -> Result<OwnedFd, Failed> {
+        let unix = || Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None).map_err(|e| ("create", e));
+        let bound = |e| ("bind", e);
+        match &self.target {
+            Target::Tcp(address) => self.open_tcp(*address),
+            Target::Unix(path) => {
+                let temporary = temporary(path);
+                match std::fs::remove_file(&temporary) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(bound(e)),
+                    _ => {}
+                }
+                let socket = unix()?;
+                socket.bind(&SockAddr::unix(&temporary).map_err(bound)?).map_err(bound)?;
+                Ok(socket.into())
+            }
+            Target::Abstract(name) => {
+                let socket = unix()?;
+                socket.bind(&SockAddr::unix(format!("\0{name}")).map_err(bound)?).map_err(bound)?;
+                Ok(socket.into())
+            }
+            Target::Fd(number) => penstock_sys::adopt_listener(*number).map_err(|e| ("adopt", e)),
+        }
+    }
+
+    fn open_tcp(&self, address: SocketAddr) -> Result<OwnedFd, Failed> {
+        let create = |e| ("create", e);
+        let bind = self.bind;
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None).map_err(create)?;
+        socket.set_reuse_address(true).map_err(create)?;
+        socket.set_reuse_port(true).map_err(create)?;
+        if address.is_ipv6() && (bind.v6only || bind.v4v6) {
+            socket.set_only_v6(bind.v6only).map_err(create)?;
+        }
+        if let Some(interface) = &bind.interface {
+            socket.bind_device(Some(interface.as_bytes())).map_err(create)?;
+        }
+        if bind.transparent {
+            match address {
+                SocketAddr::V4(_) => socket.set_ip_transparent_v4(true).map_err(create)?,
+                SocketAddr::V6(_) => socket.set_ip_transparent_v6(true).map_err(create)?,
+            }
+        }
+        socket.bind(&address.into()).map_err(|e| ("bind", e))?;
+        Ok(socket.into())
+    }
+
+    /// Everything of a TCP socket that may change while it listens, and so with a reload. An inherited one may have what
+    /// the line no longer asks for.
+    fn settle(&self, socket: SockRef<'_>, is_inherited: bool) -> Result<(), Failed> {
+        let create = |e| ("create", e);
+        let Bound { proxy, bind, .. } = self;
+        // Accepted sockets inherit these, which saves a system call on every connection.
+        socket.set_tcp_nodelay(true).map_err(create)?;
+        if proxy.options.clitcpka || is_inherited {
+            socket.set_keepalive(proxy.options.clitcpka).map_err(create)?;
+        }
+        if bind.mss.is_some() || is_inherited {
+            socket.set_tcp_mss(bind.mss.unwrap_or(0)).map_err(create)?;
+        }
+        if bind.tcp_ut.is_some() || is_inherited {
+            socket.set_tcp_user_timeout(bind.tcp_ut).map_err(create)?;
+        }
+        if bind.defer_accept || is_inherited {
+            penstock_sys::set_defer_accept(socket.as_fd(), bind.defer_accept.into()).map_err(create)?;
+        }
+        if bind.tfo || is_inherited {
+            let queue = if bind.tfo { self.backlog() } else { 0 };
+            penstock_sys::set_fast_open(socket.as_fd(), queue).map_err(create)?;
+        }
+        self.fill(socket)
+    }
+
+    /// Lets the system's queue be filled.
+    fn fill(&self, socket: SockRef<'_>) -> Result<(), Failed> {
+        socket.listen(self.backlog()).map_err(|e| ("listen", e))
+    }
+
+    fn backlog(&self) -> i32 {
+        backlog(self.proxy, self.bind)
+    }
+
+    /// `user`, `group` and `mode`.
+    fn give_rights(&self, path: &Path) -> Result<(), Failed> {
+        let bound = |e: io::Error| ("bind", e);
+        let owner = self.bind.user.as_ref().map(user_id).transpose().map_err(bound)?.map(Uid::from_raw);
+        let group = self.bind.group.as_ref().map(group_id).transpose().map_err(bound)?.map(Gid::from_raw);
+        if owner.is_some() || group.is_some() {
+            rustix::fs::chown(path, owner, group).map_err(|e| bound(e.into()))?;
+        }
+        if let Some(mode) = self.bind.mode {
+            rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| bound(e.into()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Target {
+    /// A host's name stands for its first address.
+    fn of(address: &ListenAddress) -> Result<Self, Failed> {
+        Ok(match address {
+            ListenAddress::Ip { ip, first, .. } => Target::Tcp(SocketAddr::new(*ip, *first)),
+            ListenAddress::Host { host, first, .. } => {
+                let mut found = (host.as_str(), *first).to_socket_addrs().map_err(|e| ("resolve", e))?;
+                Target::Tcp(found.next().ok_or_else(|| ("resolve", io::Error::from(io::ErrorKind::NotFound)))?)
+            }
+            ListenAddress::Unix(path) => Target::Unix(path.clone()),
+            ListenAddress::Abstract(name) => Target::Abstract(name.clone()),
+            ListenAddress::Fd(number) => Target::Fd(*number),
+        })
+    }
+
+    /// What an inherited socket would be known by; `None` where one is of no use.
+    fn identity(&self, bind: &Bind) -> io::Result<Option<Identity>> {
+        Ok(match self {
+            Target::Tcp(address) => Some(Identity::tcp(bind, *address)?),
+            // Without its file nobody would find it.
+            Target::Unix(path) => {
+                let is_there = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+                is_there.then(|| Identity::Unix(path.clone()))
+            }
+            Target::Abstract(name) => Some(Identity::Abstract(name.as_bytes().to_vec())),
+            // Whoever started this process has it still.
+            Target::Fd(_) => None,
+        })
+    }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    PathBuf::from(temporary)
+}
+
+/// A listening socket's queue when neither `backlog` nor `maxconn` says anything; the system caps it by somaxconn.
+const BACKLOG: u32 = 4096;
+
+/// How many connections may wait to be accepted.
+pub(crate) fn backlog(proxy: &Proxy, bind: &Bind) -> i32 {
+    let backlog = bind.backlog.or(proxy.backlog).or(proxy.maxconn).unwrap_or(BACKLOG);
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn user_id(account: &Account) -> io::Result<u32> {
+    match account {
+        Account::Id(id) => Ok(*id),
+        Account::Name(name) => penstock_sys::user(name)?.map(|u| u.uid).ok_or_else(|| unknown("user", name)),
+    }
+}
+
+fn group_id(account: &Account) -> io::Result<u32> {
+    match account {
+        Account::Id(id) => Ok(*id),
+        Account::Name(name) => penstock_sys::group(name)?.map(|g| g.gid).ok_or_else(|| unknown("group", name)),
+    }
+}
+
+fn unknown(what: &str, name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("no {what} named '{name}'"))
+}

@@ -1,0 +1,163 @@
+//! What a listening socket is known by, whichever process opened it: read from the socket itself.
+
+use penstock_config::model::Bind;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    io,
+    net::SocketAddr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+};
+
+/// Two sockets with the same one take the same clients' connections.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
+    Tcp { address: SocketAddr, interface: Option<Vec<u8>>, only_v6: bool, transparent: bool },
+    Unix(PathBuf),
+    Abstract(Vec<u8>),
+}
+
+impl Identity {
+    /// Of the socket that a `bind` line asks for on an address.
+    pub fn tcp(bind: &Bind, address: SocketAddr) -> io::Result<Self> {
+        let only_v6 = match address {
+            SocketAddr::V4(_) => false,
+            SocketAddr::V6(_) if bind.v6only || bind.v4v6 => bind.v6only,
+            // As the system has it (net.ipv6.bindv6only).
+            SocketAddr::V6(_) => Socket::new(Domain::IPV6, Type::STREAM, None)?.only_v6()?,
+        };
+        let interface = bind.interface.as_ref().map(|name| name.as_bytes().to_vec());
+        Ok(Identity::Tcp { address, interface, only_v6, transparent: bind.transparent })
+    }
+
+    /// Of a socket; `None` for one that no `bind` line can ask for.
+    ///
+    /// # Errors
+    /// When it is no socket.
+    fn of(socket: &OwnedFd) -> io::Result<Option<Self>> {
+        let socket = SockRef::from(socket);
+        if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+            return Ok(None);
+        }
+        let own = socket.local_addr()?;
+        Ok(match socket.domain()? {
+            Domain::UNIX => match own.as_pathname() {
+                Some(path) => Some(Identity::Unix(without_suffix(path).to_owned())),
+                None => own.as_abstract_namespace().map(|name| Identity::Abstract(without_padding(name).to_owned())),
+            },
+            Domain::IPV4 | Domain::IPV6 if socket.protocol()? == Some(Protocol::TCP) => {
+                let Some(address) = own.as_socket() else { return Ok(None) };
+                let (only_v6, transparent) = match address {
+                    SocketAddr::V4(_) => (false, socket.ip_transparent_v4()?),
+                    SocketAddr::V6(_) => (socket.only_v6()?, socket.ip_transparent_v6()?),
+                };
+                // Without the scope of a link, which the interface stands for.
+                let address = SocketAddr::new(address.ip(), address.port());
+                Some(Identity::Tcp { address, interface: socket.device()?, only_v6, transparent })
+            }
+            _ => None,
+        })
+    }
+}
+
+/// A unix socket is bound under a name of its own, `PATH.PID.tmp`, and then moved to its path; the system remembers the former.
+fn without_suffix(path: &Path) -> &Path {
+    let stem = || {
+        let name = path.as_os_str().as_bytes().strip_suffix(b".tmp")?;
+        let dot = name.iter().rposition(|&c| c == b'.')?;
+        let is_pid = dot + 1 < name.len() && name[dot + 1..].iter().all(u8::is_ascii_digit);
+        is_pid.then(|| Path::new(OsStr::from_bytes(&name[..dot])))
+    };
+    stem().unwrap_or(path)
+}
+
+/// HAProxy fills the name of an abstract socket up with zeros.
+fn without_padding(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|&c| c != 0).map_or(0, |last| last + 1);
+    &name[..end]
+}
+
+/// Listening sockets of another process.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    sockets: HashMap<Identity, Vec<OwnedFd>>,
+}
+
+impl Inherited {
+    /// Looks at each of them; those that no `bind` line can ask for are closed.
+    ///
+    /// # Errors
+    /// When one is no socket.
+    pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut inherited = Inherited::default();
+        for descriptor in descriptors {
+            if let Some(identity) = Identity::of(&descriptor)? {
+                inherited.sockets.entry(identity).or_default().push(descriptor);
+            }
+        }
+        Ok(inherited)
+    }
+
+    /// One of that identity.
+    pub(super) fn take(&mut self, identity: &Identity) -> Option<OwnedFd> {
+        self.sockets.get_mut(identity)?.pop()
+    }
+
+    /// All that are left of that identity.
+    pub(super) fn take_rest(&mut self, identity: &Identity) -> Vec<OwnedFd> {
+        self.sockets.remove(identity).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_config::Span;
+
+    #[test]
+    fn a_unix_socket_is_known_by_its_path_and_not_by_the_name_it_was_bound_under() {
+        for (bound, path) in [
+            ("/run/a.sock.123.tmp", "/run/a.sock"),
+            ("/run/a.1.tmp.22.tmp", "/run/a.1.tmp"),
+            ("/run/a.sock", "/run/a.sock"),
+            ("/run/a..tmp", "/run/a..tmp"),
+            ("/run/a.1x.tmp", "/run/a.1x.tmp"),
+            ("/run/.tmp", "/run/.tmp"),
+        ] {
+            assert_eq!(without_suffix(Path::new(bound)), Path::new(path));
+        }
+        assert_eq!(without_padding(b"name\0\0"), b"name");
+    }
+
+    #[test]
+    fn only_a_listening_socket_has_an_identity() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = std::net::TcpStream::connect(address).unwrap();
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let wanted = Identity::tcp(&Bind::new(Vec::new(), Span::default()), address).unwrap();
+        assert_eq!(Identity::of(&listener.into()).unwrap(), Some(wanted));
+        assert_eq!(Identity::of(&connected.into()).unwrap(), None);
+        assert_eq!(Identity::of(&datagrams.into()).unwrap(), None);
+        assert!(Identity::of(&file.into()).is_err());
+    }
+
+    #[test]
+    fn what_a_bind_line_says_of_its_socket_tells_it_from_others() {
+        let identity = |change: fn(&mut Bind), address: &str| {
+            let mut bind = Bind::new(Vec::new(), Span::default());
+            change(&mut bind);
+            Identity::tcp(&bind, address.parse().unwrap()).unwrap()
+        };
+        let plain = identity(|_| {}, "[::]:80");
+        assert_eq!(plain, identity(|bind| bind.mss = Some(1400), "[::]:80"));
+        assert_ne!(plain, identity(|_| {}, "[::]:81"));
+        assert_ne!(plain, identity(|bind| bind.interface = Some("lo".into()), "[::]:80"));
+        assert_ne!(plain, identity(|bind| bind.transparent = true, "[::]:80"));
+        assert_ne!(identity(|bind| bind.v4v6 = true, "[::]:80"), identity(|bind| bind.v6only = true, "[::]:80"));
+        assert_eq!(identity(|bind| bind.v4v6 = true, "0.0.0.0:80"), identity(|bind| bind.v6only = true, "0.0.0.0:80"));
+    }
+}
