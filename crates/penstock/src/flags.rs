@@ -1,7 +1,11 @@
 //! HAProxy's command line: one table of options, parsed by hand because `-Ws`, `-dM50` and `-sf 1 2 3` follow no library's
 //! rules (management guide, section 3).
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Flags {
     pub finish: Vec<i32>,
     /// `-st PID...`.
     pub terminate: Vec<i32>,
+    /// `-x SOCKET`; /dev/null stands for none.
+    pub heir_of: Option<PathBuf>,
     /// Options of HAProxy's that mean nothing here, for a notice each.
     pub without_effect: Vec<&'static Opt>,
 }
@@ -164,7 +170,7 @@ const OPTIONS: &[Opt] = &[
     opt("-p", Next("file"), "writes the process ids to this file", |f, _, path| { f.pidfile = Some(path.into()); Ok(()) }),
     opt("-sf", Pids, "once started, tells these processes to finish (SIGUSR1)", |f, text, _| { f.finish.push(pid(text)?); Ok(()) }),
     opt("-st", Pids, "once started, tells these processes to stop (SIGTERM)", |f, text, _| { f.terminate.push(pid(text)?); Ok(()) }),
-    without_effect("-x", Next("socket"), "a new process listens beside the old one through SO_REUSEPORT"),
+    opt("-x", Next("socket"), "takes listening sockets over from the process behind this stats socket (expose-fd listeners)", |f, _, path| { f.heir_of = Some(path.into()).filter(|path: &PathBuf| path != Path::new("/dev/null")); Ok(()) }),
     without_effect("-S", Next("bind"), "the master has no command socket yet"),
 ];
 

@@ -1,6 +1,6 @@
 //! Descriptors: how many the process needs for its `maxconn`, and how many connections fit when it says nothing.
 
-use penstock_config::{Config, Diagnostics};
+use penstock_config::{Config, Diagnostics, model::StatsSocket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors beside connections, listening sockets and health checks: logs, epoll, files, the stats page's reserve.
@@ -8,12 +8,18 @@ const RESERVE: u64 = 64;
 /// Descriptors of each worker: its poller, its timers, its wake-up.
 const PER_WORKER: u64 = 4;
 
+/// Listening sockets of one worker, a range of ports counted as one.
+fn listeners(config: &Config) -> u64 {
+    config.proxies.iter().flat_map(|p| &p.binds).map(|b| b.addresses.len() as u64).sum()
+}
+
 /// What a configuration needs besides its connections.
 fn fixed(config: &Config, workers: u64) -> u64 {
-    let listeners: usize =
-        config.proxies.iter().map(|p| p.binds.iter().map(|b| b.addresses.len()).sum::<usize>()).sum();
+    let exposes = config.global.stats_sockets.iter().any(StatsSocket::exposes_over_unix);
+    // One that gives its sockets away keeps copies.
+    let listeners = listeners(config) * (1 + u64::from(exposes));
     let checks = config.proxies.iter().flat_map(|p| &p.servers).filter(|s| s.settings.check.enabled).count();
-    RESERVE + (PER_WORKER + listeners as u64) * workers + checks as u64
+    RESERVE + (PER_WORKER + listeners) * workers + checks as u64
 }
 
 /// `maxconn` for a limit of descriptors: a connection takes one to the client and one to its server.
@@ -43,6 +49,17 @@ pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics)
     let needed = config.global.ulimit_n.unwrap_or_else(|| descriptors(maxconn, fixed));
     if needed > soft && raise(needed, hard).is_err() {
         refuse(config, diagnostics, &format!("'maxconn {maxconn}' needs {needed} descriptors, above"), hard);
+    }
+}
+
+/// Raises the limit, as far as that can be done, by the listening sockets that [`apply`] did not foresee: the ports of ranges, and
+/// what a process before this one had for more workers than there are now.
+pub fn cover(config: &Config, workers: usize, sockets: usize) {
+    let unforeseen = (sockets as u64).saturating_sub(listeners(config) * workers as u64);
+    let limit = getrlimit(Resource::Nofile);
+    if let (Some(soft), 1..) = (limit.current, unforeseen) {
+        // Without them, connections next to `maxconn` may have to wait.
+        let _ = raise(soft + unforeseen, limit.maximum.unwrap_or(u64::MAX));
     }
 }
 

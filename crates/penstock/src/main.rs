@@ -7,6 +7,7 @@ mod device;
 mod doctor;
 mod engine;
 mod flags;
+mod heritage;
 mod lab_setup;
 mod limits;
 mod master;

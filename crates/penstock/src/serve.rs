@@ -5,6 +5,7 @@ use crate::{
     device::{self, Opened},
     engine,
     flags::Flags,
+    heritage::{Bequest, Exposure, inherit},
     limits, master, ready,
     ready::Reporter,
     services,
@@ -13,7 +14,7 @@ use penstock_config::{
     Config, Diagnostics,
     model::{Account, Global},
 };
-use penstock_proxy::{Handle, Inherited, Runtime};
+use penstock_proxy::{Handle, Runtime};
 use penstock_sys::{Forked, Signal, Signals};
 use std::{
     process::ExitCode,
@@ -65,11 +66,11 @@ pub fn serve(
     if !configuration::has_listener(&config) {
         return fail("no proxy listens anywhere: write a 'bind' line").into();
     }
-    let inherited = match inherit(&reporter) {
+    let inherited = match inherit(&reporter, flags) {
         Ok(inherited) => inherited,
         Err(why) => return fail(&why).into(),
     };
-    let listeners = match runtime.listen(inherited) {
+    let mut listeners = match runtime.listen(inherited) {
         Ok(listeners) => listeners,
         Err(errors) => {
             for error in &errors {
@@ -78,6 +79,7 @@ pub fn serve(
             return ExitCode::FAILURE.into();
         }
     };
+    limits::cover(&config, runtime.workers(), listeners.list.len());
     // Before the first thread, so that every thread leaves the signals to this one.
     let signals = match Signals::block() {
         Ok(signals) => signals,
@@ -110,12 +112,8 @@ pub fn serve(
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }
-    let copies = match &reporter {
-        Reporter::Master(_) => listeners.copies(),
-        Reporter::Nobody | Reporter::Parent(_) => Ok(Vec::new()),
-    };
-    let copies = match copies {
-        Ok(copies) => copies,
+    let bequest = match Bequest::of(&mut listeners, &reporter) {
+        Ok(bequest) => bequest,
         Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
     };
     let handle = match runtime.start(listeners) {
@@ -132,22 +130,18 @@ pub fn serve(
         awaited.in_background(handle.clone());
     }
     started(&handle);
-    if let Err(e) = reporter.ready(&copies) {
-        handle.stop();
-        handle.wait();
-        return fail(&format!("the master is gone: {e}")).into();
-    }
-    drop(copies);
+    let exposure = match bequest.offer(reporter) {
+        Ok(exposure) => exposure,
+        Err(why) => {
+            handle.stop();
+            handle.wait();
+            return fail(&why).into();
+        }
+    };
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
-    obey(&handle, signals, &config.global)
-}
-
-/// The listening sockets of the process before this one.
-fn inherit(reporter: &Reporter) -> Result<Inherited, String> {
-    let sockets = reporter.inherited().and_then(Inherited::new);
-    sockets.map_err(|e| format!("cannot take over the listening sockets of the worker before: {e}"))
+    obey(&handle, signals, &config.global, exposure)
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
@@ -235,7 +229,7 @@ fn give_up_privileges(global: &Global) -> Result<(), String> {
 }
 
 /// Waits for signals and for the workers' end.
-fn obey(handle: &Handle, signals: Signals, global: &Global) -> Ended {
+fn obey(handle: &Handle, signals: Signals, global: &Global, mut exposure: Option<Exposure>) -> Ended {
     let (mut asked, mut draining) = (None::<Instant>, false);
     loop {
         match signals.wait(LOOK) {
@@ -255,6 +249,10 @@ fn obey(handle: &Handle, signals: Signals, global: &Global) -> Ended {
         let grace = global.grace.unwrap_or_default();
         if let Some(since) = asked.and_then(|asked| asked.elapsed().checked_sub(grace)) {
             if !std::mem::replace(&mut draining, true) {
+                // The workers have the last of this process's sockets: they know who waits in those that close.
+                if let Some(exposure) = exposure.take() {
+                    exposure.end();
+                }
                 handle.drain();
             }
             if global.hard_stop_after.is_some_and(|longest| since >= longest) {

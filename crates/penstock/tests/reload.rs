@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     Place, free_port,
-    running::{CONT, KILL, Running, STOP, TERM, USR2, children, is_alive, signal_to, until},
+    running::{CONT, KILL, Running, TERM, USR1, USR2, children, freeze, is_alive, signal_to, until},
 };
 use std::{
     collections::BTreeMap,
@@ -35,11 +35,6 @@ fn master(config: &Path) -> Running {
     Running::start(&[&"-W", &"-f", &config])
 }
 
-fn the_worker(master: &Running) -> u32 {
-    until("there is one worker", || children(master.id()).len() == 1);
-    children(master.id())[0]
-}
-
 /// Reloads, and waits until the new worker is the only one.
 fn reload(master: &Running) {
     let before = children(master.id());
@@ -48,6 +43,12 @@ fn reload(master: &Running) {
         "another worker has taken over",
         || matches!(&children(master.id())[..], [worker] if !before.contains(worker)),
     );
+}
+
+/// A worker of whose sockets the master surely has copies, since it has told the one before to drain.
+fn settled_worker(master: &Running) -> u32 {
+    reload(master);
+    children(master.id())[0]
 }
 
 fn stop(master: Running) {
@@ -198,8 +199,8 @@ fn a_worker_that_hangs_keeps_nobody_from_its_heir() {
     let tcp = format!("127.0.0.1:{port}");
     let master = master(&place.file("a.cfg", &config(2, "", &[&tcp])));
     until("it answers", || is_alive(port));
-    let old = the_worker(&master);
-    signal_to(old, STOP);
+    let old = settled_worker(&master);
+    freeze(old);
     let waiting: Vec<_> = (0..32).map(|_| asking(&tcp).unwrap()).collect();
     master.signal(USR2);
     for client in waiting {
@@ -220,8 +221,8 @@ fn a_killed_worker_leaves_who_waits_to_the_next_one() {
     let text = config(2, "", &[&tcp, &unix]).replace("global\n", "global\n  master-worker no-exit-on-failure\n");
     let master = Running::start(&[&"-f", &place.file("a.cfg", &text)]);
     until("it answers", || is_alive(port));
-    let old = the_worker(&master);
-    signal_to(old, STOP);
+    let old = settled_worker(&master);
+    freeze(old);
     let before: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
     signal_to(old, KILL);
     until("it is gone", || children(master.id()).is_empty());
@@ -230,11 +231,77 @@ fn a_killed_worker_leaves_who_waits_to_the_next_one() {
     for client in before.into_iter().chain(after) {
         answer(client).unwrap();
     }
-    // One that ends for good leaves nobody waiting for it.
-    signal_to(the_worker(&master), KILL);
+    // Once the service is told to end, nobody is left waiting for it.
+    signal_to(children(master.id())[0], KILL);
     until("it is gone", || children(master.id()).is_empty());
     stop_with(master, 128 + KILL);
     assert!(dial(&tcp).is_err() && dial(&unix).is_err());
+}
+
+/// What exposes the listening sockets of a process at that path.
+fn exposing(text: &str, path: &Path) -> String {
+    text.replace("global\n", &format!("global\n  stats socket {} expose-fd listeners\n", path.display()))
+}
+
+#[test]
+fn processes_without_a_master_take_over_with_x() {
+    let place = Place::new("x");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let unix = place.0.join("sock").display().to_string();
+    let abns = format!("abns@penstock-test-{port}");
+    let stats = place.0.join("stats");
+    let text = |threads| exposing(&config(threads, "", &[&tcp, &unix, &abns]), &stats);
+    let file = place.file("a.cfg", &text(2));
+    let mut serves = Running::start(&[&"-db", &"-f", &file]);
+    until("it answers", || is_alive(port));
+    let crowd = Crowd::around(16, &[tcp.clone(), unix.clone(), abns.clone()], || {
+        for threads in [2, 1, 3, 2, 4, 1] {
+            place.file("a.cfg", &text(threads));
+            let heir = Running::start(&[&"-db", &"-f", &file, &"-x", &stats, &"-sf", &serves.id().to_string()]);
+            assert_eq!(std::mem::replace(&mut serves, heir).end(), 0);
+        }
+    });
+    crowd.lost_nobody();
+
+    let refused = common::run(&[&"-db", &"-f", &file, &"-x", &place.0.join("nothing")]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains("cannot take over the listening sockets of the process behind"), "{said}");
+
+    let mut curious = UnixStream::connect(&stats).unwrap();
+    curious.write_all(b"show info\n").unwrap();
+    let mut said = String::new();
+    curious.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("Unknown command"), "{said}");
+    // One that neither asks nor leaves does not keep the process for long.
+    let _silent = UnixStream::connect(&stats).unwrap();
+    serves.signal(USR1);
+    assert_eq!(serves.end(), 0);
+    assert!(dial(&tcp).is_err(), "copies are closed as well");
+}
+
+#[test]
+fn who_waits_for_a_place_is_served_by_a_process_with_x() {
+    let place = Place::new("x-queue");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let stats = place.0.join("stats");
+    let file = place.file("a.cfg", &exposing(&config(1, ONE, &[&tcp]), &stats));
+    let old = Running::start(&[&"-db", &"-f", &file]);
+    until("it answers", || is_alive(port));
+    let mut first = dial(&tcp).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let waiting: Vec<_> = (0..32).map(|_| asking(&tcp).unwrap()).collect();
+    let new = Running::start(&[&"-db", &"-f", &file, &"-x", &stats, &"-sf", &old.id().to_string()]);
+    for client in waiting {
+        answer(client).unwrap();
+    }
+    first.write_all(b"GET /alive HTTP/1.0\r\n\r\n").unwrap();
+    answer(first).unwrap();
+    assert_eq!(old.end(), 0);
+    new.signal(TERM);
+    assert_eq!(new.end(), 128 + TERM);
 }
 
 #[test]
@@ -245,9 +312,9 @@ fn an_address_that_goes_serves_who_came_and_one_that_comes_is_served() {
     let [leaves, enters] = ["leaves", "enters"].map(|name| place.0.join(name).display().to_string());
     let master = master(&place.file("a.cfg", &config(2, "", &[&stays_at, &goes_at, &leaves])));
     until("it answers", || is_alive(goes));
-    let old = the_worker(&master);
+    let old = settled_worker(&master);
     // Nobody accepts them until the new worker serves and the old one has been told to drain.
-    signal_to(old, STOP);
+    freeze(old);
     let waiting: Vec<_> = [&goes_at, &leaves].into_iter().cycle().take(32).map(|to| asking(to).unwrap()).collect();
     place.file("a.cfg", &config(2, "", &[&stays_at, &comes_at, &enters]));
     master.signal(USR2);

@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// What is sent to a stats socket with `expose-fd listeners` to be given its process's sockets.
-pub const REQUEST: &[u8] = b"_getsocks\n";
+/// What is sent to a stats socket to be given its process's sockets.
+const REQUEST: &[u8] = b"_getsocks\n";
 
 /// The most sockets that are taken: 64 threads on a thousand ports.
 const SOCKETS_MAX: usize = 1 << 16;
@@ -31,8 +31,11 @@ const BATCH: usize = 252;
 const RECORD_MIN: usize = 1 + 1 + 4;
 const RECORD_MAX: usize = RECORD_MIN + 2 * u8::MAX as usize;
 
-/// How long another process may take for each step.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an old process may take for each step.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one that asks may take: this process waits for it when it is told to end.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the process behind a stats socket for its listening sockets.
 ///
@@ -40,18 +43,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// When it cannot be reached, does not answer in time, or answers something else.
 pub fn ask(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut stream = UnixStream::connect(path)?;
-    be_patient(&stream)?;
+    be_patient(&stream, ANSWER_PATIENCE)?;
     stream.write_all(REQUEST)?;
     take(&stream)
 }
 
-/// Bounds how long a peer may keep this side waiting.
+/// Gives copies of the sockets to a client of a stats socket, if that is what it asks for.
 ///
 /// # Errors
-/// The system's.
-pub fn be_patient(stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+/// When the client is gone, or too slow.
+pub fn answer(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
+    be_patient(stream, QUESTION_PATIENCE)?;
+    // One that asks sends its short line at once.
+    let mut request = [0; 256];
+    let received = stream.read(&mut request)?;
+    if &request[..received] == REQUEST {
+        give(stream, sockets)
+    } else {
+        stream.write_all(b"Unknown command: this socket only gives listening sockets to a new process (-x).\n\n")
+    }
+}
+
+fn be_patient(stream: &UnixStream, patience: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))
 }
 
 /// Sends copies of the sockets.

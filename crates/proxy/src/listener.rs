@@ -7,7 +7,10 @@ pub(crate) use bound::backlog;
 pub use identity::Inherited;
 
 use bound::Bound;
-use penstock_config::{Config, Span, model::ListenAddress};
+use penstock_config::{
+    Config, Span, Spanned,
+    model::{Bind, ListenAddress, Proxy, ProxyKind},
+};
 use rustix::net::sockopt;
 use std::{
     io,
@@ -30,8 +33,10 @@ pub struct Listener {
 /// The listening sockets of a process.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// All of them.
+    /// Those of `bind` lines.
     pub list: Vec<Listener>,
+    /// Those of `stats socket` lines with `expose-fd listeners`.
+    pub exposing: Vec<OwnedFd>,
 }
 
 /// Why a `bind` line has no socket.
@@ -62,8 +67,8 @@ impl std::fmt::Display for ListenError {
 impl std::error::Error for ListenError {}
 
 impl Listeners {
-    /// Opens a socket for each worker on every address of every enabled frontend. Sockets found in `inherited` are
-    /// taken over instead, whoever waits in their queues included; those that no line names any more are closed.
+    /// Opens a socket for each worker on every address of every enabled frontend, and one for each stats socket. Sockets found
+    /// in `inherited` are taken over instead, whoever waits in their queues included; those that no line names are closed.
     ///
     /// Sockets of former workers that are more than there are now are kept as well: to close one is to reset who waits in it.
     /// New sockets get no connection before all of them are bound, so that a process that fails has taken none.
@@ -71,12 +76,12 @@ impl Listeners {
     /// # Errors
     /// One for each address that cannot be listened on; then no socket is kept.
     pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
+        let stats = stats_sockets(config);
+        let enabled =
+            config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
         let mut all = Vec::new();
         let mut errors = Vec::new();
-        for (proxy_index, proxy) in config.proxies.iter().enumerate() {
-            if proxy.disabled || !proxy.kind.has_frontend() {
-                continue;
-            }
+        for (proxy_index, proxy) in enabled.map(|(index, proxy)| (Some(index), proxy)).chain([(None, &stats)]) {
             for (bind_index, bind) in proxy.binds.iter().enumerate() {
                 for written in &bind.addresses {
                     let fail = move |(step, source)| ListenError {
@@ -103,14 +108,12 @@ impl Listeners {
         for (proxy, bind, mut bound, fail) in all {
             bound.take_rest(&mut inherited);
             match bound.listen() {
-                Ok((sockets, shared)) => {
-                    listeners.list.extend(sockets.into_iter().enumerate().map(|(number, socket)| Listener {
-                        proxy,
-                        bind,
-                        worker: (!shared).then_some(number % workers),
-                        socket,
-                    }))
-                }
+                Ok((sockets, is_shared)) => match proxy {
+                    Some(proxy) => listeners.list.extend(sockets.into_iter().enumerate().map(|(number, socket)| {
+                        Listener { proxy, bind, worker: (!is_shared).then_some(number % workers), socket }
+                    })),
+                    None => listeners.exposing.extend(sockets),
+                },
                 Err(e) => errors.push(fail(e)),
             }
         }
@@ -122,8 +125,21 @@ impl Listeners {
     /// # Errors
     /// When there are not enough descriptors.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
-        self.list.iter().map(|listener| listener.socket.try_clone()).collect()
+        self.list.iter().map(|listener| &listener.socket).chain(&self.exposing).map(OwnedFd::try_clone).collect()
     }
+}
+
+/// The stats sockets that expose listeners, as the `bind` lines of a proxy, which they are in HAProxy. Descriptors pass
+/// through unix sockets only.
+fn stats_sockets(config: &Config) -> Proxy {
+    let mut proxy = Proxy::new("GLOBAL".into(), ProxyKind::Frontend, Span::default());
+    for line in config.global.stats_sockets.iter().filter(|line| line.exposes_over_unix()) {
+        let address = Spanned { value: line.address.clone(), span: line.span };
+        let bind = Bind::new(vec![address], line.span);
+        let (mode, user, group) = (line.mode, line.user.clone(), line.group.clone());
+        proxy.binds.push(Bind { mode, user, group, ..bind });
+    }
+    proxy
 }
 
 /// One address for each port of a range.

@@ -106,20 +106,21 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.localpeer = Some(name);
         Ok(())
     }),
-    Entry::new("stats socket", SOME, "A socket for commands", stats_socket)
-        .notice("the runtime API comes with a later release: the socket is not opened"),
+    Entry::new("stats socket", SOME, "A socket for commands", stats_socket).notice(
+        "with 'expose-fd listeners' it gives sockets to a new process (-x); other commands come with a later release",
+    ),
     Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
         Ok(())
     })
     .spare()
-    .notice("the runtime API comes with a later release: the socket is not opened"),
+    .notice("commands come with a later release"),
     Entry::new("stats maxconn", ONE, "Most connections to that socket", |g, a| {
         g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     })
     .spare()
-    .notice("the runtime API comes with a later release: the socket is not opened"),
+    .notice("commands come with a later release"),
     Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
     Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
         g.hard_stop_after = Some(a.time("a time")?);

@@ -229,6 +229,13 @@ pub struct StatsSocket {
     pub span: Span,
 }
 
+impl StatsSocket {
+    /// Whether it gives listening sockets away, which only a unix socket can.
+    pub fn exposes_over_unix(&self) -> bool {
+        self.expose_fd_listeners && matches!(self.address, ListenAddress::Unix(_) | ListenAddress::Abstract(_))
+    }
+}
+
 /// What a stats socket may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]

@@ -79,6 +79,18 @@ pub fn signal_to(pid: u32, signal: i32) {
     penstock_sys::kill(pid as i32, signal).unwrap();
 }
 
+/// Stops a process, and waits until none of its threads does anything.
+pub fn freeze(pid: u32) {
+    signal_to(pid, STOP);
+    let is_still = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    until("its threads stand still", || {
+        std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(is_still)
+    });
+}
+
 /// The processes whose parent this is, zombies left out.
 pub fn children(parent: u32) -> Vec<u32> {
     let mut found = Vec::new();

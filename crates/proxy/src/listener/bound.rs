@@ -31,6 +31,8 @@ pub(super) struct Bound<'a> {
     bind: &'a Bind,
     target: Target,
     identity: Option<Identity>,
+    /// Every worker accepts from each of them.
+    is_shared: bool,
     /// They listen already.
     inherited: Vec<OwnedFd>,
     fresh: Vec<OwnedFd>,
@@ -47,13 +49,21 @@ impl<'a> Bound<'a> {
     ) -> Result<Self, Failed> {
         let target = Target::of(address)?;
         let identity = target.identity(bind).map_err(|e| ("create", e))?;
-        let mut bound = Bound { proxy, bind, target, identity, inherited: Vec::new(), fresh: Vec::new() };
-        // Workers share one where the system does not open a second on the same address.
-        let wanted = if bound.is_shared() { 1 } else { workers };
-        for _ in 0..wanted {
+        // The system opens no second one of these.
+        let is_shared = !matches!(target, Target::Tcp(_));
+        let mut bound = Bound { proxy, bind, target, identity, is_shared, inherited: Vec::new(), fresh: Vec::new() };
+        for _ in 0..if is_shared { 1 } else { workers } {
             match bound.identity.as_ref().and_then(|identity| inherited.take(identity)) {
                 Some(socket) => bound.inherited.push(socket),
-                None => bound.fresh.push(bound.open()?),
+                None => match bound.open() {
+                    Ok(socket) => bound.fresh.push(socket),
+                    // Opened by another user, or by a program that does not share addresses: no more than there are.
+                    Err((_, e)) if e.kind() == io::ErrorKind::AddrInUse && !bound.inherited.is_empty() => {
+                        bound.is_shared = true;
+                        break;
+                    }
+                    Err(e) => return Err(e),
+                },
             }
         }
         Ok(bound)
@@ -68,7 +78,6 @@ impl<'a> Bound<'a> {
 
     /// Lets them listen as the line says; also whether they are every worker's.
     pub fn listen(self) -> Result<(Vec<OwnedFd>, bool), Failed> {
-        let is_shared = self.is_shared();
         match &self.target {
             Target::Tcp(_) => {
                 self.inherited.iter().try_for_each(|socket| self.settle(SockRef::from(socket), true))?;
@@ -94,7 +103,7 @@ impl<'a> Bound<'a> {
         }
         let mut sockets = self.inherited;
         sockets.extend(self.fresh);
-        Ok((sockets, is_shared))
+        Ok((sockets, self.is_shared))
     }
 
     /// Leaves nothing behind in the file system.
@@ -102,10 +111,6 @@ impl<'a> Bound<'a> {
         if let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) {
             let _ = std::fs::remove_file(temporary(path));
         }
-    }
-
-    fn is_shared(&self) -> bool {
-        !matches!(self.target, Target::Tcp(_))
     }
 
     /// A new socket, bound.
