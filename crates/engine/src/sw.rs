@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 pub use turn::TURN_BUDGET;
-use turn::{NATIVE_MAX, PLANNED, Turn};
+use turn::{PLANNED, Turn};
 use zeroize::Zeroizing;
 
 type Batch = Vec<(OpId, Rc<Op>)>;
@@ -75,7 +75,7 @@ impl Sw {
     /// A whole batch at once, without a budget: for measuring.
     fn compute(&mut self, class: Class, batch: Batch) {
         if long::place(class).is_some() {
-            let mut long = Long::new(batch, Duration::ZERO);
+            let mut long = Long::new(batch, Cost::default());
             let mut turn = Turn::begin(Duration::default, Duration::ZERO, false);
             while !long.is_done() {
                 long.advance(self.lanes, &mut turn, Duration::MAX, &mut Vec::new());
@@ -336,7 +336,8 @@ impl Engine for Sw {
 
     fn break_even(&self, class: Class) -> usize {
         let cost = self.costs.of(class);
-        if cost.native > NATIVE_MAX { 1 } else { cost.break_even() }
+        // A native call cannot be left in the middle.
+        if cost.native > TURN_BUDGET { 1 } else { cost.break_even() }
     }
 
     fn native_time(&self, class: Class) -> Duration {
@@ -357,7 +358,8 @@ impl Engine for Sw {
     }
 
     fn worth_alone(&self, class: Class, others: bool) -> bool {
-        others && self.costs.of(class).native > NATIVE_MAX
+        let cost = self.costs.of(class);
+        cost.break_even() == 1 || (others && cost.native > TURN_BUDGET)
     }
 
     fn is_busy(&self, class: Class) -> bool {
@@ -392,7 +394,7 @@ impl Engine for Sw {
         match long::place(class) {
             None => self.short.push_back((class, std::mem::take(batch))),
             Some(place) if self.long[place].is_none() => {
-                self.long[place] = Some(Long::new(std::mem::take(batch), self.costs.of(class).lanes));
+                self.long[place] = Some(Long::new(std::mem::take(batch), self.costs.of(class)));
             }
             Some(_) => {}
         }

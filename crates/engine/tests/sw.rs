@@ -268,15 +268,18 @@ fn while_a_batch_is_under_way_the_next_fills() {
 }
 
 #[test]
-fn the_engine_waits_alone_only_where_others_would_be_held_up() {
-    let queue = queue(Lanes::detect(), Costs::assumed());
+fn an_operation_waits_alone_only_where_lanes_are_sooner_or_others_would_be_held_up() {
     let rsa = sign(&key(Class::Rsa2048), Scheme::RsaPssSha256, b"x");
     let agree = Op::Agree { curve: Curve::X25519, peer: pair(Curve::X25519).0 };
-    // (alone among handshakes, other connections) -> does RSA wait, does X25519
-    for ((alone, others), waits) in
-        [((false, true), [true, true]), ((true, true), [true, false]), ((true, false), [false, false])]
-    {
-        assert_eq!([&rsa, &agree].map(|op| queue.wants(op, alone, others)), waits, "{alone} {others}");
+    let slower_alone = Costs::assumed().with_break_even(Class::Rsa2048, 2);
+    for (costs, rsa_alone) in [(Costs::assumed(), true), (slower_alone, false)] {
+        let queue = queue(Lanes::detect(), costs);
+        // (alone among handshakes, other connections) -> does RSA wait, does X25519
+        for ((alone, others), waits) in
+            [((false, true), [true, true]), ((true, true), [true, false]), ((true, false), [rsa_alone, false])]
+        {
+            assert_eq!([&rsa, &agree].map(|op| queue.wants(op, alone, others)), waits, "{alone} {others}");
+        }
     }
 }
 

@@ -47,8 +47,11 @@ fn rsa() {
     }
     secret(&mut key.qinv[..]);
     let job = RsaJob { key: &key, input: &[0x17; RsaSize::Bits2048.bytes()] };
-    // The key's numbers are not prime: the verdict is a fault, as it should be.
-    assert_eq!(RsaBatch::new(crate::Lanes::portable(), &[job]).finish()[0], Err(crate::LaneError::Fault));
+    // One alone, whose limbs lie along the vectors, and two in lanes. The key's numbers are not prime: the verdict is a
+    // fault, as it should be.
+    for jobs in [&[job][..], &[job; 2]] {
+        assert_eq!(RsaBatch::new(crate::Lanes::portable(), jobs).finish()[0], Err(crate::LaneError::Fault));
+    }
 }
 
 fn x25519() {

@@ -1,8 +1,9 @@
 //! RSA with 2048, 3072 and 4096 bits: the private operation by the Chinese remainder theorem, and verification.
 //!
 //! The two half exponentiations of one key, modulo p and modulo q, are independent: they take two lanes of one pass,
-//! so four signatures fill a vector, and up to four live jobs cost half of what eight cost. A pass is a state machine
-//! that can be left and resumed after any step: [`RsaBatch::advance`].
+//! so four signatures fill a vector, and up to four live jobs cost half of what eight cost. One job alone is arranged the
+//! other way, eight limbs of a number in the eight lanes: two thirds of what a batch of two costs, and less than aws-lc takes. A pass is a
+//! state machine that can be left and resumed after any step: [`RsaBatch::advance`].
 
 mod batch;
 mod encode;
@@ -11,6 +12,7 @@ mod mont;
 mod mont20;
 mod pack;
 mod scan;
+mod single;
 mod verify;
 
 pub use batch::{Progress, RsaBatch, RsaJob};

@@ -62,6 +62,19 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Each lane's value in the lane whose number differs by the bit `DISTANCE`: 1, 2 or 4.
     fn exchange<const DISTANCE: usize>(self) -> Self;
+    /// Word `at % 8` of vector `at / 8`, in every lane. The place is public, and inside.
+    fn word(digits: &[Digit<Self>], at: usize) -> Self;
+    /// The first lane's value in every lane.
+    fn first(self) -> Self;
+    /// Adds in the first lane alone.
+    fn add_first(self, other: Self) -> Self;
+    /// Each lane's value one lane lower; the last takes the first of `above`.
+    fn down(self, above: Self) -> Self;
+    /// Each lane's value one lane higher; the first takes the last of `below`.
+    fn up(self, below: Self) -> Self;
+    /// Of words of at most 53 bits that are the limbs of one number, the first lane the lowest: its digits. Nothing is
+    /// carried out of the last.
+    fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z];
     /// Runs one hot function: the only place where the instruction set changes.
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out;
     /// Runs a part of a hot function: inlined there, except where the vector is slow anyway and its code would only be
@@ -109,6 +122,25 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn shr32<const K: u32>(self) -> Self;
     /// Adds each 32-bit half by itself.
     fn add32(self, other: Self) -> Self;
+}
+
+/// [`Vector::ripple`]: a lane over 52 bits generates a carry, a lane of ones passes one on, and one addition of the two
+/// masks sends every carry to its end.
+#[inline(always)]
+fn ripple_lanes<V: Lane8, const Z: usize>(words: &[V; Z]) -> [Digit<V>; Z] {
+    let (mut generate, mut pass) = (0u64, 0u64);
+    repeat!(5, K => if K < Z {
+        let fits = V::mask_to_bits(words[K].shr::<RADIX>().eq(V::splat(0)));
+        generate |= u64::from(!fits) << (8 * K);
+        pass |= u64::from(V::mask_to_bits(words[K].eq(V::splat(MASK52)))) << (8 * K);
+    });
+    let carried = ((generate << 1) + pass) ^ pass;
+    let mut digits = [Digit::default(); Z];
+    repeat!(5, K => if K < Z {
+        let here = V::mask_from_bits((carried >> (8 * K)) as u8);
+        digits[K] = Digit::low(words[K].or_if(here, words[K].add(V::splat(1))));
+    });
+    digits
 }
 
 /// A multiplicand: the low 52 bits count.

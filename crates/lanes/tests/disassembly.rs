@@ -49,6 +49,11 @@ const JUMPS: &[(&str, usize)] = &[
     ("Prepare", 3),
     ("Recode", 12),
     ("Same", 1),
+    ("SingleChoose", 2), // the powers, counted
+    ("SingleGather", 12), // limbs, each checked to be inside
+    ("SingleMultiply", 1), // rows
+    ("SingleScatter", 3), // limbs, each checked to be inside
+    ("SingleSquare", 5), // rows, block by block
     ("SubtractOnce", 2),
     ("Turn", 7), // the table, by eight powers and by digits
     ("Unpack", 2),
@@ -63,7 +68,9 @@ fn every_operation_runs() {
         let key = TestKey::load(name).prepare();
         for hash in [HashFunction::Sha256, HashFunction::Sha384, HashFunction::Sha512] {
             let encoded = encode_pss(lanes, key.size(), hash, &vec![1; hash.bytes()], &vec![2; hash.bytes()]);
-            let signature = RsaBatch::new(lanes, &[RsaJob { key: &key, input: &encoded }]).finish().remove(0).unwrap();
+            let jobs = [RsaJob { key: &key, input: &encoded }; 2];
+            let signature = RsaBatch::new(lanes, &jobs[..1]).finish().remove(0).unwrap();
+            assert_eq!(RsaBatch::new(lanes, &jobs).finish(), [Ok(signature.clone()), Ok(signature.clone())]);
             let job = PublicJob { key: key.public(), input: &signature };
             assert_eq!(raise(lanes, &[job]), [Ok(encoded)]);
         }

@@ -142,7 +142,7 @@ pub fn summary(lanes: Lanes, device: bool) -> String {
     }
 }
 
-/// A row for each class: from which fill lanes pay, and what an operation costs alone and in a full batch.
+/// A row for each class: from which fill lanes pay, and what an operation costs alone, natively or in lanes, and in a full batch.
 pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     let plan = measured(Plan::new(Kind::software(lanes), lanes));
     if plan.kind == Kind::Native {
@@ -156,7 +156,7 @@ pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
         let text = format!(
             "from {} on: {:.1} us alone, {:.1} us in a full batch",
             cost.break_even(),
-            us(cost.native),
+            us(cost.native.min(cost.single)),
             us(cost.lanes) / lanes
         );
         (!cost.native.is_zero()).then(|| (class.name().to_owned(), text))

@@ -9,19 +9,29 @@ use penstock_lanes::{LANES, Lanes};
 use std::{rc::Rc, time::Duration};
 
 /// Of one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// One operation by the native library.
     pub native: Duration,
-    /// One call to the lanes, which is the same however many operations are in it; for RSA one of up to four.
+    /// One call to the lanes, which is the same however many operations are in it; for RSA one of two to four.
     pub lanes: Duration,
+    /// One call to the lanes with one operation: RSA has an arrangement of its own for it.
+    pub single: Duration,
 }
 
 impl Cost {
     /// The fewest operations of which a call costs no more than as many native ones.
     pub fn break_even(&self) -> usize {
+        if self.single <= self.native {
+            return 1;
+        }
         let native = self.native.as_nanos().max(1);
-        (self.lanes.as_nanos().div_ceil(native) as usize).max(1)
+        (self.lanes.as_nanos().div_ceil(native) as usize).max(2)
+    }
+
+    /// A call with so many operations; for RSA each four of them.
+    pub fn call(&self, operations: usize) -> Duration {
+        if operations == 1 { self.single } else { self.lanes }
     }
 }
 
@@ -29,7 +39,8 @@ impl Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs([Cost; Class::COUNT]);
 
-/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds: what stands in for what is not measured.
+/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds, native and in lanes: what stands in for what is not
+/// measured.
 const ASSUMED: [(Class, u64, u64); 15] = {
     use Class::*;
     [
@@ -51,6 +62,10 @@ const ASSUMED: [(Class, u64, u64); 15] = {
     ]
 };
 
+/// The same of single operations whose calls are not the full ones'.
+const ASSUMED_SINGLE: [(Class, u64); 3] =
+    [(Class::Rsa2048, 290_000), (Class::Rsa3072, 690_000), (Class::Rsa4096, 1_390_000)];
+
 /// Most time that measuring may take, and the part of it that one class may have.
 const MEASURE_MAX: Duration = Duration::from_millis(45);
 const CLASS_MAX: Duration = Duration::from_micros(1500);
@@ -61,9 +76,13 @@ pub(crate) const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
 impl Costs {
     /// As they were on the machine this was written on.
     pub fn assumed() -> Costs {
-        let mut costs = [Cost { native: Duration::ZERO, lanes: Duration::ZERO }; Class::COUNT];
+        let mut costs = [Cost::default(); Class::COUNT];
         for (class, native, lanes) in ASSUMED {
-            costs[class as usize] = Cost { native: Duration::from_nanos(native), lanes: Duration::from_nanos(lanes) };
+            let (native, lanes) = (Duration::from_nanos(native), Duration::from_nanos(lanes));
+            costs[class as usize] = Cost { native, lanes, single: lanes };
+        }
+        for (class, single) in ASSUMED_SINGLE {
+            costs[class as usize].single = Duration::from_nanos(single);
         }
         Costs(costs)
     }
@@ -84,8 +103,12 @@ impl Costs {
                 (0..engine_batch(class)).map(|serial| (crate::OpId::sample(serial), op.clone())).collect();
             let native = quickest(began, || drop(native::compute(&op)));
             let lanes = quickest(began, || engine.compute(class, batch.clone()));
-            if let (Some(native), Some(lanes)) = (native, lanes) {
-                costs.0[class as usize] = Cost { native, lanes };
+            let single = match super::long::place(class) {
+                Some(_) => quickest(began, || engine.compute(class, batch[..1].to_vec())),
+                None => lanes,
+            };
+            if let (Some(native), Some(lanes), Some(single)) = (native, lanes, single) {
+                costs.0[class as usize] = Cost { native, lanes, single };
             }
         }
         // Preparing a larger key takes longer than measuring may: larger sizes keep their proportions.
@@ -94,6 +117,7 @@ impl Costs {
             let cost = &mut costs.0[class as usize];
             cost.native = cost.native.mul_f64(measured.native.div_duration_f64(assumed.native));
             cost.lanes = cost.lanes.mul_f64(measured.lanes.div_duration_f64(assumed.lanes));
+            cost.single = cost.single.mul_f64(measured.single.div_duration_f64(assumed.single));
         }
         costs
     }
@@ -108,6 +132,7 @@ impl Costs {
     pub fn with_break_even(mut self, class: Class, fill: u32) -> Costs {
         let cost = &mut self.0[class as usize];
         cost.lanes = cost.native * fill;
+        cost.single = cost.lanes;
         self
     }
 }
@@ -176,9 +201,17 @@ mod tests {
 
     #[test]
     fn break_even_is_the_fill_at_which_a_call_costs_no_more() {
-        let cost = |native, lanes| Cost { native: Duration::from_nanos(native), lanes: Duration::from_nanos(lanes) };
-        for (native, lanes, fill) in [(10, 40, 4), (10, 41, 5), (10, 10, 1), (10, 3, 1), (0, 5, 5)] {
-            assert_eq!(cost(native, lanes).break_even(), fill);
+        const NS: fn(u64) -> Duration = Duration::from_nanos;
+        for (native, lanes, single, fill) in [
+            (10, 40, 40, 4),
+            (10, 41, 41, 5),
+            (10, 10, 10, 1),
+            (10, 3, 3, 1),
+            (0, 5, 5, 5),
+            (10, 12, 9, 1),
+            (10, 9, 11, 2),
+        ] {
+            assert_eq!(Cost { native: NS(native), lanes: NS(lanes), single: NS(single) }.break_even(), fill);
         }
         assert_eq!(Costs::assumed().with_break_even(Class::Rsa2048, 3).of(Class::Rsa2048).break_even(), 3);
     }

@@ -1,6 +1,6 @@
 //! RSA under way: a batch in pieces, the start, one step after another, the results.
 
-use super::{Batch, turn::Turn};
+use super::{Batch, Cost, turn::Turn};
 use crate::{Answer, Answers, Class, Failure, Op, encode};
 use penstock_lanes::{
     LANES, LaneError, Lanes,
@@ -42,10 +42,10 @@ enum Stage {
 }
 
 impl Long {
-    /// A batch whose call costs so much for up to [`RSA_LANES`] operations. Nothing is computed yet.
-    pub fn new(batch: Batch, call: Duration) -> Long {
+    /// A batch of a class that costs so much. Nothing is computed yet.
+    pub fn new(batch: Batch, of: Cost) -> Long {
         let passes = batch.len().div_ceil(RSA_LANES) as u32;
-        Long { batch, cost: call * passes, stage: Stage::Waiting }
+        Long { cost: of.call(batch.len()) * passes, batch, stage: Stage::Waiting }
     }
 
     /// Whether its answers have been given.

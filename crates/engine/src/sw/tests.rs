@@ -145,12 +145,23 @@ fn a_clock_that_runs_faster_than_planned_ends_the_turn() {
 
 #[test]
 fn what_would_hold_a_worker_up_for_long_is_computed_in_lanes_at_any_fill() {
-    let engine = Sw::new(Lanes::detect(), Costs::assumed(), Classes::default());
-    for class in [Class::Rsa3072, Class::Rsa4096] {
+    // As if lanes with one operation were slower than the library.
+    let slow = Class::ALL.into_iter().fold(Costs::assumed(), |costs, class| costs.with_break_even(class, 2));
+    let engine = Sw::new(Lanes::detect(), slow, Classes::default());
+    for class in [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096] {
         assert_eq!(engine.break_even(class), 1);
         assert!(engine.worth_alone(class, true) && !engine.worth_alone(class, false), "{class:?}");
     }
     for class in [Class::EcdsaP256, Class::EcdsaP384, Class::X25519Agree] {
         assert!(engine.break_even(class) > 1 && !engine.worth_alone(class, true), "{class:?}");
+    }
+}
+
+#[test]
+fn what_lanes_do_sooner_than_the_library_is_theirs_at_any_fill() {
+    let engine = engine();
+    for class in [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096] {
+        assert_eq!(engine.break_even(class), 1);
+        assert!(engine.worth_alone(class, true) && engine.worth_alone(class, false), "{class:?}");
     }
 }

@@ -9,12 +9,6 @@ pub const TURN_BUDGET: Duration = Duration::from_micros(300);
 /// when it was measured. (With 230 planned, 1 to 3 % of the turns took longer than 300.)
 pub(super) const PLANNED: Duration = Duration::from_micros(190);
 
-/// A native call cannot be left in the middle: what takes longer than this is computed in lanes at any fill. It is a third above the
-/// budget for the sake of RSA-2048 (280 to 320 µs on the machine of 2026-11-22, where one alone in lanes takes 410): at half of
-/// native's capacity, where most are alone, lanes at any fill cost 1.26 of native's CPU time and 1.6 of its p50; measured again with faster lanes
-/// 1.12 and 1.19, where this way is 0.95 and 1.03 (n = 11, docs/measurements/engine-lonely.md).
-pub(super) const NATIVE_MAX: Duration = Duration::from_micros(400);
-
 /// The time since some moment.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);

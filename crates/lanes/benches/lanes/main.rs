@@ -69,7 +69,6 @@ fn main() {
         if !names.is_empty() && !names.iter().any(|name| operation.name.contains(&name[..])) {
             continue;
         }
-        let multiplications = (operation.multiplications)();
         let mut break_even = None;
         for fill in 1..=LANES {
             let Comparison { us, ratio, quartiles, best } =
@@ -81,8 +80,7 @@ fn main() {
                 // One call of theirs computes eight lanes whatever the fill.
                 measure::compare(|| (operation.lanes)(fill), || counts(other), if quick { 5 } else { 15 }).ratio
             });
-            let calls = if operation.lanes_per_job == 2 && fill <= 4 { 0.5 } else { 1.0 };
-            let peak_share = peak.map_or(0.0, |peak| multiplications as f64 * calls / peak / us);
+            let peak_share = peak.map_or(0.0, |peak| (operation.multiplications)(fill) as f64 / peak / us);
             if ratio_native > 1.0 && break_even.is_none() {
                 break_even = Some(fill);
             }

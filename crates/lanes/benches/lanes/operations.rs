@@ -21,16 +21,14 @@ use std::{hint::black_box, rc::Rc};
 /// One line of the table, for eight fills.
 pub struct Operation {
     pub name: &'static str,
-    /// Lanes that one job takes.
-    pub lanes_per_job: usize,
     /// One call with so many jobs; the nanoseconds of this thread in it that are another line's.
     pub lanes: Box<dyn Fn(usize) -> u64>,
     /// One operation, natively.
     pub native: Box<dyn Fn()>,
     /// Eight operations in crypto_mb.
     pub crypto_mb: Option<Call>,
-    /// Vector multiplications in a call with eight jobs.
-    pub multiplications: Box<dyn Fn() -> u64>,
+    /// Vector multiplications in a call with so many jobs.
+    pub multiplications: Box<dyn Fn(usize) -> u64>,
 }
 
 /// All of them.
@@ -88,7 +86,6 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
     let random = SystemRandom::new();
     Operation {
         name,
-        lanes_per_job: 2,
         lanes: Box::new(move |fill| sign(lanes, fill).0),
         native: Box::new(move || {
             let mut out = [0; 512];
@@ -97,9 +94,9 @@ fn rsa_sign(lanes: Lanes, name: &'static str, key: &str) -> Operation {
             black_box(out);
         }),
         crypto_mb: crypto_mb::rsa(&key),
-        multiplications: Box::new(move || {
+        multiplications: Box::new(move |fill| {
             let before = multiplications();
-            let (_, check) = sign(Lanes::portable(), LANES);
+            let (_, check) = sign(Lanes::portable(), fill);
             multiplications() - before - check
         }),
     }
@@ -123,11 +120,10 @@ fn rsa_verify(lanes: Lanes, name: &'static str, key: &str) -> Operation {
     let counting = verify.clone();
     Operation {
         name,
-        lanes_per_job: 1,
         lanes: whole(move |fill| verify(lanes, fill)),
         native: Box::new(move || theirs.verify_sig(b"message", &native_signature).unwrap()),
         crypto_mb: None,
-        multiplications: Box::new(move || counted(|lanes| counting(lanes, LANES))),
+        multiplications: Box::new(move |fill| counted(|lanes| counting(lanes, fill))),
     }
 }
 
@@ -157,11 +153,10 @@ fn x25519_derive(lanes: Lanes) -> Operation {
     };
     Operation {
         name: "x25519_derive",
-        lanes_per_job: 1,
         lanes: whole(move |fill| derive(lanes, fill)),
         native: native_agreement(&agreement::X25519),
         crypto_mb: crypto_mb::x25519_derive(),
-        multiplications: Box::new(move || counted(|lanes| derive(lanes, LANES))),
+        multiplications: Box::new(move |fill| counted(|lanes| derive(lanes, fill))),
     }
 }
 
@@ -173,13 +168,12 @@ fn x25519_keygen(lanes: Lanes) -> Operation {
     };
     Operation {
         name: "x25519_keygen",
-        lanes_per_job: 1,
         lanes: whole(move |fill| keygen(lanes, fill)),
         native: native_keygen(&agreement::X25519),
         crypto_mb: crypto_mb::x25519_keygen(),
-        multiplications: Box::new(move || {
+        multiplications: Box::new(move |fill| {
             keygen(Lanes::detect(), 1); // makes the table
-            counted(|lanes| keygen(lanes, LANES))
+            counted(|lanes| keygen(lanes, fill))
         }),
     }
 }
@@ -193,7 +187,6 @@ fn mlkem768_encaps(lanes: Lanes) -> Operation {
     let key = keys[0].clone();
     Operation {
         name: "mlkem768_encaps",
-        lanes_per_job: 1,
         lanes: whole(move |fill| {
             let jobs = keys.each_ref().map(|key| mlkem768::EncapsulateJob { key, random: &[0x5a; 32] });
             black_box(mlkem768::encapsulate(lanes, &jobs[..fill]));
@@ -204,7 +197,7 @@ fn mlkem768_encaps(lanes: Lanes) -> Operation {
         }),
         crypto_mb: None,
         // Its work is hashing and 16-bit products: VPMADD52 only compresses the ciphertext.
-        multiplications: Box::new(|| 0),
+        multiplications: Box::new(|_| 0),
     }
 }
 
@@ -230,13 +223,12 @@ macro_rules! curve {
                 let counting = call.clone();
                 Operation {
                     name,
-                    lanes_per_job: 1,
                     lanes: whole(move |fill| call(lanes, fill)),
                     native,
                     crypto_mb,
-                    multiplications: Box::new(move || {
+                    multiplications: Box::new(move |fill| {
                         counting(Lanes::detect(), 1); // makes the table
-                        counted(|lanes| counting(lanes, LANES))
+                        counted(|lanes| counting(lanes, fill))
                     }),
                 }
             }

@@ -4,6 +4,7 @@ use super::key::{RsaKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
 use super::pack::{lane_to_be, pack_into, pack_modulus, pack_windows, subtract_once, unpack};
 use super::scan::Table;
+use super::single::Single;
 use super::verify::{CHECK_STEPS, Check};
 use crate::cpu::{Implementation, Task};
 use crate::vector::{Digit, Lane8, Vector, kernel};
@@ -38,7 +39,8 @@ pub enum Progress {
     Done,
 }
 
-/// Private operations under way, on up to eight jobs.
+/// Private operations under way, on up to eight jobs. Up to four cost half of what eight cost, and one alone, which is
+/// arranged in another way (see `single.rs`), less again.
 ///
 /// Made of steps of a few microseconds each (a window of the exponents, or one squaring of the final check), so that
 /// a caller with other work decides how long it stays away: on AVX-512 a step of the largest size takes less than
@@ -146,21 +148,23 @@ impl Task for Empty {
 
     fn run<V: Lane8>(self) -> Box<dyn Work> {
         match self.size {
-            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40>::empty(self.size)),
-            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60>::empty(self.size)),
-            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80>::empty(self.size)),
+            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40, 3>::empty(self.size)),
+            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60, 4>::empty(self.size)),
+            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80, 5>::empty(self.size)),
         }
     }
 }
 
-/// `H` limbs in a prime, `N` in a modulus.
-struct Batch<V: Vector, const H: usize, const N: usize> {
+/// `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's limbs.
+struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize> {
     jobs: usize,
     size: RsaSize,
     bad_input: u8,
     done: usize,
     /// Four jobs each.
     passes: [Box<Pass<V, H>>; 2],
+    /// What exponentiates instead of a pass where there is one job.
+    single: Box<Single<V, H, Z>>,
     columns: Box<Columns<V>>,
     inputs: Box<[[u64; N]; LANES]>,
     check: Box<Check<V, N>>,
@@ -189,7 +193,7 @@ struct Pass<V: Vector, const H: usize> {
     factor: [Digit<V>; H],
 }
 
-impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
+impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Batch<V, H, N, Z> {
     fn empty(size: RsaSize) -> Self {
         Batch {
             jobs: 0,
@@ -197,6 +201,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
             bad_input: 0,
             done: 0,
             passes: core::array::from_fn(|_| Box::new(Pass::empty(size))),
+            single: Box::new(Single::new(Pass::<V, H>::POWERS)),
             columns: Box::new([V::default(); 160]),
             inputs: Box::new([[0; N]; LANES]),
             check: Box::new(Check::empty()),
@@ -215,7 +220,7 @@ impl<V: Lane8, const H: usize, const N: usize> Batch<V, H, N> {
     }
 }
 
-impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
+impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Work for Batch<V, H, N, Z> {
     fn start(&mut self, jobs: &[RsaJob<'_>]) {
         (self.jobs, self.done, self.bad_input) = (jobs.len(), 0, 0);
         let size = self.size;
@@ -254,9 +259,9 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
         if at >= power_steps {
             self.check.step(&mut self.columns, at - power_steps);
         } else {
-            let used = self.used();
+            let (used, alone) = (self.used(), self.jobs == 1);
             for (i, pass) in self.passes[..used].iter_mut().enumerate() {
-                pass.step(&mut self.columns, at);
+                pass.step(&mut self.columns, alone.then_some(&mut *self.single), at);
                 if at + 1 == power_steps {
                     pass.recombine(&mut self.columns, i, &mut self.check.value);
                 }
@@ -286,6 +291,7 @@ impl<V: Lane8, const H: usize, const N: usize> Work for Batch<V, H, N> {
     fn clear(&mut self) {
         let used = self.used();
         self.passes[..used].iter_mut().for_each(|pass| pass.clear());
+        self.single.zeroize();
         self.columns.zeroize();
         self.inputs.zeroize();
         self.check.clear();
@@ -329,12 +335,24 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         }
     }
 
-    fn step(&mut self, columns: &mut Columns<V>, at: usize) {
-        match at {
-            0 => self.enter(columns),
-            at if at <= Self::POWERS - 2 => self.add_power(columns, at + 1),
-            at if at - (Self::POWERS - 1) < self.windows.len() => self.window(columns, at - (Self::POWERS - 1)),
-            _ => {}
+    /// One step before the results are recombined; the powers of a single job are `single`'s.
+    fn step<const Z: usize>(&mut self, columns: &mut Columns<V>, single: Option<&mut Single<V, H, Z>>, at: usize) {
+        let first_window = Self::POWERS - 1;
+        let windows = first_window + self.windows.len();
+        match single {
+            _ if at == 0 => {
+                self.enter(columns);
+                if let Some(single) = single {
+                    single.enter(&self.modulus, &self.powers);
+                }
+            }
+            None if at < first_window => self.add_power(columns, at + 1),
+            None if at < windows => self.window(columns, at - first_window),
+            None => {}
+            Some(single) if at < first_window => single.add_power(at + 1),
+            Some(single) if at == first_window => single.first_window(&self.windows[0]),
+            Some(single) if at < windows => single.window(&self.windows[at - first_window], Self::WINDOW),
+            Some(single) => single.leave(&mut self.power),
         }
     }
 
@@ -472,14 +490,14 @@ mod tests {
     fn nothing_of_a_batch_stays_in_its_memory() {
         let key = any_key(RsaSize::Bits2048);
         let input = [0x5a; 256];
-        let mut batch = Batch::<Portable, 20, 40>::empty(RsaSize::Bits2048);
+        let mut batch = Batch::<Portable, 20, 40, 3>::empty(RsaSize::Bits2048);
         batch.start(&[RsaJob { key: &key, input: &input }; 5]);
         for _ in 0..batch.steps() {
             batch.step();
         }
         assert_eq!(batch.results()[4], Err(LaneError::Fault)); // no real key
         let is_zero = |digits: &[Digit<Portable>]| digits.iter().all(|digit| digit.raw().to_lanes() == [0; 8]);
-        let secrets = |batch: &Batch<Portable, 20, 40>| -> Vec<bool> {
+        let secrets = |batch: &Batch<Portable, 20, 40, 3>| -> Vec<bool> {
             let check = &batch.check;
             let mut all =
                 vec![is_zero(&check.wanted_and_powers()), batch.inputs.as_flattened().iter().all(|limb| *limb == 0)];
@@ -503,5 +521,12 @@ mod tests {
         assert_eq!(secrets(&batch).iter().filter(|zero| **zero).count(), 0, "{:?}", secrets(&batch));
         batch.clear();
         assert!(secrets(&batch).iter().all(|zero| *zero));
+        batch.start(&[RsaJob { key: &key, input: &input }]);
+        for _ in 0..batch.steps() {
+            batch.step();
+        }
+        assert_eq!(batch.single.zeros(), 0);
+        batch.clear();
+        assert!(secrets(&batch).iter().all(|zero| *zero) && batch.single.zeros() == 6 + Pass::<Portable, 20>::POWERS);
     }
 }

@@ -1,6 +1,6 @@
 //! The lanes in a 512-bit register.
 
-use super::{Digit, Kernel, Lane8, MASK52, Vector};
+use super::{Digit, Kernel, Lane8, MASK52, Vector, ripple_lanes};
 use core::arch::asm;
 use core::arch::x86_64::*;
 use zeroize::DefaultIsZeroes;
@@ -99,6 +99,23 @@ impl Vector for Avx512 {
             2 => _mm512_permutex_epi64::<0b01_00_11_10>(self.0),
             _ => _mm512_shuffle_i64x2::<0b01_00_11_10>(self.0, self.0),
         });
+        fn first(self: Self) -> Self = Avx512(_mm512_broadcastq_epi64(_mm512_castsi512_si128(self.0)));
+        fn add_first(self: Self, other: Self) -> Self =
+            Avx512(_mm512_mask_add_epi64(self.0, 1, self.0, other.0));
+        fn down(self: Self, above: Self) -> Self = Avx512(_mm512_alignr_epi64::<1>(above.0, self.0));
+        fn up(self: Self, below: Self) -> Self = Avx512(_mm512_alignr_epi64::<7>(self.0, below.0));
+    }
+
+    #[inline(always)]
+    fn word(digits: &[Digit<Self>], at: usize) -> Self {
+        debug_assert!(at / 8 < digits.len());
+        // SAFETY: inside the slice: every caller's place is a constant or runs over a constant range.
+        Self::splat(unsafe { *digits.as_ptr().cast::<u64>().add(at) })
+    }
+
+    #[inline(always)]
+    fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z] {
+        ripple_lanes(words)
     }
 
     #[inline(always)]

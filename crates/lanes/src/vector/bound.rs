@@ -99,6 +99,28 @@ impl Vector for Bound {
     fn exchange<const DISTANCE: usize>(self) -> Self {
         self
     }
+    fn word(digits: &[Digit<Self>], at: usize) -> Self {
+        digits[at / 8].0
+    }
+    fn first(self) -> Self {
+        self
+    }
+    fn add_first(self, other: Self) -> Self {
+        self.or_if((), self.add(other))
+    }
+    fn down(self, above: Self) -> Self {
+        self.or_if((), above)
+    }
+    fn up(self, below: Self) -> Self {
+        self.or_if((), below)
+    }
+    fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z] {
+        words.map(|word| {
+            // Then a lane that overflows does not also pass a carry on, and hands on one at most.
+            assert!(word.low >= 0 && word.high < 2 * i128::from(MASK52), "more than one is carried out of a lane");
+            Digit(Bound::upto(MASK52))
+        })
+    }
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
         kernel.run()
     }

@@ -2,7 +2,7 @@
 
 mod slots;
 
-use super::{Digit, Kernel, Lane8, MASK52, RADIX, Vector};
+use super::{Digit, Kernel, Lane8, MASK52, RADIX, Vector, ripple_lanes};
 use core::cell::Cell;
 use zeroize::DefaultIsZeroes;
 
@@ -87,6 +87,24 @@ impl Vector for Portable {
     }
     fn exchange<const DISTANCE: usize>(self) -> Self {
         Portable(core::array::from_fn(|i| self.0[i ^ DISTANCE]))
+    }
+    fn word(digits: &[Digit<Self>], at: usize) -> Self {
+        Portable([digits[at / 8].0.0[at % 8]; 8])
+    }
+    fn first(self) -> Self {
+        Portable([self.0[0]; 8])
+    }
+    fn add_first(self, other: Self) -> Self {
+        Portable(core::array::from_fn(|i| if i == 0 { self.0[0].wrapping_add(other.0[0]) } else { self.0[i] }))
+    }
+    fn down(self, above: Self) -> Self {
+        Portable(core::array::from_fn(|i| if i < 7 { self.0[i + 1] } else { above.0[0] }))
+    }
+    fn up(self, below: Self) -> Self {
+        Portable(core::array::from_fn(|i| if i > 0 { self.0[i - 1] } else { below.0[7] }))
+    }
+    fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z] {
+        ripple_lanes(words)
     }
     #[inline(never)]
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
