@@ -376,6 +376,12 @@ def report(results, idle, rounds, command, engine):
     return "\n".join(lines) + "\n"
 
 
+def write_page(page, lines):
+    """What was measured, in the place of what was measured before. Sections, from the first "## " on, were written by hand: they stay."""
+    before = page.read_text() if page.exists() else ""
+    page.write_text("\n".join(lines) + "\n" + "".join(before.partition("\n## ")[1:]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
@@ -411,8 +417,7 @@ def main():
     print(text)
     if not options.quick and not options.measures and options.engine == "native":
         target = TREE / "docs/measurements/haproxy-2.6.md"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        write_page(target, text.splitlines())
         print(f"written to {target.relative_to(TREE)}")
 
 

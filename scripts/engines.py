@@ -231,7 +231,7 @@ def rules(lab, options):
         closed = found["512 clients"][rule][-1]["closed"]
         lines.append(f"| {rule} | {max(f['turn'] for f in last):.0f} | {max(f['stacks'] for f in last):.0f} | "
                      f"{closed['full']} / {closed['age']} / {closed['idle']} |")
-    (DOCS / "engine-closing-rules.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-closing-rules.md", lines)
     print("\n".join(lines))
 
 
@@ -255,7 +255,7 @@ def haproxy(lab, options):
         for server in servers:
             server.stop()
             lab.servers.remove(server)
-    (DOCS / "engine-haproxy.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-haproxy.md", lines)
 
 
 def overload(lab, options):
@@ -289,7 +289,7 @@ def overload(lab, options):
         lines.append(f"| {name} | {middle(found, 'rate'):.0f} ({min(all_rates):.0f}–{max(all_rates):.0f}) | "
                      f"**{middle(found, 'rate') / peak:.2f}** | {middle(found, 'p50') / 1000:.0f} | "
                      f"{middle(found, 'p99') / 1000:.0f} ({max(f['p99'] for f in found) / 1000:.0f}) | {middle(found, 'away'):.0f} |")
-    (DOCS / "engine-overload.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-overload.md", lines)
     print("\n".join(lines))
 
 
@@ -310,7 +310,7 @@ def aborted(lab, options):
     for name, figures in found.items():
         shown = "sw" if name == "B" else name
         lines.append(f"| {shown} | **{statistics.median(figures):.0f}** ({min(figures):.0f}–{max(figures):.0f}) |")
-    (DOCS / "engine-aborted.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-aborted.md", lines)
     print("\n".join(lines))
 
 
@@ -338,7 +338,7 @@ def lonely(lab, options):
         fill = middle(found["B"], "fill")
         lines.append("| " + " | ".join([*cells, "none" if math.isnan(fill) else f"{fill:.1f}"]) + " |")
         print(lines[-1], flush=True)
-    (DOCS / "engine-lonely.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-lonely.md", lines)
 
 
 def turns(lab, options):
@@ -364,7 +364,7 @@ def turns(lab, options):
             longest = ", ".join(f"{f['turn']:.0f}" for f in rounds)
             lines.append(f"| {name} | {clients} | {counted:.0f} | **{100 * within:.2f} %** | {longest} |")
             print(lines[-1], flush=True)
-    (DOCS / "engine-turns.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-turns.md", lines)
 
 
 def curve(lab, options):
@@ -381,7 +381,7 @@ def curve(lab, options):
     lines += ["TLS 1.3, RSA-2048, X25519.", "", "![curve](engine-curve.svg)", "", "| clients | native, µs | sw, µs | fill |",
               "|---|---|---|---|"]
     lines += [f"| {c} | {n:.0f} | {s:.0f} | {'' if math.isnan(f) else f'{f:.1f}'} |" for c, n, s, f in points]
-    (DOCS / "engine-curve.md").write_text("\n".join(lines) + "\n")
+    bench.write_page(DOCS / "engine-curve.md", lines)
     (DOCS / "engine-curve.svg").write_text(picture(points))
 
 

@@ -3,7 +3,7 @@
 once, so that on lanes their operations come together. The device of `hw` and `hw+sw` is the double of tests/qat-double: every figure of
 these is the double's.
 
-    scripts/interop.py [--bin PENSTOCK] [--engine NAME]... [CLIENT...]     clients: openssl gnutls curl python node go java chromium
+    scripts/interop.py [--engine NAME]... [CLIENT...]     clients: openssl gnutls curl python node go java chromium
 
 A client or a double that is not there is skipped, and said to be. Build with `cargo build --release --bin penstock` and
 `cargo build --release -p penstock-qat-double` first.
@@ -227,7 +227,6 @@ def gauge(port, series):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default=bench.PROGRAMS["penstock"])
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("clients", nargs="*", metavar="CLIENT", help=" ".join(NAMES))
     options = parser.parse_args()
@@ -251,12 +250,12 @@ def main():
             config.write_text(CONFIG.format(engine=engine, folder=folder, **ports))
             log = folder / f"{engine}.out"
             environment = {**os.environ, "LD_LIBRARY_PATH": str(double.folder)} if double else None
-            server = subprocess.Popen([options.bin, "-db", "-f", str(config)], stdout=open(log, "w"), stderr=subprocess.STDOUT,
+            server = subprocess.Popen([bench.PROGRAMS["penstock"], "-db", "-f", str(config)], stdout=open(log, "w"), stderr=subprocess.STDOUT,
                                       env=environment)
             server.log = log
             bench.wait_listening(ports["rsa"], server)
             # Beside a crowd, or each client would be alone with its handshake and would not wait for others.
-            crowd = subprocess.Popen([options.bin, "bench", "load", f"https://127.0.0.1:{ports['ecdsa']}/", "--mode", "handshake", "-c", "4",
+            crowd = subprocess.Popen([bench.PROGRAMS["penstock"], "bench", "load", f"https://127.0.0.1:{ports['ecdsa']}/", "--mode", "handshake", "-c", "4",
                                       "-d", "1h", "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for name, run in runs.items():
                 if not run:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`penstock bench load` beside wrk, ab and h2load on one nginx: does it do to a server what they do, and what does it cost itself?
 
-    scripts/load.py [--rounds N] [--seconds S] [--penstock FILE] [--check] [CASE...]     cases: connections requests http2
+    scripts/load.py [--rounds N] [--seconds S] [--check] [CASE...]     cases: connections requests http2
 
 The server runs all the time on one core, the tools are run in turn on another. Common figure: the server's own CPU time for each
 unit, read as scripts/bench.py does. Beside it the rate, and the tool's CPU time (its start included). Writes
@@ -115,7 +115,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--penstock", default=bench.PROGRAMS["penstock"])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("cases", nargs="*", choices=[[], *CASES])
     options = parser.parse_args()
@@ -130,7 +129,7 @@ def main():
             time.sleep(1)
             for name in options.cases or CASES:
                 title, unit, tools = CASES[name]
-                rounds = [{tool: once(how, f"https://127.0.0.1:{port}/", options.seconds, options.penstock, server)
+                rounds = [{tool: once(how, f"https://127.0.0.1:{port}/", options.seconds, bench.PROGRAMS["penstock"], server)
                            for tool, how in tools.items()} for _ in range(options.rounds)]
                 lines, bad = table(title, unit, rounds)
                 page += lines

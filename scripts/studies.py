@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """All studies, one after the other, as long as a small machine allows: some forty minutes on two cores. Writes docs/measurements/STUDY.
 
-    scripts/studies.py [--penstock FILE] [--share S] [--out DIR] [STUDY...]
+    scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
 --share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of one study are short, as all
 contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
@@ -35,13 +35,12 @@ STUDIES = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--penstock", default=bench.PROGRAMS["penstock"])
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--out", type=pathlib.Path, default=bench.TREE / "docs/measurements")
     parser.add_argument("studies", nargs="*", choices=[[], *STUDIES])
     options = parser.parse_args()
     bench.own_network()
-    penstock, failed = pathlib.Path(options.penstock).resolve(), []
+    penstock, failed = pathlib.Path(bench.PROGRAMS["penstock"]).resolve(), []
     for name in options.studies or STUDIES:
         seconds, more = STUDIES[name]
         began, out = time.monotonic(), options.out / name
