@@ -38,8 +38,8 @@ pub(crate) struct Single<V: Vector, const H: usize, const Z: usize> {
     moduli: Moduli<V, Z>,
     powers: Vec<Pair<V, Z>>,
     twice: Twice<V, Z>,
-    power: Pair<V, Z>,
-    scratch: Pair<V, Z>,
+    power: Box<Pair<V, Z>>,
+    scratch: Box<Pair<V, Z>>,
 }
 
 /// p and q: see [`Modulus`].
@@ -71,8 +71,8 @@ impl<V: Lane8, const H: usize, const Z: usize> Single<V, H, Z> {
             moduli: Moduli { m: zero, fold: zero, k0: [zero[0][0]; 2] },
             powers: vec![zero; powers],
             twice: Twice { digits: zero, bits: zero },
-            power: zero,
-            scratch: zero,
+            power: Box::new(zero),
+            scratch: Box::new(zero),
         }
     }
 
@@ -122,7 +122,7 @@ impl<V: Vector, const H: usize, const Z: usize> Zeroize for Single<V, H, Z> {
         let Moduli { m, fold, k0 } = &mut self.moduli;
         let Twice { digits, bits } = &mut self.twice;
         k0.zeroize();
-        for pair in [m, fold, digits, bits, &mut self.power, &mut self.scratch].into_iter().chain(&mut self.powers) {
+        for pair in [m, fold, digits, bits, &mut *self.power, &mut *self.scratch].into_iter().chain(&mut self.powers) {
             pair.as_flattened_mut().zeroize();
         }
     }
@@ -132,7 +132,7 @@ impl<V: Vector, const H: usize, const Z: usize> Zeroize for Single<V, H, Z> {
 impl<const H: usize, const Z: usize> Single<crate::vector::Portable, H, Z> {
     /// How many of its numbers are zero: of both moduli, of what belongs to them, and of every power.
     pub(crate) fn zeros(&self) -> usize {
-        let pairs = [self.moduli.m, self.moduli.fold, self.twice.digits, self.power, self.scratch];
+        let pairs = [self.moduli.m, self.moduli.fold, self.twice.digits, *self.power, *self.scratch];
         let pairs = pairs.iter().chain(&self.powers);
         let ks = self.moduli.k0.map(|k0| [k0; Z]);
         let is_zero =
