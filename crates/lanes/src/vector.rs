@@ -128,15 +128,15 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
 /// masks sends every carry to its end.
 #[inline(always)]
 fn ripple_lanes<V: Lane8, const Z: usize>(words: &[V; Z]) -> [Digit<V>; Z] {
-    let (mut generate, mut pass) = (0u64, 0u64);
-    repeat!(5, K => if K < Z {
+    let (mut generate, mut pass) = (0u128, 0u128);
+    repeat!(10, K => if K < Z {
         let fits = V::mask_to_bits(words[K].shr::<RADIX>().eq(V::splat(0)));
-        generate |= u64::from(!fits) << (8 * K);
-        pass |= u64::from(V::mask_to_bits(words[K].eq(V::splat(MASK52)))) << (8 * K);
+        generate |= u128::from(!fits) << (8 * K);
+        pass |= u128::from(V::mask_to_bits(words[K].eq(V::splat(MASK52)))) << (8 * K);
     });
     let carried = ((generate << 1) + pass) ^ pass;
     let mut digits = [Digit::default(); Z];
-    repeat!(5, K => if K < Z {
+    repeat!(10, K => if K < Z {
         let here = V::mask_from_bits((carried >> (8 * K)) as u8);
         digits[K] = Digit::low(words[K].or_if(here, words[K].add(V::splat(1))));
     });
@@ -170,7 +170,7 @@ impl<V: Vector> Digit<V> {
         self.0.and(V::splat(MASK52))
     }
 
-    /// The register as it stands: only for a digit made by [`Digit::whole`].
+    /// The register as it stands: for a digit made by [`Digit::whole`], or where what is above a digit makes no difference.
     #[inline(always)]
     pub(crate) fn raw(self) -> V {
         self.0

@@ -50,10 +50,10 @@ const JUMPS: &[(&str, usize)] = &[
     ("Recode", 12),
     ("Same", 1),
     ("SingleChoose", 2), // the powers, counted
-    ("SingleGather", 12), // limbs, each checked to be inside
+    ("SingleGather", 18), // limbs, each checked to be inside
     ("SingleMultiply", 1), // rows
     ("SingleScatter", 3), // limbs, each checked to be inside
-    ("SingleSquare", 5), // rows, block by block
+    ("SingleSquare", 10), // rows, block by block
     ("SubtractOnce", 2),
     ("Turn", 7), // the table, by eight powers and by digits
     ("Unpack", 2),

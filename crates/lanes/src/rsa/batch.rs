@@ -148,15 +148,15 @@ impl Task for Empty {
 
     fn run<V: Lane8>(self) -> Box<dyn Work> {
         match self.size {
-            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40, 3>::empty(self.size)),
-            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60, 4>::empty(self.size)),
-            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80, 5>::empty(self.size)),
+            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40, 3, 5>::empty(self.size)),
+            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60, 4, 8>::empty(self.size)),
+            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80, 5, 10>::empty(self.size)),
         }
     }
 }
 
-/// `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's limbs.
-struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize> {
+/// `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's limbs, `Y` a modulus's.
+struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize, const Y: usize> {
     jobs: usize,
     size: RsaSize,
     bad_input: u8,
@@ -167,7 +167,7 @@ struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize> {
     single: Box<Single<V, H, Z>>,
     columns: Box<Columns<V>>,
     inputs: Box<[[u64; N]; LANES]>,
-    check: Box<Check<V, N>>,
+    check: Box<Check<V, N, Y>>,
     /// Of all lanes' results.
     limbs: Box<[[u64; 8]; N]>,
 }
@@ -193,7 +193,7 @@ struct Pass<V: Vector, const H: usize> {
     factor: [Digit<V>; H],
 }
 
-impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Batch<V, H, N, Z> {
+impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Batch<V, H, N, Z, Y> {
     fn empty(size: RsaSize) -> Self {
         Batch {
             jobs: 0,
@@ -220,7 +220,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Batch<V, H, N, Z>
     }
 }
 
-impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Work for Batch<V, H, N, Z> {
+impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Work for Batch<V, H, N, Z, Y> {
     fn start(&mut self, jobs: &[RsaJob<'_>]) {
         (self.jobs, self.done, self.bad_input) = (jobs.len(), 0, 0);
         let size = self.size;
@@ -245,7 +245,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize> Work for Batch<V,
             pass.start(keys, core::array::from_fn(|i| &self.inputs[lanes + i][..]));
         }
         let inputs = core::array::from_fn(|lane| &self.inputs[lane][..]);
-        self.check.start(core::array::from_fn(|lane| job(lane).key.public()), inputs);
+        self.check.start(jobs.len(), core::array::from_fn(|lane| job(lane).key.public()), inputs);
     }
 
     fn steps(&self) -> usize {
@@ -343,7 +343,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             _ if at == 0 => {
                 self.enter(columns);
                 if let Some(single) = single {
-                    single.enter(&self.modulus, &self.powers);
+                    single.enter(&self.modulus, &self.powers[1]);
+                    single.begin_powers(&self.powers[0]);
                 }
             }
             None if at < first_window => self.add_power(columns, at + 1),
@@ -490,14 +491,14 @@ mod tests {
     fn nothing_of_a_batch_stays_in_its_memory() {
         let key = any_key(RsaSize::Bits2048);
         let input = [0x5a; 256];
-        let mut batch = Batch::<Portable, 20, 40, 3>::empty(RsaSize::Bits2048);
+        let mut batch = Batch::<Portable, 20, 40, 3, 5>::empty(RsaSize::Bits2048);
         batch.start(&[RsaJob { key: &key, input: &input }; 5]);
         for _ in 0..batch.steps() {
             batch.step();
         }
         assert_eq!(batch.results()[4], Err(LaneError::Fault)); // no real key
         let is_zero = |digits: &[Digit<Portable>]| digits.iter().all(|digit| digit.raw().to_lanes() == [0; 8]);
-        let secrets = |batch: &Batch<Portable, 20, 40, 3>| -> Vec<bool> {
+        let secrets = |batch: &Batch<Portable, 20, 40, 3, 5>| -> Vec<bool> {
             let check = &batch.check;
             let mut all =
                 vec![is_zero(&check.wanted_and_powers()), batch.inputs.as_flattened().iter().all(|limb| *limb == 0)];

@@ -30,11 +30,11 @@ pub(crate) type Pair<V, const Z: usize> = [[Digit<V>; Z]; 2];
 
 /// Repeats an expression for each of `Z` vectors.
 macro_rules! each {
-    ($k:ident => $e:expr) => { repeat!(5, $k => if $k < Z { $e }) };
+    ($k:ident => $e:expr) => { repeat!(10, $k => if $k < Z { $e }) };
 }
 
-/// One job on its way: `H` limbs in a prime, `Z` vectors for them.
-pub(crate) struct Single<V: Vector, const H: usize, const Z: usize> {
+/// Two exponentiations on their way: `N` limbs in a modulus, `Z` vectors for them.
+pub(crate) struct Single<V: Vector, const N: usize, const Z: usize> {
     moduli: Moduli<V, Z>,
     powers: Vec<Pair<V, Z>>,
     twice: Twice<V, Z>,
@@ -62,10 +62,10 @@ pub(crate) struct Twice<V, const Z: usize> {
     bits: Pair<V, Z>,
 }
 
-impl<V: Lane8, const H: usize, const Z: usize> Single<V, H, Z> {
+impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
     /// Room for so many powers.
     pub(crate) fn new(powers: usize) -> Self {
-        const { assert!(Z == H.div_ceil(8) && Z <= 5) };
+        const { assert!(Z == N.div_ceil(8) && Z <= 10) };
         let zero = [[Digit::whole(V::default()); Z]; 2];
         Single {
             moduli: Moduli { m: zero, fold: zero, k0: [zero[0][0]; 2] },
@@ -76,22 +76,27 @@ impl<V: Lane8, const H: usize, const Z: usize> Single<V, H, Z> {
         }
     }
 
-    /// Begins with the moduli, and with the powers 0 and 1, of lanes 0 (p) and 4 (q).
-    pub(crate) fn enter(&mut self, modulus: &Modulus<V, H>, powers: &[[Digit<V>; H]]) {
+    /// Begins with the moduli and a power of lanes 0 (p) and 4 (q).
+    pub(crate) fn enter(&mut self, modulus: &Modulus<V, N>, power: &[Digit<V>; N]) {
         gather(&modulus.m, &mut self.moduli.m);
         gather(&modulus.fold, &mut self.moduli.fold);
         broadcast(&modulus.k0, &mut self.moduli.k0);
-        gather(&powers[0], &mut self.powers[0]);
-        gather(&powers[1], &mut self.powers[1]);
+        gather(power, &mut self.power);
+    }
+
+    /// The powers 0 and 1, of lanes 0 and 4.
+    pub(crate) fn begin_powers(&mut self, one: &[Digit<V>; N]) {
+        gather(one, &mut self.powers[0]);
+        self.powers[1] = *self.power;
     }
 
     /// The power `exponent`, of those below it.
     pub(crate) fn add_power(&mut self, exponent: usize) {
         let (known, new) = self.powers.split_at_mut(exponent);
         if exponent.is_multiple_of(2) {
-            square::<V, H, Z>(&known[exponent / 2], &self.moduli, &mut self.twice, &mut new[0]);
+            square::<V, N, Z>(&known[exponent / 2], &self.moduli, &mut self.twice, &mut new[0]);
         } else {
-            multiply::<V, H, Z>(&known[exponent - 1], &known[1], &self.moduli, &mut new[0]);
+            multiply::<V, N, Z>(&known[exponent - 1], &known[1], &self.moduli, &mut new[0]);
         }
     }
 
@@ -103,21 +108,26 @@ impl<V: Lane8, const H: usize, const Z: usize> Single<V, H, Z> {
     /// Squares `width` times, then multiplies by the power that the windows name.
     pub(crate) fn window(&mut self, windows: &V, width: u32) {
         for _ in 0..width {
-            square::<V, H, Z>(&self.power, &self.moduli, &mut self.twice, &mut self.scratch);
-            core::mem::swap(&mut self.power, &mut self.scratch);
+            self.square();
         }
         choose(&self.powers, windows, &mut self.twice.digits);
-        multiply::<V, H, Z>(&self.power, &self.twice.digits, &self.moduli, &mut self.scratch);
+        multiply::<V, N, Z>(&self.power, &self.twice.digits, &self.moduli, &mut self.scratch);
+        core::mem::swap(&mut self.power, &mut self.scratch);
+    }
+
+    /// Squares both.
+    pub(crate) fn square(&mut self) {
+        square::<V, N, Z>(&self.power, &self.moduli, &mut self.twice, &mut self.scratch);
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
     /// Where the exponentiations have come to, in lanes 0 and 4.
-    pub(crate) fn leave(&self, power: &mut [Digit<V>; H]) {
+    pub(crate) fn leave(&self, power: &mut [Digit<V>; N]) {
         scatter(&self.power, power);
     }
 }
 
-impl<V: Vector, const H: usize, const Z: usize> Zeroize for Single<V, H, Z> {
+impl<V: Vector, const N: usize, const Z: usize> Zeroize for Single<V, N, Z> {
     fn zeroize(&mut self) {
         let Moduli { m, fold, k0 } = &mut self.moduli;
         let Twice { digits, bits } = &mut self.twice;
@@ -129,7 +139,7 @@ impl<V: Vector, const H: usize, const Z: usize> Zeroize for Single<V, H, Z> {
 }
 
 #[cfg(test)]
-impl<const H: usize, const Z: usize> Single<crate::vector::Portable, H, Z> {
+impl<const N: usize, const Z: usize> Single<crate::vector::Portable, N, Z> {
     /// How many of its numbers are zero: of both moduli, of what belongs to them, and of every power.
     pub(crate) fn zeros(&self) -> usize {
         let pairs = [self.moduli.m, self.moduli.fold, self.twice.digits, *self.power, *self.scratch];
@@ -260,7 +270,7 @@ kernel! {
         let b = |half: usize| Factor { own: &a[half], above: &twice.digits[half], bits: &twice.bits[half] };
         let mut p = Rows::new(&a[0], b(0), &moduli.fold[0]);
         let mut q = Rows::new(&a[1], b(1), &moduli.fold[1]);
-        repeat!(5, L => if L + 1 < Z {
+        repeat!(10, L => if L + 1 < Z {
             for row in 8 * L..8 * L + 7 {
                 p.row::<L, L>(row);
                 q.row::<L, L>(row);
@@ -283,6 +293,7 @@ kernel! {
 fn double<V: Vector, const Z: usize>(a: &[Digit<V>; Z], digits: &mut [Digit<V>; Z], bits: &mut [Digit<V>; Z]) {
     let mut below = V::splat(0);
     for k in 0..Z {
+        // What may stand above the digit is shifted out of the one, and above the other's digit again.
         let limbs = a[k].raw();
         let bit = limbs.shl::<12>().shr::<63>();
         bits[k] = Digit::whole(bit);
@@ -375,6 +386,8 @@ mod tests {
         columns_fit::<20, 3>();
         columns_fit::<30, 4>();
         columns_fit::<40, 5>();
+        columns_fit::<60, 8>();
+        columns_fit::<80, 10>();
     }
 
     /// Edge operands, and numbers without a pattern, all below 2^(52 N - 14).
@@ -459,5 +472,7 @@ mod tests {
         agrees::<20, 3>();
         agrees::<30, 4>();
         agrees::<40, 5>();
+        agrees::<60, 8>();
+        agrees::<80, 10>();
     }
 }

@@ -3,6 +3,7 @@
 use super::key::{RsaPublicKey, RsaSize};
 use super::mont::{Columns, Modulus, mont_mul, mont_sqr};
 use super::pack::{lane_to_be, pack_into, pack_modulus, same, subtract_once, unpack};
+use super::single::Single;
 use crate::cpu::Task;
 use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
@@ -12,7 +13,7 @@ use zeroize::Zeroize;
 pub(crate) const CHECK_STEPS: usize = 18;
 
 /// Raises a value to 65537 and compares.
-pub(crate) struct Check<V: Vector, const N: usize> {
+pub(crate) struct Check<V: Vector, const N: usize, const Z: usize> {
     modulus: Modulus<V, N>,
     r2: [Digit<V>; N],
     wanted: [Digit<V>; N],
@@ -20,16 +21,22 @@ pub(crate) struct Check<V: Vector, const N: usize> {
     pub(crate) value: [Digit<V>; N],
     power: [Digit<V>; N],
     scratch: [Digit<V>; N],
+    /// What squares where there is one job: its number stands in every lane.
+    single: Single<V, N, Z>,
+    alone: bool,
 }
 
-impl<V: Lane8, const N: usize> Check<V, N> {
+impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
     pub(crate) fn empty() -> Self {
         let zero = [Digit::whole(V::default()); N];
         let modulus = Modulus { m: zero, fold: zero, k0: zero[0] };
-        Check { modulus, r2: zero, wanted: zero, value: zero, power: zero, scratch: zero }
+        let single = Single::new(0);
+        Check { modulus, r2: zero, wanted: zero, value: zero, power: zero, scratch: zero, single, alone: false }
     }
 
-    pub(crate) fn start(&mut self, keys: [&RsaPublicKey; 8], wanted: [&[u64]; 8]) {
+    /// Begins with so many jobs; lanes without one repeat the first.
+    pub(crate) fn start(&mut self, jobs: usize, keys: [&RsaPublicKey; 8], wanted: [&[u64]; 8]) {
+        self.alone = jobs == 1;
         pack_modulus(keys.map(|key| &key.n), &mut self.modulus);
         pack_into(keys.map(|key| &key.r2[..]), &mut self.r2);
         pack_into(wanted, &mut self.wanted);
@@ -41,11 +48,23 @@ impl<V: Lane8, const N: usize> Check<V, N> {
         self.value.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
+        self.single.zeroize();
     }
 
     pub(crate) fn step(&mut self, columns: &mut Columns<V>, at: usize) {
         match at {
-            0 => mont_mul(columns, &self.value, &self.r2, &self.modulus, &mut self.power),
+            0 => {
+                mont_mul(columns, &self.value, &self.r2, &self.modulus, &mut self.power);
+                if self.alone {
+                    self.single.enter(&self.modulus, &self.power);
+                }
+            }
+            1..=16 if self.alone => {
+                self.single.square();
+                if at == 16 {
+                    self.single.leave(&mut self.power);
+                }
+            }
             1..=16 => {
                 mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch);
                 core::mem::swap(&mut self.power, &mut self.scratch);
@@ -122,9 +141,9 @@ impl Task for Verify<'_> {
 
     fn run<V: Lane8>(self) -> Self::Out {
         match self.size {
-            RsaSize::Bits2048 => verify::<V, 40>(self.jobs),
-            RsaSize::Bits3072 => verify::<V, 60>(self.jobs),
-            RsaSize::Bits4096 => verify::<V, 80>(self.jobs),
+            RsaSize::Bits2048 => verify::<V, 40, 5>(self.jobs),
+            RsaSize::Bits3072 => verify::<V, 60, 8>(self.jobs),
+            RsaSize::Bits4096 => verify::<V, 80, 10>(self.jobs),
         }
     }
 }
@@ -139,9 +158,9 @@ impl Task for Raise<'_> {
 
     fn run<V: Lane8>(self) -> Self::Out {
         match self.size {
-            RsaSize::Bits2048 => encoded::<V, 40>(self.jobs),
-            RsaSize::Bits3072 => encoded::<V, 60>(self.jobs),
-            RsaSize::Bits4096 => encoded::<V, 80>(self.jobs),
+            RsaSize::Bits2048 => encoded::<V, 40, 5>(self.jobs),
+            RsaSize::Bits3072 => encoded::<V, 60, 8>(self.jobs),
+            RsaSize::Bits4096 => encoded::<V, 80, 10>(self.jobs),
         }
     }
 }
@@ -165,13 +184,17 @@ fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8],
 }
 
 /// All steps, on the inputs' powers.
-fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], wanted: &[Vec<u64>; 8]) -> Check<V, N> {
+fn run<V: Lane8, const N: usize, const Z: usize>(
+    keys: &[&RsaPublicKey],
+    bases: &[Vec<u64>; 8],
+    wanted: &[Vec<u64>; 8],
+) -> Check<V, N, Z> {
     let key = core::array::from_fn(|lane| match keys.get(lane) {
         Some(key) if key.size() == keys[0].size() => *key,
         _ => keys[0],
     });
-    let mut check = Check::<V, N>::empty();
-    check.start(key, wanted.each_ref().map(|limbs| &limbs[..]));
+    let mut check = Check::<V, N, Z>::empty();
+    check.start(keys.len(), key, wanted.each_ref().map(|limbs| &limbs[..]));
     pack_into(bases.each_ref().map(|limbs| &limbs[..]), &mut check.value);
     let mut columns = [V::default(); 160];
     for step in 0..CHECK_STEPS {
@@ -180,18 +203,18 @@ fn run<V: Lane8, const N: usize>(keys: &[&RsaPublicKey], bases: &[Vec<u64>; 8], 
     check
 }
 
-fn verify<V: Lane8, const N: usize>(jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
+fn verify<V: Lane8, const N: usize, const Z: usize>(jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
     let keys: Vec<_> = jobs.iter().map(|job| job.key).collect();
     let (signatures, bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.signature)).collect::<Vec<_>>());
     let (encoded, also_bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.encoded)).collect::<Vec<_>>());
-    let right = run::<V, N>(&keys, &signatures, &encoded).right() & !bad & !also_bad;
+    let right = run::<V, N, Z>(&keys, &signatures, &encoded).right() & !bad & !also_bad;
     (0..jobs.len()).map(|lane| if right >> lane & 1 == 1 { Ok(()) } else { Err(LaneError::Signature) }).collect()
 }
 
-fn encoded<V: Lane8, const N: usize>(jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
+fn encoded<V: Lane8, const N: usize, const Z: usize>(jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
     let keys: Vec<_> = jobs.iter().map(|job| job.key).collect();
     let (inputs, bad) = numbers::<N>(&jobs.iter().map(|job| (job.key, job.input)).collect::<Vec<_>>());
-    let check = run::<V, N>(&keys, &inputs, &inputs);
+    let check = run::<V, N, Z>(&keys, &inputs, &inputs);
     let mut limbs = [[0; 8]; N];
     unpack(&check.scratch, &mut limbs);
     (0..jobs.len())
