@@ -120,7 +120,9 @@ pub fn serve(
         Ok(handle) => handle,
         Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
     };
-    for (pids, signal) in [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)] {
+    let replaced = [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)];
+    // A master's later workers have the same arguments, and by then the ids may be those of others.
+    for (pids, signal) in replaced.into_iter().filter(|_| !master::is_successor()) {
         for pid in pids {
             // One that has already gone is what was asked for.
             let _ = penstock_sys::kill(*pid, signal.number());

@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     Place, free_port,
-    running::{CONT, KILL, Running, TERM, USR1, USR2, children, freeze, is_alive, signal_to, until},
+    running::{AtEnd, CONT, KILL, Running, TERM, USR1, USR2, children, freeze, is_alive, signal_to, until},
 };
 use std::{
     collections::BTreeMap,
@@ -115,9 +115,10 @@ impl Crowd {
             crowd
         };
         std::thread::scope(|scope| {
+            let end = AtEnd(&enough);
             let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
             act();
-            enough.store(true, Relaxed);
+            drop(end);
             let mut all = Crowd { answered: 0, lost: BTreeMap::new() };
             for client in clients {
                 let one = client.join().unwrap();
@@ -236,6 +237,30 @@ fn a_killed_worker_leaves_who_waits_to_the_next_one() {
     until("it is gone", || children(master.id()).is_empty());
     stop_with(master, 128 + KILL);
     assert!(dial(&tcp).is_err() && dial(&unix).is_err());
+}
+
+#[test]
+fn an_idle_client_may_ask_once_more() {
+    let place = Place::new("idle");
+    let port = free_port();
+    let tcp = format!("127.0.0.1:{port}");
+    let master = master(&place.file("a.cfg", &config(1, "  option idle-close-on-response\n", &[&tcp])));
+    until("it answers", || is_alive(port));
+    let mut idle = dial(&tcp).unwrap();
+    idle.write_all(b"GET /alive HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    let mut answered = [0; 4096];
+    let n = idle.read(&mut answered).unwrap();
+    assert!(String::from_utf8_lossy(&answered[..n]).contains(" 200 "));
+    let old = children(master.id());
+    master.signal(USR2);
+    until("the new worker has been started", || children(master.id()).len() == 2);
+    std::thread::sleep(Duration::from_millis(500));
+    idle.write_all(b"GET /alive HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    let mut said = String::new();
+    idle.read_to_string(&mut said).unwrap();
+    assert!(said.contains(" 200 ") && said.contains("connection: close"), "{said}");
+    until("the old worker has ended", || !children(master.id()).contains(&old[0]));
+    stop(master);
 }
 
 /// What exposes the listening sockets of a process at that path.

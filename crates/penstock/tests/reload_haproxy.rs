@@ -7,7 +7,7 @@ mod reference;
 
 use common::{
     Place, free_port, penstock,
-    running::{Running, TERM, is_alive, until},
+    running::{AtEnd, Running, TERM, is_alive, until},
 };
 use std::{
     io::{Read, Write},
@@ -40,16 +40,26 @@ fn is_alive_at(path: &Path) -> bool {
 
 #[test]
 fn haproxy_is_replaced_and_comes_back_without_a_lost_connection() {
+    replace_in_turn("x-haproxy", "nbthread 1");
+}
+
+#[test]
+fn sockets_that_cannot_be_opened_twice_are_shared_by_the_workers() {
+    replace_in_turn("x-haproxy-alone", "nbthread 3\n  noreuseport");
+}
+
+/// HAProxy, penstock twice, HAProxy, penstock: each the heir of the one before, under load.
+fn replace_in_turn(name: &str, global: &str) {
     if reference::haproxy().is_none() {
         return;
     }
-    let place = Place::new("x-haproxy");
+    let place = Place::new(name);
     let [plain, bound] = [(); 2].map(|()| free_port());
     let (unix, stats) = (place.0.join("sock"), place.0.join("stats"));
     let config = place.file(
         "a.cfg",
         &format!(
-            "global\n  nbthread 1\n  stats socket {} expose-fd listeners\ndefaults\n  mode http\n  timeout client 10s\n  timeout \
+            "global\n  {global}\n  stats socket {} expose-fd listeners\ndefaults\n  mode http\n  timeout client 10s\n  timeout \
              server 10s\n  timeout connect 10s\nfrontend a\n  bind 127.0.0.1:{plain}\n  bind 127.0.0.1:{bound} interface lo\n  \
              bind unix@{}\n  monitor-uri /alive\n",
             stats.display(),
@@ -63,6 +73,7 @@ fn haproxy_is_replaced_and_comes_back_without_a_lost_connection() {
     let first = inode(&unix);
     let (enough, answered, lost) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
+        let _end = AtEnd(&enough);
         for number in 0..12 {
             let (enough, answered, lost, unix) = (&enough, &answered, &lost, &unix);
             scope.spawn(move || {
@@ -82,7 +93,6 @@ fn haproxy_is_replaced_and_comes_back_without_a_lost_connection() {
             assert_eq!(std::mem::replace(&mut serves, new).end(), 0);
             assert_eq!(inode(&unix), first, "the socket was taken over");
         }
-        enough.store(true, Relaxed);
     });
     let (answered, lost) = (answered.into_inner(), lost.into_inner());
     eprintln!("{answered} answered, {lost} lost");

@@ -5,7 +5,7 @@ use penstock_engine::Plan;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -21,6 +21,9 @@ pub struct Handle {
 pub(crate) struct Inner {
     pub shared: Arc<Shared>,
     pub state: AtomicU8,
+    /// Workers that are handing a connection to another. Whoever enters looks at `state` afterwards, and whoever changes `state`
+    /// looks here afterwards, so that one of them sees the other: hence `SeqCst` for both.
+    pub handing_over: AtomicU32,
     pub started: Instant,
     pub workers: Vec<UnboundedSender<Control>>,
     pub threads: Mutex<Vec<JoinHandle<()>>>,
@@ -48,7 +51,7 @@ impl Handle {
     }
     /// What the process is doing.
     pub fn state(&self) -> State {
-        match self.inner.state.load(Ordering::Acquire) {
+        match self.inner.state.load(Ordering::SeqCst) {
             0 => State::Running,
             1 => State::Draining,
             _ => State::Stopping,
@@ -94,7 +97,7 @@ impl Handle {
     }
 
     fn tell(&self, state: u8, message: impl Fn() -> Control) {
-        self.inner.state.fetch_max(state, Ordering::AcqRel);
+        self.inner.state.fetch_max(state, Ordering::SeqCst);
         for worker in &self.inner.workers {
             // A worker that has ended needs to be told nothing.
             let _ = worker.send(message());

@@ -6,6 +6,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use socket2::SockRef;
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
@@ -27,7 +28,7 @@ const SOCKETS_MAX: usize = 1 << 16;
 const BATCH: usize = 252;
 
 /// A record is the name of a network namespace and that of an interface, each behind its length, and four bytes which
-/// mean nothing any more. What else tells sockets apart is read from themselves, and so is the interface.
+/// mean nothing any more. What else tells sockets apart is read from themselves; HAProxy reads the interface here.
 const RECORD_MIN: usize = 1 + 1 + 4;
 const RECORD_MAX: usize = RECORD_MIN + 2 * u8::MAX as usize;
 
@@ -78,13 +79,13 @@ pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd]) -> io::Result<()> {
     stream.write_all(&count.to_ne_bytes())?;
     for batch in sockets.chunks(BATCH) {
         let descriptors: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
-        let records = [0; BATCH * RECORD_MIN];
-        let records = &records[..batch.len() * RECORD_MIN];
+        let records: Vec<u8> = descriptors.iter().flat_map(record).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let sent =
-            rustix::io::retry_on_intr(|| sendmsg(stream, &[IoSlice::new(records)], &mut control, SendFlags::NOSIGNAL))?;
+        let sent = rustix::io::retry_on_intr(|| {
+            sendmsg(stream, &[IoSlice::new(&records)], &mut control, SendFlags::NOSIGNAL)
+        })?;
         // The descriptors went with the first byte.
         stream.write_all(&records[sent..])?;
         stream.read_exact(&mut [0; size_of::<i32>()])?;
@@ -129,9 +130,21 @@ pub fn take(mut stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
         if records.len() > count * RECORD_MAX {
             return Err(invalid("the sockets come with more text than they can have".into()));
         }
-        stream.write_all(&(sockets.len() as i32).to_ne_bytes())?;
+        let acknowledged = stream.write_all(&(sockets.len() as i32).to_ne_bytes());
+        // HAProxy closes without waiting for the last one.
+        if sockets.len() < count {
+            acknowledged?;
+        }
     }
     here(sockets, &records)
+}
+
+/// What describes a socket of this network namespace.
+fn record(socket: &BorrowedFd<'_>) -> Vec<u8> {
+    // Any other socket than the network's has none.
+    let interface = SockRef::from(socket).device().ok().flatten().unwrap_or_default();
+    let length = u8::try_from(interface.len()).expect("IFNAMSIZ is 16");
+    [&[0, length], &interface[..], &[0; 4]].concat()
 }
 
 /// The sockets that are of this network namespace; the others are closed.
@@ -206,6 +219,20 @@ mod tests {
             });
             given.unwrap();
         }
+    }
+
+    #[test]
+    fn a_peer_may_leave_without_the_last_acknowledgement() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.write_all(&1i32.to_ne_bytes()).unwrap();
+        let listener = listener();
+        let sockets = [listener.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&sockets));
+        sendmsg(&ours, &[IoSlice::new(&[0; 6])], &mut control, SendFlags::empty()).unwrap();
+        drop(ours);
+        assert_eq!(take(&theirs).unwrap().len(), 1);
     }
 
     #[test]

@@ -10,7 +10,10 @@ use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
 use std::{
     io,
-    sync::{Arc, Mutex, atomic::AtomicU8},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, AtomicU32},
+    },
     time::Instant,
 };
 use tokio::sync::mpsc::unbounded_channel;
@@ -80,6 +83,7 @@ impl Runtime {
             inner: Arc::new(Inner {
                 shared: self.shared,
                 state: AtomicU8::new(0),
+                handing_over: AtomicU32::new(0),
                 started: Instant::now(),
                 workers: senders,
                 threads: Mutex::default(),

@@ -77,7 +77,8 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: 
     if client.has_input() {
         return Waited::Input;
     }
-    let first = conn.requests == 0;
+    // One that has not asked yet is not idle, and one may be kept for the request its client may be about to send.
+    let stays = conn.requests == 0 || conn.proxy().options.idle_close_on_response;
     let patience = conn.patience();
     let due = limit.map_or(patience, |limit| Some(patience.map_or(limit, |patience| patience.min(limit))));
     conn.deadline.set(ready, due);
@@ -87,7 +88,7 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: 
             worker.clock.tick();
             return Poll::Ready(Waited::Input);
         }
-        if !first && worker.draining.get() {
+        if !stays && worker.draining.get() {
             return Poll::Ready(Waited::Draining);
         }
         deadline.poll_expired(cx).map(|()| Waited::Silence)
@@ -164,7 +165,8 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     };
     conn.requests += 1;
     x.give(&conn.worker);
-    match again && (client.has_input() || !conn.worker.draining.get()) {
+    // A worker that has begun to drain since it promised to keep the connection looks for a request before it closes it.
+    match again {
         true => Next::Idle { since: conn.worker.clock.now() },
         false => Next::End,
     }

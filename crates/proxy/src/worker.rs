@@ -175,6 +175,8 @@ impl Worker {
         drop(ready);
         loop {
             tokio::select! {
+                // What was sent before the end is heard before the end.
+                biased;
                 message = control.recv() => match message {
                     Some(Control::Drain) => {
                         self.drain(std::mem::take(&mut acceptors)).await;
@@ -192,7 +194,13 @@ impl Worker {
                     Some(Control::Connection(moved)) => moved.start(self.clone()),
                     Some(Control::Stop) | None => return,
                 },
-                () = self.drained.notified() => return,
+                () = self.drained.notified() => {
+                    // A connection that came last is counted once its task has begun; its end calls here again.
+                    tokio::task::yield_now().await;
+                    if self.connections.borrow().is_empty() {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -203,6 +211,10 @@ impl Worker {
         for acceptor in acceptors {
             // One that failed has said so.
             let _ = acceptor.await;
+        }
+        // Afterwards every connection that another worker hands to this one has been sent to it.
+        while self.handle.inner.handing_over.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
         }
         // The connections that came last begin with what they have sent, and are counted.
         tokio::task::yield_now().await;
@@ -222,18 +234,25 @@ impl Worker {
 
     /// Starts a connection, here or on a worker with much less to do.
     pub fn take(self: &Rc<Self>, accepted: Accepted) {
-        // Once the workers drain, the other one may end before it hears of it.
-        let other = if self.handle.state() == State::Running { self.less_busy() } else { None };
-        let Some(other) = other else { return accepted.start(self.clone()) };
-        match accepted.into_moved(other) {
-            Ok(moved) => {
-                if let Err(refused) = self.handle.inner.workers[other].send(Control::Connection(Box::new(moved))) {
-                    // That worker has ended: the process is about to.
-                    drop(refused);
+        let Some(other) = self.less_busy() else { return accepted.start(self.clone()) };
+        // Once the workers drain, the other one may end before it hears of it. One that is told to drain waits for those who
+        // were seen here before.
+        let inner = &self.handle.inner;
+        inner.handing_over.fetch_add(1, Ordering::SeqCst);
+        if self.handle.state() == State::Running {
+            match accepted.into_moved(other) {
+                Ok(moved) => {
+                    if let Err(refused) = inner.workers[other].send(Control::Connection(Box::new(moved))) {
+                        // That worker has ended: the process is about to.
+                        drop(refused);
+                    }
                 }
+                Err(accepted) => accepted.start(self.clone()),
             }
-            Err(accepted) => accepted.start(self.clone()),
+        } else {
+            accepted.start(self.clone());
         }
+        inner.handing_over.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Another worker that has so many connections less than this one, the one just accepted left out, that handing it over

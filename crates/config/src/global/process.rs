@@ -106,8 +106,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.localpeer = Some(name);
         Ok(())
     }),
-    Entry::new("stats socket", SOME, "A socket for commands", stats_socket).notice(
-        "with 'expose-fd listeners' it gives sockets to a new process (-x); other commands come with a later release",
+    Entry::new(
+        "stats socket",
+        SOME,
+        "Where a new process is given the listening sockets; other commands come later",
+        stats_socket,
     ),
     Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
@@ -352,6 +355,11 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
                 return Err(Reported);
             }
         }
+    }
+    if !socket.exposes_over_unix() {
+        let why = "commands come with a later release: the socket is not opened without 'expose-fd listeners'";
+        let span = args.span;
+        args.diagnostics().notice(span, format!("'stats socket' has no effect: {why}"));
     }
     global.stats_sockets.push(socket);
     Ok(())

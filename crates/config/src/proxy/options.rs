@@ -58,8 +58,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         FRONT,
         "Idle clients are closed after one more response at a stop",
         |d, a| set(d, a, |o| &mut o.idle_close_on_response),
-    )
-    .notice("idle clients are closed when a soft stop begins"),
+    ),
     flag("option independent-streams", ALL, "Reading does not refresh the timeout of writing", |d, a| {
         set(d, a, |o| &mut o.independent_streams)
     })

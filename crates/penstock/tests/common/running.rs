@@ -7,6 +7,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::Child,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -77,6 +78,15 @@ impl Drop for Running {
 
 pub fn signal_to(pid: u32, signal: i32) {
     penstock_sys::kill(pid as i32, signal).unwrap();
+}
+
+/// Tells threads that they have done enough, also when a test fails: nobody could wait for them else.
+pub struct AtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Stops a process, and waits until none of its threads does anything.
