@@ -90,12 +90,12 @@ impl Runtime {
             }),
         };
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
-        for Listener { proxy, bind, worker, socket } in listeners.list {
-            match worker {
-                Some(number) => per_worker[number].push(Listener { proxy, bind, worker, socket }),
+        for listener in listeners.list {
+            match listener.worker {
+                Some(number) => per_worker[number].push(listener),
                 None => {
                     for own in &mut per_worker {
-                        own.push(Listener { proxy, bind, worker, socket: socket.try_clone()? });
+                        own.push(Listener { socket: listener.socket.try_clone()?, ..listener });
                     }
                 }
             }

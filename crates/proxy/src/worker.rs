@@ -239,18 +239,11 @@ impl Worker {
         // were seen here before.
         let inner = &self.handle.inner;
         inner.handing_over.fetch_add(1, Ordering::SeqCst);
-        if self.handle.state() == State::Running {
-            match accepted.into_moved(other) {
-                Ok(moved) => {
-                    if let Err(refused) = inner.workers[other].send(Control::Connection(Box::new(moved))) {
-                        // That worker has ended: the process is about to.
-                        drop(refused);
-                    }
-                }
-                Err(accepted) => accepted.start(self.clone()),
-            }
-        } else {
-            accepted.start(self.clone());
+        let running = self.handle.state() == State::Running;
+        match if running { accepted.into_moved(other) } else { Err(accepted) } {
+            // Where that worker has ended, the process is about to.
+            Ok(moved) => drop(inner.workers[other].send(Control::Connection(Box::new(moved)))),
+            Err(accepted) => accepted.start(self.clone()),
         }
         inner.handing_over.fetch_sub(1, Ordering::SeqCst);
     }
