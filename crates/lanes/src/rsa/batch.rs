@@ -291,7 +291,9 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
     fn clear(&mut self) {
         let used = self.used();
         self.passes[..used].iter_mut().for_each(|pass| pass.clear());
-        self.single.zeroize();
+        if self.jobs == 1 {
+            self.single.zeroize();
+        }
         self.columns.zeroize();
         self.inputs.zeroize();
         self.check.clear();

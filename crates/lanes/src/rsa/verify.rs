@@ -48,7 +48,9 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
         self.value.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
-        self.single.zeroize();
+        if self.alone {
+            self.single.zeroize();
+        }
     }
 
     pub(crate) fn step(&mut self, columns: &mut Columns<V>, at: usize) {
