@@ -3,15 +3,17 @@
 use super::{
     catalogue::Case,
     place::Step,
-    result::Probe,
+    result::{Probe, Window},
     run::{Bench, Field},
     search::{best, search},
-    window::Load,
+    server::Server,
+    window::{Load, Turn},
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A probe is this share of a window.
-const PROBE: f64 = 1.0 / 12.0;
+const PROBE: f64 = 1.0 / 24.0;
 /// And no shorter than this, seconds.
 const PROBE_LEAST: f64 = 0.3;
 /// Round trips of a new connection with a request, by TLS 1.2: the connection, the handshake's two, the request.
@@ -22,70 +24,42 @@ const RETREATS: usize = 6;
 const CPU_BOUND: f64 = 0.9;
 
 impl Bench<'_> {
-    /// Concurrency is searched for each contestant; then the best of each is held for whole windows, in turns.
+    /// Concurrency is searched for each contestant, by short probes; then the best of each is held for whole windows, in turns.
     pub(super) fn highest(&mut self, field: &Field, case: &Case, step: &Step) -> Result<(), String> {
         let bound = self.setup.bound;
         let timeout = self.timeout();
+        let load = |connections, seconds| Load { connections, offered: None, seconds, timeout };
         let probe_seconds = (self.setup.seconds * PROBE).max(PROBE_LEAST);
-        let mut cells = Vec::new();
+        let first = self.outcome.cells.len();
+        let mut turns = Vec::new();
         for (place, (at, server)) in field.servers.iter().enumerate() {
             let mut cell = self.cell(*at, case, step, None);
             let mut failed = self.warm_up(server, case, step, 16).err();
             let conditions = &self.conditions;
-            let mut probe = |connections: usize, seconds: f64| -> Option<Probe> {
+            cell.probes = search(self.setup.connections, |connections| {
                 if failed.is_some() || conditions.stop.is_stopped() {
                     return None;
                 }
-                let load = Load { connections, offered: None, seconds, timeout };
-                match conditions.measure(server, case, step, load, 0) {
-                    Ok((window, _)) => {
-                        let longest = window.latency.max_us();
-                        let held = window.failed == 0 && u128::from(longest) <= bound.as_micros();
-                        Some(Probe { connections, rate: window.rate, longest_ms: longest as f64 / 1000.0, held })
-                    }
-                    Err(why) => {
-                        failed = Some(why);
-                        None
-                    }
-                }
-            };
-            cell.probes = search(self.setup.connections, |connections| probe(connections, probe_seconds));
-            // What held for a probe must hold for a window: fewer connections until it does.
-            let mut chosen = best(&cell.probes).map(|probe| probe.connections);
-            for _ in 0..RETREATS {
-                let Some(whole) = chosen.and_then(|connections| probe(connections, self.setup.seconds)) else { break };
-                let held = whole.held;
-                cell.probes.push(whole);
-                if held {
-                    break;
-                }
-                chosen = chosen.map(|connections| (connections * 3 / 4).max(1));
+                let measured = conditions.measure(server, case, step, load(connections, probe_seconds), 0);
+                let (window, _) = measured.map_err(|why| failed = Some(why)).ok()?;
+                Some(probe(connections, &window, bound))
+            });
+            let found = best(&cell.probes).map(|probe| probe.connections);
+            if found.is_none() {
+                cell.remarks.push(format!("no rate keeps every latency within {} s", bound.as_secs_f64()));
             }
-            if let Some(why) = failed {
-                self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name));
-            }
-            match chosen {
-                Some(connections) => {
-                    cell.remarks.push(format!("{connections} connections, found in {} probes", cell.probes.len()));
-                    cells.push((
-                        place,
-                        cell,
-                        Load { connections, offered: None, seconds: self.setup.seconds, timeout },
-                    ));
-                }
-                None => {
-                    cell.remarks.push(format!("no rate keeps every latency within {} s", bound.as_secs_f64()));
-                    self.outcome.cells.push(cell);
-                }
+            let turn = self.turn(place, cell, load(found.unwrap_or(1), self.setup.seconds));
+            match (failed, found) {
+                (Some(why), _) => self.failed(turn.cell, &why),
+                (None, Some(_)) => turns.extend(self.settle(server, case, step, turn)?),
+                (None, None) => {}
             }
             if self.conditions.stop.is_stopped() {
                 return Ok(());
             }
         }
-        let first = self.outcome.cells.len();
-        let loads: Vec<_> = cells.iter().map(|(place, _, load)| (*place, *load)).collect();
-        self.in_turns(field, case, step, cells)?;
-        self.stacks(field, case, step, &loads);
+        self.in_turns(field, case, step, &turns, 1..self.setup.rounds)?;
+        self.stacks(field, case, step, &turns);
         for cell in &mut self.outcome.cells[first..] {
             let over =
                 cell.windows.iter().filter(|window| u128::from(window.latency.max_us()) > bound.as_micros()).count();
@@ -104,6 +78,33 @@ impl Bench<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What held for a probe must hold for a window: fewer connections until it does. That window is the first round's.
+    fn settle(&mut self, server: &Server, case: &Case, step: &Step, mut turn: Turn) -> Result<Option<Turn>, String> {
+        for retreats_left in (0..=RETREATS).rev() {
+            if self.conditions.stop.is_stopped() {
+                return Ok(None);
+            }
+            let connections = turn.load.connections;
+            let (window, report) = match self.conditions.measure(server, case, step, turn.load, 0) {
+                Ok(measured) => measured,
+                Err(why) => {
+                    self.failed(turn.cell, &why);
+                    return Ok(None);
+                }
+            };
+            let whole = probe(connections, &window, self.setup.bound);
+            let cell = &mut self.outcome.cells[turn.cell];
+            if whole.held || retreats_left == 0 {
+                cell.remarks.push(format!("{connections} connections, found in {} probes", cell.probes.len()));
+                self.keep(turn.cell, window, &report)?;
+                break;
+            }
+            cell.probes.push(whole);
+            turn.load.connections = (connections * 3 / 4).max(1);
+        }
+        Ok(Some(turn))
     }
 
     /// The rate each can take is found; then rates up to that of the fastest are offered to all that can take them.
@@ -131,23 +132,30 @@ impl Bench<'_> {
             given => given.to_vec(),
         };
         // The last that each was offered, which is the most.
-        let mut loads = BTreeMap::new();
+        let mut last = BTreeMap::new();
         for (number, rate) in rates.into_iter().enumerate() {
-            let mut cells = Vec::new();
+            let mut turns = Vec::new();
             for (place, (at, _)) in field.servers.iter().enumerate() {
                 // Beyond what it can take, arrivals only pile up; the lowest rate shows everybody.
                 if rate <= capacity[place] || number == 0 {
                     let load = Load { connections, offered: Some(rate), seconds: self.setup.seconds, timeout };
-                    cells.push((place, self.cell(*at, case, step, Some(rate)), load));
-                    loads.insert(place, load);
+                    let turn = self.turn(place, self.cell(*at, case, step, Some(rate)), load);
+                    turns.push(turn);
+                    last.insert(place, turn);
                 }
             }
-            self.in_turns(field, case, step, cells)?;
+            self.in_turns(field, case, step, &turns, 0..self.setup.rounds)?;
             if self.conditions.stop.is_stopped() {
                 return Ok(());
             }
         }
-        self.stacks(field, case, step, &loads.into_iter().collect::<Vec<_>>());
+        self.stacks(field, case, step, &last.into_values().collect::<Vec<_>>());
         Ok(())
     }
+}
+
+fn probe(connections: usize, window: &Window, bound: Duration) -> Probe {
+    let longest = window.latency.max_us();
+    let held = window.failed == 0 && u128::from(longest) <= bound.as_micros();
+    Probe { connections, rate: window.rate, longest_ms: longest as f64 / 1000.0, held }
 }

@@ -14,7 +14,7 @@ use super::{
     server::{Server, free_port},
     setup::{Setup, Wish},
     summary,
-    window::{Conditions, Load},
+    window::{Conditions, Load, Turn},
 };
 use crate::{
     LoadReport,
@@ -26,6 +26,7 @@ use std::{
     fs::File,
     io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    ops::Range,
     path::Path,
     time::Duration,
 };
@@ -333,40 +334,37 @@ impl Bench<'_> {
         }
     }
 
+    /// Puts a cell among the results, to be measured in its turn.
+    pub(super) fn turn(&mut self, place: usize, cell: Cell, load: Load) -> Turn {
+        self.outcome.cells.push(cell);
+        Turn { place, cell: self.outcome.cells.len() - 1, load }
+    }
+
     /// Measures every cell in turn, as often as there are rounds. A server that fails is left out from then on.
     pub(super) fn in_turns(
         &mut self,
         field: &Field,
         case: &Case,
         step: &Step,
-        cells: Vec<(usize, Cell, Load)>,
+        turns: &[Turn],
+        rounds: Range<usize>,
     ) -> Result<(), String> {
-        let first = self.outcome.cells.len();
-        let mut loads = Vec::new();
-        for (server, cell, load) in cells {
-            loads.push((server, load));
-            self.outcome.cells.push(cell);
-        }
-        let mut failed = vec![false; loads.len()];
-        for round in 0..self.setup.rounds {
+        let mut failed = vec![false; turns.len()];
+        for round in rounds {
             // The first of a round meets the other's leftovers in the caches: they take turns at being first.
-            let forward: Vec<usize> = (0..loads.len()).collect();
+            let forward: Vec<usize> = (0..turns.len()).collect();
             let order = if round % 2 == 0 { forward } else { forward.into_iter().rev().collect() };
             for at in order {
                 if failed[at] || self.conditions.stop.is_stopped() {
                     continue;
                 }
-                let (place, load) = loads[at];
-                let server = &field.servers[place].1;
-                let measured = self.conditions.measure(server, case, step, load, round);
-                match measured {
-                    Ok((window, report)) => self.keep(first + at, window, &report)?,
+                let turn = turns[at];
+                let server = &field.servers[turn.place].1;
+                match self.conditions.measure(server, case, step, turn.load, round) {
+                    Ok((window, report)) => self.keep(turn.cell, window, &report)?,
                     Err(why) => {
                         failed[at] = true;
-                        let cell = &self.outcome.cells[first + at];
-                        let why = format!("{}, {}: {why}", cell.contestant, cell.case);
-                        (self.tell)(&why);
-                        self.outcome.partial.push(why);
+                        self.failed(turn.cell, &why);
                     }
                 }
             }
@@ -374,8 +372,16 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Says why a cell is not measured any further.
+    pub(super) fn failed(&mut self, cell: usize, why: &str) {
+        let cell = &self.outcome.cells[cell];
+        let why = format!("{}, {}: {why}", cell.contestant, cell.case);
+        (self.tell)(&why);
+        self.outcome.partial.push(why);
+    }
+
     /// Takes a window into its cell, and the whole report into the raw data.
-    fn keep(&mut self, at: usize, window: Window, report: &LoadReport) -> Result<(), String> {
+    pub(super) fn keep(&mut self, at: usize, window: Window, report: &LoadReport) -> Result<(), String> {
         let cell = &mut self.outcome.cells[at];
         let line = serde_json::json!({ "contestant": cell.contestant, "case": cell.case, "cores": cell.cores,
             "offered": cell.offered, "round": window.round, "report": report });
@@ -410,26 +416,25 @@ impl Bench<'_> {
     fn rounds(&mut self, field: &Field, case: &Case, step: &Step) -> Result<(), String> {
         let connections = self.setup.connections;
         let load = Load { connections, offered: None, seconds: self.setup.seconds, timeout: self.timeout() };
-        let mut cells = Vec::new();
+        let mut turns = Vec::new();
         for (place, (at, server)) in field.servers.iter().enumerate() {
             if self.conditions.stop.is_stopped() {
                 return Ok(());
             }
             let cell = self.cell(*at, case, step, None);
             match self.warm_up(server, case, step, connections.min(64 * step.cpus.len())) {
-                Ok(()) => cells.push((place, cell, load)),
+                Ok(()) => turns.push(self.turn(place, cell, load)),
                 Err(why) => self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name)),
             }
         }
-        let loads: Vec<_> = cells.iter().map(|(place, ..)| (*place, load)).collect();
-        self.in_turns(field, case, step, cells)?;
-        self.stacks(field, case, step, &loads);
+        self.in_turns(field, case, step, &turns, 0..self.setup.rounds)?;
+        self.stacks(field, case, step, &turns);
         Ok(())
     }
 
     /// With `--perf` one more load of each that has not been watched yet; its figures do not count.
-    pub(super) fn stacks(&mut self, field: &Field, case: &Case, step: &Step, loads: &[(usize, Load)]) {
-        for (place, load) in loads {
+    pub(super) fn stacks(&mut self, field: &Field, case: &Case, step: &Step, turns: &[Turn]) {
+        for Turn { place, load, .. } in turns {
             let (at, server) = &field.servers[*place];
             let contestant = &self.outcome.contestants[*at];
             if !self.perf || self.outcome.stacks.contains_key(&contestant.name) || self.conditions.stop.is_stopped() {

@@ -35,6 +35,17 @@ pub(super) struct Load {
     pub timeout: Duration,
 }
 
+/// A cell that is measured once a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// The server's place in the field.
+    pub place: usize,
+    /// The cell's among the results.
+    pub cell: usize,
+    /// How much load it gets.
+    pub load: Load,
+}
+
 /// What is the same for all windows of a study.
 pub(super) struct Conditions<'a> {
     pub placement: &'a Placement,
