@@ -3,8 +3,10 @@
 mod common;
 
 use common::{
-    Place, free_port, penstock, run,
-    running::{INT, Running, TERM, USR1, USR2, children, is_alive, until},
+    Place,
+    crowd::is_alive,
+    free_port, penstock, run,
+    running::{INT, Running, TERM, USR1, USR2, children, until},
 };
 use std::{
     io::{BufRead, BufReader, Read, Write},

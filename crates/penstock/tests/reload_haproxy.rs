@@ -6,17 +6,14 @@ mod common;
 mod reference;
 
 use common::{
-    Place, free_port, penstock,
-    running::{AtEnd, Running, TERM, is_alive, until},
+    Place,
+    crowd::{Crowd, dial, is_alive},
+    free_port, penstock,
+    running::{Running, TERM, until},
 };
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::net::UnixStream,
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    time::Duration,
 };
 
 /// One that takes over from the process behind the stats socket, and tells it to finish.
@@ -26,16 +23,6 @@ fn heir(mut program: Command, config: &Path, stats: &Path, of: Option<&Running>)
         program.arg("-x").arg(stats).arg("-sf").arg(of.id().to_string());
     }
     Running(program.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-}
-
-/// One request to the unix socket.
-fn is_alive_at(path: &Path) -> bool {
-    let Ok(mut stream) = UnixStream::connect(path) else { return false };
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut answer = String::new();
-    let _ = stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n");
-    let _ = stream.read_to_string(&mut answer);
-    answer.contains(" 200 ")
 }
 
 #[test]
@@ -71,22 +58,8 @@ fn replace_in_turn(name: &str, global: &str) {
     // A new socket would be another file.
     let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
     let first = inode(&unix);
-    let (enough, answered, lost) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        let _end = AtEnd(&enough);
-        for number in 0..12 {
-            let (enough, answered, lost, unix) = (&enough, &answered, &lost, &unix);
-            scope.spawn(move || {
-                while !enough.load(Relaxed) {
-                    let ok = match number % 3 {
-                        0 => is_alive(plain),
-                        1 => is_alive(bound),
-                        _ => is_alive_at(unix),
-                    };
-                    if ok { answered } else { lost }.fetch_add(1, Relaxed);
-                }
-            });
-        }
+    let addresses = [format!("127.0.0.1:{plain}"), format!("127.0.0.1:{bound}"), unix.display().to_string()];
+    let crowd = Crowd::around(12, &addresses, || {
         for to_penstock in [true, true, false, true] {
             let program = if to_penstock { penstock() } else { Command::new("haproxy") };
             let new = heir(program, &config, &stats, Some(&serves));
@@ -94,10 +67,8 @@ fn replace_in_turn(name: &str, global: &str) {
             assert_eq!(inode(&unix), first, "the socket was taken over");
         }
     });
-    let (answered, lost) = (answered.into_inner(), lost.into_inner());
-    eprintln!("{answered} answered, {lost} lost");
-    assert!(answered > 100 && lost == 0, "{answered} answered, {lost} lost");
+    crowd.lost_nobody();
     serves.signal(TERM);
     serves.end();
-    assert!(TcpStream::connect(("127.0.0.1", plain)).is_err());
+    assert!(dial(&addresses[0]).is_err());
 }

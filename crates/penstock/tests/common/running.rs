@@ -3,11 +3,8 @@
 use super::penstock;
 use std::{
     ffi::OsStr,
-    io::{Read, Write},
-    net::TcpStream,
     path::Path,
     process::Child,
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -28,16 +25,6 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Whether a connection to the port is made and its request answered.
-pub fn is_alive(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut answer = String::new();
-    let _ = stream.write_all(b"GET /alive HTTP/1.0\r\n\r\n");
-    let _ = stream.read_to_string(&mut answer);
-    answer.contains(" 200 ")
 }
 
 /// A child that is killed when a test fails half-way.
@@ -78,15 +65,6 @@ impl Drop for Running {
 
 pub fn signal_to(pid: u32, signal: i32) {
     penstock_sys::kill(pid as i32, signal).unwrap();
-}
-
-/// Tells threads that they have done enough, also when a test fails: nobody could wait for them else.
-pub struct AtEnd<'a>(pub &'a AtomicBool);
-
-impl Drop for AtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Stops a process, and waits until none of its threads does anything.
