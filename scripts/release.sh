@@ -11,13 +11,14 @@ llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 [ -x "$profdata" ] || profdata=/usr/lib/llvm-$llvm/bin/llvm-profdata
 mkdir -p target/install
+commit="commit $(git rev-parse --short HEAD || echo unknown)"
 if [ ! -x "$profdata" ]; then
     echo "A PLAIN RELEASE: llvm-profdata for LLVM $llvm is missing. Have it by one of:" >&2
     echo "    rustup component add llvm-tools" >&2
     echo "    sudo apt-get install llvm-$llvm" >&2
     cargo build --release --bin penstock
     cp target/release/penstock target/install/penstock
-    echo "without a profile" >target/install/how
+    echo "$commit, without a profile" >target/install/how
     exit
 fi
 
@@ -38,5 +39,5 @@ LLVM_PROFILE_FILE=$profile/%p.profraw scripts/train.py "$profile/penstock"
 rm "$profile"/*.profraw
 echo "3/3 the build that is guided by it"
 build "-Cprofile-use=$profile/counts" target/install/penstock
-echo "guided by a profile" >target/install/how
+echo "$commit, guided by a profile" >target/install/how
 echo "target/install/penstock"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All studies, one after the other, as long as a small machine allows: some forty minutes on two cores. Writes docs/measurements/STUDY.
+"""All studies, one after the other, as long as a small machine allows: an hour and a half on two cores. Writes docs/measurements/STUDY.
 
     scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
@@ -18,15 +18,15 @@ import bench
 
 ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
-# Seconds of a window (of `handshake` its own), and the rest. The studies' own parameters are for servers of eight cores and more.
+# Seconds of a window (of handshake, max-rate and core-scaling their own), and the rest. The studies' own parameters are for servers of eight
+# cores and more.
 STUDIES = {
     "handshake": (30, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants", ALL, "--perf"]),
     "handshake-modes": (10, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
     "cores-saved": (10, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
-    "max-rate": (4, ["--steps", "1", "--rounds", "3", "--connections", "512", "--contestants", FOUR]),
+    "max-rate": (120, ["--steps", "1", "--contestants", FOUR]),
     # The second step is on the clients' core too, and the page says so.
-    "core-scaling": (4, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--rounds", "3", "--connections", "512",
-                         "--contestants", FOUR]),
+    "core-scaling": (120, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--contestants", FOUR]),
     "throughput": (1.5, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", FOUR]),
     "offload": (3, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
     "cpu-against-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
