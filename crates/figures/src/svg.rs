@@ -298,18 +298,19 @@ pub fn bars(figure: &Figure, groups: &[String]) -> String {
             let spread = series.spread.get(place);
             frame.whisker(&mut out, x + width * 0.46, spread);
             let above = spread.map_or(y, |(_, high)| frame.y(*high).min(y));
-            // A narrow bar has no room for its figure upright.
-            let turned = width < 6.2 * text.len() as f64;
-            let (tx, ty) = (x + width * 0.46 + if turned { 4.0 } else { 0.0 }, above - 4.0);
-            let (turn, anchor) = if turned {
-                (format!(" transform=\"rotate(-90 {tx:.1} {ty:.1})\""), "start")
-            } else {
-                (String::new(), "middle")
+            // A narrow bar has no room for its figure upright, and a high one none above itself.
+            let length = 6.2 * text.len() as f64;
+            let turned = width < length;
+            let inside = turned && above - 4.0 - length < 0.0;
+            let tx = x + width * 0.46 + if turned { 4.0 } else { 0.0 };
+            let (class, ty, anchor) = match (turned, inside) {
+                (_, true) => (" class=\"inside\"", y + 4.0, "end"),
+                (true, false) => ("", above - 4.0, "start"),
+                (false, false) => ("", above - 4.0, "middle"),
             };
-            let _ = write!(
-                out,
-                "<text class=\"value\" x=\"{tx:.1}\" y=\"{ty:.1}\" text-anchor=\"{anchor}\"{turn}>{text}</text>"
-            );
+            let turn = if turned { format!(" transform=\"rotate(-90 {tx:.1} {ty:.1})\"") } else { String::new() };
+            let _ =
+                write!(out, "<text{class} x=\"{tx:.1}\" y=\"{ty:.1}\" text-anchor=\"{anchor}\"{turn}>{text}</text>");
         }
     }
     frame.close(&mut out);
@@ -354,6 +355,14 @@ mod tests {
         let (a, b, c) = (span.share(1.0), span.share(2.0), span.share(4.0));
         assert!(((b - a) - (c - b)).abs() < 1e-12 && a > 0.0 && c < 1.0);
         assert_eq!(span.decades(), [1.0, 2.0, 5.0]);
+    }
+
+    #[test]
+    fn the_figure_of_a_high_and_narrow_bar_stands_inside() {
+        let series: Vec<_> =
+            (0..12).map(|_| Series { points: vec![(0.0, 499.0), (1.0, 200.0)], ..Series::default() }).collect();
+        let drawn = bars(&figure(&series, Scale::Linear), &["a".into(), "b".into()]);
+        assert_eq!(drawn.matches("<text class=\"inside\"").count(), 12, "{drawn}");
     }
 
     #[test]
