@@ -9,8 +9,7 @@ use super::{
     server::Server,
     window::{Load, Turn},
 };
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A probe is this share of a window.
 const PROBE: f64 = 1.0 / 24.0;
@@ -48,11 +47,13 @@ impl Bench<'_> {
             if found.is_none() {
                 cell.remarks.push(format!("no rate keeps every latency within {} s", bound.as_secs_f64()));
             }
-            let turn = self.turn(place, cell, load(found.unwrap_or(1), self.setup.seconds));
-            match (failed, found) {
-                (Some(why), _) => self.failed(turn.cell, &why),
-                (None, Some(_)) => turns.extend(self.settle(server, case, step, turn)?),
-                (None, None) => {}
+            let cell = self.add(cell);
+            if let Some(why) = failed {
+                self.failed(cell, &why);
+            }
+            if let Some(connections) = found {
+                let turn = Turn { place, cell, load: load(connections, self.setup.seconds) };
+                turns.extend(self.settle(server, case, step, turn)?);
             }
             if self.conditions.stop.is_stopped() {
                 return Ok(());
@@ -139,7 +140,8 @@ impl Bench<'_> {
                 // Beyond what it can take, arrivals only pile up; the lowest rate shows everybody.
                 if rate <= capacity[place] || number == 0 {
                     let load = Load { connections, offered: Some(rate), seconds: self.setup.seconds, timeout };
-                    let turn = self.turn(place, self.cell(*at, case, step, Some(rate)), load);
+                    let cell = self.add(self.cell(*at, case, step, Some(rate)));
+                    let turn = Turn { place, cell, load };
                     turns.push(turn);
                     last.insert(place, turn);
                 }

@@ -334,10 +334,10 @@ impl Bench<'_> {
         }
     }
 
-    /// Puts a cell among the results, to be measured in its turn.
-    pub(super) fn turn(&mut self, place: usize, cell: Cell, load: Load) -> Turn {
+    /// Puts a cell among the results; its place there.
+    pub(super) fn add(&mut self, cell: Cell) -> usize {
         self.outcome.cells.push(cell);
-        Turn { place, cell: self.outcome.cells.len() - 1, load }
+        self.outcome.cells.len() - 1
     }
 
     /// Measures every cell in turn, as often as there are rounds. A server that fails is left out from then on.
@@ -423,7 +423,7 @@ impl Bench<'_> {
             }
             let cell = self.cell(*at, case, step, None);
             match self.warm_up(server, case, step, connections.min(64 * step.cpus.len())) {
-                Ok(()) => turns.push(self.turn(place, cell, load)),
+                Ok(()) => turns.push(Turn { place, cell: self.add(cell), load }),
                 Err(why) => self.outcome.partial.push(format!("{}, {}: {why}", cell.contestant, case.name)),
             }
         }
