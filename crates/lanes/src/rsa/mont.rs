@@ -19,7 +19,9 @@
 //! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows_in_primes`, `no_column_overflows_in_moduli`.
 //!
 //! **Order.** A row adds its ten low halves first, then its ten high ones: so the two that meet in a column lie ten
-//! multiplications apart, more than one takes (pair by pair it was 2 % slower).
+//! multiplications apart, more than one takes (pair by pair it was 2 % slower). The columns that a row shares with the
+//! next stay in registers through a whole pass, in the product and in the reduction: a store beside multiplications costs
+//! most of a cycle (with a window stored and loaded again every ten rows: 3 % slower).
 //!
 //! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
@@ -80,29 +82,33 @@ const fn sized<const N: usize>() {
 }
 
 vector::part! {
-    /// Ten by ten digits, `y` in registers: adds `x y` to `columns`. `window` holds the ten columns shared with the rows
-    /// before; on return, those shared with the rows to come.
-    /// Where `FRESH` is 1, nothing was added yet to the ten columns that enter.
-    fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize>(
-        columns: &'a mut [V; 20],
+    /// Adds to `columns` ten digits `x` times ten digits `y`, these in registers (or nine, where there are 19 columns).
+    /// `window` holds the columns shared with the rows before; on return, those shared with the rows to come.
+    /// Where `FRESH` is 1, nothing was added yet to the columns that enter. `beside` is told its rows from `at` on.
+    fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize, const LEN: usize>[B: Beside](
+        columns: &'a mut [V; LEN],
         window: [V; 10],
         x: &'a [Digit<V>; 10],
         y: &'a [Digit<V>; 10],
+        at: usize,
+        beside: &'a mut B,
     ) -> [V; 10] {
+        let width = LEN - 10;
         let mut w = [V::splat(0); 20];
-        repeat!(10, J => w[J] = window[J]);
+        repeat!(10, J => if J < width { w[J] = window[J] });
         repeat!(10, I => {
             if FRESH == 0 {
-                w[I + 10] = columns[I + 10];
+                w[I + width] = columns[I + width];
             }
             let x = x[I];
-            repeat!(10, J => w[I + J] = w[I + J].madd_lo(x, y[J]));
-            repeat!(10, J => w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]));
+            repeat!(10, J => if J < width { w[I + J] = w[I + J].madd_lo(x, y[J]) });
+            repeat!(10, J => if J < width { w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]) });
             columns[I] = w[I];
+            beside.row(at, I);
             V::fence();
         });
         let mut out = [V::splat(0); 10];
-        repeat!(10, J => out[J] = w[10 + J]);
+        repeat!(10, J => if J < width { out[J] = w[10 + J] });
         out
     }
 }
@@ -117,9 +123,9 @@ fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N
             let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
             // The first pass enters all columns but the last ten of each later one.
             window = if yb == 0 || xb + 10 == N {
-                ten_rows::<V, 1>(at, window, xs, &ys)
+                ten_rows::<V, Nothing, 1, 20>(at, window, xs, &ys, 0, &mut Nothing)
             } else {
-                ten_rows::<V, 0>(at, window, xs, &ys)
+                ten_rows::<V, Nothing, 0, 20>(at, window, xs, &ys, 0, &mut Nothing)
             };
         }
         *part_mut(columns, N + yb) = window;
@@ -135,9 +141,9 @@ fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]
         for xb in (0..yb).step_by(10) {
             let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
             window = if xb + 10 == yb {
-                ten_rows::<V, 1>(at, window, xs, &ys)
+                ten_rows::<V, Nothing, 1, 20>(at, window, xs, &ys, 0, &mut Nothing)
             } else {
-                ten_rows::<V, 0>(at, window, xs, &ys)
+                ten_rows::<V, Nothing, 0, 20>(at, window, xs, &ys, 0, &mut Nothing)
             };
         }
         triangle(part_mut(columns, 2 * yb), window, &ys);
@@ -169,12 +175,13 @@ vector::part! {
 }
 
 vector::part! {
-    /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`.
+    /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`: the digits that they
+    /// drop, and the columns shared with the rows to come.
     fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>[B: Beside](
         columns: &'a mut [V; 21],
         fold: &'a [Digit<V>; 10],
         beside: &'a mut B,
-    ) -> [Digit<V>; 10] {
+    ) -> ([Digit<V>; 10], [V; 10]) {
         let mut u = [Digit::whole(V::splat(0)); 10];
         let mut w = [V::splat(0); 21];
         repeat!(10, J => w[J] = columns[J]);
@@ -182,7 +189,7 @@ vector::part! {
         repeat!(10, I => if I < ROWS {
             u[I] = Digit::low(w[I]);
             w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].shr::<52>());
-            w[I + 11] = if I < 9 { columns[I + 11] } else { w[I + 11] };
+            w[I + 11] = columns[I + 11];
             repeat!(10, J => if J > 0 { w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]) });
             repeat!(10, J => w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]));
             beside.row(0, I);
@@ -191,33 +198,11 @@ vector::part! {
         if ROWS < 10 {
             beside.row(0, 9);
         }
-        repeat!(20, J => if J >= ROWS { columns[J] = w[J] });
-        if ROWS == 10 {
-            columns[20] = columns[20].add(w[20]);
-        }
-        u
-    }
-}
-
-/// Ten rows of the reduction: nine in the last block, whose tenth is [`last_row`].
-#[inline(always)]
-fn reduce_block<V: Vector, B: Beside, const N: usize>(
-    columns: &mut Columns<V>,
-    b: usize,
-    modulus: &Modulus<V, N>,
-    beside: &mut B,
-) {
-    let low = part(&modulus.fold, 0);
-    if b < N - 10 {
-        let u = fold_rows::<V, B, 10>(part_mut(columns, b), low, beside);
-        for at in (10..N).step_by(10) {
-            add_rows::<V, B, 10>(part_mut(columns, b + 1 + at), &u, part(&modulus.fold, at), at, beside);
-        }
-    } else {
-        let u = fold_rows::<V, B, 9>(part_mut(columns, b), low, beside);
-        for at in (10..N).step_by(10) {
-            add_rows::<V, B, 9>(part_mut(columns, b + at), &u, part(&modulus.fold, at), at, beside);
-        }
+        columns[9] = w[9];
+        columns[10] = w[10];
+        let mut window = [V::splat(0); 10];
+        repeat!(10, J => if J < ROWS { window[J] = w[11 + J] });
+        (u, window)
     }
 }
 
@@ -229,66 +214,79 @@ fn reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
     result: &mut [Digit<V>; N],
     mut shadow: S,
 ) {
-    for b in (0..N).step_by(10) {
+    for b in (0..N - 10).step_by(10) {
         match shadow.block(b / 10) {
             Some(mut beside) => reduce_block(columns, b, modulus, &mut beside),
             None => reduce_block(columns, b, modulus, &mut Nothing),
         }
     }
-    last_row(columns, modulus, result);
-}
-
-vector::part! {
-    /// [`ten_rows`] where the window begins and ends in memory. With nine rows, `columns` starts one lower, so that it
-    /// does not reach past the last column.
-    fn add_rows as AddRows<'a, V: Vector, const ROWS: usize>[B: Beside](
-        columns: &'a mut [V; 20],
-        x: &'a [Digit<V>; 10],
-        y: &'a [Digit<V>; 10],
-        at: usize,
-        beside: &'a mut B,
-    ) {
-        let off = 10 - ROWS;
-        let y = *y;
-        let mut w = [V::splat(0); 20];
-        repeat!(10, J => w[J + off] = columns[J + off]);
-        repeat!(10, I => if I < ROWS {
-            if I + 10 + off < 20 {
-                w[I + 10 + off] = columns[I + 10 + off];
-            }
-            let x = x[I];
-            repeat!(10, J => w[I + J + off] = w[I + J + off].madd_lo(x, y[J]));
-            repeat!(10, J => w[I + J + 1 + off] = w[I + J + 1 + off].madd_hi(x, y[J]));
-            columns[I + off] = w[I + off];
-            beside.row(at, I);
-            V::fence();
-        });
-        if ROWS < 10 {
-            beside.row(at, 9);
-        }
-        repeat!(10, J => columns[10 + J] = w[10 + J]);
+    match shadow.block(N / 10 - 1) {
+        Some(mut beside) => reduce_last_block(columns, modulus, result, &mut beside),
+        None => reduce_last_block(columns, modulus, result, &mut Nothing),
     }
 }
 
-/// The textbook's row, and the carries into digits.
+/// Ten rows of the reduction, from row `b` on.
 #[inline(always)]
-fn last_row<V: Vector, const N: usize>(columns: &Columns<V>, modulus: &Modulus<V, N>, result: &mut [Digit<V>; N]) {
+fn reduce_block<V: Vector, B: Beside, const N: usize>(
+    columns: &mut Columns<V>,
+    b: usize,
+    modulus: &Modulus<V, N>,
+    beside: &mut B,
+) {
+    let (u, mut window) = fold_rows::<V, B, 10>(part_mut(columns, b), part(&modulus.fold, 0), beside);
+    for at in (10..N).step_by(10) {
+        let (columns, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
+        window = ten_rows::<V, B, 0, 20>(columns, window, fold, &u, at, beside);
+    }
+    *part_mut(columns, b + 1 + N) = window;
+}
+
+/// The last nine rows, the textbook's row, and the carries into digits: ten of them as soon as their columns are
+/// complete, so that the rest of the rows, and what follows, does not wait for their chain.
+#[inline(always)]
+fn reduce_last_block<V: Vector, B: Beside, const N: usize>(
+    columns: &mut Columns<V>,
+    modulus: &Modulus<V, N>,
+    result: &mut [Digit<V>; N],
+    beside: &mut B,
+) {
+    let b = N - 10;
+    let (u, mut window) = fold_rows::<V, B, 9>(part_mut(columns, b), part(&modulus.fold, 0), beside);
     let c = columns[N - 1];
-    let u = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
+    let last = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
     // The column's low digit becomes zero: its carry is c / 2^52, rounded up.
     let mut carry = c.add(V::splat(MASK52)).shr::<52>();
-    for b in (0..N).step_by(10) {
-        let high: &[V; 10] = part(columns, N + b);
-        let m: &[Digit<V>; 10] = part(&modulus.m, b);
-        let above: Digit<V> = if b + 10 < N { modulus.m[b + 10] } else { Digit::whole(V::splat(0)) };
-        let out: &mut [Digit<V>; 10] = part_mut(result, b);
-        repeat!(10, J => {
-            let next = if J < 9 { m[(J + 1) % 10] } else { above };
-            let t = high[J].madd_hi(u, m[J]).madd_lo(u, next).add(carry);
-            out[J] = Digit::low(t);
-            carry = t.shr::<52>();
-        });
+    for at in (10..N).step_by(10) {
+        let (entering, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
+        window = ten_rows::<V, B, 0, 19>(entering, window, fold, &u, at, beside);
+        carry = ten_digits(columns, modulus, last, carry, result, at - 10);
     }
+    repeat!(9, J => columns[2 * N - 9 + J] = window[J]);
+    ten_digits(columns, modulus, last, carry, result, b);
+}
+
+/// The textbook's row at ten digits, and these without their carries. Answers with the carry out of them.
+#[inline(always)]
+fn ten_digits<V: Vector, const N: usize>(
+    columns: &Columns<V>,
+    modulus: &Modulus<V, N>,
+    last: Digit<V>,
+    mut carry: V,
+    result: &mut [Digit<V>; N],
+    at: usize,
+) -> V {
+    let high: &[V; 10] = part(columns, N + at);
+    let m: &[Digit<V>; 10] = part(&modulus.m, at);
+    let above: Digit<V> = if at + 10 < N { modulus.m[at + 10] } else { Digit::whole(V::splat(0)) };
+    let out: &mut [Digit<V>; 10] = part_mut(result, at);
+    repeat!(10, J => {
+        let next = if J < 9 { m[(J + 1) % 10] } else { above };
+        let t = high[J].madd_hi(last, m[J]).madd_lo(last, next).add(carry);
+        out[J] = Digit::low(t);
+        carry = t.shr::<52>();
+    });
+    carry
 }
 
 kernel! {
