@@ -18,11 +18,12 @@ import bench
 
 ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
+THREE = "haproxy,penstock-native,penstock-sw"
 # Seconds of a window (of handshake, cores-saved, max-rate and core-scaling their own), and the rest. The studies' own parameters are for servers of eight
 # cores and more.
 STUDIES = {
     "handshake": (30, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants", ALL, "--perf"]),
-    "handshake-modes": (10, ["--steps", "1", "--rounds", "4", "--connections", "64", "--contestants", ALL]),
+    "handshake-modes": (300, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", THREE]),
     "cores-saved": (60, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", ALL, "--target-rate", "2000"]),
     "max-rate": (120, ["--steps", "1", "--contestants", FOUR]),
     # The second step is on the clients' core too, and the page says so.
@@ -31,6 +32,16 @@ STUDIES = {
     "offload": (3, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
     "cpu-against-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
 }
+
+
+def run(command, folder):
+    """Runs a study. Answers with its exit code, and whether Ctrl-C ended it: that reaches the study itself, which then stops its servers
+    and keeps what it measured, if it is given the time."""
+    with subprocess.Popen(command, cwd=folder) as process:
+        try:
+            return process.wait(), False
+        except KeyboardInterrupt:
+            return process.wait(), True
 
 
 def main():
@@ -47,7 +58,7 @@ def main():
         out.mkdir(parents=True, exist_ok=True)
         # From beside its results, so that the command on the page is one that anybody may type.
         command = [penstock, "bench", "study", name, *more, "--duration", f"{seconds * options.share:g}s", "--out", name]
-        done = subprocess.run(command, cwd=options.out)
+        code, interrupted = run(command, options.out)
         result = out / "result.json"
         if result.exists():
             subprocess.run([penstock, "bench", "report", result, "--html", out / "report.html", "--svg", out / "figure.svg", "--markdown",
@@ -55,8 +66,10 @@ def main():
         # Every histogram and every stack, in some megabytes: not for the repository.
         for file in [out / "raw.jsonl", *out.glob("stacks-*.txt")]:
             file.unlink(missing_ok=True)
-        failed += [name] if done.returncode else []
-        print(f"== {name}: {'partial or failed' if done.returncode else 'done'} in {time.monotonic() - began:.0f} s", flush=True)
+        failed += [name] if code else []
+        print(f"== {name}: {'partial or failed' if code else 'done'} in {time.monotonic() - began:.0f} s", flush=True)
+        if interrupted:
+            break
     sys.exit(f"partial or failed: {', '.join(failed)}" if failed else 0)
 
 
