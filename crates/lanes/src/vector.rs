@@ -112,6 +112,8 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn pick16(low: Self, high: Self, index: Self) -> Self;
     /// Where the mask holds, the one of sixteen entries that the lane itself names (its low four bits), else the lane.
     fn pick16_if(self, mask: Self::Mask, low: Self, high: Self) -> Self;
+    /// Stores the lanes where the mask holds.
+    fn store_if(self, mask: Self::Mask, place: &mut Self);
     /// Logical shifts by a public number of bits.
     fn shr_by(self, bits: u32) -> Self;
     fn shl_by(self, bits: u32) -> Self;
@@ -185,6 +187,14 @@ impl<V: Vector> Digit<V> {
     #[inline(always)]
     pub(crate) fn exchange<const DISTANCE: usize>(self) -> Self {
         Digit(self.0.exchange::<DISTANCE>())
+    }
+}
+
+impl<V: Lane8> Digit<V> {
+    /// Takes those of `yes` where the mask holds.
+    #[inline(always)]
+    pub(crate) fn store_if(&mut self, mask: V::Mask, yes: Self) {
+        yes.0.store_if(mask, &mut self.0);
     }
 }
 

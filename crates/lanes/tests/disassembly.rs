@@ -25,7 +25,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("BaseRow", 4),
     ("Binomial", 1),
     ("Bytes", 12),
-    ("Choose", 6), // lanes and powers, each checked to be inside the table
+    ("Choose", 10), // lanes and powers, each checked to be inside the table
     ("Compress", 2),
     ("Compress10", 4),
     ("Compress4", 2),
@@ -41,7 +41,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("MontMul", 12), // blocks of ten digits, the first and last of which differ
     ("MontReduce", 4),
     ("MontSqr", 13),
-    ("MontSqrScan", 22), // as MontSqr; blocks with a table's entries beside them, and without
+    ("MontSqrScan", 25), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
     ("Pack", 2),
@@ -55,7 +55,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("SingleScatter", 3), // limbs, each checked to be inside
     ("SingleSquare", 10), // rows, block by block
     ("SubtractOnce", 2),
-    ("Turn", 7), // the table, by eight powers and by digits
+    ("Turn", 11), // the table, by eight powers and by digits, each place checked to be inside
     ("Unpack", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];

@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 
 /// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in choosing
 /// among twice the powers and in making them.
-const fn window_bits(half_limbs: usize) -> u32 {
+pub(super) const fn window_bits(half_limbs: usize) -> u32 {
     if half_limbs == 20 { 4 } else { 5 }
 }
 
@@ -316,7 +316,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             input: [zero; 2],
             windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
             powers: vec![zero; Self::POWERS],
-            table: Table::new(Self::POWERS),
+            table: Table::new(),
             power: Box::new(zero),
             scratch: Box::new(zero),
             factor: zero,
@@ -381,11 +381,11 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     fn window(&mut self, columns: &mut Columns<V>, at: usize) {
         if at == 0 {
             self.table.fill(&self.powers);
-            self.table.choose(self.windows[0], &mut self.power);
+            self.table.choose(&self.windows[0], &mut self.power);
             return;
         }
         for squaring in 0..Self::WINDOW as usize {
-            match self.table.share(squaring, Self::WINDOW as usize, self.windows[at], &mut self.factor) {
+            match self.table.share(squaring, Self::WINDOW as usize, &self.windows[at], &mut self.factor) {
                 Some(scan) => mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan),
                 None => mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch),
             }

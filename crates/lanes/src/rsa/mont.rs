@@ -182,6 +182,8 @@ vector::part! {
         fold: &'a [Digit<V>; 10],
         beside: &'a mut B,
     ) -> ([Digit<V>; 10], [V; 10]) {
+        // Once: after each fence LLVM would read them again, all rows' at the start, and spill them.
+        let fold = *fold;
         let mut u = [Digit::whole(V::splat(0)); 10];
         let mut w = [V::splat(0); 21];
         repeat!(10, J => w[J] = columns[J]);

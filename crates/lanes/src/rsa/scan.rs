@@ -6,25 +6,29 @@
 //!
 //! The tables of the larger sizes lie in the second-level cache, and to stream one from there takes longer than to choose
 //! from it. So [`Scan`] goes through it *beside* the squarings of a window, whose operands lie in the first-level
-//! cache: two lanes' sixteen powers in the shadow of ten rows of a reduction, in four streams, one word after the other.
+//! cache: twice sixteen powers in the shadow of ten rows of a reduction, in four streams, one word after the other. A lane's
+//! digit is chosen from all its powers at once and stored alone: no store's mask, which is not known to take one time for
+//! all, depends on an index.
 
+use super::batch::window_bits;
 use super::mont::{part, part_mut};
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
 /// Sixteen powers of one lane, digit by digit: the lower eight, the higher eight.
 type Sixteen<V, const N: usize> = [[V; N]; 2];
-/// Of lanes `2 k` and `2 k + 1`: what is read beside ten rows.
+/// What is read beside ten rows: all 32 powers of a lane or, where there are 16, those of two lanes.
 type Pair<V, const N: usize> = [Sixteen<V, N>; 2];
 
-/// 16 or 32 powers, turned round: pair `4 h + k` holds powers `16 h` to `16 h + 15` of lanes `2 k` and `2 k + 1`.
+/// 16 or 32 powers of each lane, turned round, lane by lane.
 pub(crate) struct Table<V, const N: usize>(Vec<Pair<V, N>>);
 
 impl<V: Lane8, const N: usize> Table<V, N> {
-    /// Room for so many powers.
-    pub(crate) fn new(powers: usize) -> Self {
-        assert!(powers.is_multiple_of(16));
-        Table(vec![[[[V::default(); N]; 2]; 2]; powers / 4])
+    /// How many sixteens of powers each lane has.
+    const SIXTEENS: usize = (1 << window_bits(N)) / 16;
+
+    pub(crate) fn new() -> Self {
+        Table(vec![[[[V::default(); N]; 2]; 2]; 4 * Self::SIXTEENS])
     }
 
     pub(crate) fn fill(&mut self, powers: &[[Digit<V>; N]]) {
@@ -32,22 +36,18 @@ impl<V: Lane8, const N: usize> Table<V, N> {
     }
 
     /// Chooses where there are no squarings to go beside.
-    pub(crate) fn choose(&self, index: V, out: &mut [Digit<V>; N]) {
-        start(index, out);
+    pub(crate) fn choose(&self, index: &V, out: &mut [Digit<V>; N]) {
         choose(Scan { pairs: &self.0, first: 0, index, out });
     }
 
-    /// What is read beside the `squaring`th of `squarings`; the first begins `out` anew. `None` where all has been read.
+    /// What is read beside the `squaring`th of `squarings`. `None` where all has been read.
     pub(crate) fn share<'a>(
         &'a self,
         squaring: usize,
         squarings: usize,
-        index: V,
+        index: &'a V,
         out: &'a mut [Digit<V>; N],
     ) -> Option<Scan<'a, V, N>> {
-        if squaring == 0 {
-            start(index, out);
-        }
         let share = self.0.len().div_ceil(squarings);
         assert!(self.0.len().is_multiple_of(share) && share <= N / 10, "some pairs would find no rows");
         let first = share * squaring;
@@ -74,7 +74,7 @@ pub(crate) struct Scan<'a, V: Vector, const N: usize> {
     pairs: &'a [Pair<V, N>],
     /// The number of the first of them.
     first: usize,
-    index: V,
+    index: &'a V,
     out: &'a mut [Digit<V>; N],
 }
 
@@ -82,10 +82,17 @@ impl<V: Lane8, const N: usize> Scan<'_, V, N> {
     #[inline(always)]
     fn pair(&mut self, block: usize) -> Reading<'_, V, N> {
         let number = self.first + block;
-        let sixteen = self.index.shr::<4>().eq(V::splat(number as u64 / 4));
-        let lanes = V::mask_to_bits(sixteen) & 0b11 << (2 * (number % 4));
-        let here = [V::mask_from_bits(lanes & 0b0101_0101), V::mask_from_bits(lanes & 0b1010_1010)];
-        Reading { pair: &self.pairs[block], here, out: self.out }
+        let each = Table::<V, N>::SIXTEENS;
+        let sixteen = self.index.shr::<4>();
+        let mut lanes = [0; 2];
+        let mut here = [V::mask_from_bits(0); 2];
+        repeat!(2, I => {
+            lanes[I] = 1 << ((2 * number + I) / each);
+            let wanted = sixteen.eq(V::splat(((2 * number + I) % each) as u64));
+            here[I] = V::mask_from_bits(V::mask_to_bits(wanted) & lanes[I]);
+        });
+        let lanes = V::mask_from_bits(lanes[0] | lanes[1]);
+        Reading { pair: &self.pairs[block], index: self.index, here, lanes, out: self.out }
     }
 }
 
@@ -134,10 +141,12 @@ impl Beside for Nothing {
     fn row(&mut self, _: usize, _: usize) {}
 }
 
-/// Two lanes' sixteen powers, and which of the two want one of them.
+/// A pair, which lanes want a word of its one half and of its other, and whose it is.
 struct Reading<'a, V: Vector, const N: usize> {
     pair: &'a Pair<V, N>,
+    index: &'a V,
     here: [V::Mask; 2],
+    lanes: V::Mask,
     out: &'a mut [Digit<V>; N],
 }
 
@@ -145,34 +154,31 @@ impl<V: Lane8, const N: usize> Beside for Reading<'_, V, N> {
     #[inline(always)]
     fn row(&mut self, block: usize, i: usize) {
         let out: &mut [Digit<V>; 10] = part_mut(self.out, block);
-        let mut digit = out[i].raw();
-        repeat!(2, LANE => {
-            let low: &[V; 10] = part(&self.pair[LANE][0], block);
-            let high: &[V; 10] = part(&self.pair[LANE][1], block);
-            digit = digit.pick16_if(self.here[LANE], low[i], high[i]);
+        // A lane for which nothing is chosen yet holds its index.
+        let mut digit = *self.index;
+        repeat!(2, I => {
+            let low: &[V; 10] = part(&self.pair[I][0], block);
+            let high: &[V; 10] = part(&self.pair[I][1], block);
+            digit = digit.pick16_if(self.here[I], low[i], high[i]);
         });
-        out[i] = Digit::low(digit);
+        out[i].store_if(self.lanes, Digit::low(digit));
     }
 }
 
 kernel! {
     fn turn as Turn<'a, V: Lane8, const N: usize>(powers: &'a [[Digit<V>; N]], pairs: &'a mut [Pair<V, N>]) {
+        let each = Table::<V, N>::SIXTEENS;
+        assert!(powers.len() == 16 * each);
         for (eight, powers) in powers.chunks_exact(8).enumerate() {
             for i in 0..N {
                 let mut rows = [V::splat(0); 8];
                 repeat!(8, J => rows[J] = powers[J][i].raw());
                 V::transpose(&mut rows);
-                repeat!(8, LANE => pairs[4 * (eight / 2) + LANE / 2][LANE % 2][eight % 2][i] = rows[LANE]);
+                repeat!(8, LANE => {
+                    let sixteen = each * LANE + eight / 2;
+                    pairs[sixteen / 2][sixteen % 2][eight % 2][i] = rows[LANE];
+                });
             }
-        }
-    }
-}
-
-kernel! {
-    /// A lane not chosen yet holds its index.
-    fn start as StartChoice<'a, V: Lane8, const N: usize>(index: V, out: &'a mut [Digit<V>; N]) {
-        for digit in out {
-            *digit = Digit::low(index);
         }
     }
 }
@@ -195,19 +201,20 @@ mod tests {
     use crate::vector::Portable;
 
     /// As the squarings of a window go through it: each lane keeps its own power.
-    fn every_lane_gets_its_power<const N: usize>(powers: usize, squarings: usize) {
+    fn every_lane_gets_its_power<const N: usize>() {
+        let (squarings, powers) = (window_bits(N) as usize, 1 << window_bits(N));
         let power = |entry: usize, i: usize, lane: usize| (10_000 * lane + 100 * entry + i) as u64;
         let digit = |entry, i| Digit::whole(Portable::from_lanes(&core::array::from_fn(|lane| power(entry, i, lane))));
         let all: Vec<[Digit<Portable>; N]> =
             (0..powers).map(|entry| core::array::from_fn(|i| digit(entry, i))).collect();
-        let mut table = Table::new(powers);
+        let mut table = Table::new();
         table.fill(&all);
         for turn in 0..powers {
             let wanted: [usize; 8] = core::array::from_fn(|lane| (turn + 5 * lane) % powers);
             let index = Portable::from_lanes(&wanted.map(|entry| entry as u64));
             let mut out = all[1];
             for squaring in 0..squarings {
-                let Some(mut scan) = table.share(squaring, squarings, index, &mut out) else { continue };
+                let Some(mut scan) = table.share(squaring, squarings, &index, &mut out) else { continue };
                 for block in 0..N / 10 {
                     let Some(mut beside) = Shadow::<Portable, N>::block(&mut scan, block) else { continue };
                     for digits in (0..N).step_by(10) {
@@ -216,7 +223,7 @@ mod tests {
                 }
             }
             let mut chosen = all[2];
-            table.choose(index, &mut chosen);
+            table.choose(&index, &mut chosen);
             for i in 0..N {
                 let expected = core::array::from_fn(|lane| power(wanted[lane], i, lane));
                 assert_eq!(out[i].value().to_lanes(), expected);
@@ -227,8 +234,8 @@ mod tests {
 
     #[test]
     fn every_lane_gets_its_power_in_every_size() {
-        every_lane_gets_its_power::<20>(16, 4);
-        every_lane_gets_its_power::<30>(32, 5);
-        every_lane_gets_its_power::<40>(32, 5);
+        every_lane_gets_its_power::<20>();
+        every_lane_gets_its_power::<30>();
+        every_lane_gets_its_power::<40>();
     }
 }

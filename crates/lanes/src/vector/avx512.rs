@@ -183,6 +183,12 @@ impl Lane8 for Avx512 {
     }
 
     #[inline(always)]
+    fn store_if(self, mask: __mmask8, place: &mut Self) {
+        // SAFETY: writes some lanes of a register's place; the instruction is there (see the type).
+        unsafe { _mm512_mask_store_epi64(core::ptr::from_mut(place).cast(), mask, self.0) }
+    }
+
+    #[inline(always)]
     fn mask_to_bits(mask: __mmask8) -> u8 {
         mask
     }
