@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""All studies, one after the other, as long as a small machine allows: two hours on two cores. Writes docs/measurements/STUDY.
+"""All studies, one after the other, as long as a small machine allows: two and a half hours on two cores. Writes docs/measurements/STUDY.
 
     scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
---share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of one study are short, as all
-contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
+--share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of throughput, offload and
+cpu-against-rate are short: all contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
 (see own_network in scripts/bench.py). Run through `make studies`, which builds first.
 """
 
