@@ -4,8 +4,8 @@
     scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
 --share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of throughput, offload and
-cpu-against-rate are short: all contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace of its own where that can be had
-(see own_network in scripts/bench.py). Run through `make studies`, which builds first.
+cpu-against-rate are short: all contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace
+of its own where that can be had (see own_network in scripts/bench.py). Run through `make studies`, which builds first.
 """
 
 import argparse

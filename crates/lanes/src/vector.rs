@@ -112,7 +112,7 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn pick16(low: Self, high: Self, index: Self) -> Self;
     /// Where the mask holds, the one of sixteen entries that the lane itself names (its low four bits), else the lane.
     fn pick16_if(self, mask: Self::Mask, low: Self, high: Self) -> Self;
-    /// Stores the lanes where the mask holds.
+    /// Stores the lanes where the mask holds, and does not read the others first as `or_if` would have to.
     fn store_if(self, mask: Self::Mask, place: &mut Self);
     /// Logical shifts by a public number of bits.
     fn shr_by(self, bits: u32) -> Self;
@@ -191,7 +191,7 @@ impl<V: Vector> Digit<V> {
 }
 
 impl<V: Lane8> Digit<V> {
-    /// Takes those of `yes` where the mask holds.
+    /// [`Lane8::store_if`].
     #[inline(always)]
     pub(crate) fn store_if(&mut self, mask: V::Mask, yes: Self) {
         yes.0.store_if(mask, &mut self.0);

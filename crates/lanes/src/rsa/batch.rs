@@ -385,7 +385,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             return;
         }
         for squaring in 0..Self::WINDOW as usize {
-            match self.table.share(squaring, Self::WINDOW as usize, &self.windows[at], &mut self.factor) {
+            match self.table.share(squaring, &self.windows[at], &mut self.factor) {
                 Some(scan) => mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan),
                 None => mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch),
             }

@@ -40,15 +40,14 @@ impl<V: Lane8, const N: usize> Table<V, N> {
         choose(Scan { pairs: &self.0, first: 0, index, out });
     }
 
-    /// What is read beside the `squaring`th of `squarings`. `None` where all has been read.
+    /// What is read beside the `squaring`th of a window's squarings. `None` where all has been read.
     pub(crate) fn share<'a>(
         &'a self,
         squaring: usize,
-        squarings: usize,
         index: &'a V,
         out: &'a mut [Digit<V>; N],
     ) -> Option<Scan<'a, V, N>> {
-        let share = self.0.len().div_ceil(squarings);
+        let share = self.0.len().div_ceil(window_bits(N) as usize);
         assert!(self.0.len().is_multiple_of(share) && share <= N / 10, "some pairs would find no rows");
         let first = share * squaring;
         let pairs = self.0.get(first..first + share)?;
@@ -202,7 +201,7 @@ mod tests {
 
     /// As the squarings of a window go through it: each lane keeps its own power.
     fn every_lane_gets_its_power<const N: usize>() {
-        let (squarings, powers) = (window_bits(N) as usize, 1 << window_bits(N));
+        let powers = 1 << window_bits(N);
         let power = |entry: usize, i: usize, lane: usize| (10_000 * lane + 100 * entry + i) as u64;
         let digit = |entry, i| Digit::whole(Portable::from_lanes(&core::array::from_fn(|lane| power(entry, i, lane))));
         let all: Vec<[Digit<Portable>; N]> =
@@ -213,8 +212,8 @@ mod tests {
             let wanted: [usize; 8] = core::array::from_fn(|lane| (turn + 5 * lane) % powers);
             let index = Portable::from_lanes(&wanted.map(|entry| entry as u64));
             let mut out = all[1];
-            for squaring in 0..squarings {
-                let Some(mut scan) = table.share(squaring, squarings, &index, &mut out) else { continue };
+            for squaring in 0..window_bits(N) as usize {
+                let Some(mut scan) = table.share(squaring, &index, &mut out) else { continue };
                 for block in 0..N / 10 {
                     let Some(mut beside) = Shadow::<Portable, N>::block(&mut scan, block) else { continue };
                     for digits in (0..N).step_by(10) {
