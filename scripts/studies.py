@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""All studies, one after the other, as long as a small machine allows: two and a half hours on two cores. Writes docs/measurements/STUDY.
+"""All studies at their full length, one after the other: four hours on two cores. Writes docs/measurements/STUDY.
 
     scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
---share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Windows of throughput, offload and
-cpu-against-rate are short: all contestants take turns and the ratios of rounds are what is asked for. Loopback, in a network namespace
+--share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Loopback, in a network namespace
 of its own where that can be had (see own_network in scripts/bench.py). Run through `make studies`, which builds first.
 """
 
@@ -19,8 +18,8 @@ import bench
 ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
 THREE = "haproxy,penstock-native,penstock-sw"
-# Seconds of a window (of handshake, cores-saved, max-rate and core-scaling their own), and the rest. The studies' own parameters are for servers of eight
-# cores and more.
+# Seconds of a window, the studies' own, and the rest, where their own are for servers of eight cores and more. The longest run without
+# those contestants that say least.
 STUDIES = {
     "handshake": (30, ["--steps", "1", "--rounds", "5", "--connections", "64", "--contestants", ALL, "--perf"]),
     "handshake-modes": (300, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", THREE]),
@@ -28,9 +27,9 @@ STUDIES = {
     "max-rate": (120, ["--steps", "1", "--contestants", FOUR]),
     # The second step is on the clients' core too, and the page says so.
     "core-scaling": (120, ["--steps", "1,2", "--server-cores", "0,1", "--client-cores", "1", "--contestants", FOUR]),
-    "throughput": (1.5, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", FOUR]),
-    "offload": (3, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", FOUR]),
-    "cpu-against-rate": (5, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", ALL]),
+    "throughput": (30, ["--steps", "1", "--rounds", "3", "--connections", "32", "--contestants", THREE]),
+    "offload": (60, ["--steps", "1", "--rounds", "3", "--connections", "64", "--contestants", THREE]),
+    "cpu-against-rate": (30, ["--steps", "1", "--rounds", "3", "--connections", "1000", "--contestants", THREE]),
 }
 
 
