@@ -44,7 +44,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("MontSqrScan", 25), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
-    ("Pack", 2),
+    ("Pack", 9), // limbs, of each number checked to be inside
     ("PackWindows", 7), // public: the exponents' limbs, counted
     ("Prepare", 3),
     ("Recode", 12),
@@ -55,7 +55,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("SingleScatter", 3), // limbs, each checked to be inside
     ("SingleSquare", 10), // rows, block by block
     ("SubtractOnce", 2),
-    ("Turn", 11), // the table, by eight powers and by digits, each place checked to be inside
+    ("Turn", 2), // the table, by digits and by eight powers
     ("Unpack", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];

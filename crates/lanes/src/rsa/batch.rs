@@ -185,8 +185,7 @@ struct Pass<V: Vector, const H: usize> {
     input: [[Digit<V>; H]; 2],
     /// The exponents' windows, the highest first.
     windows: Vec<V>,
-    /// The powers of the input from 0 on.
-    powers: Vec<[Digit<V>; H]>,
+    /// The powers of the input.
     table: Table<V, H>,
     power: Box<[Digit<V>; H]>,
     scratch: Box<[Digit<V>; H]>,
@@ -303,7 +302,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
 
 impl<V: Lane8, const H: usize> Pass<V, H> {
     const WINDOW: u32 = window_bits(H);
-    const POWERS: usize = 1 << Self::WINDOW;
+    const POWERS: usize = Table::<V, H>::POWERS;
 
     fn empty(size: RsaSize) -> Self {
         let zero = [Digit::whole(V::default()); H];
@@ -315,7 +314,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             q: zero,
             input: [zero; 2],
             windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
-            powers: vec![zero; Self::POWERS],
             table: Table::new(),
             power: Box::new(zero),
             scratch: Box::new(zero),
@@ -345,8 +343,9 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             _ if at == 0 => {
                 self.enter(columns);
                 if let Some(single) = single {
-                    single.enter(&self.modulus, &self.powers[1]);
-                    single.begin_powers(&self.powers[0]);
+                    let [zero, one, ..] = self.table.powers() else { unreachable!("a table has 16 powers") };
+                    single.enter(&self.modulus, one);
+                    single.begin_powers(zero);
                 }
             }
             None if at < first_window => self.add_power(columns, at + 1),
@@ -365,12 +364,13 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             *column = digit.raw();
         }
         mont_reduce(columns, &self.modulus, &mut self.scratch);
-        self.powers[0] = self.one;
-        mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut self.powers[1]);
+        let powers = self.table.powers();
+        powers[0] = self.one;
+        mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut powers[1]);
     }
 
     fn add_power(&mut self, columns: &mut Columns<V>, exponent: usize) {
-        let (known, new) = self.powers.split_at_mut(exponent);
+        let (known, new) = self.table.powers().split_at_mut(exponent);
         if exponent.is_multiple_of(2) {
             mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
         } else {
@@ -380,7 +380,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
 
     fn window(&mut self, columns: &mut Columns<V>, at: usize) {
         if at == 0 {
-            self.table.fill(&self.powers);
+            self.table.turn();
             self.table.choose(&self.windows[0], &mut self.power);
             return;
         }
@@ -403,7 +403,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.q.zeroize();
         self.input.zeroize();
         self.windows.as_mut_slice().zeroize();
-        self.powers.as_flattened_mut().zeroize();
         self.table.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
@@ -512,11 +511,7 @@ mod tests {
                     [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
                 );
                 all.extend([&*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
-                all.extend([
-                    is_zero(pass.input.as_flattened()),
-                    is_zero(pass.powers.as_flattened()),
-                    pass.table.is_zero(),
-                ]);
+                all.extend([is_zero(pass.input.as_flattened()), pass.table.is_zero()]);
                 all.push(pass.windows.iter().all(|window| window.to_lanes() == [0; 8]));
             }
             all

@@ -12,10 +12,12 @@ pub(crate) fn pack_into<V: Lane8, const N: usize>(numbers: [&[u64]; 8], out: &mu
 
 kernel! {
     fn pack as Pack<'a, V: Lane8, const N: usize>(numbers: [&'a [u64; N]; 8], out: &'a mut [Digit<V>; N]) {
-        for limb in 0..N {
-            let mut lanes = [0; 8];
-            repeat!(8, LANE => lanes[LANE] = numbers[LANE][limb]);
-            out[limb] = Digit::whole(V::from_lanes(&lanes));
+        // Eight limbs at a time, the last eight where N is no multiple.
+        for at in (0..N).step_by(8).map(|at| at.min(N - 8)) {
+            let mut rows = [V::splat(0); 8];
+            repeat!(8, LANE => rows[LANE] = V::from_lanes(numbers[LANE][at..].first_chunk().expect("eight limbs")));
+            V::transpose(&mut rows);
+            repeat!(8, LIMB => out[at + LIMB] = Digit::whole(rows[LIMB]));
         }
     }
 }
@@ -24,7 +26,7 @@ kernel! {
 pub(crate) fn pack_modulus<V: Lane8, const N: usize>(moduli: [&Prepared; 8], out: &mut Modulus<V, N>) {
     pack_into(moduli.map(|m| &m.m[..]), &mut out.m);
     pack_into(moduli.map(|m| &m.fold[..]), &mut out.fold);
-    pack_into(moduli.each_ref().map(|m| core::slice::from_ref(&m.k0)), core::array::from_mut(&mut out.k0));
+    out.k0 = Digit::whole(V::from_lanes(&moduli.map(|m| m.k0)));
 }
 
 kernel! {

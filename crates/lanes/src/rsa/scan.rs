@@ -15,29 +15,39 @@ use super::mont::{part, part_mut};
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
-/// Sixteen powers of one lane, digit by digit: the lower eight, the higher eight.
-type Sixteen<V, const N: usize> = [[V; N]; 2];
-/// What is read beside ten rows: all 32 powers of a lane or, where there are 16, those of two lanes.
-type Pair<V, const N: usize> = [Sixteen<V, N>; 2];
+/// What is read beside ten rows: all 32 powers of a lane or, where there are 16, those of two lanes; eight in each part,
+/// digit by digit.
+type Pair<V, const N: usize> = [[Digit<V>; N]; 4];
 
-/// 16 or 32 powers of each lane, turned round, lane by lane.
-pub(crate) struct Table<V, const N: usize>(Vec<Pair<V, N>>);
+/// 16 or 32 powers of each lane: at first power by power, once turned round lane by lane.
+pub(crate) struct Table<V, const N: usize>(Vec<[Digit<V>; N]>);
 
 impl<V: Lane8, const N: usize> Table<V, N> {
+    pub(crate) const POWERS: usize = 1 << window_bits(N);
     /// How many sixteens of powers each lane has.
-    const SIXTEENS: usize = (1 << window_bits(N)) / 16;
+    const SIXTEENS: usize = Self::POWERS / 16;
 
     pub(crate) fn new() -> Self {
-        Table(vec![[[[V::default(); N]; 2]; 2]; 4 * Self::SIXTEENS])
+        Table(vec![[Digit::default(); N]; Self::POWERS])
     }
 
-    pub(crate) fn fill(&mut self, powers: &[[Digit<V>; N]]) {
-        turn(powers, &mut self.0);
+    /// The powers from 0 on, until they are turned.
+    pub(crate) fn powers(&mut self) -> &mut [[Digit<V>; N]] {
+        &mut self.0
+    }
+
+    /// Turns all powers round.
+    pub(crate) fn turn(&mut self) {
+        turn(&mut self.0);
+    }
+
+    fn pairs(&self) -> &[Pair<V, N>] {
+        self.0.as_chunks().0
     }
 
     /// Chooses where there are no squarings to go beside.
     pub(crate) fn choose(&self, index: &V, out: &mut [Digit<V>; N]) {
-        choose(Scan { pairs: &self.0, first: 0, index, out });
+        choose(Scan { pairs: self.pairs(), first: 0, index, out });
     }
 
     /// What is read beside the `squaring`th of a window's squarings. `None` where all has been read.
@@ -47,10 +57,11 @@ impl<V: Lane8, const N: usize> Table<V, N> {
         index: &'a V,
         out: &'a mut [Digit<V>; N],
     ) -> Option<Scan<'a, V, N>> {
-        let share = self.0.len().div_ceil(window_bits(N) as usize);
-        assert!(self.0.len().is_multiple_of(share) && share <= N / 10, "some pairs would find no rows");
+        let pairs = self.pairs();
+        let share = pairs.len().div_ceil(window_bits(N) as usize);
+        assert!(pairs.len().is_multiple_of(share) && share <= N / 10, "some pairs would find no rows");
         let first = share * squaring;
-        let pairs = self.0.get(first..first + share)?;
+        let pairs = pairs.get(first..first + share)?;
         Some(Scan { pairs, first, index, out })
     }
 }
@@ -58,13 +69,13 @@ impl<V: Lane8, const N: usize> Table<V, N> {
 #[cfg(test)]
 impl<const N: usize> Table<crate::vector::Portable, N> {
     pub(crate) fn is_zero(&self) -> bool {
-        self.0.as_flattened().as_flattened().as_flattened().iter().all(|word| word.to_lanes() == [0; 8])
+        self.0.as_flattened().iter().all(|digit| digit.raw().to_lanes() == [0; 8])
     }
 }
 
 impl<V: Vector, const N: usize> Zeroize for Table<V, N> {
     fn zeroize(&mut self) {
-        self.0.as_flattened_mut().as_flattened_mut().as_flattened_mut().zeroize();
+        self.0.as_flattened_mut().zeroize();
     }
 }
 
@@ -156,29 +167,32 @@ impl<V: Lane8, const N: usize> Beside for Reading<'_, V, N> {
         // A lane for which nothing is chosen yet holds its index.
         let mut digit = *self.index;
         repeat!(2, I => {
-            let low: &[V; 10] = part(&self.pair[I][0], block);
-            let high: &[V; 10] = part(&self.pair[I][1], block);
-            digit = digit.pick16_if(self.here[I], low[i], high[i]);
+            let low: &[Digit<V>; 10] = part(&self.pair[2 * I], block);
+            let high: &[Digit<V>; 10] = part(&self.pair[2 * I + 1], block);
+            digit = digit.pick16_if(self.here[I], low[i].raw(), high[i].raw());
         });
         out[i].store_if(self.lanes, Digit::low(digit));
     }
 }
 
 kernel! {
-    fn turn as Turn<'a, V: Lane8, const N: usize>(powers: &'a [[Digit<V>; N]], pairs: &'a mut [Pair<V, N>]) {
-        let each = Table::<V, N>::SIXTEENS;
-        assert!(powers.len() == 16 * each);
-        for (eight, powers) in powers.chunks_exact(8).enumerate() {
-            for i in 0..N {
+    /// In place, digit by digit: eight powers of a digit become eight lanes of it.
+    fn turn as Turn<'a, V: Lane8, const N: usize>(powers: &'a mut [[Digit<V>; N]]) {
+        assert!(powers.len() == Table::<V, N>::POWERS);
+        let eights = Table::<V, N>::POWERS / 8;
+        let mut turned = [V::splat(0); 32];
+        for i in 0..N {
+            for eight in 0..eights {
                 let mut rows = [V::splat(0); 8];
-                repeat!(8, J => rows[J] = powers[J][i].raw());
+                repeat!(8, J => rows[J] = powers[8 * eight + J][i].raw());
                 V::transpose(&mut rows);
-                repeat!(8, LANE => {
-                    let sixteen = each * LANE + eight / 2;
-                    pairs[sixteen / 2][sixteen % 2][eight % 2][i] = rows[LANE];
-                });
+                repeat!(8, LANE => turned[eights * LANE + eight] = rows[LANE]);
+            }
+            for (power, digit) in powers.iter_mut().zip(&turned) {
+                power[i] = Digit::low(*digit);
             }
         }
+        turned.zeroize();
     }
 }
 
@@ -207,7 +221,8 @@ mod tests {
         let all: Vec<[Digit<Portable>; N]> =
             (0..powers).map(|entry| core::array::from_fn(|i| digit(entry, i))).collect();
         let mut table = Table::new();
-        table.fill(&all);
+        table.powers().copy_from_slice(&all);
+        table.turn();
         for turn in 0..powers {
             let wanted: [usize; 8] = core::array::from_fn(|lane| (turn + 5 * lane) % powers);
             let index = Portable::from_lanes(&wanted.map(|entry| entry as u64));
