@@ -10,6 +10,7 @@ mod encode;
 mod key;
 mod mont;
 mod mont20;
+mod mont40;
 mod pack;
 mod scan;
 mod single;

@@ -42,7 +42,7 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     /// The same public constant in every lane.
     fn splat(x: u64) -> Self;
     fn add(self, other: Self) -> Self;
-    /// May go below zero: such a value may only be added to, shifted by [`Vector::sar`] or read as a digit.
+    /// May go below zero: such a value may only be added, subtracted, shifted by [`Vector::sar`] or read as a digit.
     fn sub(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     /// Logical shift right.
@@ -87,6 +87,11 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     fn truncate(self) -> Self;
     /// Panics if a value may exceed a digit (where values are known).
     fn assert_digit(self);
+    /// For a value that is not below zero for a reason that intervals cannot see.
+    #[inline(always)]
+    fn not_negative(self) -> Self {
+        self
+    }
 }
 
 /// A vector whose lanes can be filled from memory and read back: everything but [`Bound`].

@@ -38,9 +38,9 @@ const JUMPS: &[(&str, usize)] = &[
     ("InnerProduct", 3),
     ("KeccakF1600", 1),
     ("Ladder", 1),
-    ("MontMul", 12), // blocks of ten digits, the first and last of which differ
+    ("MontMul", 8), // blocks of ten digits, the first and last of which differ
     ("MontReduce", 4),
-    ("MontSqr", 13),
+    ("MontSqr", 9),
     ("MontSqrScan", 25), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it

@@ -14,6 +14,8 @@
 //! result < a b / R + 2 m,        with a, b < 4 m and m < 2^-16 R:  result < 2 m + 2^-12 m.
 //! ```
 //!
+//! Twenty and forty limbs are arranged in ways of their own: [`super::mont20`], and the products of [`super::mont40`].
+//!
 //! **Columns.** A column gathers at most 2 N low or high halves from the product (a doubled one counts twice), 2 N
 //! from the reduction, and a carry: below `4 N 2^52 + 2^12`, which for N = 80 is `2^60.4`. No carry is needed before
 //! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows_in_primes`, `no_column_overflows_in_moduli`.
@@ -26,6 +28,7 @@
 //! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
 use super::mont20::{mul20, reduce20, square20};
+use super::mont40::{product40, square40};
 use super::scan::{Beside, Nothing, Scan, Shadow};
 use crate::vector::{self, Digit, Lane8, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
@@ -190,7 +193,7 @@ vector::part! {
         w[10] = columns[10];
         repeat!(10, I => if I < ROWS {
             u[I] = Digit::low(w[I]);
-            w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].shr::<52>());
+            w[I + 1] = w[I + 1].madd_lo(u[I], fold[0]).add(w[I].sar::<52>());
             w[I + 11] = columns[I + 11];
             repeat!(10, J => if J > 0 { w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]) });
             repeat!(10, J => w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]));
@@ -258,7 +261,7 @@ fn reduce_last_block<V: Vector, B: Beside, const N: usize>(
     let c = columns[N - 1];
     let last = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
     // The column's low digit becomes zero: its carry is c / 2^52, rounded up.
-    let mut carry = c.add(V::splat(MASK52)).shr::<52>();
+    let mut carry = c.add(V::splat(MASK52)).sar::<52>();
     for at in (10..N).step_by(10) {
         let (entering, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
         window = ten_rows::<V, B, 0, 19>(entering, window, fold, &u, at, beside);
@@ -285,8 +288,10 @@ fn ten_digits<V: Vector, const N: usize>(
     repeat!(10, J => {
         let next = if J < 9 { m[(J + 1) % 10] } else { above };
         let t = high[J].madd_hi(last, m[J]).madd_lo(last, next).add(carry);
+        // The whole is not below zero, so nor is what the top digit has.
+        let t = if J == 9 && at + 10 == N { t.not_negative() } else { t };
         out[J] = Digit::low(t);
-        carry = t.shr::<52>();
+        carry = t.sar::<52>();
     });
     carry
 }
@@ -304,7 +309,11 @@ kernel! {
         if N == 20 {
             mul20(part(x, 0), part(y, 0), twenty(modulus), part_mut(result, 0));
         } else {
-            product(columns, x, y);
+            if N == 40 {
+                product40(columns, part(x, 0), part(y, 0));
+            } else {
+                product(columns, x, y);
+            }
             reduce(columns, modulus, result, Nothing);
         }
     }
@@ -323,7 +332,11 @@ fn square_and_reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
         square20(part_mut(columns, 0), part(x, 0));
         reduce20(part(columns, 0), modulus, result, shadow);
     } else {
-        square(columns, x);
+        if N == 40 {
+            square40(columns, part(x, 0));
+        } else {
+            square(columns, x);
+        }
         reduce(columns, modulus, result, shadow);
     }
 }

@@ -21,9 +21,13 @@ pub(crate) fn square20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20]) {
     columns[0] = V::splat(0).madd_lo(x[0], x[0]);
     repeat!(20, I => {
         let xi = x[I];
-        repeat!(20, J => if J > I {
-            w[I + J] = w[I + J].madd_lo(xi, x[J]);
-            w[I + J + 1] = w[I + J + 1].madd_hi(xi, x[J]);
+        repeat!(2, TEN => {
+            repeat!(10, J => if 10 * TEN + J > I {
+                w[I + 10 * TEN + J] = w[I + 10 * TEN + J].madd_lo(xi, x[10 * TEN + J]);
+            });
+            repeat!(10, J => if 10 * TEN + J > I {
+                w[I + 10 * TEN + J + 1] = w[I + 10 * TEN + J + 1].madd_hi(xi, x[10 * TEN + J]);
+            });
         });
         columns[2 * I + 1] = w[2 * I + 1].add(w[2 * I + 1]).madd_hi(xi, xi);
         if I < 19 {
@@ -32,6 +36,22 @@ pub(crate) fn square20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20]) {
         }
         V::fence();
     });
+}
+
+/// `columns = x y`: a column is stored when it leaves the window.
+#[inline(always)]
+pub(crate) fn product20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20], y: &[Digit<V>; 20]) {
+    let mut w = [V::splat(0); 41];
+    repeat!(20, I => {
+        let xi = x[I];
+        repeat!(2, TEN => {
+            repeat!(10, J => w[I + 10 * TEN + J] = w[I + 10 * TEN + J].madd_lo(xi, y[10 * TEN + J]));
+            repeat!(10, J => w[I + 10 * TEN + J + 1] = w[I + 10 * TEN + J + 1].madd_hi(xi, y[10 * TEN + J]));
+        });
+        columns[I] = w[I];
+        V::fence();
+    });
+    repeat!(20, J => columns[20 + J] = w[20 + J]);
 }
 
 /// One row: drops column `i`, adds its digit times `fold` one column up. Column `i + 21` enters with what it has.

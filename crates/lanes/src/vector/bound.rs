@@ -131,6 +131,9 @@ impl Vector for Bound {
     fn truncate(self) -> Self {
         if self.low < 0 || self.high > i128::from(MASK52) { Bound::upto(MASK52) } else { self }
     }
+    fn not_negative(self) -> Self {
+        Bound { low: self.low.max(0), high: self.high }
+    }
     fn assert_digit(self) {
         assert!(
             self.low >= 0 && self.high <= i128::from(MASK52),
