@@ -68,7 +68,8 @@ pub(crate) type Columns<V> = [V; 160];
 #[inline(always)]
 pub(crate) fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
     debug_assert!(at + L <= all.len());
-    // SAFETY: every caller's `at` runs over multiples of ten below N (or 2 N) with the lengths asserted by `sized`.
+    // SAFETY: every caller's `at` runs over multiples of ten below N (or 2 N) with the lengths asserted by `sized`, or
+    // over those of twenty in arrays that hold them (`mont40`).
     unsafe { &*all.as_ptr().add(at).cast::<[T; L]>() }
 }
 
