@@ -29,7 +29,7 @@ fmt: ## format every file
 bench: ## penstock beside Debian's haproxy, interleaved, server CPU time; writes docs/measurements
 	@scripts/bench.sh
 
-studies: ## every study at the length a small machine allows (four hours), beside haproxy and nginx; writes docs/measurements
+studies: ## every study at its full length (four hours), beside haproxy and nginx; writes docs/measurements
 	@scripts/release.sh
 	@PENSTOCK_BIN=target/install/penstock scripts/studies.py
 

@@ -38,7 +38,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("InnerProduct", 3),
     ("KeccakF1600", 1),
     ("Ladder", 1),
-    ("MontMul", 8), // blocks of ten digits, the first and last of which differ
+    ("MontMul", 8), // blocks of ten digits, the first and last of which differ; products of halves
     ("MontReduce", 4),
     ("MontSqr", 9),
     ("MontSqrScan", 25), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked

@@ -61,7 +61,8 @@ pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Mod
     unsafe { &*core::ptr::from_ref(modulus).cast() }
 }
 
-/// Columns between a product and its reduction, reused from call to call: enough for the largest modulus.
+/// Columns between a product and its reduction, reused from call to call: enough for the largest modulus, and
+/// for the three products and two sums of [`super::mont40`].
 pub(crate) type Columns<V> = [V; 160];
 
 /// `L` neighbours of a slice, without a check in the hot loops.
