@@ -6,13 +6,13 @@ mod ladder;
 
 use crate::cpu::Task;
 use crate::limbs::{five_from_le, five_to_le};
-use crate::vector::{Digit, Lane8};
+use crate::vector::{Digit, Lane8, kernel};
 use crate::{LANES, LaneError, Lanes, Secret, declassify};
 #[cfg(test)]
 pub(crate) use field::MODULUS;
 use field::{Fe, constant, freeze, invert, times};
 use std::sync::OnceLock;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// One exchange: our scalar and the peer's public key.
 #[derive(Clone, Copy)]
@@ -52,16 +52,20 @@ impl Task for Derive<'_> {
             limbs
         });
         let u: Fe<V> = pack(&peers);
-        let mut bits = bits::<V>(|lane| job(lane).scalar);
+        let mut scalars: [V; 4] = packed(|lane| bits_that_change(&clamp(job(lane).scalar)));
+        let mut swaps = [V::mask_from_bits(0); 255];
+        bits(&scalars, &mut swaps);
         let (mut x, mut z, mut out) = (constant([0; 5]), constant([0; 5]), constant([0; 5]));
-        ladder::ladder(&u, &bits, &mut x, &mut z);
+        ladder::ladder(&u, &swaps, &mut x, &mut z);
         let mut inverse = invert(&z);
         times(&x, &inverse, &mut out);
         let shared = unpack(&mut out);
         for secret in [&mut x, &mut z, &mut inverse, &mut out] {
             secret.zeroize();
         }
-        bits.zeroize_masks();
+        scalars.zeroize();
+        swaps = [V::mask_from_bits(0); 255];
+        core::hint::black_box(&mut swaps);
         shared
             .into_iter()
             .take(self.jobs.len())
@@ -84,75 +88,58 @@ impl Task for PublicKeys<'_> {
 
     fn run<V: Lane8>(self) -> Self::Out {
         let table = TABLE.get_or_init(edwards::table::<V>);
-        let (mut magnitudes, mut negative) = ([[0u64; 8]; 64], [0u8; 64]);
-        for lane in 0..LANES {
-            let scalar = clamp(self.scalars[if lane < self.scalars.len() { lane } else { 0 }]);
-            let mut carry = 0;
-            for i in 0..64 {
-                let nibble = u64::from(scalar.expose()[i / 2] >> (4 * (i % 2)) & 15) + carry;
-                // 8 and above become negative and carry, but the last, which is at most 8.
-                carry = if i < 63 { (nibble + 8) >> 4 } else { 0 };
-                let digit = nibble.wrapping_sub(carry << 4);
-                let sign = digit >> 63;
-                magnitudes[i][lane] = (digit ^ sign.wrapping_neg()).wrapping_add(sign);
-                negative[i] |= (sign as u8) << lane;
-            }
-        }
-        let mut digits = magnitudes.each_ref().map(V::from_lanes);
-        let signs = negative.map(V::mask_from_bits);
+        let scalar = |lane: usize| self.scalars[if lane < self.scalars.len() { lane } else { 0 }];
+        let mut scalars: [V; 4] = packed(|lane| edwards::signed_digits(&clamp(scalar(lane))));
         let (mut y, mut z, mut out) = (constant([0; 5]), constant([0; 5]), constant([0; 5]));
-        edwards::fixed_base(table, &digits, &signs, &mut y, &mut z);
+        edwards::fixed_base(table, &scalars, &mut y, &mut z);
         let mut inverse = invert(&z);
         times(&y, &inverse, &mut out);
         // Z reveals something of the scalar; the quotient is public.
         for secret in [&mut y, &mut z, &mut inverse] {
             secret.zeroize();
         }
-        digits.zeroize();
-        magnitudes.zeroize();
-        negative.zeroize();
+        scalars.zeroize();
         unpack(&mut out).into_iter().take(self.scalars.len()).map(|key| *key.expose()).collect()
     }
 }
 
-/// RFC 7748, section 5.
-fn clamp(scalar: &[u8; 32]) -> Secret<32> {
-    let mut scalar = *scalar;
-    scalar[0] &= 248;
-    scalar[31] = scalar[31] & 127 | 64;
-    let clamped = Secret::new(scalar);
-    scalar.zeroize();
-    clamped
+/// RFC 7748, section 5, in words of 64 bits.
+fn clamp(scalar: &[u8; 32]) -> Zeroizing<[u64; 4]> {
+    let mut words = Zeroizing::new([0; 4]);
+    for (word, bytes) in words.iter_mut().zip(scalar.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words[0] &= !7;
+    words[3] = words[3] & (u64::MAX >> 1) | 1 << 62;
+    words
 }
 
-/// Bit i of every lane's clamped scalar.
-struct Bits<V: Lane8>([V::Mask; 256]);
+/// Bit i is whether bits i and i + 1 differ.
+fn bits_that_change(&[a, b, c, d]: &[u64; 4]) -> [u64; 4] {
+    [a ^ (a >> 1 | b << 63), b ^ (b >> 1 | c << 63), c ^ (c >> 1 | d << 63), d ^ d >> 1]
+}
 
-fn bits<'a, V: Lane8>(scalar: impl Fn(usize) -> &'a [u8; 32]) -> Bits<V> {
-    let mut rows = [0u8; 256];
+/// Each lane's four words.
+fn packed<V: Lane8>(words: impl Fn(usize) -> [u64; 4]) -> [V; 4] {
+    let mut rows = [[0; 8]; 4];
     for lane in 0..LANES {
-        let scalar = clamp(scalar(lane));
-        for (i, row) in rows.iter_mut().enumerate() {
-            *row |= (scalar.expose()[i / 8] >> (i % 8) & 1) << lane;
+        let mut words = words(lane);
+        for (row, word) in rows.iter_mut().zip(&words) {
+            row[lane] = *word;
         }
+        words.zeroize();
     }
-    let bits = Bits(rows.map(V::mask_from_bits));
+    let packed = rows.each_ref().map(V::from_lanes);
     rows.zeroize();
-    bits
+    packed
 }
 
-impl<V: Lane8> core::ops::Deref for Bits<V> {
-    type Target = [V::Mask; 256];
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<V: Lane8> Bits<V> {
-    fn zeroize_masks(&mut self) {
-        self.0 = [V::mask_from_bits(0); 256];
-        core::hint::black_box(&mut self.0);
+kernel! {
+    /// The bits of four words, the lowest first.
+    fn bits as Bits<'a, V: Lane8>(words: &'a [V; 4], bits: &'a mut [V::Mask; 255]) {
+        for (i, bit) in bits.iter_mut().enumerate() {
+            *bit = words[i / 64].shl_by(63 - i as u32 % 64).negative();
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Bounds: those of [`super::field`]. Tests: `points_stay_within_bounds`, and all of `x25519`.
 
-use super::field::{Cols, Fe, columns, constant, freeze, invert, mul, select, sqr, times};
+use super::field::{Cols, Fe, columns, constant, freeze, invert, mul, mul_lifted, select, sqr, sqr_lifted, times};
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 
 /// One to eight times a point: of `y + x`, `y - x` and `2 d x y`, five limbs each, the eight versions.
@@ -27,7 +27,7 @@ const BASE: [[u64; 5]; 3] = [
     [0xe8ab3a5b7dda3, 0x80775152f56dd, 0x4abe37d20f09f, 0x766566ea4e8e6, 0x67875f0fd78b],
 ];
 
-/// A point in extended coordinates (X : Y : Z : T), as its use next needs it: `Y + X`, `Y - X`, Z and T.
+/// A point in extended coordinates (X : Y : Z : T), as its use next needs it: `Y + X`, `Y - X`, Z (lifted) and T.
 #[derive(Clone, Copy)]
 pub(crate) struct Point<V> {
     sum: Fe<V>,
@@ -47,18 +47,18 @@ pub(crate) struct Addend<V> {
 impl<V: Vector> Point<V> {
     fn neutral() -> Self {
         let one = constant([1, 0, 0, 0, 0]);
-        Point { sum: one, difference: one, z: columns(&one), t: constant([0; 5]) }
+        Point { sum: one, difference: one, z: columns(&one).lifted(), t: constant([0; 5]) }
     }
 
     /// X = E F, Y = G H, Z = F G, T = E H.
     #[inline(always)]
     fn complete(e: Fe<V>, f: Fe<V>, g: Fe<V>, h: Fe<V>) -> Self {
         let x = mul(&e, &f);
-        let y = mul(&g, &h);
+        let y = mul_lifted(&g, &h);
         let sum = y.add(x).digits();
         let difference = y.sub(x).digits();
         V::fence();
-        Point { sum, difference, z: mul(&f, &g), t: mul(&e, &h).digits() }
+        Point { sum, difference, z: mul_lifted(&f, &g), t: mul(&e, &h).digits() }
     }
 
     /// The sum, or where `negative` the difference, with an addend whose Z times ours, twice, is `twice_z`.
@@ -66,7 +66,7 @@ impl<V: Vector> Point<V> {
     fn add(&self, q: &Addend<V>, negative: V::Mask, twice_z: Cols<V>) -> Self {
         // The negative of a point has x and T negated: sum and difference change places, and so do F and G.
         let a = mul(&self.difference, &select::<V>(negative, &q.difference, &q.sum));
-        let b = mul(&self.sum, &select::<V>(negative, &q.sum, &q.difference));
+        let b = mul_lifted(&self.sum, &select::<V>(negative, &q.sum, &q.difference));
         let e = b.sub(a).digits();
         let h = b.add(a).digits();
         V::fence();
@@ -83,14 +83,14 @@ impl<V: Vector> Point<V> {
     /// Z and T.
     #[inline(always)]
     fn double(&self) -> Self {
-        let s = sqr(&self.sum);
+        let s = sqr_lifted(&self.sum);
         let d = sqr(&self.difference);
         let e = s.sub(d).digits();
         let h = s.add(d).digits();
         V::fence();
         let sd = mul(&self.sum, &self.difference);
         let g = sd.add(sd).digits();
-        let z = sqr(&self.z.digits());
+        let z = sqr_lifted(&self.z.digits());
         let z = z.add(z);
         let f = z.add(z).sub(sd).sub(sd).digits();
         V::fence();
@@ -98,42 +98,62 @@ impl<V: Vector> Point<V> {
     }
 }
 
+/// Of a scalar below 2^255, 64 digits of four bits, of which each but the last is 8 above the signed one: 8 is added to
+/// each, and the carries make the rest.
+pub(crate) fn signed_digits(scalar: &[u64; 4]) -> [u64; 4] {
+    let mut sum = 0;
+    core::array::from_fn(|i| {
+        let eights = u64::MAX / 15 * 8 >> if i < 3 { 0 } else { 4 };
+        sum = (sum >> 64) + u128::from(scalar[i]) + u128::from(eights);
+        sum as u64
+    })
+}
+
+impl<V: Lane8> Addend<V> {
+    /// `digit - above` times a row's point, from -8 to 8: the multiple by the magnitude, and the lanes to be negated.
+    #[inline(always)]
+    fn multiple(row: &Row, digit: V, above: u64) -> (Self, V::Mask) {
+        let signed = digit.sub(V::splat(above));
+        let negative = signed.negative();
+        // Counted from 1 on: -1 is ...1111, of which the complement's low bits are 0.
+        let index = signed.sub(V::splat(1)).or_if(negative, V::splat(u64::MAX).sub(signed));
+        let none = signed.eq(V::splat(0));
+        let [one, zero] = [constant([1, 0, 0, 0, 0]), constant([0; 5])];
+        let mut q = Addend { sum: one, difference: one, t2d: zero };
+        repeat!(5, J => {
+            q.sum[J] = Digit::whole(V::pick8(V::from_lanes(&row[J]), index)).or_if(none, q.sum[J]);
+            q.difference[J] = Digit::whole(V::pick8(V::from_lanes(&row[5 + J]), index)).or_if(none, q.difference[J]);
+            q.t2d[J] = Digit::whole(V::pick8(V::from_lanes(&row[10 + J]), index)).or_if(none, q.t2d[J]);
+        });
+        (q, negative)
+    }
+}
+
 kernel! {
-    /// The sum of the table's entries that the digits name: `magnitudes` from 0 to 8, `negative` by lane. Then the
-    /// u-coordinate on Montgomery's curve, (Z + Y) / (Z - Y), as a fraction.
+    /// Multiples of the base point by [`signed_digits`]: the u-coordinate on Montgomery's curve, (Z + Y) / (Z - Y), as a
+    /// fraction.
     fn fixed_base as FixedBase<'a, V: Lane8>(
         table: &'a Table,
-        magnitudes: &'a [V; 64],
-        negative: &'a [V::Mask; 64],
+        scalars: &'a [V; 4],
         numerator: &'a mut Fe<V>,
         denominator: &'a mut Fe<V>,
     ) {
         let mut p = Point::<V>::neutral();
-        for i in 0..64 {
-            if i == 32 {
-                for _ in 0..4 {
-                    p = p.double();
-                }
+        for odd in [1, 0] {
+            for (i, row) in table.iter().enumerate() {
+                let at = 2 * i + odd;
+                let digit = scalars[at / 16].shr_by(4 * (at as u32 % 16)).and(V::splat(15));
+                let (q, negative) = Addend::multiple(row, digit, if at < 63 { 8 } else { 0 });
+                p = p.add(&q, negative, p.z.add(p.z));
             }
-            // Odd digits first.
-            let digit = if i < 32 { 2 * i + 1 } else { 2 * (i - 32) };
-            let row = &table[digit / 2];
-            let index = magnitudes[digit].sub(V::splat(1));
-            let none = magnitudes[digit].eq(V::splat(0));
-            let mut words = [Digit::whole(V::splat(0)); 15];
-            repeat!(15, J => {
-                let neutral = V::splat(if J == 0 || J == 5 { 1 } else { 0 });
-                words[J] = Digit::whole(V::pick8(V::from_lanes(&row[J]), index).or_if(none, neutral));
-            });
-            let part = |at: usize| -> Fe<V> { core::array::from_fn(|j| words[at + j]) };
-            let q = Addend { sum: part(0), difference: part(5), t2d: part(10) };
-            p = p.add(&q, negative[digit], p.z.add(p.z));
+            for _ in 0..4 * odd {
+                p = p.double();
+            }
         }
         let z = p.z.add(p.z);
         let y = columns(&p.sum).add(columns(&p.difference));
         *numerator = z.add(y).digits();
-        // Y + X and Y - X are digits of differences: up to 2^48.6 at the top, so 2 p twice and once more.
-        *denominator = z.sub_wide(y).digits();
+        *denominator = z.sub(y).digits();
     }
 }
 
@@ -151,7 +171,7 @@ kernel! {
         let mut p = Point::neutral();
         for bits in [0b1000_0000, 0b0111_1000, 0b0110_0110, 0b0101_0101] {
             p = p.double();
-            let product = mul(&p.z.digits(), &z);
+            let product = mul_lifted(&p.z.digits(), &z);
             let sum = p.add(&q, V::mask_from_bits(0), product.add(product));
             let here = V::mask_from_bits(bits);
             p.sum = select::<V>(here, &p.sum, &sum.sum);
@@ -172,7 +192,7 @@ kernel! {
 pub(crate) fn table<V: Lane8>() -> Box<Table> {
     let mut table: Box<Table> = vec![[[0; 8]; 15]; 32].try_into().expect("there are 32 rows");
     let [sum, difference, t] = BASE.map(constant);
-    let mut point = Point::<V> { sum, difference, z: columns(&constant([1, 0, 0, 0, 0])), t };
+    let mut point = Point::<V> { sum, difference, z: columns(&constant([1, 0, 0, 0, 0])).lifted(), t };
     for row in table.iter_mut() {
         let mut p = Point::neutral();
         extend_table(&mut point, &mut p);
@@ -189,4 +209,26 @@ pub(crate) fn table<V: Lane8>() -> Box<Table> {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::field::tests::{assert_within_bounds, widest};
+    use super::*;
+    use crate::vector::Bound;
+
+    #[test]
+    fn points_stay_within_bounds() {
+        let addend = Addend { sum: widest(), difference: widest(), t2d: widest() };
+        let mut p = Point::<Bound>::neutral();
+        for _ in 0..8 {
+            p = p.double();
+            p = p.add(&addend, (), p.z.add(p.z));
+            for coordinate in [p.sum, p.difference, p.t] {
+                assert_within_bounds(&coordinate);
+            }
+        }
+        let y = columns(&p.sum).add(columns(&p.difference));
+        assert_within_bounds(&p.z.add(p.z).sub(y).digits());
+    }
 }

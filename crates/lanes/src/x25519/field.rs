@@ -1,26 +1,28 @@
 //! The field of 2^255 - 19, eight elements at once, five limbs of 52 bits.
 //!
-//! **Two forms.** [`Fe`] holds digits and can be multiplied. A product comes out as [`Cols`]: folded, but with carries
-//! still standing in the columns. Sums and differences are taken there, so that an addition never carries by itself:
-//! one ripple ([`Cols::digits`]) serves the product and the sum.
+//! **Two forms.** [`Fe`] holds digits and can be multiplied. A product comes out as [`Cols`]: its upper columns folded,
+//! but with carries still standing in the lower ones. Sums and differences are taken there, so that an addition never
+//! carries by itself: one ripple ([`Cols::digits`]) serves the product and the sum.
 //!
 //! **Product.** 25 pairs, low halves in column i + j, high halves in column i + j + 1. Digits are below 2^52 and the
-//! top ones below 2^51 (a sum or difference of at most three products plus its bias, see [`Cols::sub`]), so columns
-//! 0 to 8 are below `10 * 2^52 + 2^4`. Columns 5 to 9 are rippled into digits; column 9 then is below 2^51, and as
-//! 2^260 = 608 they are folded with `608 c`, of which only `hi(608 c9) < 2^9` reaches past column 4 and is folded
-//! again, times 608 (below 2^19, so it ends there). Last, the bits of column 4 from 2^255 on are folded times 19.
-//! So of a `Cols`, columns 0 to 3 are below `2^56.2` and column 4 is below 2^47.
+//! top ones below `2^47 + 2^12`, so columns are below `9 * 2^52 + 2^4` and column 9 below `2^42 + 2^9`. As 2^260 = 608,
+//! columns 5 to 9 are folded with `608 c`: each as a digit, its carry by itself one column up, and of column 9 nothing
+//! reaches past column 4. So the columns of a product are below `2^55.4`.
 //!
-//! **Digits** of such columns ripple once from column 0 to 4: nothing wraps again, and the top digit is below
-//! `2^47 + 2^5`. The difference adds `2 p`, that is -38 at the bottom and 2^48 at the top; carries are signed.
+//! **Differences** must not go below zero. So a product from which another is subtracted is *lifted*: its columns
+//! start with 512 p, limb by limb, which is at least 2^56 in each and takes no time.
 //!
-//! [`Bound`](crate::vector::Bound) proves every one of these: `no_column_overflows`. Time depends on nothing.
+//! **Digits** of columns: the bits of column 4 from 2^255 on, fewer than 2^17, are folded times 19, and one ripple goes
+//! from column 0 to 4. Columns are below 2^64, so nothing wraps again, and the top digit is below `2^47 + 2^12`.
+//!
+//! [`Bound`](crate::vector::Bound) proves every one of these: `products_stay_within_bounds`, and the whole of the ladder and
+//! of the Edwards formulas. Time depends on nothing.
 
 use crate::inverse;
 use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
-/// An element as digits: below 2^52 each, the top one below 2^51.
+/// An element as digits: below 2^52 each, the top one below `2^47 + 2^12`.
 pub(crate) type Fe<V> = [Digit<V>; 5];
 
 /// An element as columns, see the header.
@@ -33,88 +35,91 @@ pub(crate) const MODULUS: [u64; 5] = [MASK52 - 18, MASK52, MASK52, MASK52, TOP];
 const FOLD: u64 = 608;
 const TOP: u64 = (1 << 47) - 1;
 
+/// 512 p: above any product, column by column.
+const LIFT: [u64; 5] = [MODULUS[0] << 9, MASK52 << 9, MASK52 << 9, MASK52 << 9, TOP << 9];
+
 /// `a b`.
 #[inline(always)]
 pub(crate) fn mul<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
-    V::inline(Mul(a, b))
+    V::inline(Mul([0; 5], a, b))
+}
+
+/// `a b`, lifted.
+#[inline(always)]
+pub(crate) fn mul_lifted<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
+    V::inline(Mul(LIFT, a, b))
 }
 
 /// `a^2`.
 #[inline(always)]
 pub(crate) fn sqr<V: Vector>(a: &Fe<V>) -> Cols<V> {
-    V::inline(Sqr(a))
+    V::inline(Sqr([0; 5], a))
 }
 
-struct Mul<'a, V>(&'a Fe<V>, &'a Fe<V>);
+/// `a^2`, lifted.
+#[inline(always)]
+pub(crate) fn sqr_lifted<V: Vector>(a: &Fe<V>) -> Cols<V> {
+    V::inline(Sqr(LIFT, a))
+}
+
+/// What the columns start with, and the factors.
+struct Mul<'a, V>([u64; 5], &'a Fe<V>, &'a Fe<V>);
 
 impl<V: Vector> Kernel<V> for Mul<'_, V> {
     type Out = Cols<V>;
 
     #[inline(always)]
     fn run(self) -> Cols<V> {
-        product(self.0, self.1)
+        let Mul(start, a, b) = self;
+        let mut c: [V; 10] = started(start);
+        repeat!(5, I => repeat!(5, J => {
+            c[I + J] = c[I + J].madd_lo(a[I], b[J]);
+            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], b[J]);
+        }));
+        fold(c)
     }
 }
 
-struct Sqr<'a, V>(&'a Fe<V>);
+struct Sqr<'a, V>([u64; 5], &'a Fe<V>);
 
 impl<V: Vector> Kernel<V> for Sqr<'_, V> {
     type Out = Cols<V>;
 
     #[inline(always)]
     fn run(self) -> Cols<V> {
-        square(self.0)
+        let Sqr(start, a) = self;
+        // Products of unlike digits once, then doubled as the squares are added.
+        let mut c: [V; 10] = started(start.map(|limb| limb / 2));
+        repeat!(5, I => repeat!(5, J => if J > I {
+            c[I + J] = c[I + J].madd_lo(a[I], a[J]);
+            c[I + J + 1] = c[I + J + 1].madd_hi(a[I], a[J]);
+        }));
+        repeat!(5, I => {
+            c[2 * I] = c[2 * I].add(c[2 * I]).madd_lo(a[I], a[I]);
+            c[2 * I + 1] = c[2 * I + 1].add(c[2 * I + 1]).madd_hi(a[I], a[I]);
+        });
+        fold(c)
     }
 }
 
 #[inline(always)]
-fn product<V: Vector>(a: &Fe<V>, b: &Fe<V>) -> Cols<V> {
-    let mut c = [V::splat(0); 10];
-    repeat!(5, I => repeat!(5, J => {
-        c[I + J] = c[I + J].madd_lo(a[I], b[J]);
-        c[I + J + 1] = c[I + J + 1].madd_hi(a[I], b[J]);
-    }));
-    fold(c)
+fn started<V: Vector>(start: [u64; 5]) -> [V; 10] {
+    core::array::from_fn(|k| V::splat(if k < 5 { start[k] } else { 0 }))
 }
 
 #[inline(always)]
-fn square<V: Vector>(a: &Fe<V>) -> Cols<V> {
-    let mut c = [V::splat(0); 10];
-    repeat!(5, I => repeat!(5, J => if J > I {
-        c[I + J] = c[I + J].madd_lo(a[I], a[J]);
-        c[I + J + 1] = c[I + J + 1].madd_hi(a[I], a[J]);
-    }));
-    repeat!(5, I => {
-        if I > 0 {
-            c[2 * I] = c[2 * I].add(c[2 * I]);
-        }
-        c[2 * I] = c[2 * I].madd_lo(a[I], a[I]);
-        c[2 * I + 1] = c[2 * I + 1].add(c[2 * I + 1]).madd_hi(a[I], a[I]);
-    });
-    fold(c)
-}
-
-#[inline(always)]
-fn fold<V: Vector>(mut c: [V; 10]) -> Cols<V> {
+fn fold<V: Vector>(c: [V; 10]) -> Cols<V> {
     let k = Digit::whole(V::splat(FOLD));
-    let mut high = [Digit::whole(V::splat(0)); 5];
+    let mut low = [c[0], c[1], c[2], c[3], c[4]];
     repeat!(5, I => {
-        if I > 0 {
-            c[5 + I] = c[5 + I].add(c[4 + I].shr::<52>());
-        }
-        high[I] = if I < 4 { Digit::low(c[5 + I]) } else { Digit::whole(c[9]) };
-    });
-    let over = Digit::whole(V::splat(0).madd_hi(high[4], k));
-    repeat!(5, I => {
-        c[I] = c[I].madd_lo(high[I], k);
+        let digit = if I < 4 { Digit::low(c[5 + I]) } else { Digit::whole(c[9]) };
+        low[I] = low[I].madd_lo(digit, k);
         if I < 4 {
-            c[I + 1] = c[I + 1].madd_hi(high[I], k);
+            let carry = Digit::whole(c[5 + I].shr::<52>());
+            low[I + 1] = low[I + 1].madd_hi(digit, k).madd_lo(carry, k);
         }
     });
-    c[0] = c[0].madd_lo(over, k);
-    let top = Digit::whole(c[4].shr::<47>());
-    c[0] = c[0].madd_lo(top, Digit::whole(V::splat(19)));
-    Cols([c[0], c[1], c[2], c[3], c[4].and(V::splat(TOP))])
+    Cols(low)
 }
 
 impl<V: Vector> Cols<V> {
@@ -122,11 +127,12 @@ impl<V: Vector> Cols<V> {
     #[inline(always)]
     pub(crate) fn digits(self) -> Fe<V> {
         let mut c = self.0;
+        c[0] = c[0].madd_lo(Digit::whole(c[4].shr::<47>()), Digit::whole(V::splat(19)));
+        c[4] = c[4].and(V::splat(TOP));
         let mut out = [Digit::whole(V::splat(0)); 5];
         repeat!(5, I => {
             if I > 0 {
-                // Arithmetic, for the sake of differences.
-                c[I] = c[I].add(c[(I + 4) % 5].sar::<52>());
+                c[I] = c[I].add(c[(I + 4) % 5].shr::<52>());
             }
             out[I] = if I < 4 { Digit::low(c[I]) } else { Digit::whole(c[I]) };
         });
@@ -139,22 +145,17 @@ impl<V: Vector> Cols<V> {
         self
     }
 
-    /// `self - other + 2 p`, for an `other` that is one product.
+    /// `self - other`, for `self` lifted as many times as `other` has products.
     #[inline(always)]
     pub(crate) fn sub(mut self, other: Cols<V>) -> Cols<V> {
         repeat!(5, I => self.0[I] = self.0[I].sub(other.0[I]));
-        self.0[0] = self.0[0].sub(V::splat(38));
-        self.0[4] = self.0[4].add(V::splat(1 << 48));
         self
     }
 
-    /// `self - other + 8 p`, for an `other` that is a sum of up to six products.
+    /// A number that is no product, lifted.
     #[inline(always)]
-    pub(crate) fn sub_wide(mut self, other: Cols<V>) -> Cols<V> {
-        repeat!(5, I => self.0[I] = self.0[I].sub(other.0[I]));
-        self.0[0] = self.0[0].sub(V::splat(4 * 38));
-        self.0[4] = self.0[4].add(V::splat(4 << 48));
-        self
+    pub(crate) fn lifted(self) -> Cols<V> {
+        self.add(Cols(LIFT.map(V::splat)))
     }
 
     /// `self + 121665 e`: the curve's (A - 2) / 4.
@@ -167,12 +168,9 @@ impl<V: Vector> Cols<V> {
                 self.0[I + 1] = self.0[I + 1].madd_hi(e[I], a24);
             }
         });
-        // hi(a24 e4) is below 2^15, at 2^260.
+        // hi(a24 e4) is below 2^12, at 2^260.
         let over = V::splat(0).madd_hi(e[4], a24);
         self.0[0] = self.0[0].madd_lo(Digit::whole(over), Digit::whole(V::splat(FOLD)));
-        let top = Digit::whole(self.0[4].shr::<47>());
-        self.0[0] = self.0[0].madd_lo(top, Digit::whole(V::splat(19)));
-        self.0[4] = self.0[4].and(V::splat(TOP));
         self
     }
 }
@@ -284,34 +282,33 @@ kernel! {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::vector::Bound;
 
-    /// The header's bounds: the widest digits that sums and differences make.
-    fn widest() -> Fe<Bound> {
-        [MASK52, MASK52, MASK52, MASK52, 1 << 51].map(|high| Digit::whole(Bound::upto(high)))
+    /// The header's bounds: the widest digits.
+    pub(crate) fn widest() -> Fe<Bound> {
+        [MASK52, MASK52, MASK52, MASK52, WIDEST_TOP].map(|high| Digit::whole(Bound::upto(high)))
+    }
+
+    const WIDEST_TOP: u64 = (1 << 47) + (1 << 12);
+
+    pub(crate) fn assert_within_bounds(a: &Fe<Bound>) {
+        assert!(a[4].raw().high() <= i128::from(WIDEST_TOP), "a top digit grows past the header's bound");
     }
 
     #[test]
-    fn no_column_overflows() {
+    fn products_stay_within_bounds() {
         for product in [mul(&widest(), &widest()), sqr(&widest())] {
-            assert!(product.0[4].high() <= i128::from(TOP));
-            for sum in [
-                product.digits(),
-                product.add(product).digits(),
-                product.sub(product).digits(),
-                product.add(product).sub(product).digits(),
-                product.add_a24(&widest()).digits(),
-            ] {
-                assert!(sum[4].raw().high() <= 1 << 51, "a top digit grows past the header's bound");
-                let mut frozen = sum;
-                freeze(&mut frozen);
-                let [mut two, mut four, mut eight] = [frozen; 3];
-                products(&frozen, &mut two, &mut four, &mut eight);
-                share(&mut eight, &frozen, &two, &four);
-                assert!(eight[4].raw().high() <= 1 << 51);
+            for (column, lift) in product.0.iter().zip(LIFT) {
+                assert!(column.low() >= 0 && column.high() <= i128::from(lift), "a product passes 512 p");
             }
         }
+        let mut frozen = mul_lifted(&widest(), &widest()).digits();
+        freeze(&mut frozen);
+        let [mut two, mut four, mut eight] = [frozen; 3];
+        products(&frozen, &mut two, &mut four, &mut eight);
+        share(&mut eight, &frozen, &two, &four);
+        assert_within_bounds(&eight);
     }
 }
