@@ -110,13 +110,13 @@ fn clamp(scalar: &[u8; 32]) -> Zeroizing<[u64; 4]> {
         *word = u64::from_le_bytes(*bytes);
     }
     words[0] &= !7;
-    words[3] = words[3] & (u64::MAX >> 1) | 1 << 62;
+    words[3] = (words[3] & (u64::MAX >> 1)) | (1 << 62);
     words
 }
 
 /// Bit i is whether bits i and i + 1 differ.
 fn bits_that_change(&[a, b, c, d]: &[u64; 4]) -> [u64; 4] {
-    [a ^ (a >> 1 | b << 63), b ^ (b >> 1 | c << 63), c ^ (c >> 1 | d << 63), d ^ d >> 1]
+    [a ^ ((a >> 1) | (b << 63)), b ^ ((b >> 1) | (c << 63)), c ^ ((c >> 1) | (d << 63)), d ^ (d >> 1)]
 }
 
 /// Each lane's four words.

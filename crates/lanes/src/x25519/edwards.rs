@@ -103,7 +103,7 @@ impl<V: Vector> Point<V> {
 pub(crate) fn signed_digits(scalar: &[u64; 4]) -> [u64; 4] {
     let mut sum = 0;
     core::array::from_fn(|i| {
-        let eights = u64::MAX / 15 * 8 >> if i < 3 { 0 } else { 4 };
+        let eights = (u64::MAX / 15 * 8) >> if i < 3 { 0 } else { 4 };
         sum = (sum >> 64) + u128::from(scalar[i]) + u128::from(eights);
         sum as u64
     })
