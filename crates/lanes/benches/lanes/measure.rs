@@ -30,14 +30,14 @@ pub fn compare(first: impl Fn() -> u64, second: impl Fn() -> u64, rounds: usize)
     Comparison { us: median(times), ratio: at(2), quartiles: (at(1), at(3)), best }
 }
 
-/// Calls that fill about three milliseconds.
+/// Calls that fill about twenty milliseconds: several of the longest, since the first of a slice finds cold caches.
 fn calls_in_a_slice(f: &impl Fn() -> u64) -> usize {
     f();
     let mut calls = 1;
     loop {
         let us = time(f, calls) * calls as f64;
         if us > 1000.0 {
-            return ((3000.0 / us * calls as f64) as usize).max(1);
+            return ((20_000.0 / us * calls as f64) as usize).max(1);
         }
         calls *= 2;
     }
