@@ -40,9 +40,9 @@ const JUMPS: &[(&str, usize)] = &[
     ("KeccakF1600", 1),
     ("Ladder", 1),
     ("MontMul", 8), // blocks of ten digits, the first and last of which differ; products of halves
-    ("MontReduce", 4),
+    ("MontReduce", 3),
     ("MontSqr", 9),
-    ("MontSqrScan", 25), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
+    ("MontSqrScan", 16), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
     ("Pack", 9), // limbs, of each number checked to be inside

@@ -385,10 +385,9 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             return;
         }
         for squaring in 0..Self::WINDOW as usize {
-            match self.table.share(squaring, &self.windows[at], &mut self.factor) {
-                Some(scan) => mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan),
-                None => mont_sqr(columns, &self.power, &self.modulus, &mut self.scratch),
-            }
+            // One function for all of them, with something to read or not: two would share the instructions' cache.
+            let scan = self.table.share(squaring, &self.windows[at], &mut self.factor);
+            mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
             core::mem::swap(&mut self.power, &mut self.scratch);
         }
         mont_mul(columns, &self.power, &self.factor, &self.modulus, &mut self.scratch);

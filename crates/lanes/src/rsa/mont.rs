@@ -202,9 +202,6 @@ vector::part! {
             beside.row(0, I);
             V::fence();
         });
-        if ROWS < 10 {
-            beside.row(0, 9);
-        }
         columns[9] = w[9];
         columns[10] = w[10];
         let mut window = [V::splat(0); 10];
@@ -227,10 +224,7 @@ fn reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
             None => reduce_block(columns, b, modulus, &mut Nothing),
         }
     }
-    match shadow.block(N / 10 - 1) {
-        Some(mut beside) => reduce_last_block(columns, modulus, result, &mut beside),
-        None => reduce_last_block(columns, modulus, result, &mut Nothing),
-    }
+    reduce_last_block(columns, modulus, result);
 }
 
 /// Ten rows of the reduction, from row `b` on.
@@ -252,21 +246,20 @@ fn reduce_block<V: Vector, B: Beside, const N: usize>(
 /// The last nine rows, the textbook's row, and the carries into digits: ten of them as soon as their columns are
 /// complete, so that the rest of the rows, and what follows, does not wait for their chain.
 #[inline(always)]
-fn reduce_last_block<V: Vector, B: Beside, const N: usize>(
+fn reduce_last_block<V: Vector, const N: usize>(
     columns: &mut Columns<V>,
     modulus: &Modulus<V, N>,
     result: &mut [Digit<V>; N],
-    beside: &mut B,
 ) {
     let b = N - 10;
-    let (u, mut window) = fold_rows::<V, B, 9>(part_mut(columns, b), part(&modulus.fold, 0), beside);
+    let (u, mut window) = fold_rows::<V, Nothing, 9>(part_mut(columns, b), part(&modulus.fold, 0), &mut Nothing);
     let c = columns[N - 1];
     let last = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
     // The column's low digit becomes zero: its carry is c / 2^52, rounded up.
     let mut carry = c.add(V::splat(MASK52)).sar::<52>();
     for at in (10..N).step_by(10) {
         let (entering, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
-        window = ten_rows::<V, B, 0, 19>(entering, window, fold, &u, at, beside);
+        window = ten_rows::<V, Nothing, 0, 19>(entering, window, fold, &u, at, &mut Nothing);
         carry = ten_digits(columns, modulus, last, carry, result, at - 10);
     }
     repeat!(9, J => columns[2 * N - 9 + J] = window[J]);
