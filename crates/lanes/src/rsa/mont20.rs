@@ -60,13 +60,13 @@ macro_rules! fold_row {
         let u = Digit::low($w[at($i)]);
         let carry = $w[at($i)].shr::<52>();
         $w[at($i + 1)] = $w[at($i + 1)].madd_lo(u, $modulus.fold[0]).add(carry);
-        repeat!(20, J => {
-            if J > 0 {
-                $w[at($i + 1 + J)] = $w[at($i + 1 + J)].madd_lo(u, $modulus.fold[J]);
-            }
-            if J < 19 {
-                $w[at($i + 2 + J)] = $w[at($i + 2 + J)].madd_hi(u, $modulus.fold[J]);
-            }
+        repeat!(4, FIVE => {
+            repeat!(5, J => if 5 * FIVE + J > 0 {
+                $w[at($i + 1 + 5 * FIVE + J)] = $w[at($i + 1 + 5 * FIVE + J)].madd_lo(u, $modulus.fold[5 * FIVE + J]);
+            });
+            repeat!(5, J => if 5 * FIVE + J < 19 {
+                $w[at($i + 2 + 5 * FIVE + J)] = $w[at($i + 2 + 5 * FIVE + J)].madd_hi(u, $modulus.fold[5 * FIVE + J]);
+            });
         });
         // The digit's own place in the window is free now.
         $w[at($i + 21)] = $entering.madd_hi(u, $modulus.fold[19]);
@@ -79,15 +79,16 @@ macro_rules! last_row {
         let c = $w[at(19)];
         let u = Digit::low(V::splat(0).madd_lo(Digit::low(c), $modulus.k0));
         let mut carry = c.add(V::splat(MASK52)).shr::<52>();
-        repeat!(20, J => {
-            let mut t = $w[at(20 + J)];
-            t = t.madd_hi(u, $modulus.m[J]);
-            if J < 19 {
-                t = t.madd_lo(u, $modulus.m[(J + 1) % 20]);
-            }
-            t = t.add(carry);
-            $result[J] = if J < 19 { Digit::low(t) } else { Digit::whole(t) };
-            carry = t.shr::<52>();
+        repeat!(4, FIVE => {
+            repeat!(5, J => $w[at(20 + 5 * FIVE + J)] = $w[at(20 + 5 * FIVE + J)].madd_hi(u, $modulus.m[5 * FIVE + J]));
+            repeat!(5, J => if 5 * FIVE + J < 19 {
+                $w[at(20 + 5 * FIVE + J)] = $w[at(20 + 5 * FIVE + J)].madd_lo(u, $modulus.m[(5 * FIVE + J + 1) % 20]);
+            });
+            repeat!(5, J => {
+                let t = $w[at(20 + 5 * FIVE + J)].add(carry);
+                $result[5 * FIVE + J] = if 5 * FIVE + J < 19 { Digit::low(t) } else { Digit::whole(t) };
+                carry = t.shr::<52>();
+            });
         });
         // Nothing is carried out of the top digit.
         let _ = carry;
@@ -130,9 +131,9 @@ pub(crate) fn mul20<V: Vector>(
     let mut w = [V::splat(0); 21];
     repeat!(20, I => {
         let xi = x[I];
-        repeat!(20, J => {
-            w[at(I + J)] = w[at(I + J)].madd_lo(xi, y[J]);
-            w[at(I + J + 1)] = w[at(I + J + 1)].madd_hi(xi, y[J]);
+        repeat!(4, FIVE => {
+            repeat!(5, J => w[at(I + 5 * FIVE + J)] = w[at(I + 5 * FIVE + J)].madd_lo(xi, y[5 * FIVE + J]));
+            repeat!(5, J => w[at(I + 5 * FIVE + J + 1)] = w[at(I + 5 * FIVE + J + 1)].madd_hi(xi, y[5 * FIVE + J]));
         });
         V::fence();
         if I < 19 {
