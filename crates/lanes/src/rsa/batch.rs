@@ -1,7 +1,7 @@
 //! The private operation on one to eight jobs, in steps.
 
 use super::key::{RsaKey, RsaSize};
-use super::mont::{Columns, Modulus, mont_mul, mont_reduce, mont_sqr, mont_sqr_scan};
+use super::mont::{Columns, Modulus, half_form, mont_mul, mont_mul_by_halves, mont_reduce, mont_sqr, mont_sqr_scan};
 use super::pack::{lane_to_be, pack_into, pack_modulus, pack_windows, subtract_once, unpack};
 use super::scan::Table;
 use super::single::Single;
@@ -189,7 +189,8 @@ struct Pass<V: Vector, const H: usize> {
     table: Table<V, H>,
     power: Box<[Digit<V>; H]>,
     scratch: Box<[Digit<V>; H]>,
-    factor: [Digit<V>; H],
+    /// The power by which a window multiplies, in all forms of the table.
+    factor: Vec<[Digit<V>; H]>,
 }
 
 impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Batch<V, H, N, Z, Y> {
@@ -317,7 +318,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             table: Table::new(),
             power: Box::new(zero),
             scratch: Box::new(zero),
-            factor: zero,
+            factor: vec![zero; Table::<V, H>::FORMS],
         }
     }
 
@@ -367,15 +368,27 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         let powers = self.table.powers();
         powers[0] = self.one;
         mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut powers[1]);
+        self.add_half(0);
+        self.add_half(1);
+    }
+
+    /// The second form of a power that is there, if the table has one.
+    fn add_half(&mut self, exponent: usize) {
+        let (powers, halves) = self.table.powers_and_halves();
+        if let Some(half) = halves.get_mut(exponent) {
+            half_form(&powers[exponent], &self.modulus, half);
+        }
     }
 
     fn add_power(&mut self, columns: &mut Columns<V>, exponent: usize) {
-        let (known, new) = self.table.powers().split_at_mut(exponent);
-        if exponent.is_multiple_of(2) {
-            mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
-        } else {
-            mont_mul(columns, &known[exponent - 1], &known[1], &self.modulus, &mut new[0]);
+        let (powers, halves) = self.table.powers_and_halves();
+        let (known, new) = powers.split_at_mut(exponent);
+        match halves.get(1) {
+            _ if exponent.is_multiple_of(2) => mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]),
+            Some(half) => mont_mul_by_halves(&known[exponent - 1], &known[1], half, &self.modulus, &mut new[0]),
+            None => mont_mul(columns, &known[exponent - 1], &known[1], &self.modulus, &mut new[0]),
         }
+        self.add_half(exponent);
     }
 
     fn window(&mut self, columns: &mut Columns<V>, at: usize) {
@@ -390,7 +403,11 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
             core::mem::swap(&mut self.power, &mut self.scratch);
         }
-        mont_mul(columns, &self.power, &self.factor, &self.modulus, &mut self.scratch);
+        match &self.factor[..] {
+            [y, half] => mont_mul_by_halves(&self.power, y, half, &self.modulus, &mut self.scratch),
+            [y, ..] => mont_mul(columns, &self.power, y, &self.modulus, &mut self.scratch),
+            [] => unreachable!("a power has a form"),
+        }
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
@@ -405,7 +422,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.table.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
-        self.factor.zeroize();
+        self.factor.as_flattened_mut().zeroize();
     }
 
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
@@ -509,7 +526,7 @@ mod tests {
                 all.extend(
                     [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
                 );
-                all.extend([&*pass.power, &*pass.scratch, &pass.factor].map(|part| is_zero(part)));
+                all.extend([&*pass.power, &*pass.scratch, pass.factor.as_flattened()].map(is_zero));
                 all.extend([is_zero(pass.input.as_flattened()), pass.table.is_zero()]);
                 all.push(pass.windows.iter().all(|window| window.to_lanes() == [0; 8]));
             }

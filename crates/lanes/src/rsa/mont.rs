@@ -1,7 +1,7 @@
 //! Montgomery multiplication modulo the primes and moduli of RSA: eight moduli at once, N limbs of 52 bits each.
 //!
 //! Computes `a b / R mod m` with `R = 2^(52 N)`, for m odd and below `2^(52 N - 16)`. Not fully reduced: operands and
-//! results lie below `2^(52 N - 14)` and the top limb says so.
+//! results lie below `2^(52 N - 13)` and the top limb says so.
 //!
 //! **Reduction.** The textbook row (Montgomery 1985) multiplies the lowest column c by `k0 = -m^-1 mod 2^52`, adds
 //! `(c k0 mod 2^52) m`, and so waits for one multiplication to know what to multiply by next. Here the row adds
@@ -11,7 +11,7 @@
 //! the last row is the textbook's, adding less than `R m`. Hence
 //!
 //! ```text
-//! result < a b / R + 2 m,        with a, b < 4 m and m < 2^-16 R:  result < 2 m + 2^-12 m.
+//! result < a b / R + 2 m,        with a, b < 8 m and m < 2^-16 R:  result < 2 m + 2^-10 m.
 //! ```
 //!
 //! Twenty and forty limbs are arranged in ways of their own: [`super::mont20`], and the products of [`super::mont40`].
@@ -27,7 +27,7 @@
 //!
 //! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
 
-use super::mont20::{mul20, reduce20, square20};
+use super::mont20::{half20, mul20, mul20_by_halves, reduce20, square20};
 use super::mont40::{product40, square40};
 use super::scan::{Beside, Nothing, Scan, Shadow};
 use crate::vector::{self, Digit, Lane8, MASK52, Vector, kernel, repeat};
@@ -314,6 +314,30 @@ kernel! {
     }
 }
 
+kernel! {
+    /// `result = y / 2^520 mod m`, of twenty limbs: with it a product by y takes half a reduction, [`mont_mul_by_halves`].
+    fn half_form as HalfForm<'a, V: Vector, const N: usize>(
+        y: &'a [Digit<V>; N],
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+    ) {
+        half20(part(y, 0), twenty(modulus), part_mut(result, 0));
+    }
+}
+
+kernel! {
+    /// `result = x y / R mod m`, of twenty limbs, from y and its [`half_form`].
+    fn mont_mul_by_halves as MontMulByHalves<'a, V: Vector, const N: usize>(
+        x: &'a [Digit<V>; N],
+        y: &'a [Digit<V>; N],
+        half: &'a [Digit<V>; N],
+        modulus: &'a Modulus<V, N>,
+        result: &'a mut [Digit<V>; N],
+    ) {
+        mul20_by_halves(part(x, 0), [part(y, 0), part(half, 0)], twenty(modulus), part_mut(result, 0));
+    }
+}
+
 #[inline(always)]
 fn square_and_reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
     columns: &mut Columns<V>,
@@ -401,7 +425,7 @@ mod tests {
             })
         };
         let modulus = Modulus { m: below(0), fold: below(0), k0: Digit::whole(Bound::upto(MASK52)) };
-        let x = below(2);
+        let x = below(3);
         let within = |out: &[Digit<Bound>; N]| {
             for i in 0..N {
                 let (got, limit) = (out[i].raw().high(), x[i].raw().high());
@@ -414,6 +438,13 @@ mod tests {
         within(&out);
         mont_sqr(&mut columns, &x, &modulus, &mut out);
         within(&out);
+        if N == 20 {
+            let mut half = x;
+            half_form(&x, &modulus, &mut half);
+            within(&half);
+            mont_mul_by_halves(&x, &x, &half, &modulus, &mut out);
+            within(&out);
+        }
         // An input is below p q, so its upper half is below a prime.
         for (column, digit) in columns.iter_mut().zip(x.iter().chain(&modulus.m)) {
             *column = digit.raw();
@@ -458,7 +489,16 @@ mod tests {
             for y in &operands {
                 let mut out = splat(x);
                 mont_mul(&mut columns, &splat(x), &splat(y), &modulus, &mut out);
-                let result: Vec<u64> = out.iter().map(|d| crate::vector::Lane8::to_lanes(d.value())[3]).collect();
+                let limbs = |digits: &[Digit<Portable>; N]| -> Vec<u64> {
+                    digits.iter().map(|d| crate::vector::Lane8::to_lanes(d.value())[3]).collect()
+                };
+                let result = limbs(&out);
+                if N == 20 {
+                    let (mut half, mut by_halves) = (out, out);
+                    half_form(&splat(y), &modulus, &mut half);
+                    mont_mul_by_halves(&splat(x), &splat(y), &half, &modulus, &mut by_halves);
+                    assert_eq!(reduce_fully(limbs(&by_halves), &m), reduce_fully(result.clone(), &m));
+                }
                 // result R mod m, and x y mod m by doubling and adding.
                 let mut left = reduce_fully(result, &m);
                 limbs::shift_mod(&mut left, &m, 52 * N);

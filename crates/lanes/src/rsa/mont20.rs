@@ -1,8 +1,18 @@
 //! Twenty limbs (the primes of a 2048-bit key): the same arithmetic as [`super::mont`], whose header holds its bounds,
 //! arranged so that one window of 21 columns stays in registers from the first row to the last.
 //!
-//! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads. The next row's digit is completed first, so
+//! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads, five low halves and then five high ones, so that
+//! the two that meet in a column do not follow each other. The next row's digit is completed first, so
 //! that the chain of digits runs ahead of the bulk of the products.
+//!
+//! **Half a reduction** is enough for a product by a `y` of which `y / Y mod m` is known too, with `Y = 2^520` and
+//! `R = Y^2` (Intel's crypto_mb has this):
+//!
+//! ```text
+//! x y / R = (x_0 (y / Y) + x_1 y) / Y        with x = x_0 + x_1 Y:  800 products and ten rows.
+//! ```
+//!
+//! Its bounds: `y / Y < 2^-506 y + 2 m`, and the product below `y / Y + 2^-10 m + 2 m`, so below `5 m`.
 
 use super::mont::{Modulus, part_mut, twenty};
 use super::scan::{Beside, Shadow};
@@ -54,6 +64,23 @@ pub(crate) fn product20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20], y:
     repeat!(20, J => columns[20 + J] = w[20 + J]);
 }
 
+/// One row of a product: adds a digit times `y` from column `i` on.
+macro_rules! product_row {
+    ($w:ident, $i:ident, $digit:expr, $y:ident) => {
+        let digit = $digit;
+        repeat!(4, FIVE => {
+            repeat!(5, J => {
+                const K: usize = 5 * FIVE + J;
+                $w[at($i + K)] = $w[at($i + K)].madd_lo(digit, $y[K]);
+            });
+            repeat!(5, J => {
+                const K: usize = 5 * FIVE + J;
+                $w[at($i + K + 1)] = $w[at($i + K + 1)].madd_hi(digit, $y[K]);
+            });
+        });
+    };
+}
+
 /// One row: drops column `i`, adds its digit times `fold` one column up. Column `i + 21` enters with what it has.
 macro_rules! fold_row {
     ($w:ident, $i:ident, $modulus:ident, $entering:expr) => {
@@ -62,10 +89,12 @@ macro_rules! fold_row {
         $w[at($i + 1)] = $w[at($i + 1)].madd_lo(u, $modulus.fold[0]).add(carry);
         repeat!(4, FIVE => {
             repeat!(5, J => if 5 * FIVE + J > 0 {
-                $w[at($i + 1 + 5 * FIVE + J)] = $w[at($i + 1 + 5 * FIVE + J)].madd_lo(u, $modulus.fold[5 * FIVE + J]);
+                const K: usize = 5 * FIVE + J;
+                $w[at($i + 1 + K)] = $w[at($i + 1 + K)].madd_lo(u, $modulus.fold[K]);
             });
             repeat!(5, J => if 5 * FIVE + J < 19 {
-                $w[at($i + 2 + 5 * FIVE + J)] = $w[at($i + 2 + 5 * FIVE + J)].madd_hi(u, $modulus.fold[5 * FIVE + J]);
+                const K: usize = 5 * FIVE + J;
+                $w[at($i + 2 + K)] = $w[at($i + 2 + K)].madd_hi(u, $modulus.fold[K]);
             });
         });
         // The digit's own place in the window is free now.
@@ -73,20 +102,25 @@ macro_rules! fold_row {
     };
 }
 
-/// The textbook's last row, and the carries into digits.
+/// The textbook's last row, number `last`, and the carries into digits.
 macro_rules! last_row {
-    ($w:ident, $modulus:ident, $result:ident) => {
-        let c = $w[at(19)];
+    ($w:ident, $last:literal, $modulus:ident, $result:ident) => {
+        let c = $w[at($last)];
         let u = Digit::low(V::splat(0).madd_lo(Digit::low(c), $modulus.k0));
         let mut carry = c.add(V::splat(MASK52)).shr::<52>();
         repeat!(4, FIVE => {
-            repeat!(5, J => $w[at(20 + 5 * FIVE + J)] = $w[at(20 + 5 * FIVE + J)].madd_hi(u, $modulus.m[5 * FIVE + J]));
+            repeat!(5, J => {
+                const K: usize = 5 * FIVE + J;
+                $w[at($last + 1 + K)] = $w[at($last + 1 + K)].madd_hi(u, $modulus.m[K]);
+            });
             repeat!(5, J => if 5 * FIVE + J < 19 {
-                $w[at(20 + 5 * FIVE + J)] = $w[at(20 + 5 * FIVE + J)].madd_lo(u, $modulus.m[(5 * FIVE + J + 1) % 20]);
+                const K: usize = 5 * FIVE + J;
+                $w[at($last + 1 + K)] = $w[at($last + 1 + K)].madd_lo(u, $modulus.m[(K + 1) % 20]);
             });
             repeat!(5, J => {
-                let t = $w[at(20 + 5 * FIVE + J)].add(carry);
-                $result[5 * FIVE + J] = if 5 * FIVE + J < 19 { Digit::low(t) } else { Digit::whole(t) };
+                const K: usize = 5 * FIVE + J;
+                let t = $w[at($last + 1 + K)].add(carry);
+                $result[K] = if K < 19 { Digit::low(t) } else { Digit::whole(t) };
                 carry = t.shr::<52>();
             });
         });
@@ -95,7 +129,8 @@ macro_rules! last_row {
     };
 }
 
-/// `result = columns / R mod m`, and a part of a table is scanned beside: twenty digits of two lanes in ten rows.
+/// `result = columns / R mod m`, and parts of a table are scanned beside: twenty digits of two lanes in ten rows, and of
+/// two more in the nine that follow.
 #[inline(always)]
 pub(crate) fn reduce20<V: Vector, S: Shadow<V, N>, const N: usize>(
     columns: &[V; 40],
@@ -107,17 +142,17 @@ pub(crate) fn reduce20<V: Vector, S: Shadow<V, N>, const N: usize>(
     let mut w = [V::splat(0); 21];
     repeat!(20, J => w[J] = columns[J]);
     w[20] = columns[20];
-    let mut beside = shadow.first();
-    repeat!(19, I => {
-        fold_row!(w, I, modulus, columns[I + 21]);
-        if I < 10 {
-            beside.row(0, I % 10);
-            beside.row(10, I % 10);
+    let mut beside = shadow.twenty();
+    repeat!(20, I => {
+        if I < 19 {
+            fold_row!(w, I, modulus, columns[(I + 21) % 40]);
         }
+        beside.row(0, I);
+        beside.row(10, I);
         V::fence();
     });
     let result: &mut [Digit<V>; 20] = part_mut(result, 0);
-    last_row!(w, modulus, result);
+    last_row!(w, 19, modulus, result);
 }
 
 /// `result = x y / R mod m`: a row of the product, then a row of the reduction.
@@ -130,16 +165,46 @@ pub(crate) fn mul20<V: Vector>(
 ) {
     let mut w = [V::splat(0); 21];
     repeat!(20, I => {
-        let xi = x[I];
-        repeat!(4, FIVE => {
-            repeat!(5, J => w[at(I + 5 * FIVE + J)] = w[at(I + 5 * FIVE + J)].madd_lo(xi, y[5 * FIVE + J]));
-            repeat!(5, J => w[at(I + 5 * FIVE + J + 1)] = w[at(I + 5 * FIVE + J + 1)].madd_hi(xi, y[5 * FIVE + J]));
-        });
+        product_row!(w, I, x[I], y);
         V::fence();
         if I < 19 {
             fold_row!(w, I, modulus, V::splat(0));
             V::fence();
         }
     });
-    last_row!(w, modulus, result);
+    last_row!(w, 19, modulus, result);
+}
+
+/// `result = y / Y mod m`.
+#[inline(always)]
+pub(crate) fn half20<V: Vector>(y: &[Digit<V>; 20], modulus: &Modulus<V, 20>, result: &mut [Digit<V>; 20]) {
+    let mut w = [V::splat(0); 21];
+    repeat!(20, J => w[J] = y[J].value());
+    repeat!(9, I => {
+        fold_row!(w, I, modulus, V::splat(0));
+        V::fence();
+    });
+    last_row!(w, 9, modulus, result);
+}
+
+/// `result = x y / R mod m`, from y and `y / Y`: two rows of products, then a row of the reduction.
+#[inline(always)]
+pub(crate) fn mul20_by_halves<V: Vector>(
+    x: &[Digit<V>; 20],
+    [y, half]: [&[Digit<V>; 20]; 2],
+    modulus: &Modulus<V, 20>,
+    result: &mut [Digit<V>; 20],
+) {
+    let mut w = [V::splat(0); 21];
+    repeat!(10, I => {
+        product_row!(w, I, x[I], half);
+        V::fence();
+        product_row!(w, I, x[10 + I], y);
+        V::fence();
+        if I < 9 {
+            fold_row!(w, I, modulus, V::splat(0));
+            V::fence();
+        }
+    });
+    last_row!(w, 9, modulus, result);
 }

@@ -15,46 +15,61 @@ use super::mont::{part, part_mut};
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
+/// How many forms of a power a table has: with the second, [`half_form`](super::mont::half_form), a product takes half a
+/// reduction.
+const fn forms(limbs: usize) -> usize {
+    if limbs == 20 { 2 } else { 1 }
+}
+
 /// What is read beside ten rows: all 32 powers of a lane or, where there are 16, those of two lanes; eight in each part,
 /// digit by digit.
 type Pair<V, const N: usize> = [[Digit<V>; N]; 4];
 
-/// 16 or 32 powers of each lane: at first power by power, once turned round lane by lane.
+/// 16 or 32 powers of each lane, then their second forms: at first power by power, once turned round lane by lane.
 pub(crate) struct Table<V, const N: usize>(Vec<[Digit<V>; N]>);
 
 impl<V: Lane8, const N: usize> Table<V, N> {
     pub(crate) const POWERS: usize = 1 << window_bits(N);
+    pub(crate) const FORMS: usize = forms(N);
     /// How many sixteens of powers each lane has.
     const SIXTEENS: usize = Self::POWERS / 16;
+    /// How many pairs a form has.
+    const PAIRS: usize = Self::POWERS / 4;
 
     pub(crate) fn new() -> Self {
-        Table(vec![[Digit::default(); N]; Self::POWERS])
+        Table(vec![[Digit::default(); N]; Self::FORMS * Self::POWERS])
     }
 
     /// The powers from 0 on, until they are turned.
     pub(crate) fn powers(&mut self) -> &mut [[Digit<V>; N]] {
-        &mut self.0
+        &mut self.0[..Self::POWERS]
+    }
+
+    /// The powers, and their second forms (none, where there is but one).
+    pub(crate) fn powers_and_halves(&mut self) -> (&mut [[Digit<V>; N]], &mut [[Digit<V>; N]]) {
+        self.0.split_at_mut(Self::POWERS)
     }
 
     /// Turns all powers round.
     pub(crate) fn turn(&mut self) {
-        turn(&mut self.0);
+        self.0.chunks_exact_mut(Self::POWERS).for_each(|form| turn(form));
     }
 
     fn pairs(&self) -> &[Pair<V, N>] {
         self.0.as_chunks().0
     }
 
-    /// Chooses where there are no squarings to go beside.
+    /// Chooses a power's first form, where there are no squarings to go beside.
     pub(crate) fn choose(&self, index: &V, out: &mut [Digit<V>; N]) {
-        choose(Scan { pairs: self.pairs(), first: 0, index, out });
+        choose(Scan { pairs: &self.pairs()[..Self::PAIRS], first: 0, index, out: core::slice::from_mut(out) });
     }
 
-    /// What is read beside the `squaring`th of a window's squarings: nothing, where all has been read.
-    pub(crate) fn share<'a>(&'a self, squaring: usize, index: &'a V, out: &'a mut [Digit<V>; N]) -> Scan<'a, V, N> {
+    /// What is read beside the `squaring`th of a window's squarings: nothing, where all has been read. `out` has all forms.
+    pub(crate) fn share<'a>(&'a self, squaring: usize, index: &'a V, out: &'a mut [[Digit<V>; N]]) -> Scan<'a, V, N> {
         let pairs = self.pairs();
         let share = pairs.len().div_ceil(window_bits(N) as usize);
-        assert!(pairs.len().is_multiple_of(share) && share < N / 10, "some pairs would find no rows");
+        let blocks = if N == 20 { 2 } else { N / 10 - 1 };
+        assert!(pairs.len().is_multiple_of(share) && share <= blocks, "some pairs would find no rows");
         let first = share * squaring;
         Scan { pairs: pairs.get(first..first + share).unwrap_or_default(), first, index, out }
     }
@@ -79,13 +94,14 @@ pub(crate) struct Scan<'a, V: Vector, const N: usize> {
     /// The number of the first of them.
     first: usize,
     index: &'a V,
-    out: &'a mut [Digit<V>; N],
+    out: &'a mut [[Digit<V>; N]],
 }
 
-impl<V: Lane8, const N: usize> Scan<'_, V, N> {
+impl<'a, V: Lane8, const N: usize> Scan<'a, V, N> {
+    /// A pair of this part, and its form.
     #[inline(always)]
-    fn pair(&mut self, block: usize) -> Reading<'_, V, N> {
-        let number = self.first + block;
+    fn pair(&self, block: usize) -> (Read<'a, V, N>, usize) {
+        let (form, number) = ((self.first + block) / Table::<V, N>::PAIRS, (self.first + block) % Table::<V, N>::PAIRS);
         let each = Table::<V, N>::SIXTEENS;
         let sixteen = self.index.shr::<4>();
         let mut lanes = [0; 2];
@@ -96,7 +112,14 @@ impl<V: Lane8, const N: usize> Scan<'_, V, N> {
             here[I] = V::mask_from_bits(V::mask_to_bits(wanted) & lanes[I]);
         });
         let lanes = V::mask_from_bits(lanes[0] | lanes[1]);
-        Reading { pair: &self.pairs[block], index: self.index, here, lanes, out: self.out }
+        (Read { pair: &self.pairs[block], here, lanes }, form)
+    }
+
+    /// Two of the same form, at once: with a check between their rows LLVM would spill what it loads.
+    #[inline(always)]
+    fn pairs(&mut self, blocks: [usize; 2]) -> Reading<'_, V, N> {
+        let [(first, form), (second, _)] = [self.pair(blocks[0]), self.pair(blocks[1])];
+        Reading { reads: [first, second], index: self.index, out: &mut self.out[form] }
     }
 }
 
@@ -104,19 +127,19 @@ impl<V: Lane8, const N: usize> Scan<'_, V, N> {
 pub(crate) trait Shadow<V: Vector, const N: usize> {
     /// What goes beside the `block`th ten rows. The last ten have nothing beside them.
     fn block(&mut self, block: usize) -> Option<impl Beside>;
-    /// The same of the first, where every squaring has something.
-    fn first(&mut self) -> impl Beside;
+    /// What goes beside twenty rows, where every squaring has that much.
+    fn twenty(&mut self) -> impl Beside;
 }
 
 impl<V: Lane8, const N: usize> Shadow<V, N> for Scan<'_, V, N> {
     #[inline(always)]
     fn block(&mut self, block: usize) -> Option<impl Beside> {
-        if block < self.pairs.len() { Some(self.pair(block)) } else { None }
+        if block < self.pairs.len() { Some(self.pairs([block; 2])) } else { None }
     }
 
     #[inline(always)]
-    fn first(&mut self) -> impl Beside {
-        self.pair(0)
+    fn twenty(&mut self) -> impl Beside {
+        self.pairs([0, 1])
     }
 }
 
@@ -130,12 +153,12 @@ impl<V: Vector, const N: usize> Shadow<V, N> for Nothing {
     }
 
     #[inline(always)]
-    fn first(&mut self) -> impl Beside {
+    fn twenty(&mut self) -> impl Beside {
         Nothing
     }
 }
 
-/// What is done beside a row of ten digits of the modulus, from digit `block` on: the row's number is below ten.
+/// What is done beside a row of ten digits of the modulus, from digit `block` on: the row's number is below ten, or twenty.
 pub(crate) trait Beside {
     fn row(&mut self, block: usize, i: usize);
 }
@@ -146,26 +169,32 @@ impl Beside for Nothing {
 }
 
 /// A pair, which lanes want a word of its one half and of its other, and whose it is.
-struct Reading<'a, V: Vector, const N: usize> {
+struct Read<'a, V: Vector, const N: usize> {
     pair: &'a Pair<V, N>,
-    index: &'a V,
     here: [V::Mask; 2],
     lanes: V::Mask,
+}
+
+/// What is read beside ten rows, and beside ten more.
+struct Reading<'a, V: Vector, const N: usize> {
+    reads: [Read<'a, V, N>; 2],
+    index: &'a V,
     out: &'a mut [Digit<V>; N],
 }
 
 impl<V: Lane8, const N: usize> Beside for Reading<'_, V, N> {
     #[inline(always)]
     fn row(&mut self, block: usize, i: usize) {
+        let Read { pair, here, lanes } = &self.reads[i / 10];
         let out: &mut [Digit<V>; 10] = part_mut(self.out, block);
         // A lane for which nothing is chosen yet holds its index.
         let mut digit = *self.index;
         repeat!(2, I => {
-            let low: &[Digit<V>; 10] = part(&self.pair[2 * I], block);
-            let high: &[Digit<V>; 10] = part(&self.pair[2 * I + 1], block);
-            digit = digit.pick16_if(self.here[I], low[i].raw(), high[i].raw());
+            let low: &[Digit<V>; 10] = part(&pair[2 * I], block);
+            let high: &[Digit<V>; 10] = part(&pair[2 * I + 1], block);
+            digit = digit.pick16_if(here[I], low[i % 10].raw(), high[i % 10].raw());
         });
-        out[i].store_if(self.lanes, Digit::low(digit));
+        out[i % 10].store_if(*lanes, Digit::low(digit));
     }
 }
 
@@ -194,7 +223,7 @@ kernel! {
     fn choose as Choose<'a, V: Lane8, const N: usize>(scan: Scan<'a, V, N>) {
         let mut scan = scan;
         for pair in 0..scan.pairs.len() {
-            let mut reading = scan.pair(pair);
+            let mut reading = scan.pairs([pair; 2]);
             for block in (0..N).step_by(10) {
                 repeat!(10, I => reading.row(block, I));
             }
@@ -212,17 +241,25 @@ mod tests {
         let powers = 1 << window_bits(N);
         let power = |entry: usize, i: usize, lane: usize| (10_000 * lane + 100 * entry + i) as u64;
         let digit = |entry, i| Digit::whole(Portable::from_lanes(&core::array::from_fn(|lane| power(entry, i, lane))));
+        let forms = Table::<Portable, N>::FORMS;
         let all: Vec<[Digit<Portable>; N]> =
-            (0..powers).map(|entry| core::array::from_fn(|i| digit(entry, i))).collect();
+            (0..forms * powers).map(|entry| core::array::from_fn(|i| digit(entry, i))).collect();
         let mut table = Table::new();
-        table.powers().copy_from_slice(&all);
+        let (first, second) = table.powers_and_halves();
+        first.copy_from_slice(&all[..powers]);
+        second.copy_from_slice(&all[powers..]);
         table.turn();
         for turn in 0..powers {
             let wanted: [usize; 8] = core::array::from_fn(|lane| (turn + 5 * lane) % powers);
             let index = Portable::from_lanes(&wanted.map(|entry| entry as u64));
-            let mut out = all[1];
+            let mut out = vec![all[1]; forms];
             for squaring in 0..window_bits(N) as usize {
                 let mut scan = table.share(squaring, &index, &mut out);
+                if N == 20 {
+                    let mut beside = Shadow::<Portable, N>::twenty(&mut scan);
+                    (0..20).for_each(|i| [0, 10].iter().for_each(|digits| beside.row(*digits, i)));
+                    continue;
+                }
                 for block in 0..N / 10 - 1 {
                     let Some(mut beside) = Shadow::<Portable, N>::block(&mut scan, block) else { continue };
                     for digits in (0..N).step_by(10) {
@@ -233,9 +270,11 @@ mod tests {
             let mut chosen = all[2];
             table.choose(&index, &mut chosen);
             for i in 0..N {
-                let expected = core::array::from_fn(|lane| power(wanted[lane], i, lane));
-                assert_eq!(out[i].value().to_lanes(), expected);
-                assert_eq!(chosen[i].value().to_lanes(), expected);
+                let expected = |form| core::array::from_fn(|lane| power(form * powers + wanted[lane], i, lane));
+                for (form, out) in out.iter().enumerate() {
+                    assert_eq!(out[i].value().to_lanes(), expected(form));
+                }
+                assert_eq!(chosen[i].value().to_lanes(), expected(0));
             }
         }
     }
