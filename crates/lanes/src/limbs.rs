@@ -47,10 +47,14 @@ pub(crate) fn to_be(limbs: &[u64], bytes: &mut [u8]) {
     }
 }
 
+/// 256 bits, little-endian, as four words.
+pub(crate) fn words_from_le(bytes: &[u8; 32]) -> [u64; 4] {
+    core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| bytes[8 * i + j])))
+}
+
 /// 256 bits, little-endian, as five limbs.
 pub(crate) fn five_from_le(bytes: &[u8; 32]) -> [u64; 5] {
-    let word = |i: usize| u64::from_le_bytes(core::array::from_fn(|j| bytes[8 * i + j]));
-    let w = [word(0), word(1), word(2), word(3)];
+    let w = words_from_le(bytes);
     [
         w[0] & MASK52,
         (w[0] >> 52 | w[1] << 12) & MASK52,

@@ -261,9 +261,7 @@ macro_rules! repeat {
     (8, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7) };
     (9, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8) };
     (10, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9) };
-    (15, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
     (16, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
-    (19, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18) };
     (20, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19) };
     (@ $i:ident $e:expr; $($k:literal)*) => {{ $({ const $i: usize = $k; $e })* }};
 }

@@ -5,7 +5,7 @@ mod field;
 mod ladder;
 
 use crate::cpu::Task;
-use crate::limbs::{five_from_le, five_to_le};
+use crate::limbs::{five_from_le, five_to_le, words_from_le};
 use crate::vector::{Digit, Lane8, kernel};
 use crate::{LANES, LaneError, Lanes, Secret, declassify};
 #[cfg(test)]
@@ -46,12 +46,12 @@ impl Task for Derive<'_> {
 
     fn run<V: Lane8>(self) -> Self::Out {
         let job = |lane: usize| &self.jobs[if lane < self.jobs.len() { lane } else { 0 }];
-        let peers: [[u64; 5]; 8] = core::array::from_fn(|lane| {
+        let peers: [V; 5] = packed(|lane| {
             let mut limbs = five_from_le(job(lane).peer);
             limbs[4] &= (1 << 47) - 1;
             limbs
         });
-        let u: Fe<V> = pack(&peers);
+        let u = peers.map(Digit::whole);
         let mut scalars: [V; 4] = packed(|lane| bits_that_change(&clamp(job(lane).scalar)));
         let mut swaps = [V::mask_from_bits(0); 255];
         bits(&scalars, &mut swaps);
@@ -105,10 +105,7 @@ impl Task for PublicKeys<'_> {
 
 /// RFC 7748, section 5, in words of 64 bits.
 fn clamp(scalar: &[u8; 32]) -> Zeroizing<[u64; 4]> {
-    let mut words = Zeroizing::new([0; 4]);
-    for (word, bytes) in words.iter_mut().zip(scalar.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
+    let mut words = Zeroizing::new(words_from_le(scalar));
     words[0] &= !7;
     words[3] = (words[3] & (u64::MAX >> 1)) | (1 << 62);
     words
@@ -119,9 +116,9 @@ fn bits_that_change(&[a, b, c, d]: &[u64; 4]) -> [u64; 4] {
     [a ^ ((a >> 1) | (b << 63)), b ^ ((b >> 1) | (c << 63)), c ^ ((c >> 1) | (d << 63)), d ^ (d >> 1)]
 }
 
-/// Each lane's four words.
-fn packed<V: Lane8>(words: impl Fn(usize) -> [u64; 4]) -> [V; 4] {
-    let mut rows = [[0; 8]; 4];
+/// Each lane's words.
+fn packed<V: Lane8, const WORDS: usize>(words: impl Fn(usize) -> [u64; WORDS]) -> [V; WORDS] {
+    let mut rows = [[0; 8]; WORDS];
     for lane in 0..LANES {
         let mut words = words(lane);
         for (row, word) in rows.iter_mut().zip(&words) {
@@ -141,10 +138,6 @@ kernel! {
             *bit = words[i / 64].shl_by(63 - i as u32 % 64).negative();
         }
     }
-}
-
-fn pack<V: Lane8>(numbers: &[[u64; 5]; 8]) -> Fe<V> {
-    core::array::from_fn(|limb| Digit::whole(V::from_lanes(&core::array::from_fn(|lane| numbers[lane][limb]))))
 }
 
 /// The reduced bytes of each lane.

@@ -347,6 +347,9 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
                     let [zero, one, ..] = self.table.powers() else { unreachable!("a table has 16 powers") };
                     single.enter(&self.modulus, one);
                     single.begin_powers(zero);
+                } else {
+                    self.add_half(0);
+                    self.add_half(1);
                 }
             }
             None if at < first_window => self.add_power(columns, at + 1),
@@ -368,8 +371,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         let powers = self.table.powers();
         powers[0] = self.one;
         mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut powers[1]);
-        self.add_half(0);
-        self.add_half(1);
     }
 
     /// The second form of a power that is there, if the table has one.
@@ -383,10 +384,10 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     fn add_power(&mut self, columns: &mut Columns<V>, exponent: usize) {
         let (powers, halves) = self.table.powers_and_halves();
         let (known, new) = powers.split_at_mut(exponent);
-        match halves.get(1) {
-            _ if exponent.is_multiple_of(2) => mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]),
-            Some(half) => mont_mul_by_halves(&known[exponent - 1], &known[1], half, &self.modulus, &mut new[0]),
-            None => mont_mul(columns, &known[exponent - 1], &known[1], &self.modulus, &mut new[0]),
+        if exponent.is_multiple_of(2) {
+            mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
+        } else {
+            multiply(columns, &known[exponent - 1], &known[1], halves.get(1), &self.modulus, &mut new[0]);
         }
         self.add_half(exponent);
     }
@@ -403,11 +404,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
             core::mem::swap(&mut self.power, &mut self.scratch);
         }
-        match &self.factor[..] {
-            [y, half] => mont_mul_by_halves(&self.power, y, half, &self.modulus, &mut self.scratch),
-            [y, ..] => mont_mul(columns, &self.power, y, &self.modulus, &mut self.scratch),
-            [] => unreachable!("a power has a form"),
-        }
+        let (y, half) = (&self.factor[0], self.factor.get(1));
+        multiply(columns, &self.power, y, half, &self.modulus, &mut self.scratch);
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
@@ -454,6 +452,21 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         a.zeroize();
         b.zeroize();
         whole.zeroize();
+    }
+}
+
+/// `result = x y / R mod m`, in the shorter way where y has a second form.
+fn multiply<V: Vector, const H: usize>(
+    columns: &mut Columns<V>,
+    x: &[Digit<V>; H],
+    y: &[Digit<V>; H],
+    half: Option<&[Digit<V>; H]>,
+    modulus: &Modulus<V, H>,
+    result: &mut [Digit<V>; H],
+) {
+    match half {
+        Some(half) => mont_mul_by_halves(x, y, half, modulus, result),
+        None => mont_mul(columns, x, y, modulus, result),
     }
 }
 

@@ -2,8 +2,8 @@
 //! arranged so that one window of 21 columns stays in registers from the first row to the last.
 //!
 //! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads, five low halves and then five high ones, so that
-//! the two that meet in a column do not follow each other. The next row's digit is completed first, so
-//! that the chain of digits runs ahead of the bulk of the products.
+//! the two that meet in a column do not follow each other. The next row's digit is completed first, so that the chain of
+//! digits runs ahead of the bulk of the products.
 //!
 //! **Half a reduction** is enough for a product by a `y` of which `y / Y mod m` is known too, with `Y = 2^520` and
 //! `R = Y^2` (Intel's crypto_mb has this):

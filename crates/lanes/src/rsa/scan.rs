@@ -98,10 +98,9 @@ pub(crate) struct Scan<'a, V: Vector, const N: usize> {
 }
 
 impl<'a, V: Lane8, const N: usize> Scan<'a, V, N> {
-    /// A pair of this part, and its form.
     #[inline(always)]
-    fn pair(&self, block: usize) -> (Read<'a, V, N>, usize) {
-        let (form, number) = ((self.first + block) / Table::<V, N>::PAIRS, (self.first + block) % Table::<V, N>::PAIRS);
+    fn pair(&self, block: usize) -> Read<'a, V, N> {
+        let number = (self.first + block) % Table::<V, N>::PAIRS;
         let each = Table::<V, N>::SIXTEENS;
         let sixteen = self.index.shr::<4>();
         let mut lanes = [0; 2];
@@ -112,14 +111,18 @@ impl<'a, V: Lane8, const N: usize> Scan<'a, V, N> {
             here[I] = V::mask_from_bits(V::mask_to_bits(wanted) & lanes[I]);
         });
         let lanes = V::mask_from_bits(lanes[0] | lanes[1]);
-        (Read { pair: &self.pairs[block], here, lanes }, form)
+        Read { pair: &self.pairs[block], here, lanes }
     }
 
-    /// Two of the same form, at once: with a check between their rows LLVM would spill what it loads.
+    /// Pairs of the same form, of which the `block`th is the first.
     #[inline(always)]
-    fn pairs(&mut self, blocks: [usize; 2]) -> Reading<'_, V, N> {
-        let [(first, form), (second, _)] = [self.pair(blocks[0]), self.pair(blocks[1])];
-        Reading { reads: [first, second], index: self.index, out: &mut self.out[form] }
+    fn reading<const PAIRS: usize>(
+        &mut self,
+        block: usize,
+        reads: [Read<'a, V, N>; PAIRS],
+    ) -> Reading<'_, V, N, PAIRS> {
+        let form = (self.first + block) / Table::<V, N>::PAIRS;
+        Reading { reads, index: self.index, out: &mut self.out[form] }
     }
 }
 
@@ -134,12 +137,13 @@ pub(crate) trait Shadow<V: Vector, const N: usize> {
 impl<V: Lane8, const N: usize> Shadow<V, N> for Scan<'_, V, N> {
     #[inline(always)]
     fn block(&mut self, block: usize) -> Option<impl Beside> {
-        if block < self.pairs.len() { Some(self.pairs([block; 2])) } else { None }
+        if block < self.pairs.len() { Some(self.reading(block, [self.pair(block)])) } else { None }
     }
 
     #[inline(always)]
     fn twenty(&mut self) -> impl Beside {
-        self.pairs([0, 1])
+        // At once: with a check between their rows LLVM would spill what it loads.
+        self.reading(0, [self.pair(0), self.pair(1)])
     }
 }
 
@@ -175,14 +179,14 @@ struct Read<'a, V: Vector, const N: usize> {
     lanes: V::Mask,
 }
 
-/// What is read beside ten rows, and beside ten more.
-struct Reading<'a, V: Vector, const N: usize> {
-    reads: [Read<'a, V, N>; 2],
+/// What is read beside ten rows, and each ten more.
+struct Reading<'a, V: Vector, const N: usize, const PAIRS: usize> {
+    reads: [Read<'a, V, N>; PAIRS],
     index: &'a V,
     out: &'a mut [Digit<V>; N],
 }
 
-impl<V: Lane8, const N: usize> Beside for Reading<'_, V, N> {
+impl<V: Lane8, const N: usize, const PAIRS: usize> Beside for Reading<'_, V, N, PAIRS> {
     #[inline(always)]
     fn row(&mut self, block: usize, i: usize) {
         let Read { pair, here, lanes } = &self.reads[i / 10];
@@ -223,7 +227,7 @@ kernel! {
     fn choose as Choose<'a, V: Lane8, const N: usize>(scan: Scan<'a, V, N>) {
         let mut scan = scan;
         for pair in 0..scan.pairs.len() {
-            let mut reading = scan.pairs([pair; 2]);
+            let mut reading = scan.reading(pair, [scan.pair(pair)]);
             for block in (0..N).step_by(10) {
                 repeat!(10, I => reading.row(block, I));
             }

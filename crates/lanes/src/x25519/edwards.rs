@@ -61,7 +61,7 @@ impl<V: Vector> Point<V> {
         Point { sum, difference, z: mul_lifted(&f, &g), t: mul(&e, &h).digits() }
     }
 
-    /// The sum, or where `negative` the difference, with an addend whose Z times ours, twice, is `twice_z`.
+    /// The sum, or where `negative` the difference, with an addend whose Z times ours, twice, is `twice_z`, lifted.
     #[inline(always)]
     fn add(&self, q: &Addend<V>, negative: V::Mask, twice_z: Cols<V>) -> Self {
         // The negative of a point has x and T negated: sum and difference change places, and so do F and G.

@@ -10,7 +10,7 @@
 //! reaches past column 4. So the columns of a product are below `2^55.4`.
 //!
 //! **Differences** must not go below zero. So a product from which another is subtracted is *lifted*: its columns
-//! start with 512 p, limb by limb, which is at least 2^56 in each and takes no time.
+//! start with 512 p, limb by limb, which is above 2^55.9 in each and takes no time.
 //!
 //! **Digits** of columns: the bits of column 4 from 2^255 on, fewer than 2^17, are folded times 19, and one ripple goes
 //! from column 0 to 4. Columns are below 2^64, so nothing wraps again, and the top digit is below `2^47 + 2^12`.
