@@ -12,8 +12,8 @@ mod mont;
 mod mont20;
 mod mont40;
 mod pack;
-mod scan;
 mod single;
+mod table;
 mod verify;
 
 pub use batch::{Progress, RsaBatch, RsaJob};

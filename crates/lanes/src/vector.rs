@@ -115,10 +115,6 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn pick8(table: Self, index: Self) -> Self;
     /// Of sixteen entries in two registers, the one that each lane's index names (its low four bits).
     fn pick16(low: Self, high: Self, index: Self) -> Self;
-    /// Where the mask holds, the one of sixteen entries that the lane itself names (its low four bits), else the lane.
-    fn pick16_if(self, mask: Self::Mask, low: Self, high: Self) -> Self;
-    /// Stores the lanes where the mask holds, and does not read the others first as `or_if` would have to.
-    fn store_if(self, mask: Self::Mask, place: &mut Self);
     /// Logical shifts by a public number of bits.
     fn shr_by(self, bits: u32) -> Self;
     fn shl_by(self, bits: u32) -> Self;
@@ -195,14 +191,6 @@ impl<V: Vector> Digit<V> {
     }
 }
 
-impl<V: Lane8> Digit<V> {
-    /// [`Lane8::store_if`].
-    #[inline(always)]
-    pub(crate) fn store_if(&mut self, mask: V::Mask, yes: Self) {
-        yes.0.store_if(mask, &mut self.0);
-    }
-}
-
 /// A hot function: everything it calls is inlined into it, and it is compiled for the vector's instruction set.
 pub(crate) trait Kernel<V> {
     type Out;
@@ -225,14 +213,12 @@ pub(crate) use part;
 
 macro_rules! hot {
     ($via:ident, $(#[$meta:meta])* fn $name:ident as $symbol:ident
-        <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*> $([$t:ident : $t_bound:path])?
+        <$($life:lifetime,)* $v:ident : $bound:ident $(, const $c:ident : usize)*>
         ($($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         #[allow(non_camel_case_types)]
-        struct $symbol<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*> { $($arg: $ty),* }
+        struct $symbol<$($life,)* $v: $bound $(, const $c: usize)*> { $($arg: $ty),* }
 
-        impl<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*> crate::vector::Kernel<$v>
-            for $symbol<$($life,)* $v $(, $t)? $(, $c)*>
-        {
+        impl<$($life,)* $v: $bound $(, const $c: usize)*> crate::vector::Kernel<$v> for $symbol<$($life,)* $v $(, $c)*> {
             type Out = $crate::vector::hot!(@out $($out)?);
             #[inline(always)]
             fn run(self) -> Self::Out {
@@ -243,8 +229,8 @@ macro_rules! hot {
 
         $(#[$meta])*
         #[inline(always)]
-        pub(crate) fn $name<$($life,)* $v: $bound $(, $t: $t_bound)? $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
-            $v::$via($symbol::<$($life,)* $v $(, $t)? $(, $c)*> { $($arg),* })
+        pub(crate) fn $name<$($life,)* $v: $bound $(, const $c: usize)*>($($arg: $ty),*) $(-> $out)? {
+            $v::$via($symbol::<$($life,)* $v $(, $c)*> { $($arg),* })
         }
     };
     (@out) => { () };

@@ -39,10 +39,11 @@ const JUMPS: &[(&str, usize)] = &[
     ("InnerProduct", 3),
     ("KeccakF1600", 1),
     ("Ladder", 1),
+    ("LookUp", 4), // a share of digits, counted, each checked to be inside the table; none, where all were looked up
     ("MontMul", 8), // blocks of ten digits, the first and last of which differ; products of halves
     ("MontReduce", 3),
     ("MontSqr", 9),
-    ("MontSqrScan", 16), // as MontSqr; blocks with a table's entries beside them, and without; the numbers of those, checked
+    ("MontSqrs", 13), // as MontSqr; a window's squarings, counted; whether there is a digit to look up, checked to be inside
     ("Multiply", 14), // the table's making and scanning, windows, doublings
     ("MultiplyBase", 72), // rows and entries of the table, each checked to be inside it
     ("Pack", 9), // limbs, of each number checked to be inside
@@ -56,7 +57,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("SingleScatter", 3), // limbs, each checked to be inside
     ("SingleSquare", 10), // rows, block by block
     ("SubtractOnce", 2),
-    ("Turn", 2), // the table, by digits and by eight powers
+    ("Turn", 4), // the table, by digits; the place of a form and of what is looked up, checked to be inside
     ("Unpack", 2),
     ("Words", 92), // key and message bytes, rows of eight
 ];

@@ -1,22 +1,16 @@
 //! The private operation on one to eight jobs, in steps.
 
 use super::key::{RsaKey, RsaSize};
-use super::mont::{Columns, Modulus, half_form, mont_mul, mont_mul_by_halves, mont_reduce, mont_sqr, mont_sqr_scan};
+use super::mont::{Columns, Modulus, half_form, mont_mul, mont_mul_by_halves, mont_reduce, mont_sqr, mont_sqrs};
 use super::pack::{lane_to_be, pack_into, pack_modulus, pack_windows, subtract_once, unpack};
-use super::scan::Table;
 use super::single::Single;
+use super::table::{POWERS, Table, WINDOW};
 use super::verify::{CHECK_STEPS, Check};
 use crate::cpu::{Implementation, Task};
 use crate::vector::{Digit, Lane8, Vector, kernel};
 use crate::{LANES, LaneError, Lanes, declassify, limbs};
 use core::cell::RefCell;
 use zeroize::Zeroize;
-
-/// Bits of an exponent that one window multiplies at once. One more would save products, and cost the same in choosing
-/// among twice the powers and in making them.
-pub(super) const fn window_bits(half_limbs: usize) -> u32 {
-    if half_limbs == 20 { 4 } else { 5 }
-}
 
 /// One private operation: `input^d mod n`.
 #[derive(Clone, Copy)]
@@ -189,8 +183,6 @@ struct Pass<V: Vector, const H: usize> {
     table: Table<V, H>,
     power: Box<[Digit<V>; H]>,
     scratch: Box<[Digit<V>; H]>,
-    /// The power by which a window multiplies, in all forms of the table.
-    factor: Vec<[Digit<V>; H]>,
 }
 
 impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> Batch<V, H, N, Z, Y> {
@@ -201,7 +193,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> B
             bad_input: 0,
             done: 0,
             passes: core::array::from_fn(|_| Box::new(Pass::empty(size))),
-            single: Box::new(Single::new(Pass::<V, H>::POWERS)),
+            single: Box::new(Single::new(POWERS)),
             columns: Box::new([V::default(); 160]),
             inputs: Box::new([[0; N]; LANES]),
             check: Box::new(Check::empty()),
@@ -216,7 +208,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> B
 
     /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
     fn power_steps(&self) -> usize {
-        1 + (Pass::<V, H>::POWERS - 2) + self.passes[0].windows.len() + 1
+        1 + (POWERS - 2) + self.passes[0].windows.len() + 1
     }
 }
 
@@ -302,9 +294,6 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
 }
 
 impl<V: Lane8, const H: usize> Pass<V, H> {
-    const WINDOW: u32 = window_bits(H);
-    const POWERS: usize = Table::<V, H>::POWERS;
-
     fn empty(size: RsaSize) -> Self {
         let zero = [Digit::whole(V::default()); H];
         Pass {
@@ -314,18 +303,17 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             qinv: zero,
             q: zero,
             input: [zero; 2],
-            windows: vec![V::default(); (size.bits() / 2).div_ceil(Self::WINDOW as usize)],
+            windows: vec![V::default(); (size.bits() / 2).div_ceil(WINDOW as usize)],
             table: Table::new(),
             power: Box::new(zero),
             scratch: Box::new(zero),
-            factor: vec![zero; Table::<V, H>::FORMS],
         }
     }
 
     fn start(&mut self, keys: [&RsaKey; 4], inputs: [&[u64]; 4]) {
         let half = |lane: usize| &keys[lane % 4].halves[lane / 4];
         pack_into(core::array::from_fn(|lane| &half(lane).exponent[..]), &mut self.scratch);
-        pack_windows(&self.scratch, Self::WINDOW, &mut self.windows);
+        pack_windows(&self.scratch, WINDOW, &mut self.windows);
         pack_modulus(core::array::from_fn(|lane| &half(lane).prime), &mut self.modulus);
         pack_into(core::array::from_fn(|lane| &half(lane).one[..]), &mut self.one);
         pack_into(core::array::from_fn(|lane| &half(lane).r3[..]), &mut self.r3);
@@ -338,13 +326,15 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
 
     /// One step before the results are recombined; the powers of a single job are `single`'s.
     fn step<const Z: usize>(&mut self, columns: &mut Columns<V>, single: Option<&mut Single<V, H, Z>>, at: usize) {
-        let first_window = Self::POWERS - 1;
+        let first_window = POWERS - 1;
         let windows = first_window + self.windows.len();
         match single {
             _ if at == 0 => {
                 self.enter(columns);
                 if let Some(single) = single {
-                    let [zero, one, ..] = self.table.powers() else { unreachable!("a table has 16 powers") };
+                    let [zero, one, ..] = self.table.powers_and_halves().0 else {
+                        unreachable!("a table has 32 powers")
+                    };
                     single.enter(&self.modulus, one);
                     single.begin_powers(zero);
                 } else {
@@ -357,7 +347,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             None => {}
             Some(single) if at < first_window => single.add_power(at + 1),
             Some(single) if at == first_window => single.first_window(&self.windows[0]),
-            Some(single) if at < windows => single.window(&self.windows[at - first_window], Self::WINDOW),
+            Some(single) if at < windows => single.window(&self.windows[at - first_window], WINDOW),
             Some(single) => single.leave(&mut self.power),
         }
     }
@@ -368,7 +358,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             *column = digit.raw();
         }
         mont_reduce(columns, &self.modulus, &mut self.scratch);
-        let powers = self.table.powers();
+        let (powers, _) = self.table.powers_and_halves();
         powers[0] = self.one;
         mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut powers[1]);
     }
@@ -384,27 +374,24 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     fn add_power(&mut self, columns: &mut Columns<V>, exponent: usize) {
         let (powers, halves) = self.table.powers_and_halves();
         let (known, new) = powers.split_at_mut(exponent);
-        if exponent.is_multiple_of(2) {
+        let half = halves.get(1);
+        // A squaring takes less than a product, but for one by halves.
+        if half.is_none() && exponent.is_multiple_of(2) {
             mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
         } else {
-            multiply(columns, &known[exponent - 1], &known[1], halves.get(1), &self.modulus, &mut new[0]);
+            multiply(columns, &known[exponent - 1], &known[1], half, &self.modulus, &mut new[0]);
         }
         self.add_half(exponent);
     }
 
     fn window(&mut self, columns: &mut Columns<V>, at: usize) {
         if at == 0 {
-            self.table.turn();
-            self.table.choose(&self.windows[0], &mut self.power);
+            self.table.turn(&self.windows);
+            *self.power = *self.table.chosen(0).0;
             return;
         }
-        for squaring in 0..Self::WINDOW as usize {
-            // One function for all of them, with something to read or not: two would share the instructions' cache.
-            let scan = self.table.share(squaring, &self.windows[at], &mut self.factor);
-            mont_sqr_scan(columns, &self.power, &self.modulus, &mut self.scratch, scan);
-            core::mem::swap(&mut self.power, &mut self.scratch);
-        }
-        let (y, half) = (&self.factor[0], self.factor.get(1));
+        mont_sqrs(columns, &mut self.power, &self.modulus, self.table.look_ahead(&self.windows, at));
+        let (y, half) = self.table.chosen(at);
         multiply(columns, &self.power, y, half, &self.modulus, &mut self.scratch);
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
@@ -420,7 +407,6 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.table.zeroize();
         self.power.zeroize();
         self.scratch.zeroize();
-        self.factor.as_flattened_mut().zeroize();
     }
 
     /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
@@ -539,7 +525,7 @@ mod tests {
                 all.extend(
                     [&modulus.m, &modulus.fold, &pass.one, &pass.r3, &pass.qinv, &pass.q].map(|part| is_zero(part)),
                 );
-                all.extend([&*pass.power, &*pass.scratch, pass.factor.as_flattened()].map(is_zero));
+                all.extend([&*pass.power, &*pass.scratch].map(|part| is_zero(part)));
                 all.extend([is_zero(pass.input.as_flattened()), pass.table.is_zero()]);
                 all.push(pass.windows.iter().all(|window| window.to_lanes() == [0; 8]));
             }
@@ -554,6 +540,6 @@ mod tests {
         }
         assert_eq!(batch.single.zeros(), 0);
         batch.clear();
-        assert!(secrets(&batch).iter().all(|zero| *zero) && batch.single.zeros() == 6 + Pass::<Portable, 20>::POWERS);
+        assert!(secrets(&batch).iter().all(|zero| *zero) && batch.single.zeros() == 6 + POWERS);
     }
 }

@@ -29,7 +29,7 @@
 
 use super::mont20::{half20, mul20, mul20_by_halves, reduce20, square20};
 use super::mont40::{product40, square40};
-use super::scan::{Beside, Nothing, Scan, Shadow};
+use super::table::{Ahead, WINDOW};
 use crate::vector::{self, Digit, Lane8, MASK52, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
@@ -89,14 +89,12 @@ const fn sized<const N: usize>() {
 vector::part! {
     /// Adds to `columns` ten digits `x` times ten digits `y`, these in registers (or nine, where there are 19 columns).
     /// `window` holds the columns shared with the rows before; on return, those shared with the rows to come.
-    /// Where `FRESH` is 1, nothing was added yet to the columns that enter. `beside` is told its rows from `at` on.
-    fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize, const LEN: usize>[B: Beside](
+    /// Where `FRESH` is 1, nothing was added yet to the columns that enter.
+    fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize, const LEN: usize>(
         columns: &'a mut [V; LEN],
         window: [V; 10],
         x: &'a [Digit<V>; 10],
         y: &'a [Digit<V>; 10],
-        at: usize,
-        beside: &'a mut B,
     ) -> [V; 10] {
         let width = LEN - 10;
         let mut w = [V::splat(0); 20];
@@ -109,7 +107,6 @@ vector::part! {
             repeat!(10, J => if J < width { w[I + J] = w[I + J].madd_lo(x, y[J]) });
             repeat!(10, J => if J < width { w[I + J + 1] = w[I + J + 1].madd_hi(x, y[J]) });
             columns[I] = w[I];
-            beside.row(at, I);
             V::fence();
         });
         let mut out = [V::splat(0); 10];
@@ -128,9 +125,9 @@ fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N
             let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
             // The first pass enters all columns but the last ten of each later one.
             window = if yb == 0 || xb + 10 == N {
-                ten_rows::<V, Nothing, 1, 20>(at, window, xs, &ys, 0, &mut Nothing)
+                ten_rows::<V, 1, 20>(at, window, xs, &ys)
             } else {
-                ten_rows::<V, Nothing, 0, 20>(at, window, xs, &ys, 0, &mut Nothing)
+                ten_rows::<V, 0, 20>(at, window, xs, &ys)
             };
         }
         *part_mut(columns, N + yb) = window;
@@ -146,9 +143,9 @@ fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]
         for xb in (0..yb).step_by(10) {
             let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
             window = if xb + 10 == yb {
-                ten_rows::<V, Nothing, 1, 20>(at, window, xs, &ys, 0, &mut Nothing)
+                ten_rows::<V, 1, 20>(at, window, xs, &ys)
             } else {
-                ten_rows::<V, Nothing, 0, 20>(at, window, xs, &ys, 0, &mut Nothing)
+                ten_rows::<V, 0, 20>(at, window, xs, &ys)
             };
         }
         triangle(part_mut(columns, 2 * yb), window, &ys);
@@ -182,10 +179,9 @@ vector::part! {
 vector::part! {
     /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`: the digits that they
     /// drop, and the columns shared with the rows to come.
-    fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>[B: Beside](
+    fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>(
         columns: &'a mut [V; 21],
         fold: &'a [Digit<V>; 10],
-        beside: &'a mut B,
     ) -> ([Digit<V>; 10], [V; 10]) {
         // Once: after each fence LLVM would read them again, all rows' at the start, and spill them.
         let fold = *fold;
@@ -199,7 +195,6 @@ vector::part! {
             w[I + 11] = columns[I + 11];
             repeat!(10, J => if J > 0 { w[I + 1 + J] = w[I + 1 + J].madd_lo(u[I], fold[J]) });
             repeat!(10, J => w[I + 2 + J] = w[I + 2 + J].madd_hi(u[I], fold[J]));
-            beside.row(0, I);
             V::fence();
         });
         columns[9] = w[9];
@@ -210,37 +205,22 @@ vector::part! {
     }
 }
 
-/// `result = columns / R mod m`, and a part of a table is scanned beside.
+/// `result = columns / R mod m`.
 #[inline(always)]
-fn reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
-    columns: &mut Columns<V>,
-    modulus: &Modulus<V, N>,
-    result: &mut [Digit<V>; N],
-    mut shadow: S,
-) {
+fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus<V, N>, result: &mut [Digit<V>; N]) {
+    if N == 20 {
+        reduce20(part(columns, 0), twenty(modulus), part_mut(result, 0));
+        return;
+    }
     for b in (0..N - 10).step_by(10) {
-        match shadow.block(b / 10) {
-            Some(mut beside) => reduce_block(columns, b, modulus, &mut beside),
-            None => reduce_block(columns, b, modulus, &mut Nothing),
+        let (u, mut window) = fold_rows::<V, 10>(part_mut(columns, b), part(&modulus.fold, 0));
+        for at in (10..N).step_by(10) {
+            let (columns, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
+            window = ten_rows::<V, 0, 20>(columns, window, fold, &u);
         }
+        *part_mut(columns, b + 1 + N) = window;
     }
     reduce_last_block(columns, modulus, result);
-}
-
-/// Ten rows of the reduction, from row `b` on.
-#[inline(always)]
-fn reduce_block<V: Vector, B: Beside, const N: usize>(
-    columns: &mut Columns<V>,
-    b: usize,
-    modulus: &Modulus<V, N>,
-    beside: &mut B,
-) {
-    let (u, mut window) = fold_rows::<V, B, 10>(part_mut(columns, b), part(&modulus.fold, 0), beside);
-    for at in (10..N).step_by(10) {
-        let (columns, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
-        window = ten_rows::<V, B, 0, 20>(columns, window, fold, &u, at, beside);
-    }
-    *part_mut(columns, b + 1 + N) = window;
 }
 
 /// The last nine rows, the textbook's row, and the carries into digits: ten of them as soon as their columns are
@@ -252,14 +232,14 @@ fn reduce_last_block<V: Vector, const N: usize>(
     result: &mut [Digit<V>; N],
 ) {
     let b = N - 10;
-    let (u, mut window) = fold_rows::<V, Nothing, 9>(part_mut(columns, b), part(&modulus.fold, 0), &mut Nothing);
+    let (u, mut window) = fold_rows::<V, 9>(part_mut(columns, b), part(&modulus.fold, 0));
     let c = columns[N - 1];
     let last = Digit::low(V::splat(0).madd_lo(Digit::low(c), modulus.k0));
     // The column's low digit becomes zero: its carry is c / 2^52, rounded up.
     let mut carry = c.add(V::splat(MASK52)).sar::<52>();
     for at in (10..N).step_by(10) {
         let (entering, fold) = (part_mut(columns, b + 1 + at), part(&modulus.fold, at));
-        window = ten_rows::<V, Nothing, 0, 19>(entering, window, fold, &u, at, &mut Nothing);
+        window = ten_rows::<V, 0, 19>(entering, window, fold, &u);
         carry = ten_digits(columns, modulus, last, carry, result, at - 10);
     }
     repeat!(9, J => columns[2 * N - 9 + J] = window[J]);
@@ -309,7 +289,7 @@ kernel! {
             } else {
                 product(columns, x, y);
             }
-            reduce(columns, modulus, result, Nothing);
+            reduce(columns, modulus, result);
         }
     }
 }
@@ -338,25 +318,16 @@ kernel! {
     }
 }
 
+/// `columns = x^2`.
 #[inline(always)]
-fn square_and_reduce<V: Vector, S: Shadow<V, N>, const N: usize>(
-    columns: &mut Columns<V>,
-    x: &[Digit<V>; N],
-    modulus: &Modulus<V, N>,
-    result: &mut [Digit<V>; N],
-    shadow: S,
-) {
+fn square_columns<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]) {
     const { sized::<N>() };
     if N == 20 {
         square20(part_mut(columns, 0), part(x, 0));
-        reduce20(part(columns, 0), modulus, result, shadow);
+    } else if N == 40 {
+        square40(columns, part(x, 0));
     } else {
-        if N == 40 {
-            square40(columns, part(x, 0));
-        } else {
-            square(columns, x);
-        }
-        reduce(columns, modulus, result, shadow);
+        square(columns, x);
     }
 }
 
@@ -368,20 +339,27 @@ kernel! {
         modulus: &'a Modulus<V, N>,
         result: &'a mut [Digit<V>; N],
     ) {
-        square_and_reduce(columns, x, modulus, result, Nothing);
+        square_columns(columns, x);
+        reduce(columns, modulus, result);
     }
 }
 
 kernel! {
-    /// `result = x^2 / R mod m`, and a part of a table is scanned beside.
-    fn mont_sqr_scan as MontSqrScan<'a, V: Lane8, const N: usize>(
+    /// `x = x^2 / R mod m`, as often as a window has bits, and beside each a digit is looked up.
+    fn mont_sqrs as MontSqrs<'a, V: Lane8, const N: usize>(
         columns: &'a mut Columns<V>,
-        x: &'a [Digit<V>; N],
+        x: &'a mut [Digit<V>; N],
         modulus: &'a Modulus<V, N>,
-        result: &'a mut [Digit<V>; N],
-        scan: Scan<'a, V, N>,
+        ahead: Option<Ahead<'a, V, N>>,
     ) {
-        square_and_reduce(columns, x, modulus, result, scan);
+        let mut ahead = ahead;
+        for _ in 0..WINDOW {
+            square_columns(columns, x);
+            if let Some(ahead) = &mut ahead {
+                ahead.look_up();
+            }
+            reduce(columns, modulus, x);
+        }
     }
 }
 
@@ -393,7 +371,7 @@ kernel! {
         result: &'a mut [Digit<V>; N],
     ) {
         const { sized::<N>() };
-        reduce(columns, modulus, result, Nothing);
+        reduce(columns, modulus, result);
     }
 }
 

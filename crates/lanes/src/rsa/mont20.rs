@@ -14,8 +14,7 @@
 //!
 //! Its bounds: `y / Y < 2^-506 y + 2 m`, and the product below `y / Y + 2^-10 m + 2 m`, so below `5 m`.
 
-use super::mont::{Modulus, part_mut, twenty};
-use super::scan::{Beside, Shadow};
+use super::mont::Modulus;
 use crate::vector::{Digit, MASK52, Vector, repeat};
 
 /// Where column `k` stands in a window of 21.
@@ -129,29 +128,18 @@ macro_rules! last_row {
     };
 }
 
-/// `result = columns / R mod m`, and parts of a table are scanned beside: twenty digits of two lanes in ten rows, and of
-/// two more in the nine that follow.
+/// `result = columns / R mod m`.
 #[inline(always)]
-pub(crate) fn reduce20<V: Vector, S: Shadow<V, N>, const N: usize>(
-    columns: &[V; 40],
-    modulus: &Modulus<V, N>,
-    result: &mut [Digit<V>; N],
-    mut shadow: S,
-) {
-    let modulus = twenty(modulus);
+pub(crate) fn reduce20<V: Vector>(columns: &[V; 40], modulus: &Modulus<V, 20>, result: &mut [Digit<V>; 20]) {
     let mut w = [V::splat(0); 21];
     repeat!(20, J => w[J] = columns[J]);
     w[20] = columns[20];
-    let mut beside = shadow.twenty();
     repeat!(20, I => {
         if I < 19 {
             fold_row!(w, I, modulus, columns[(I + 21) % 40]);
         }
-        beside.row(0, I);
-        beside.row(10, I);
         V::fence();
     });
-    let result: &mut [Digit<V>; 20] = part_mut(result, 0);
     last_row!(w, 19, modulus, result);
 }
 

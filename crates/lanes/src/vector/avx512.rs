@@ -164,8 +164,6 @@ impl Lane8 for Avx512 {
         fn pick8(table: Self, index: Self) -> Self = Avx512(_mm512_permutexvar_epi64(index.0, table.0));
         fn pick16(low: Self, high: Self, index: Self) -> Self =
             Avx512(_mm512_permutex2var_epi64(low.0, index.0, high.0));
-        fn pick16_if(self: Self, mask: __mmask8, low: Self, high: Self) -> Self =
-            Avx512(_mm512_mask2_permutex2var_epi64(low.0, self.0, mask, high.0));
         fn shr_by(self: Self, bits: u32) -> Self = Avx512(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)));
         fn shl_by(self: Self, bits: u32) -> Self = Avx512(_mm512_sll_epi64(self.0, _mm_cvtsi32_si128(bits as i32)));
         fn rotl64<const K: i32>(self: Self) -> Self = Avx512(_mm512_rol_epi64::<K>(self.0));
@@ -180,12 +178,6 @@ impl Lane8 for Avx512 {
         // SAFETY: the array is as long as the register; the instruction is there (see the type).
         unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), self.0) };
         lanes
-    }
-
-    #[inline(always)]
-    fn store_if(self, mask: __mmask8, place: &mut Self) {
-        // SAFETY: writes some lanes of a register's place; the instruction is there (see the type).
-        unsafe { _mm512_mask_store_epi64(core::ptr::from_mut(place).cast(), mask, self.0) }
     }
 
     #[inline(always)]

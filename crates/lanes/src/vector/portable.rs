@@ -164,12 +164,6 @@ impl Lane8 for Portable {
         }
         out
     }
-    fn pick16_if(self, mask: Self, low: Self, high: Self) -> Self {
-        self.or_if(mask, Self::pick16(low, high, self))
-    }
-    fn store_if(self, mask: Self, place: &mut Self) {
-        *place = place.or_if(mask, self);
-    }
     fn shr_by(self, bits: u32) -> Self {
         map2(self, self, |a, _| a >> bits)
     }
