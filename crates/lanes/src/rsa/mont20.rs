@@ -63,21 +63,27 @@ pub(crate) fn product20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20], y:
     repeat!(20, J => columns[20 + J] = w[20 + J]);
 }
 
-/// One row of a product: adds a digit times `y` from column `i` on.
+/// One row of a product: adds a digit times `y` from column `i` on, to columns below `end`.
 macro_rules! product_row {
-    ($w:ident, $i:ident, $digit:expr, $y:ident) => {
+    ($w:ident, $i:ident, $digit:expr, $y:ident, $end:literal) => {
         let digit = $digit;
         repeat!(4, FIVE => {
-            repeat!(5, J => {
+            repeat!(5, J => if $i + 5 * FIVE + J < $end {
                 const K: usize = 5 * FIVE + J;
                 $w[at($i + K)] = $w[at($i + K)].madd_lo(digit, $y[K]);
             });
-            repeat!(5, J => {
+            repeat!(5, J => if $i + 5 * FIVE + J + 1 < $end {
                 const K: usize = 5 * FIVE + J;
                 $w[at($i + K + 1)] = $w[at($i + K + 1)].madd_hi(digit, $y[K]);
             });
         });
     };
+}
+
+/// What the last two rows of a product, those of the digits `x`, have for its last two columns.
+#[inline(always)]
+fn corner<V: Vector>([below, last]: [V; 2], x: [Digit<V>; 2], y: &[Digit<V>; 20]) -> [V; 2] {
+    [below.madd_hi(x[0], y[19]).madd_lo(x[1], y[19]).madd_hi(x[1], y[18]), last.madd_hi(x[1], y[19])]
 }
 
 /// One row: drops column `i`, adds its digit times `fold` one column up. Column `i + 21` enters with what it has.
@@ -101,30 +107,65 @@ macro_rules! fold_row {
     };
 }
 
-/// The textbook's last row, number `last`, and the carries into digits.
-macro_rules! last_row {
-    ($w:ident, $last:literal, $modulus:ident, $result:ident) => {
-        let c = $w[at($last)];
-        let u = Digit::low(V::splat(0).madd_lo(Digit::low(c), $modulus.k0));
-        let mut carry = c.add(V::splat(MASK52)).shr::<52>();
+/// The last three rows, `i`, the next, and the textbook's, and the carries into digits. These wait for one another, two
+/// cycles a digit: so the three rows go side by side, and a digit follows as soon as its column is complete. The last two
+/// columns enter with what they have.
+macro_rules! last_rows {
+    ($w:ident, $i:literal, $modulus:ident, $entering:expr, $result:ident) => {
+        let one = Digit::low($w[at($i)]);
+        let mut carry = $w[at($i)].shr::<52>();
+        let (mut two, mut last) = (one, one);
+        let entering = $entering;
         repeat!(4, FIVE => {
             repeat!(5, J => {
                 const K: usize = 5 * FIVE + J;
-                $w[at($last + 1 + K)] = $w[at($last + 1 + K)].madd_hi(u, $modulus.m[K]);
-            });
-            repeat!(5, J => if 5 * FIVE + J < 19 {
-                const K: usize = 5 * FIVE + J;
-                $w[at($last + 1 + K)] = $w[at($last + 1 + K)].madd_lo(u, $modulus.m[(K + 1) % 20]);
+                $w[at($i + 1 + K)] = $w[at($i + 1 + K)].madd_lo(one, $modulus.fold[K]);
             });
             repeat!(5, J => {
                 const K: usize = 5 * FIVE + J;
-                let t = $w[at($last + 1 + K)].add(carry);
-                $result[K] = if K < 19 { Digit::low(t) } else { Digit::whole(t) };
+                let column = if K < 19 { $w[at($i + 2 + K)] } else { entering[0] };
+                $w[at($i + 2 + K)] = column.madd_hi(one, $modulus.fold[K]);
+            });
+            if FIVE == 0 {
+                let c = $w[at($i + 1)].add(carry);
+                two = Digit::low(c);
+                carry = c.shr::<52>();
+            }
+            repeat!(5, J => {
+                const K: usize = 5 * FIVE + J;
+                $w[at($i + 2 + K)] = $w[at($i + 2 + K)].madd_lo(two, $modulus.fold[K]);
+            });
+            if FIVE == 0 {
+                let c = $w[at($i + 2)].add(carry);
+                last = Digit::low(V::splat(0).madd_lo(Digit::low(c), $modulus.k0));
+                carry = c.add(V::splat(MASK52)).shr::<52>();
+            }
+            repeat!(5, J => {
+                const K: usize = 5 * FIVE + J;
+                let column = if K < 19 { $w[at($i + 3 + K)] } else { entering[1] };
+                $w[at($i + 3 + K)] = column.madd_hi(two, $modulus.fold[K]);
+            });
+            // Complete but for the textbook's row are the digits up to the last but two.
+            repeat!(5, J => if 5 * FIVE + J >= 2 {
+                const K: usize = (5 * FIVE + J).saturating_sub(2);
+                $w[at($i + 3 + K)] = $w[at($i + 3 + K)].madd_hi(last, $modulus.m[K]);
+            });
+            repeat!(5, J => if 5 * FIVE + J >= 2 {
+                const K: usize = (5 * FIVE + J).saturating_sub(2);
+                $w[at($i + 3 + K)] = $w[at($i + 3 + K)].madd_lo(last, $modulus.m[K + 1]);
+            });
+            repeat!(5, J => if 5 * FIVE + J >= 2 {
+                const K: usize = (5 * FIVE + J).saturating_sub(2);
+                let t = $w[at($i + 3 + K)].add(carry);
+                $result[K] = Digit::low(t);
                 carry = t.shr::<52>();
             });
+            V::fence();
         });
+        let t = $w[at($i + 21)].madd_hi(last, $modulus.m[18]).madd_lo(last, $modulus.m[19]).add(carry);
+        $result[18] = Digit::low(t);
         // Nothing is carried out of the top digit.
-        let _ = carry;
+        $result[19] = Digit::whole($w[at($i + 22)].madd_hi(last, $modulus.m[19]).add(t.shr::<52>()));
     };
 }
 
@@ -134,13 +175,11 @@ pub(crate) fn reduce20<V: Vector>(columns: &[V; 40], modulus: &Modulus<V, 20>, r
     let mut w = [V::splat(0); 21];
     repeat!(20, J => w[J] = columns[J]);
     w[20] = columns[20];
-    repeat!(20, I => {
-        if I < 19 {
-            fold_row!(w, I, modulus, columns[(I + 21) % 40]);
-        }
+    repeat!(20, I => if I < 17 {
+        fold_row!(w, I, modulus, columns[(I + 21) % 40]);
         V::fence();
     });
-    last_row!(w, 19, modulus, result);
+    last_rows!(w, 17, modulus, [columns[38], columns[39]], result);
 }
 
 /// `result = x y / R mod m`: a row of the product, then a row of the reduction.
@@ -153,14 +192,14 @@ pub(crate) fn mul20<V: Vector>(
 ) {
     let mut w = [V::splat(0); 21];
     repeat!(20, I => {
-        product_row!(w, I, x[I], y);
+        product_row!(w, I, x[I], y, 38);
         V::fence();
-        if I < 19 {
+        if I < 17 {
             fold_row!(w, I, modulus, V::splat(0));
             V::fence();
         }
     });
-    last_row!(w, 19, modulus, result);
+    last_rows!(w, 17, modulus, corner([V::splat(0); 2], [x[18], x[19]], y), result);
 }
 
 /// `result = y / Y mod m`.
@@ -168,11 +207,11 @@ pub(crate) fn mul20<V: Vector>(
 pub(crate) fn half20<V: Vector>(y: &[Digit<V>; 20], modulus: &Modulus<V, 20>, result: &mut [Digit<V>; 20]) {
     let mut w = [V::splat(0); 21];
     repeat!(20, J => w[J] = y[J].value());
-    repeat!(9, I => {
+    repeat!(8, I => if I < 7 {
         fold_row!(w, I, modulus, V::splat(0));
         V::fence();
     });
-    last_row!(w, 9, modulus, result);
+    last_rows!(w, 7, modulus, [V::splat(0); 2], result);
 }
 
 /// `result = x y / R mod m`, from y and `y / Y`: two rows of products, then a row of the reduction.
@@ -185,14 +224,15 @@ pub(crate) fn mul20_by_halves<V: Vector>(
 ) {
     let mut w = [V::splat(0); 21];
     repeat!(10, I => {
-        product_row!(w, I, x[I], half);
+        product_row!(w, I, x[I], half, 28);
         V::fence();
-        product_row!(w, I, x[10 + I], y);
+        product_row!(w, I, x[10 + I], y, 28);
         V::fence();
-        if I < 9 {
+        if I < 7 {
             fold_row!(w, I, modulus, V::splat(0));
             V::fence();
         }
     });
-    last_row!(w, 9, modulus, result);
+    let entering = corner(corner([V::splat(0); 2], [x[8], x[9]], half), [x[18], x[19]], y);
+    last_rows!(w, 7, modulus, entering, result);
 }
