@@ -6,29 +6,21 @@ use crate::vector::{MASK52, RADIX};
 
 /// Writes a big-endian integer as limbs. False if it does not fit.
 pub(crate) fn from_be(bytes: &[u8], limbs: &mut [u64]) -> bool {
-    limbs.fill(0);
-    let (mut at, mut excess) = (0, 0);
-    let mut put = |limb: u64| {
+    let mut excess = 0;
+    for at in 0..limbs.len().max((8 * bytes.len()).div_ceil(RADIX as usize)) {
+        let bit = RADIX as usize * at;
+        // The limb lies in the eight bytes that end here.
+        let below = &bytes[..bytes.len().saturating_sub(bit / 8)];
+        let word = match below.last_chunk() {
+            Some(word) => u64::from_be_bytes(*word),
+            None => below.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        let limb = word >> (bit % 8) & MASK52;
         match limbs.get_mut(at) {
             Some(place) => *place = limb,
             None => excess |= limb,
         }
-        at += 1;
-    };
-    // Fewer than 52 bits wait between words.
-    let (mut waiting, mut bits) = (0u128, 0);
-    for chunk in bytes.rchunks(8) {
-        let mut word = [0; 8];
-        word[8 - chunk.len()..].copy_from_slice(chunk);
-        waiting |= u128::from(u64::from_be_bytes(word)) << bits;
-        bits += 8 * chunk.len() as u32;
-        while bits >= RADIX {
-            put(waiting as u64 & MASK52);
-            waiting >>= RADIX;
-            bits -= RADIX;
-        }
     }
-    put(waiting as u64);
     excess == 0
 }
 

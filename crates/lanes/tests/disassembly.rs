@@ -34,7 +34,7 @@ const JUMPS: &[(&str, usize)] = &[
     ("Difference", 1),
     ("ExtendTable", 2),
     ("FixedBase", 21), // 15 of them a development build's check that what a load copies does not overlap
-    ("Garner", 7),
+    ("Garner", 10), // blocks of ten digits; limbs, of a prime and of the result; which lanes that has, by the pass
     ("Gather", 9),
     ("InnerProduct", 3),
     ("KeccakF1600", 1),

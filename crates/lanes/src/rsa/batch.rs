@@ -416,28 +416,22 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         let mut one = zero;
         one[0] = Digit::whole(V::splat(1));
         mont_mul(columns, &self.power, &one, &self.modulus, &mut self.scratch);
-        subtract_once(&mut self.scratch, &self.modulus.m);
-        subtract_once(&mut self.scratch, &self.modulus.m);
-        let x = *self.scratch;
-        let y = x.map(Digit::exchange::<4>);
-        // (x - y) qinv = x qinv + (3 p - y qinv), where each product is at most 2 p + 1: below 5 p + 1.
-        let (mut a, mut b) = (zero, zero);
-        mont_mul(columns, &x, &self.qinv, &self.modulus, &mut a);
-        mont_mul(columns, &y, &self.qinv, &self.modulus, &mut b);
-        difference(&a, &b, &self.modulus.m, &mut self.scratch);
-        for _ in 0..5 {
+        for _ in 0..2 {
+            subtract_once(&mut self.scratch, &self.modulus.m);
+        }
+        let mut x = *self.scratch;
+        // q is below 2 p, as it has no more bits than half of those of n = p q. So x - y + 3 p is above zero and below
+        // 4 p, and the product at most 2 p + 1.
+        let mut sum = zero;
+        difference(&x, &self.modulus.m, &mut sum);
+        mont_mul(columns, &sum, &self.qinv, &self.modulus, &mut self.scratch);
+        for _ in 0..2 {
             subtract_once(&mut self.scratch, &self.modulus.m);
         }
         // h q + y is an integer below n.
-        let mut whole = [Digit::whole(V::default()); N];
-        garner(columns, &self.scratch, &self.q, &y, &mut whole);
-        // Lanes 0 to 3 hold the results of this pass; the second pass's go to lanes 4 to 7.
-        for (result, whole) in results.iter_mut().zip(&whole) {
-            *result = if pass == 0 { *whole } else { whole.exchange::<4>().or_if(V::mask_from_bits(0x0f), *result) };
-        }
-        a.zeroize();
-        b.zeroize();
-        whole.zeroize();
+        garner(columns, &self.scratch, &self.q, &x, pass, results);
+        x.zeroize();
+        sum.zeroize();
     }
 }
 
@@ -457,17 +451,16 @@ fn multiply<V: Vector, const H: usize>(
 }
 
 kernel! {
-    /// `out = a - b + 3 m`, for `b` at most `3 m`.
+    /// `out = x - y + 3 m`, where y is x of the other prime and at most `3 m`.
     fn difference as Difference<'a, V: Vector, const H: usize>(
-        a: &'a [Digit<V>; H],
-        b: &'a [Digit<V>; H],
+        x: &'a [Digit<V>; H],
         m: &'a [Digit<V>; H],
         out: &'a mut [Digit<V>; H],
     ) {
         let mut carry = V::splat(0);
         for i in 0..H {
             let m = m[i].raw();
-            let d = a[i].value().add(m.add(m).add(m)).sub(b[i].value()).add(carry);
+            let d = x[i].value().add(m.add(m).add(m)).sub(x[i].exchange::<4>().value()).add(carry);
             out[i] = Digit::low(d);
             carry = d.sar::<52>();
         }
@@ -475,22 +468,25 @@ kernel! {
 }
 
 kernel! {
-    /// `out = h q + y`, as integers.
-    fn garner as Garner<'a, V: Vector, const H: usize, const N: usize>(
+    /// `h q + y`, as integers, where y is x of the other prime: the results of a pass, which lie in its lanes 0 to 3. The
+    /// second pass's go to lanes 4 to 7.
+    fn garner as Garner<'a, V: Lane8, const H: usize, const N: usize>(
         columns: &'a mut Columns<V>,
         h: &'a [Digit<V>; H],
         q: &'a [Digit<V>; H],
-        y: &'a [Digit<V>; H],
-        out: &'a mut [Digit<V>; N],
+        x: &'a [Digit<V>; H],
+        pass: usize,
+        results: &'a mut [Digit<V>; N],
     ) {
         super::mont::integer_product(columns, h, q);
         let mut carry = V::splat(0);
         for i in 0..N {
             let mut t = columns[i].add(carry);
             if i < H {
-                t = t.add(y[i].value());
+                t = t.add(x[i].exchange::<4>().value());
             }
-            out[i] = Digit::low(t);
+            let digit = Digit::low(t);
+            results[i] = if pass == 0 { digit } else { digit.exchange::<4>().or_if(V::mask_from_bits(0x0f), results[i]) };
             carry = t.shr::<52>();
         }
     }
