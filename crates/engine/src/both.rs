@@ -1,11 +1,11 @@
-//! The engine `hw+sw`: a device and lanes, and each operation where it is foretold to be answered first.
+//! The engine `hw+sw`: a device and lanes; each operation goes where it is predicted to be answered first.
 //!
-//! What a device would do is foretold from what it has taken, and the work it has (see [`hw::Pace`]); what lanes would, from
-//! their measured costs, the batches before it, and how much longer than that they have been taking on this worker. Where the
-//! processor has no lanes that pay, the library stands in for them.
+//! The device's time is predicted from its recent answers and the work it has (see [`hw::Pace`]); that of lanes from their
+//! measured costs, the batches before it, and how much longer than predicted they have been taking on this worker. Where the
+//! processor has no lanes that pay, the library takes their place.
 //!
-//! The device has a queue of its own within: what it answers wrongly, late or not at all is redone, counted and benched there,
-//! and lanes go on with everything meanwhile.
+//! The device has a queue of its own: wrong, late and missing answers are redone, counted and punished by the bench there, and
+//! lanes take everything meanwhile.
 
 use crate::{
     Answer, Answers, Class, Counters, DeviceReport, Engine, Next, Op, OpId, Queue, Settings, Ticket,
@@ -18,38 +18,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After so many operations in a row that went elsewhere, a device gets one whatever is foretold: what it takes is known only
-/// from what it has been given.
+/// After this many consecutive operations that went elsewhere, the device gets one whatever is predicted: its time is only
+/// known from operations that it was given.
 const SCOUT: u32 = 256;
 
 /// The engine of one worker.
 pub struct Both {
     device: Queue,
-    /// None where the library computes what the device does not.
+    /// `None` where the library computes what the device does not.
     lanes: Option<Sw>,
     costs: Costs,
-    /// Given to the device.
+    /// Operations given to the device.
     given: Vec<(OpId, Ticket)>,
-    /// Given to the lanes: when, and what was foretold.
+    /// Operations given to the lanes: when, and the predicted time.
     computed: Vec<(OpId, Instant, Duration)>,
-    /// How much longer than foretold lanes take: other work of the worker comes between their turns.
+    /// Ratio of the lanes' actual to their predicted time: other work of the worker comes between their turns.
     stretch: f64,
     device_next: Next,
-    /// Operations since the device was given one.
+    /// Operations since the device was last given one.
     elsewhere: Cell<u32>,
 }
 
 /// Where an operation goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// So many of them.
+    /// This many of them.
     Device(usize),
     Lanes,
     Library,
 }
 
 impl Both {
-    /// Of a device's engine, and lanes where they pay.
+    /// Combines a device's engine with lanes, where they pay.
     pub fn new(device: Hw, lanes: Option<Sw>, costs: Costs) -> Both {
         let settings = Settings { deadline: hw::DEADLINE, ..Settings::default() };
         Both {
@@ -67,11 +67,11 @@ impl Both {
     fn route(&self, class: Class) -> Route {
         let lanes = self.lanes.as_ref().filter(|lanes| lanes.lanes(class) > 0);
         let elsewhere = match lanes {
-            Some(lanes) => lanes.foretell(class, 0).mul_f64(self.stretch),
+            Some(lanes) => lanes.predict(class, 0).mul_f64(self.stretch),
             None => self.costs.of(class).native,
         };
         let device = self.device.engine();
-        let sooner = |ahead: &usize| device.foretell(class, *ahead) <= elsewhere;
+        let sooner = |ahead: &usize| device.predict(class, *ahead) <= elsewhere;
         let room = if self.device.serves(class) { device.most(class) } else { 0 };
         match (0..room).take_while(sooner).count() {
             0 if room > 0 && self.elsewhere.get() >= SCOUT => Route::Device(1),
@@ -86,8 +86,8 @@ impl Both {
         const STRETCH_MAX: f64 = 16.0;
         for (id, _) in answers {
             let Some(place) = self.computed.iter().position(|(other, ..)| other == id) else { continue };
-            let (_, since, foretold) = self.computed.swap_remove(place);
-            let took = now.saturating_duration_since(since).div_duration_f64(foretold.max(Duration::from_micros(1)));
+            let (_, since, predicted) = self.computed.swap_remove(place);
+            let took = now.saturating_duration_since(since).div_duration_f64(predicted.max(Duration::from_micros(1)));
             self.stretch += (took.clamp(1.0, STRETCH_MAX) - self.stretch) * SHARE;
         }
     }
@@ -138,7 +138,7 @@ impl Engine for Both {
     fn worth_alone(&self, class: Class, others: bool) -> bool {
         let native = self.costs.of(class).native;
         match (self.route(class), &self.lanes) {
-            (Route::Device(_), _) => self.elsewhere.get() >= SCOUT || self.device.engine().foretell(class, 0) < native,
+            (Route::Device(_), _) => self.elsewhere.get() >= SCOUT || self.device.engine().predict(class, 0) < native,
             (Route::Lanes, Some(lanes)) => lanes.worth_alone(class, others),
             _ => false,
         }
@@ -151,7 +151,7 @@ impl Engine for Both {
         }
     }
 
-    /// Both check their own.
+    /// Each of the two checks its own answers.
     fn checks(&self, _: Class) -> bool {
         true
     }
@@ -185,8 +185,8 @@ impl Engine for Both {
         };
         let (mut taken, left): (Vec<_>, Vec<_>) = batch.drain(..).partition(|(_, op)| lanes.serves(op));
         *batch = left;
-        let foretold = lanes.foretell(class, 0);
-        self.computed.extend(taken.iter().map(|(id, _)| (*id, now, foretold)));
+        let predicted = lanes.predict(class, 0);
+        self.computed.extend(taken.iter().map(|(id, _)| (*id, now, predicted)));
         lanes.start(&mut taken, now);
         batch.append(&mut taken);
     }

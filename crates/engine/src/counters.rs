@@ -1,4 +1,4 @@
-//! What an engine did, as plain data: read by whoever shows it, summed over workers when read.
+//! What an engine has done, as plain data, summed over the workers when it is read.
 
 use crate::{Class, policy::Reason};
 use std::time::Duration;
@@ -11,57 +11,57 @@ pub const FILL_BUCKETS: usize = 9;
 /// Upper bounds of the buckets of the histogram of turns, µs; the last bucket has none. The budget of a turn is among them.
 pub const TURN_BOUNDS: [u64; 9] = [50, 100, 150, 200, 250, 300, 400, 500, 1000];
 
-/// Of one class of operations.
+/// Counters of one class of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
-    /// Operations asked for.
+    /// Operations submitted.
     pub ops: u64,
     /// Of those, computed natively without waiting.
     pub inline: u64,
-    /// Of those, computed natively because too few had come together when their batch closed.
+    /// Of those, computed natively because their batch was too small when it closed.
     pub few: u64,
-    /// Of those, answered at once from what was made ahead.
+    /// Of those, answered at once from results computed ahead.
     pub at_hand: u64,
-    /// Batches an engine was given.
+    /// Batches given to an engine.
     pub batches: u64,
     /// Batches by the number of operations of this class in them.
     pub fill: [u64; FILL_BUCKETS],
-    /// Operations by the time from submission to answer.
+    /// Histogram of the times from submission to answer.
     pub wait: [u64; WAIT_BUCKETS],
     /// Sum of those times, µs.
     pub wait_us: u64,
     /// Answers that failed their check.
     pub wrong: u64,
-    /// Operations the engine did not answer in time.
+    /// Operations that the engine did not answer in time.
     pub late: u64,
-    /// Operations the engine's device failed.
+    /// Operations that failed on the engine's device.
     pub failed: u64,
     /// Operations redone natively, for any reason or because the engine reported an error.
     pub redone: u64,
-    /// Operations whose asker had gone before the answer came.
+    /// Operations whose ticket was dropped before the answer came.
     pub abandoned: u64,
 }
 
-/// Of one worker's queue.
+/// Counters of one worker's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// By [`Class`], in the order of [`Class::ALL`].
     pub classes: [ClassCounters; Class::COUNT],
     /// Batches closed because a class was full.
     pub closed_full: u64,
-    /// Batches closed because the oldest had waited its time.
+    /// Batches closed because the oldest operation had waited as long as it may.
     pub closed_age: u64,
     /// Batches closed because nothing else was runnable.
     pub closed_idle: u64,
     /// Times the engine was benched.
     pub benched: u64,
-    /// It is benched now.
+    /// Whether the engine is benched now.
     pub is_benched: bool,
     /// Turns of the queue by their CPU time, in the buckets of [`TURN_BOUNDS`].
     pub turns: [u64; TURN_BOUNDS.len() + 1],
-    /// CPU time of all of them, ns.
+    /// CPU time of all turns, ns.
     pub turns_ns: u64,
-    /// CPU time of the longest, ns.
+    /// CPU time of the longest turn, ns.
     pub turn_ns_max: u64,
 }
 
@@ -82,7 +82,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Those of one class.
+    /// The counters of one class.
     pub fn class(&self, class: Class) -> &ClassCounters {
         &self.classes[class as usize]
     }
@@ -105,14 +105,14 @@ impl Counters {
         self.turn_ns_max = self.turn_ns_max.max(ns);
     }
 
-    /// Adds what went wrong in a queue within: its operations have been counted in the one around it.
+    /// Adds the faults of an inner queue, whose operations the outer one has counted already.
     pub(crate) fn add_faults(&mut self, within: &Counters) {
         self.classes.iter_mut().zip(&within.classes).for_each(|(mine, theirs)| mine.faults(theirs));
         self.benched += within.benched;
         self.is_benched |= within.is_benched;
     }
 
-    /// Adds another worker's.
+    /// Adds the counters of another worker.
     pub fn add(&mut self, other: &Counters) {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             mine.add(theirs);
@@ -129,7 +129,7 @@ impl Counters {
 }
 
 impl ClassCounters {
-    /// Operations in a batch, on average; none where there was no batch.
+    /// Mean number of operations in a batch; `None` without a batch.
     pub fn mean_fill(&self) -> Option<f64> {
         (self.batches > 0).then(|| self.filled() as f64 / self.batches as f64)
     }
@@ -139,7 +139,7 @@ impl ClassCounters {
         self.fill.iter().zip(1..).map(|(count, fill): (_, u64)| count * fill).sum()
     }
 
-    /// The bound that this share of the waits stayed below, the longest possible if there is none; nothing where nobody waited.
+    /// Upper bound below which the given fraction of the waits stayed; `None` if there were no waits.
     pub fn wait_below(&self, share: f64) -> Option<Duration> {
         let all: u64 = self.wait.iter().sum();
         let mut sum = 0;

@@ -11,11 +11,11 @@ use std::{
 pub enum Manner {
     /// At once, a whole batch together, in order.
     Prompt,
-    /// This long after it was asked.
+    /// This long after it was started.
     Late(Duration),
     /// The newest first, each only when another has come or this time has passed.
     Reversed(Duration),
-    /// With a bit turned over.
+    /// With one bit flipped.
     Wrong,
     /// Wrongly this many times, then rightly.
     WrongAtFirst(u32),
@@ -23,11 +23,11 @@ pub enum Manner {
     Never,
     /// With an error, for everything.
     Failing,
-    /// It has no room, ever.
+    /// Never: it has no room for any operation.
     Full,
 }
 
-/// An engine with manners.
+/// An engine that answers in a given [`Manner`].
 pub struct Double {
     manner: Manner,
     lanes: usize,
@@ -36,7 +36,7 @@ pub struct Double {
 }
 
 impl Double {
-    /// One that serves every class, with batches of `lanes`.
+    /// An engine that serves every class, in batches of `lanes`.
     pub fn new(manner: Manner, lanes: usize) -> Box<Double> {
         Box::new(Double { manner, lanes, held: Vec::new(), answered: 0 })
     }

@@ -1,8 +1,8 @@
-//! What waits, a line for each share, served in turn.
+//! A fair queue: a line for each share, and the shares served in turn.
 
 use std::collections::VecDeque;
 
-/// Whom something is for, where several must not crowd each other out: a frontend's number.
+/// The party on whose behalf something waits, so that none crowds out the others: a frontend's number.
 pub type Share = u32;
 
 /// First in, first out within a share; one from each share in turn.
@@ -19,7 +19,7 @@ impl<T> Default for Fair<T> {
 }
 
 impl<T> Fair<T> {
-    /// Goes to the end of its share's line.
+    /// Appends to the line of `share`.
     pub fn push(&mut self, share: Share, item: T) {
         self.len += 1;
         match self.shares.iter_mut().find(|(other, _)| *other == share) {
@@ -28,7 +28,7 @@ impl<T> Fair<T> {
         }
     }
 
-    /// The next, from the share whose turn it is.
+    /// Takes the first of the share whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         let (share, mut line) = self.shares.pop_front()?;
         let item = line.pop_front();
@@ -39,17 +39,17 @@ impl<T> Fair<T> {
         item
     }
 
-    /// The heads of all shares: the oldest is among them.
+    /// The first of every share; the oldest of all is among them.
     pub fn heads(&self) -> impl Iterator<Item = &T> {
         self.shares.iter().filter_map(|(_, line)| line.front())
     }
 
-    /// How many wait.
+    /// Number of entries waiting.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none does.
+    /// Whether nothing is waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

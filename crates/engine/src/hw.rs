@@ -1,10 +1,10 @@
-//! The engine `hw`: operations are given to a QuickAssist device, one by one as they come, and its answers collected in the
+//! The engine `hw`: operations are given to a QuickAssist device one by one as they come, and its answers are collected in the
 //! worker's turns.
 //!
-//! An operation is one request, or two at once where it makes a key pair and uses it. What the device has no room for waits
-//! here, in order. Every answer is checked before it leaves (see [`check`]); one that is wrong or does not come is the queue's
-//! to redo and count. While answers are due, the worker's loop goes on without sleeping: its timers know only
-//! milliseconds, of which an answer takes a fraction.
+//! An operation is one request, or two where it makes a key pair and uses it. Requests that the device has no room for wait
+//! here, in order. Every answer is checked before it leaves (see [`check`]); the queue redoes and counts wrong and missing
+//! ones. While answers are due, the worker's loop does not sleep: its timers have a resolution of a millisecond,
+//! and an answer takes a fraction of that.
 
 mod check;
 mod hardware;
@@ -34,13 +34,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// From the start of an operation to its native redo: a hundred times what a busy card takes.
+/// Time after which a started operation is redone natively: a hundred times what a busy card takes.
 pub const DEADLINE: Duration = Duration::from_millis(100);
-/// What finds no room for so long is computed by the library, and not held against the device: others fill its rings.
+/// Time after which an operation that finds no room is computed by the library. The device is not blamed: others fill its rings.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Checks of answers that one turn may spend: the rest of a turn's 300 µs is for what is not planned.
+/// Time that one turn may spend on checking answers; the rest of a turn's 300 µs is for unplanned work.
 const CHECKS: Duration = Duration::from_micros(200);
-/// What timers know.
+/// Resolution of the worker's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 /// The engine of one worker.
@@ -51,39 +51,39 @@ pub struct Hw {
     costs: Costs,
     pace: Pace,
     pending: Slab<Pending>,
-    /// Of [`Hw::pending`], those with a request that the device had no room for.
+    /// Indexes into [`Hw::pending`] of operations with a request that the device had no room for.
     waiting: VecDeque<usize>,
-    /// Answered, to be checked.
+    /// Answers still to be checked.
     answered: VecDeque<Pending>,
     signed: VecDeque<Signed>,
     samples: Samples,
-    /// Work under way.
+    /// Work in progress, in units of [`pace`].
     backlog: u32,
     counters: DeviceCounters,
 }
 
-/// An operation under way.
+/// An operation in progress.
 struct Pending {
     id: OpId,
     op: Rc<Op>,
     since: Instant,
-    /// Work that was under way when it came.
+    /// Work that was in progress when it was submitted.
     behind: u32,
-    /// Which of its two requests are still to be submitted: that for the base point or the only one, that for the peer's.
+    /// Which of its requests are still to be submitted: the only one or that for the base point, and that for the peer's point.
     unsubmitted: [bool; 2],
-    /// Requests that are not answered.
+    /// Requests without an answer.
     missing: u8,
     failed: Option<Failure>,
     is_late: bool,
     answers: [Option<qat::Answer>; 2],
-    /// The padded message, of RSA.
+    /// RSA: the padded message.
     encoded: Vec<u8>,
-    /// The private half of a fresh pair, or the nonce of a signature.
+    /// The private half of a fresh pair, or a signature's nonce.
     scalar: Secret,
 }
 
 impl Hw {
-    /// A worker's engine on its share of the hardware.
+    /// The engine of one worker, on its share of the hardware.
     pub fn new(hardware: &Hardware, classes: Classes, lanes: Lanes, costs: Costs) -> Hw {
         Hw {
             channel: hardware.channel(),
@@ -101,12 +101,12 @@ impl Hw {
         }
     }
 
-    /// Operations of a class that it would take, now.
+    /// Number of operations of `class` that the device would take now.
     fn room(&self, class: Class) -> usize {
         if self.waiting.is_empty() { self.channel.room() / requests(class) } else { 0 }
     }
 
-    /// Submits what there is room for, the oldest first.
+    /// Submits requests while there is room, the oldest first.
     fn pump(&mut self, answers: &mut Answers) {
         while let Some(&place) = self.waiting.front() {
             let pending = &mut self.pending[place];
@@ -136,7 +136,7 @@ impl Hw {
         self.counters.depth_max = self.counters.depth_max.max(self.channel.depth() as u64);
     }
 
-    /// Takes what the device has answered.
+    /// Takes the device's answers.
     fn collect(&mut self, now: Instant, answers: &mut Answers) {
         let (pending, mut over) = (&mut self.pending, Vec::new());
         self.channel.poll(now, |tag, outcome| {
@@ -167,7 +167,7 @@ impl Hw {
         }
     }
 
-    /// All requests of an operation have ended.
+    /// Handles an operation whose requests have all ended.
     fn end(&mut self, place: usize, answers: &mut Answers) {
         let pending = self.pending.remove(place);
         let class = pending.op.class();
@@ -184,7 +184,7 @@ impl Hw {
         self.answered.push_back(pending);
     }
 
-    /// Checks answers, as many as there is time for, and lets out those that are right.
+    /// Checks as many answers as there is time for, and releases those that are right.
     fn check(&mut self, spent: Duration, answers: &mut Answers) {
         let until = thread_cpu_ns() + CHECKS.saturating_sub(spent).as_nanos() as u64;
         while let Some(pending) = self.answered.pop_front() {
@@ -246,12 +246,12 @@ impl Hw {
     }
 }
 
-/// Requests of an operation.
+/// Number of requests that an operation needs.
 fn requests(class: Class) -> usize {
     if matches!(class, Class::X25519Agree | Class::P256Agree | Class::P384Agree) { 2 } else { 1 }
 }
 
-/// The device's curve; X25519 has a call of its own.
+/// The device's name for a curve; X25519 has a call of its own.
 fn weierstrass(curve: Curve) -> Option<qat::Curve> {
     match curve {
         Curve::X25519 => None,
@@ -264,7 +264,7 @@ fn curve_of(key: &SigningKey) -> qat::Curve {
     if key.class() == Class::EcdsaP384 { qat::Curve::P384 } else { qat::Curve::P256 }
 }
 
-/// What is computed here before the device is asked: a padded message; a nonce, or the private half of a fresh pair.
+/// What is computed before the device is asked: the padded message, the nonce, or the private half of a fresh pair.
 fn prepare(lanes: Lanes, op: &Op) -> Option<(Vec<u8>, Secret)> {
     match op {
         Op::Sign { key, scheme, message } => match key.apart.of(key)? {
@@ -291,7 +291,7 @@ fn fresh(curve: Curve) -> Option<Secret> {
     }
 }
 
-/// A random scalar: the first that lies in range, so that none is likelier than another.
+/// A uniformly random scalar: the first random number that lies in range.
 fn fresh_scalar(curve: qat::Curve) -> Option<Secret> {
     std::iter::repeat_with(|| random(curve.bytes()))
         .take(8)
@@ -305,7 +305,7 @@ fn random(len: usize) -> Option<Secret> {
     Some(Secret::from(bytes))
 }
 
-/// Asks the device one of the two questions of an operation.
+/// Submits one of the two requests of an operation.
 fn submit(channel: &mut Channel, pending: &Pending, tag: u64, part: usize, deadline: Instant) -> Result<(), Refused> {
     const UNFIT: Result<(), Refused> = Err(Refused::Down);
     let multiply = |channel: &mut Channel, curve: Curve, scalar: &Secret, point: Option<&[u8]>| match weierstrass(curve)
@@ -341,13 +341,13 @@ fn submit(channel: &mut Channel, pending: &Pending, tag: u64, part: usize, deadl
 }
 
 enum Finished {
-    /// An RSA signature, to be checked with others.
+    /// An RSA signature, which is checked together with others.
     Signed(Signed),
-    /// Checked.
+    /// An answer that has been checked.
     Answer(OpId, Result<Answer, Failure>),
 }
 
-/// Puts an answer together, and checks it where it is not checked together with others.
+/// Assembles an answer, and checks it unless it is checked together with others.
 fn finish(mut pending: Pending, samples: &mut Samples) -> Finished {
     let [first, second] = std::mem::take(&mut pending.answers);
     let id = pending.id;
@@ -366,7 +366,7 @@ fn finish(mut pending: Pending, samples: &mut Samples) -> Finished {
     Finished::Answer(id, result)
 }
 
-/// Checks what came of a key exchange.
+/// Checks the result of a key exchange.
 fn exchanged(
     op: &Op,
     fresh: Secret,
@@ -405,7 +405,7 @@ fn exchanged(
     }
 }
 
-/// What a device gave as a point, as TLS writes it; nothing, if it is none of the curve's.
+/// A point from the device in TLS's encoding; `None` if it is not on the curve.
 fn whole(curve: Curve, [x, y]: &qat::Answer) -> Option<Vec<u8>> {
     if curve == Curve::X25519 {
         return check::is_reduced(x).then(|| x.to_vec());
@@ -414,7 +414,7 @@ fn whole(curve: Curve, [x, y]: &qat::Answer) -> Option<Vec<u8>> {
     check::is_point(curve, &point).then_some(point)
 }
 
-/// Whether a device can have the key; the lanes' form of it, which the check of its signatures uses, is ordered.
+/// Whether a device can use the key. Also has the lanes' form of it prepared, which checking its signatures uses.
 fn has_key(key: &Arc<SigningKey>, scheme: Scheme, lanes: Lanes) -> bool {
     if lanes.is_accelerated() && check::is_rsa(scheme) {
         key.prepared.soon(key);
@@ -427,7 +427,7 @@ impl Engine for Hw {
         "hw"
     }
 
-    /// Each operation goes by itself: a ring is the batch.
+    /// Each operation is submitted by itself: the ring is the batch.
     fn lanes(&self, class: Class) -> usize {
         usize::from(self.classes.contains(class) && self.channel.is_up())
     }
@@ -455,7 +455,7 @@ impl Engine for Hw {
         self.room(class) == 0
     }
 
-    /// Every answer is, before it is given.
+    /// Every answer is checked before it is given.
     fn checks(&self, _: Class) -> bool {
         true
     }
@@ -489,7 +489,7 @@ impl Engine for Hw {
             return Next::Idle;
         }
         // Due within a tick, or overdue by less: the loop goes on. A device that is silent does not keep it awake.
-        let due = |pending: &Pending| pending.since + self.pace.foretell(pending.op.class(), pending.behind);
+        let due = |pending: &Pending| pending.since + self.pace.predict(pending.op.class(), pending.behind);
         match self.pending.iter().map(|(_, pending)| due(pending)).min() {
             Some(due) if due > now + TICK => Next::At(due - TICK),
             Some(due) if now > due + TICK => Next::At(now + TICK),
@@ -497,8 +497,8 @@ impl Engine for Hw {
         }
     }
 
-    fn foretell(&self, class: Class, ahead: usize) -> Duration {
-        self.pace.foretell(class, self.backlog + pace::weight(class) * ahead as u32)
+    fn predict(&self, class: Class, ahead: usize) -> Duration {
+        self.pace.predict(class, self.backlog + pace::weight(class) * ahead as u32)
     }
 
     fn device(&self) -> Option<DeviceReport> {

@@ -1,4 +1,4 @@
-//! Keys that sign.
+//! Signing keys.
 
 use crate::{Class, Secret, hw::Apart, sw::Prepared};
 use aws_lc_rs::{
@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-/// What is signed with, and how. The numbers are those of TLS' SignatureScheme registry.
+/// Signature schemes. The numbers are those of TLS's SignatureScheme registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Scheme {
@@ -30,7 +30,7 @@ pub enum Scheme {
     Ed25519 = 0x0807,
 }
 
-/// The algorithm of a key.
+/// A key's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum KeyKind {
@@ -47,7 +47,7 @@ enum Pair {
     Ed25519(Ed25519KeyPair),
 }
 
-/// A private key. Shared by all workers; batched engines keep what they precompute of it by [`SigningKey::id`].
+/// A private key, shared by all workers. Batched engines keep what they precompute by [`SigningKey::id`].
 pub struct SigningKey {
     id: u64,
     kind: KeyKind,
@@ -55,13 +55,13 @@ pub struct SigningKey {
     der: Secret,
     /// The key as the engine `sw` computes with it.
     pub(crate) prepared: Prepared,
-    /// And as a device does.
+    /// The key as a device computes with it.
     pub(crate) apart: Apart,
-    /// The public key ready to verify with, by place in [`SigningKey::schemes`]: every answer of an engine is verified.
+    /// The public key, ready to verify with, for each of [`SigningKey::schemes`]: every answer of an engine is verified.
     verifiers: [OnceLock<Option<ParsedPublicKey>>; 6],
 }
 
-/// A private key that cannot be used.
+/// Why a private key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError(&'static str);
 
@@ -79,7 +79,7 @@ impl SigningKey {
     /// Reads a key in DER: PKCS#8 of any algorithm, PKCS#1 for RSA, SEC1 for elliptic curves.
     ///
     /// # Errors
-    /// It is none of these, is not consistent, or is of an algorithm that is not served.
+    /// The bytes are none of these, the key is inconsistent, or its algorithm is not supported.
     pub fn from_der(der: Vec<u8>) -> Result<SigningKey, KeyError> {
         let der = Secret::from(der);
         let (kind, pair) = Self::parse(der.expose()).ok_or(KeyError(
@@ -118,12 +118,12 @@ impl SigningKey {
         Some((KeyKind::Ed25519, Pair::Ed25519(pair)))
     }
 
-    /// A number no other key of this process has.
+    /// A number that no other key of this process has.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its algorithm.
+    /// The key's algorithm.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
@@ -133,7 +133,7 @@ impl SigningKey {
         &self.der
     }
 
-    /// Prepares it for the engine `sw`, which it else does for itself, beside the worker, once the key is used. Takes some
+    /// Prepares the key for the engine `sw`, which would otherwise do so beside the worker at the key's first use. Takes some
     /// milliseconds.
     pub fn prepare(&self) {
         self.prepared.now(self);
@@ -186,7 +186,7 @@ impl SigningKey {
         }
     }
 
-    /// The class of operations signing with it belongs to.
+    /// The class to which signing with this key belongs.
     pub fn class(&self) -> Class {
         match self.kind {
             KeyKind::Rsa { bits: 2048 } => Class::Rsa2048,
@@ -199,7 +199,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs here and now.
+    /// Signs at once, on this thread.
     pub(crate) fn sign(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.pair {
@@ -222,7 +222,7 @@ impl SigningKey {
         }
     }
 
-    /// Whether `signature` is one of `message` by this key.
+    /// Whether `signature` is a valid signature of `message` by this key.
     pub fn verify(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> bool {
         let algorithm: &'static dyn sig::VerificationAlgorithm = match scheme {
             Scheme::RsaPkcs1Sha256 => &sig::RSA_PKCS1_2048_8192_SHA256,

@@ -6,7 +6,7 @@ use aws_lc_rs::{
     kem,
 };
 
-/// Computes `op` on the spot.
+/// Computes `op` at once, on this thread.
 ///
 /// # Errors
 /// The peer sent no valid key, or the library failed.

@@ -4,7 +4,7 @@ use crate::{Scheme, Secret, SigningKey};
 use aws_lc_rs::{agreement, kem};
 use std::{fmt, sync::Arc};
 
-/// A curve that keys are agreed on.
+/// A curve for key agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Curve {
@@ -14,7 +14,7 @@ pub enum Curve {
 }
 
 impl Curve {
-    /// The class of making key pairs on it.
+    /// The class of generating key pairs on this curve.
     pub(crate) const fn class_of_pairs(self) -> Class {
         match self {
             Curve::X25519 => Class::X25519KeyGen,
@@ -23,7 +23,7 @@ impl Curve {
         }
     }
 
-    /// Length of a public key: raw for X25519, an uncompressed point else.
+    /// Length of a public key in bytes: raw for X25519, otherwise an uncompressed point.
     pub const fn public_len(self) -> usize {
         match self {
             Curve::X25519 => 32,
@@ -32,7 +32,7 @@ impl Curve {
         }
     }
 
-    /// Length of the shared secret, which is that of a private key as well.
+    /// Length in bytes of the shared secret and of a private key.
     pub const fn secret_len(self) -> usize {
         match self {
             Curve::X25519 | Curve::P256 => 32,
@@ -41,62 +41,62 @@ impl Curve {
     }
 }
 
-/// What is to be computed.
+/// An operation to be computed.
 pub enum Op {
     /// A signature of `message`, which is hashed as part of the operation.
     Sign {
-        /// With this key.
+        /// The key to sign with.
         key: Arc<SigningKey>,
-        /// In this scheme.
+        /// The signature scheme.
         scheme: Scheme,
         /// The bytes to be signed.
         message: Vec<u8>,
     },
     /// A fresh key pair.
     KeyGen {
-        /// On this curve.
+        /// The curve.
         curve: Curve,
     },
-    /// The secret shared with a peer, by a key pair made before.
+    /// The secret shared with a peer, from a key pair made before.
     Derive {
-        /// Our half.
+        /// Our private key.
         private: Private,
         /// The peer's public key.
         peer: Vec<u8>,
     },
-    /// A fresh key pair and the secret it shares with a peer, at once: what a TLS 1.3 server does.
+    /// A fresh key pair and the secret it shares with a peer, in one step: what a TLS 1.3 server needs.
     Agree {
-        /// On this curve.
+        /// The curve.
         curve: Curve,
         /// The peer's public key.
         peer: Vec<u8>,
     },
     /// A fresh ML-KEM-768 key pair.
     KemKeyGen,
-    /// A secret, and its ciphertext under a peer's ML-KEM-768 key.
+    /// A fresh secret and its ciphertext under a peer's ML-KEM-768 key.
     KemEncapsulate {
         /// The peer's encapsulation key.
         peer: Vec<u8>,
     },
-    /// The secret within a ciphertext.
+    /// The secret inside a ciphertext.
     KemDecapsulate {
-        /// Our half.
+        /// Our private key.
         private: KemPrivate,
-        /// What the peer sent.
+        /// The ciphertext that the peer sent.
         ciphertext: Vec<u8>,
     },
 }
 
 /// The private half of a key pair, used once.
 pub enum Private {
-    /// Of the native library.
+    /// A key of the native library.
     Native(Curve, agreement::PrivateKey),
-    /// The bare number, as a batched engine makes it.
+    /// The bare scalar, as a batched engine makes it.
     Scalar(Curve, Secret),
 }
 
 impl Private {
-    /// The curve it is on.
+    /// The key's curve.
     pub fn curve(&self) -> Curve {
         match self {
             Private::Native(curve, _) | Private::Scalar(curve, _) => *curve,
@@ -107,37 +107,37 @@ impl Private {
 /// The private half of an ML-KEM-768 key pair, used once.
 pub struct KemPrivate(pub(crate) kem::DecapsulationKey);
 
-/// What came out.
+/// The result of an operation.
 pub enum Answer {
-    /// Of [`Op::Sign`].
+    /// The signature of [`Op::Sign`].
     Signature(Vec<u8>),
-    /// Of [`Op::KeyGen`].
+    /// The key pair of [`Op::KeyGen`].
     Pair {
-        /// To be sent to the peer.
+        /// Sent to the peer.
         public: Vec<u8>,
-        /// To be kept for [`Op::Derive`].
+        /// Kept for [`Op::Derive`].
         private: Private,
     },
-    /// Of [`Op::Derive`] and [`Op::KemDecapsulate`].
+    /// The shared secret of [`Op::Derive`] and [`Op::KemDecapsulate`].
     Shared(Secret),
-    /// Of [`Op::Agree`] and [`Op::KemEncapsulate`]: our public key or ciphertext, and the secret.
+    /// The result of [`Op::Agree`] and [`Op::KemEncapsulate`]: our public key or ciphertext, and the secret.
     Agreed {
-        /// To be sent to the peer.
+        /// Sent to the peer.
         public: Vec<u8>,
-        /// Shared with it.
+        /// The secret shared with the peer.
         secret: Secret,
     },
-    /// Of [`Op::KemKeyGen`].
+    /// The key pair of [`Op::KemKeyGen`].
     KemPair {
-        /// To be sent to the peer.
+        /// Sent to the peer.
         public: Vec<u8>,
-        /// To be kept for [`Op::KemDecapsulate`].
+        /// Kept for [`Op::KemDecapsulate`].
         private: KemPrivate,
     },
 }
 
 impl fmt::Debug for Answer {
-    /// Which kind, never what it holds.
+    /// Shows the kind of operation, never its contents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Answer::Signature(_) => "Signature",
@@ -152,15 +152,15 @@ impl fmt::Debug for Answer {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The peer's public key or ciphertext is not valid: its fault, and final.
+    /// The peer's public key or ciphertext is invalid. Final: repeating the operation would not help.
     PeerKey,
-    /// Ours: the library refused.
+    /// The library failed.
     Internal,
-    /// The engine found its own answer wrong.
+    /// The engine found that its own answer was wrong.
     Wrong,
-    /// The engine's device did not do it.
+    /// The engine's device failed.
     Device,
-    /// The one who asked has gone.
+    /// The operation was abandoned.
     Cancelled,
 }
 
@@ -190,7 +190,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in the order of their numbers.
+    /// All classes, in the order of their numbers.
     pub const ALL: [Class; 19] = {
         use Class::*;
         [
@@ -215,10 +215,10 @@ impl Class {
             MlKemDecapsulate,
         ]
     };
-    /// How many there are.
+    /// Number of classes.
     pub const COUNT: usize = Class::ALL.len();
 
-    /// Its name in metrics.
+    /// The class's name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Class::Rsa2048 => "rsa2048",
@@ -245,7 +245,7 @@ impl Class {
 }
 
 impl Op {
-    /// The class it can be batched in.
+    /// The class in which this operation is batched.
     pub fn class(&self) -> Class {
         match self {
             Op::Sign { key, .. } => key.class(),
@@ -266,7 +266,7 @@ impl Op {
         }
     }
 
-    /// Whether `answer` may be let out as an answer to this: a signature verifies, everything else has the right shape and
+    /// Whether `answer` may be released as the answer to this operation: a signature verifies, everything else has the right shape, and
     /// a secret is not all zero (the mark of a low-order point, RFC 7748 section 6.1).
     pub(crate) fn accepts(&self, answer: &Answer) -> bool {
         const KEM_PUBLIC: usize = 1184;

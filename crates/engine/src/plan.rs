@@ -13,21 +13,21 @@ use std::{fmt, sync::Arc, time::Duration};
 /// What a configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// One operation at a time, by the library alone.
+    /// `native`: the library alone, one operation at a time.
     Native,
-    /// Lanes.
+    /// `sw`: lanes.
     Sw,
-    /// A device, and nothing else will do.
+    /// `hw`: a device is required.
     Hw,
-    /// A device and lanes, as far as there are any.
+    /// `hw+sw`: a device and lanes, as far as there are any.
     HwSw,
-    /// The best of what there is.
+    /// `auto`: the best of what the machine has.
     #[default]
     Auto,
 }
 
 impl Asked {
-    /// The names of `tune.crypto.engine`.
+    /// The engine that a word of `tune.crypto.engine` names.
     pub fn from_name(name: &str) -> Option<Asked> {
         Some(match name {
             "native" => Asked::Native,
@@ -40,26 +40,26 @@ impl Asked {
     }
 }
 
-/// The engine that computes.
+/// The kind of engine that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The library, inline.
+    /// The library, inline, one operation at a time.
     Native,
-    /// Lanes, in batches.
+    /// Lanes, in batches of up to eight.
     Sw,
-    /// A device; what it cannot do, the library.
+    /// A device; the library does what the device cannot.
     Hw,
-    /// A device, and lanes or the library, whichever answers first.
+    /// A device together with lanes or the library: whichever is predicted to answer first.
     HwSw,
 }
 
 impl Kind {
-    /// Whether it drives a device.
+    /// Whether this kind drives a device.
     pub fn has_device(self) -> bool {
         matches!(self, Kind::Hw | Kind::HwSw)
     }
 
-    /// The best without a device.
+    /// The best kind that needs no device.
     pub fn software(lanes: Lanes) -> Kind {
         if lanes.is_accelerated() { Kind::Sw } else { Kind::Native }
     }
@@ -76,18 +76,18 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Something that was asked for is missing.
+/// What was asked for but is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// A device was preferred: what there is computes instead.
+    /// A device was preferred; other engines stand in.
     Device,
-    /// A device was demanded: nothing stands in for it.
+    /// A device was required; nothing stands in for it.
     DemandedDevice,
     /// The processor has no AVX-512 IFMA: lanes would be slower than the library.
     Ifma,
 }
 
-/// What computes where this was asked for, with or without a device, and what was missing.
+/// The kind of engine for what was asked, with or without a device, and what was missing.
 pub fn choose(asked: Asked, lanes: Lanes, device: bool) -> (Kind, Option<Missing>) {
     let best = Kind::software(lanes);
     match (asked, device) {
@@ -101,7 +101,7 @@ pub fn choose(asked: Asked, lanes: Lanes, device: bool) -> (Kind, Option<Missing
     }
 }
 
-/// Classes that may leave the native library, as `algo` names them.
+/// The classes of operations that may leave the native library, as `algo` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes([bool; Class::COUNT]);
 
@@ -116,7 +116,7 @@ impl Classes {
     /// operation add nothing.
     ///
     /// # Errors
-    /// The word that is none of them.
+    /// The first word that is no such name.
     pub fn parse(list: &str) -> Result<Classes, &str> {
         let mut classes = [false; Class::COUNT];
         for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -141,44 +141,44 @@ impl Classes {
         Ok(Classes(classes))
     }
 
-    /// Those of them for which `also` holds.
+    /// The classes of this set for which `also` holds.
     #[must_use]
     pub fn and(&self, also: impl Fn(Class) -> bool) -> Classes {
         Classes(Class::ALL.map(|class| self.contains(class) && also(class)))
     }
 
-    /// Whether this one may.
+    /// Whether `class` is in the set.
     pub fn contains(&self, class: Class) -> bool {
         self.0[class as usize]
     }
 }
 
-/// Everything a worker's engine is made of. Cloned for each.
+/// Everything that a worker's engine is built from; cloned for each worker.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What computes.
+    /// The kind of engine.
     pub kind: Kind,
-    /// The vectors `sw` computes in.
+    /// The vector implementation that `sw` computes in.
     pub lanes: Lanes,
-    /// What that costs here.
+    /// Costs of operations as measured on this machine.
     pub costs: Costs,
     /// Bounds of the queue.
     pub settings: Settings,
-    /// Which classes leave the native library.
+    /// The classes that leave the native library.
     pub classes: Classes,
-    /// Of those, a device gets only the ones that cost less by it: nobody asked for the device itself.
+    /// Whether a device gets only the classes that it makes cheaper: true where no device was asked for.
     pub only_what_pays: bool,
-    /// The device, once it is open.
+    /// The device, once it has been opened.
     pub hardware: Option<Arc<Hardware>>,
 }
 
 impl Plan {
-    /// Native, for whoever chooses nothing.
+    /// The plan where nothing was chosen: native.
     pub fn native() -> Plan {
         Plan::new(Kind::Native, Lanes::portable())
     }
 
-    /// A plan with what is usual.
+    /// A plan with the usual settings.
     pub fn new(kind: Kind, lanes: Lanes) -> Plan {
         Plan {
             kind,
@@ -191,18 +191,18 @@ impl Plan {
         }
     }
 
-    /// Without a device: what computes instead.
+    /// The same plan without a device: other engines stand in.
     pub fn without_device(&mut self) {
         self.kind = Kind::software(self.lanes);
         self.hardware = None;
     }
 
-    /// Whether a device is open for it.
+    /// Whether a device has been opened for this plan.
     pub fn has_device(&self) -> bool {
         self.hardware.is_some()
     }
 
-    /// The classes that go to a device.
+    /// The classes that are given to a device.
     pub fn classes_of(&self, hardware: &Hardware) -> Classes {
         let pays = |class| !self.only_what_pays || hardware.pays(class, &self.costs, self.lanes);
         self.classes.and(|class| hardware.can(class) && pays(class))

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-/// What the decision about one class rests on.
+/// What the decision about one class is based on.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Operations queued.
     pub queued: usize,
-    /// As many make a full batch.
+    /// Number that makes a full batch.
     pub lanes: usize,
-    /// Age of the oldest.
+    /// Time the oldest has been waiting.
     pub oldest: Duration,
-    /// The engine still works on an earlier batch of this class: another would only wait behind it.
+    /// The engine is still working on an earlier batch of this class; another would only wait behind it.
     pub busy: bool,
-    /// The worker has something else to run: it has shown signs of life since it was last asked.
+    /// The worker has something else to run: its handshakes have made steps since it was last asked.
     pub runnable: bool,
 }
 
-/// Bounds of the wait.
+/// Bounds on how long operations wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// A batch closes once its oldest operation has this age, whatever else could still join it.
@@ -38,9 +38,9 @@ impl Default for Limits {
 /// Why a batch closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The class has as many operations as the engine has lanes for it.
+    /// As many operations were queued as make a full batch.
     Full,
-    /// The oldest has waited as long as any may.
+    /// The oldest operation has waited as long as it may.
     Age,
     /// Nothing else is runnable: waiting longer gains nothing.
     Idle,
@@ -73,7 +73,7 @@ pub fn decide(load: &Load, limits: &Limits) -> Decision {
     }
 }
 
-/// How many of `queued` operations the batch takes that closes now: whole multiples of a full one while there are any, so
+/// Number of `queued` operations that a batch closing now takes: whole multiples of a full one while there are any, so
 /// that no lanes run empty while others wait.
 pub fn batch(queued: usize, lanes: usize, most: usize) -> usize {
     match queued / lanes.max(1) {

@@ -18,7 +18,7 @@ use bench::Bench;
 use ticket::Slot;
 pub use ticket::{Ticket, Watch};
 
-/// Names an operation between queue and engine. A number is never used twice.
+/// Identifies an operation between queue and engine. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId {
     index: usize,
@@ -26,23 +26,23 @@ pub struct OpId {
 }
 
 impl OpId {
-    /// A name outside any queue, for measuring.
+    /// An identifier outside any queue, for measurements.
     pub(crate) fn sample(serial: u64) -> OpId {
         OpId { index: 0, serial }
     }
 }
 
-/// Where an engine puts what it has computed.
+/// Results of an engine, each with the operation it answers.
 pub type Answers = Vec<(OpId, Result<Answer, Failure>)>;
 
-/// Something that computes operations. It may answer in any order, at any time, or never; the queue checks every answer
+/// Computes operations. It may answer in any order, at any time, or never: the queue checks every answer
 /// and redoes natively what is wrong, failed or late.
 pub trait Engine {
-    /// Its name in metrics and logs.
+    /// The engine's name in metrics and logs.
     fn name(&self) -> &'static str;
-    /// How many operations of a class make a full batch; 0 for a class it does not serve.
+    /// Number of operations that make a full batch of `class`; 0 for a class it does not serve.
     fn lanes(&self, class: Class) -> usize;
-    /// The most operations of a class that one batch may have: a multiple of [`Engine::lanes`].
+    /// Most operations of `class` in one batch: a multiple of [`Engine::lanes`].
     fn most(&self, class: Class) -> usize {
         self.lanes(class)
     }
@@ -50,50 +50,51 @@ pub trait Engine {
     fn break_even(&self, _class: Class) -> usize {
         1
     }
-    /// What the native library needs for one, as far as this engine knows.
+    /// Time the native library takes for one operation of `class`; zero if this engine has not measured it.
     fn native_time(&self, _class: Class) -> Duration {
         Duration::ZERO
     }
-    /// Whether it can compute this operation of a class it serves.
+    /// Whether it can compute this particular operation, whose class it serves.
     fn serves(&self, _op: &Op) -> bool {
         true
     }
-    /// Whether an operation that no other can join is better off here than computed natively on the spot. `others`: the
-    /// worker has other connections, which would be held up meanwhile.
+    /// Whether an operation that no other can join should be given to this engine rather than computed natively at once. `others`:
+    /// the worker has other connections, which a native computation would hold up.
     fn worth_alone(&self, _class: Class, _others: bool) -> bool {
         true
     }
-    /// Whether another batch of this class would only wait behind one under way.
+    /// Whether a new batch of this class would only wait behind one in progress.
     fn is_busy(&self, _class: Class) -> bool {
         false
     }
-    /// Whether answers of this class have been checked when they come, or need it as little as the native library's.
+    /// Whether the queue may let answers of this class out unchecked: the engine has checked them, or they need it as little as the
+    /// native library's.
     fn checks(&self, _class: Class) -> bool {
         false
     }
-    /// How long until an operation of a class would be answered that it were given now, behind so many more of its class.
-    fn foretell(&self, _class: Class, _ahead: usize) -> Duration {
+    /// Estimated time to answer an operation of `class` submitted now, with `ahead` others of its class before it.
+    fn predict(&self, _class: Class, _ahead: usize) -> Duration {
         Duration::ZERO
     }
-    /// What there is to tell of the device it drives.
+    /// State and counters of the device it drives; `None` without one.
     fn device(&self) -> Option<DeviceReport> {
         None
     }
-    /// The counters of a queue within it, of which what went wrong counts for it too.
+    /// Counters of a queue inside this engine, whose faults are added to its own.
     fn within(&self) -> Option<&Counters> {
         None
     }
-    /// A handshake has failed as it does with a wrong secret: one that was not checked may have been.
+    /// Reports a handshake that failed the way a wrong shared secret makes it fail: an unchecked answer may have been wrong.
     fn suspect(&mut self) {}
-    /// An answer that was made ahead, used up by this.
+    /// Takes an answer that was computed ahead of need, if there is one.
     fn at_hand(&mut self, _op: &Op) -> Option<Answer> {
         None
     }
-    /// Takes a batch of one class that closes. What it leaves in `batch` it has no room for.
+    /// Starts a closed batch of one class. Operations that the engine has no room for stay in `batch`.
     fn start(&mut self, batch: &mut Vec<(OpId, Rc<Op>)>, now: Instant);
-    /// Computes what was started, or collects what a device has finished. `spent`: what this turn has computed already.
+    /// Computes what was started, or collects what a device has finished. `spent`: CPU time that this turn has already used.
     fn run(&mut self, now: Instant, spent: Duration, answers: &mut Answers);
-    /// When to call [`Engine::run`] again.
+    /// When [`Engine::run`] wants to be called again.
     fn next(&self, now: Instant) -> Next;
 }
 
@@ -123,11 +124,11 @@ impl Next {
 pub struct Settings {
     /// When batches close.
     pub limits: Limits,
-    /// From its start to the native redo of an operation that has not been answered.
+    /// Time after which a started operation without an answer is redone natively.
     pub deadline: Duration,
-    /// Operations in a row, late or failed by its device, that bench the engine.
+    /// Consecutive late or failed operations after which the engine is benched.
     pub late_max: u32,
-    /// How long it stays benched before it is tried again; doubled with every trial that fails, up to a minute.
+    /// Time on the bench before the first trial; doubled with every trial that fails, up to a minute.
     pub bench: Duration,
 }
 
@@ -142,21 +143,21 @@ impl Default for Settings {
     }
 }
 
-/// Native work of one turn, beside an engine's own: what would make it more waits for the next turn, but for the first.
+/// Native work allowed in one turn beside the engine's own. Work beyond it waits for the next turn; the first piece never waits.
 const NATIVE_PER_TURN: Duration = Duration::from_micros(150);
 
-/// The operations of one worker that wait for its engine.
+/// The operations of one worker that are waiting for its engine.
 pub struct Queue {
     engine: Box<dyn Engine>,
     settings: Settings,
     entries: Slab<Entry>,
     serial: u64,
-    /// Not yet given to the engine, by class.
+    /// Operations not yet given to the engine, by class.
     queued: [Fair<OpId>; Class::COUNT],
     queued_len: usize,
-    /// The class that closes first in the next turn, so that each has its chance.
+    /// The class that may close first in the next turn: it rotates, so that no class is starved.
     first: usize,
-    /// Given to the engine, in that order: deadlines are in the same order.
+    /// Operations given to the engine, oldest first; their deadlines are in the same order.
     started: VecDeque<OpId>,
     answers: Answers,
     late_in_a_row: u32,
@@ -214,28 +215,28 @@ impl Queue {
         Some(report)
     }
 
-    /// What it has counted.
+    /// The queue's counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Tells the engine of a handshake that failed as it does with a wrong secret.
+    /// Reports to the engine a handshake that failed the way a wrong shared secret makes it fail.
     pub fn suspect(&mut self) {
         self.engine.suspect();
     }
 
-    /// Whether an operation of `class` would wait here at all: the engine serves it and is not benched.
+    /// Whether operations of `class` are queued at all: the engine serves the class and is not benched.
     pub fn serves(&self, class: Class) -> bool {
         self.bench.is_none() && self.engine.lanes(class) > 0
     }
 
-    /// Whether this operation should wait here. `alone`: no other handshake is open that could bring one to join it.
+    /// Whether this operation should be queued. `alone`: no other handshake is open whose operations could join it.
     pub fn wants(&self, op: &Op, alone: bool, others: bool) -> bool {
         let class = op.class();
         self.serves(class) && self.engine.serves(op) && (!alone || self.engine.worth_alone(class, others))
     }
 
-    /// An answer that was made ahead.
+    /// An answer computed ahead of need, as a ticket that is already answered.
     pub fn at_hand(&mut self, op: &Op) -> Option<Ticket> {
         if !self.serves(op.class()) {
             return None;
@@ -247,12 +248,12 @@ impl Queue {
         Some(Ticket::answered(answer))
     }
 
-    /// Queues an operation for `share`.
+    /// Queues an operation on behalf of `share`.
     pub fn submit(&mut self, op: Op, share: Share, now: Instant) -> Ticket {
         self.submit_shared(Rc::new(op), share, now)
     }
 
-    /// Queues an operation that somebody else holds as well.
+    /// Queues an operation that has other owners too.
     pub(crate) fn submit_shared(&mut self, op: Rc<Op>, share: Share, now: Instant) -> Ticket {
         let class = op.class();
         self.counters.class_mut(class).ops += 1;
@@ -273,12 +274,12 @@ impl Queue {
         OpId { index: self.entries.insert(entry), serial: self.serial }
     }
 
-    /// How many operations were ever queued: unchanged over a turn of the worker means it had nothing to add.
+    /// Number of operations ever queued. If a turn of the worker leaves it unchanged, the worker had nothing to add to a batch.
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// Ready while there is anything queued or started; else the driver is woken by the next submission.
+    /// Ready while operations are queued or started; otherwise registers the driver to be woken by the next submission.
     pub fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.entries.is_empty() && self.bench.is_none() {
             self.driver = Some(cx.waker().clone());
@@ -292,8 +293,8 @@ impl Queue {
         self.driver = Some(cx.waker().clone());
     }
 
-    /// One turn: closes batches whose time has come, lets the engine work, takes its answers. `runnable`: the worker has
-    /// shown signs of other work since the last turn.
+    /// Runs one turn: closes due batches, lets the engine work, takes its answers. `runnable`: the worker has had other work
+    /// since the last turn.
     pub fn turn(&mut self, now: Instant, runnable: bool) -> Next {
         let spent = self.close_due(now, runnable);
         self.retry_bench(now);
@@ -303,7 +304,7 @@ impl Queue {
         self.next(now, runnable)
     }
 
-    /// Puts another engine in the place of this one. What is not answered yet, the new one computes.
+    /// Replaces the engine. Operations that are not answered yet are given to the new one.
     pub fn replace(&mut self, engine: Box<dyn Engine>, settings: Settings) {
         if let Some(within) = self.engine.within() {
             self.counters.add_faults(&Counters { is_benched: false, ..within.clone() });
@@ -325,7 +326,7 @@ impl Queue {
         self.driver.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Answers everything natively, now: for a worker that stops.
+    /// Answers every operation natively, at once: for a worker that stops.
     pub fn drain(&mut self, now: Instant) {
         self.collect(now, Duration::ZERO);
         let mut ids: Vec<OpId> = self.started.drain(..).collect();

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-/// A secret: wiped on drop, neither shown nor copied. Its bytes leave through [`Secret::expose`] alone.
+/// A secret: zeroed on drop, without `Debug` and `Clone`. Its bytes leave only through [`Secret::expose`].
 #[derive(Default)]
 pub struct Secret(Vec<u8>);
 
@@ -14,7 +14,7 @@ impl Secret {
 }
 
 impl From<Vec<u8>> for Secret {
-    /// Takes the allocation over; there is no second copy.
+    /// Takes over the allocation, so that no second copy remains.
     fn from(bytes: Vec<u8>) -> Self {
         Secret(bytes)
     }

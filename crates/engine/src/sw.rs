@@ -1,9 +1,9 @@
 //! The engine `sw`: eight operations at a time in the lanes of a vector, on the worker's own thread.
 //!
-//! A turn does at most [`TURN_BUDGET`] of it, by the [`Costs`] measured at start and by the clock: key exchanges and
-//! ECDSA signatures are calls of some tens of microseconds; RSA is a state machine that advances by steps and goes on in the next
-//! turn. Short work goes first but takes no more than half a turn while long work waits, and of long work each size has its
-//! share of every turn: neither starves the other.
+//! A turn spends at most [`TURN_BUDGET`], by the [`Costs`] measured at start and by the clock. Key exchanges and
+//! ECDSA signatures are calls of some tens of microseconds; RSA is a state machine that advances by steps and continues in the
+//! next turn. Short work goes first, but takes at most half a turn while long work waits, and each size of long work has its
+//! share of every turn, so that neither starves the other.
 
 mod costs;
 mod exchange;
@@ -40,18 +40,18 @@ pub struct Sw {
     lanes: Lanes,
     costs: Costs,
     classes: Classes,
-    /// The time. Not the thread's own, which is a system call; where the thread is not running, its turn is over too.
+    /// Reads the clock. Not the thread's CPU clock, which is a system call; a thread that is not running ends its turn as well.
     clock: fn() -> Duration,
     pairs: Pairs,
-    /// Batches of one call each.
+    /// Short work: batches of one call each.
     short: VecDeque<(Class, Batch)>,
-    /// RSA under way, by size.
+    /// Long work: RSA in progress, by size.
     long: [Option<Long>; long::SIZES.len()],
-    /// The size that goes first among them in the next turn.
+    /// The RSA size that goes first in the next turn.
     first: usize,
-    /// The size for which the last turn had no room.
+    /// The RSA size for which the last turn had no room.
     waited: Option<usize>,
-    /// Nothing was done in the last turn.
+    /// Whether the last turn did nothing.
     idle: bool,
 }
 
@@ -72,7 +72,7 @@ impl Sw {
         }
     }
 
-    /// A whole batch at once, without a budget: for measuring.
+    /// Computes a whole batch at once, without a budget: for measurements.
     fn compute(&mut self, class: Class, batch: Batch) {
         if long::place(class).is_some() {
             let mut long = Long::new(batch, Cost::default());
@@ -85,7 +85,7 @@ impl Sw {
         }
     }
 
-    /// Calls that fit before `until`.
+    /// Does the calls that fit before `until`.
     fn advance_short(&mut self, turn: &mut Turn, until: Duration, answers: &mut Answers) {
         while let Some((class, batch)) = self.short.front() {
             // Pairs for a whole batch are a call by themselves, where none were left from the one before.
@@ -110,8 +110,8 @@ impl Sw {
         }
     }
 
-    /// Pieces of RSA that fit before [`PLANNED`], each size with its share of the time. The first size for which there was no
-    /// room at all.
+    /// Does the pieces of RSA that fit before [`PLANNED`], each size with its share of the time. Returns the first size for which
+    /// there was no room at all.
     fn advance_long(&mut self, turn: &mut Turn, answers: &mut Answers) -> Option<usize> {
         let mut waiting = self.long.iter().flatten().count() as u32;
         let mut without = None;
@@ -135,7 +135,7 @@ impl Sw {
         without
     }
 
-    /// A turn, of which so much is spent already. How much is then.
+    /// Runs one turn that has already spent `spent`; returns the total.
     fn turn(&mut self, spent: Duration, answers: &mut Answers) -> Duration {
         let mut turn = Turn::begin(self.clock, spent, spent.is_zero() || self.idle);
         // Every other turn may begin with what had no room in the one before, or large pieces would wait for ever.
@@ -256,12 +256,12 @@ impl Sw {
     }
 }
 
-/// Operations of a class that fill a call.
+/// Number of operations of `class` that fill a call.
 pub(crate) fn full(class: Class) -> u32 {
     if long::place(class).is_some() { RSA_LANES as u32 } else { LANES as u32 }
 }
 
-/// The curve of which a class takes fresh key pairs.
+/// The curve on which operations of this class use fresh key pairs.
 fn fresh_pairs(class: Class) -> Option<Curve> {
     use Class::*;
     Some(match class {
@@ -272,7 +272,7 @@ fn fresh_pairs(class: Class) -> Option<Curve> {
     })
 }
 
-/// The call that a batch of a class makes once its pairs are there.
+/// The cost of a batch's call, once its key pairs are at hand.
 fn call_of(class: Class) -> Class {
     match class {
         Class::X25519Agree => Class::X25519Derive,
@@ -299,7 +299,7 @@ fn scalar(op: &Op) -> Option<&[u8]> {
     }
 }
 
-/// Whether lanes have the key, which is ordered if not.
+/// Whether the key is prepared for lanes; if not, has it prepared.
 fn is_prepared(key: &Arc<SigningKey>, scheme: Scheme) -> bool {
     if key.class() == Class::EcdsaP256 || key.class() == Class::EcdsaP384 {
         key.prepare();
@@ -369,14 +369,14 @@ impl Engine for Sw {
         }
     }
 
-    /// RSA is checked by its public exponent before it leaves its batch. The rest is computed by the same processor as the
-    /// native library's, which nobody checks either.
+    /// RSA results are checked with the public exponent before they leave their batch. The rest is computed by the same processor
+    /// as the native library's results, which are not checked either.
     fn checks(&self, _: Class) -> bool {
         true
     }
 
-    /// Its calls one after the other, as measured: those that are queued, what is left of those under way, and its own.
-    fn foretell(&self, class: Class, ahead: usize) -> Duration {
+    /// The measured cost of all calls before it: those queued, what is left of those in progress, and its own.
+    fn predict(&self, class: Class, ahead: usize) -> Duration {
         let call = |class| self.costs.of(class).lanes;
         let short: Duration = self.short.iter().map(|(class, _)| call(*class)).sum();
         let long: Duration = self.long.iter().flatten().map(Long::left).sum();

@@ -12,31 +12,31 @@ use std::{
 #[derive(Default)]
 struct Worker {
     queue: Option<Queue>,
-    /// Of operations that never entered a queue.
+    /// Counters of operations that never entered a queue.
     inline: Counters,
 }
 
 thread_local! {
     static WORKER: RefCell<Worker> = RefCell::default();
-    /// Handshakes under way, and connections at all.
+    /// Handshakes in progress, and all connections.
     static PRESENT: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    /// Signs of life: handshakes that have made a step.
+    /// Steps that handshakes have made: while it grows, more operations may come.
     static STEPS: Cell<u64> = const { Cell::new(0) };
     static SHARE: Cell<Share> = const { Cell::new(0) };
 }
 
-/// A connection of this worker, counted while this lives: first as a handshake, then as one that computation holds up.
+/// Counts a connection of this worker while it lives: first as a handshake, then as one that computation would hold up.
 ///
 /// With one handshake open, nothing can join its operations, so they do not wait; with no other connection, nothing is
-/// held up by computing them on the spot.
+/// held up by computing them at once.
 pub struct Presence {
     opening: bool,
-    /// It counts on this thread.
+    /// Keeps the value on its thread, where it is counted.
     here: PhantomData<*const ()>,
 }
 
 impl Presence {
-    /// A handshake begins.
+    /// Counts a handshake that begins.
     #[must_use]
     pub fn handshake() -> Presence {
         let (handshakes, all) = PRESENT.get();
@@ -45,7 +45,7 @@ impl Presence {
         Presence { opening: true, here: PhantomData }
     }
 
-    /// It is over, the connection stays.
+    /// The handshake is over; the connection goes on.
     pub fn opened(&mut self) {
         if std::mem::take(&mut self.opening) {
             let (handshakes, all) = PRESENT.get();
@@ -62,17 +62,17 @@ impl Drop for Presence {
     }
 }
 
-/// A handshake has made a step: another operation may be near, so a batch that has nothing else to wait for does so once more.
+/// Notes that a handshake has made a step: another operation may follow soon, so a batch about to close waits one more turn.
 pub fn stir() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// What is submitted from now on is for this share, until told otherwise.
+/// Sets the share on whose behalf operations are submitted from now on.
 pub fn set_share(share: Share) {
     SHARE.set(share);
 }
 
-/// Gives this thread an engine, in the place of the one it may have. Without one, everything is computed natively on the spot.
+/// Installs an engine on this thread, replacing any other. Without one, everything is computed natively at once.
 pub fn install(engine: Box<dyn Engine>, settings: Settings) {
     WORKER.with(|worker| match &mut worker.borrow_mut().queue {
         Some(queue) => queue.replace(engine, settings),
@@ -80,7 +80,7 @@ pub fn install(engine: Box<dyn Engine>, settings: Settings) {
     });
 }
 
-/// Takes the engine away again. What it still owes is answered natively first.
+/// Removes the engine. Operations it has not answered are answered natively first.
 pub fn uninstall() {
     WORKER.with(|worker| {
         let worker = &mut *worker.borrow_mut();
@@ -92,17 +92,17 @@ pub fn uninstall() {
     });
 }
 
-/// Whether this thread has an engine that can make a caller wait.
+/// Whether this thread has an engine, so that an operation may have to wait.
 pub fn may_wait() -> bool {
     WORKER.with(|worker| worker.borrow().queue.is_some())
 }
 
-/// Name of the engine that serves this thread now.
+/// Name of this thread's engine.
 pub fn engine_name() -> &'static str {
     WORKER.with(|worker| worker.borrow().queue.as_ref().map_or("native", Queue::name))
 }
 
-/// The counters of this thread.
+/// Counters of this thread's queue.
 pub fn counters() -> Counters {
     WORKER.with(|worker| {
         let worker = worker.borrow();
@@ -115,16 +115,15 @@ pub fn counters() -> Counters {
     })
 }
 
-/// What this thread's device does, if its engine has one.
+/// State of this thread's device; `None` if its engine has none.
 pub fn device() -> Option<DeviceReport> {
     WORKER.with(|worker| worker.borrow().queue.as_ref().and_then(Queue::device))
 }
 
-/// Queues `op` if it gains by waiting, or answers it at once with what was made ahead; gives it back if it is better
-/// computed on the spot.
+/// Queues `op` if waiting pays, or answers it at once from what was computed ahead.
 ///
 /// # Errors
-/// The operation itself, untouched.
+/// The operation itself, if it is better computed at once.
 pub fn submit(op: Op) -> Result<Ticket, Op> {
     WORKER.with(|worker| {
         let mut worker = worker.borrow_mut();
@@ -141,10 +140,10 @@ pub fn submit(op: Op) -> Result<Ticket, Op> {
     })
 }
 
-/// Computes `op` on the spot, natively.
+/// Computes `op` natively, at once.
 ///
 /// # Errors
-/// As the operation has it.
+/// Those of the operation: see [`Failure`].
 pub fn perform(op: &Op) -> Result<Answer, Failure> {
     count_inline(op.class());
     native::compute(op)
@@ -159,24 +158,24 @@ fn count_inline(class: Class) {
     });
 }
 
-/// A handshake has failed as it does with a wrong secret, whoever's fault that was: an engine that does not check every key exchange
-/// looks closer at the next ones.
+/// Reports a handshake that failed the way a wrong shared secret makes it fail, whosever fault that was: an engine that does not
+/// check every key exchange rechecks the next ones.
 pub fn suspect() {
     with_queue(Queue::suspect);
 }
 
-/// For the driver: ready while the queue has work.
+/// For the driver: ready while this thread's queue has work.
 pub fn poll_work(cx: &mut Context<'_>) -> Poll<()> {
     with_queue(|queue| queue.poll_work(cx)).unwrap_or(Poll::Pending)
 }
 
-/// For the driver: wakes it at the next submission.
+/// For the driver: registers it to be woken at the next submission.
 pub fn watch_submissions(cx: &mut Context<'_>) {
     with_queue(|queue| queue.watch_submissions(cx));
 }
 
-/// For the driver: signs of life of the worker's handshakes so far. Unchanged over a pass of the worker's loop, it has
-/// nothing to add to a batch.
+/// For the driver: steps that the worker's handshakes have made. If a pass of the worker's loop leaves the number unchanged, no
+/// operation is about to join a batch.
 pub fn stirred() -> u64 {
     STEPS.get() + with_queue(|queue| queue.submitted()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The token: what this processor can do, found out once and carried by whoever calls.
+//! The token: what this processor can do, detected once and passed by every caller.
 
 use crate::vector::{Avx512, Portable};
 

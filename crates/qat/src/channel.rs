@@ -1,4 +1,4 @@
-//! A worker's way to the device: its instances, its memory, its requests under way.
+//! A worker's way to the device: its instances, its memory, its requests in progress.
 
 use crate::{
     abi::{RESTARTING, RETRY, SUCCESS, Status, event},
@@ -18,18 +18,18 @@ pub type Tag = u64;
 
 /// What became of a request.
 pub enum Outcome {
-    /// It was answered. Nobody has checked the answer.
+    /// It was answered. The answer has not been checked.
     Answered(Answer),
     /// The device could not do it.
     Failed(Status),
-    /// It was not answered in time. Should it be later, nobody is told.
+    /// It was not answered in time. A later answer is not reported.
     Late,
 }
 
 /// Why a request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The rings are full, or this channel has as many requests under way as it may: later.
+    /// The rings are full, or this channel has as many requests in progress as it may: try later.
     Full,
     /// Every instance of this worker is being reset or lost, or none can be asked this.
     Down,
@@ -97,7 +97,7 @@ impl Channel {
         if self.is_up() { slots.saturating_sub(self.waiting.len()) } else { 0 }
     }
 
-    /// Whether an instance of its takes requests. Where none does, the library is asked for news: nobody else would.
+    /// Whether an instance of its takes requests. Where none does, the library is polled for news, as nothing else would.
     pub fn is_up(&self) -> bool {
         let up = || self.mine().any(|instance| instance.health() == Health::Up);
         up() || {
@@ -201,7 +201,7 @@ impl Channel {
         }
     }
 
-    /// Gives up everything under way: nobody is told of it any more.
+    /// Gives up every request in progress: none of them is reported any more.
     pub fn abandon(&mut self) {
         self.late.extend(self.waiting.drain(..).map(|waiting| waiting.slot));
     }

@@ -135,7 +135,7 @@ impl Instance {
         self.depth.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Runs `poll` unless another worker is at it: whoever polls finds everybody's answers.
+    /// Runs `poll` unless another worker is doing so: each poll finds the answers of all.
     pub fn polling(&self, poll: impl FnOnce(Handle)) {
         if !self.polled.swap(true, Ordering::Acquire) {
             poll(self.handle);

@@ -1,8 +1,8 @@
 //! QuickAssist devices through libqat, which is looked for when a process starts: nothing of it is needed to build.
 //!
 //! A [`Device`] is opened once a process, after its last fork, and stopped when the last hold on it goes. Each worker opens a
-//! [`Channel`] to it: a share of its instances, and pinned memory for the requests it has under way. A request belongs to the
-//! channel until the device has answered it; whoever asked may leave, give up or end before that.
+//! [`Channel`] to it: a share of its instances, and pinned memory for the requests it has in progress. A request belongs to the
+//! channel until the device has answered it; its submitter may leave, give up or end before that.
 //!
 //! Invariants, each with a test:
 //! - memory that the device may still write to is neither reused nor freed, whatever happens to the request, the channel or

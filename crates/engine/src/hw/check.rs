@@ -1,5 +1,5 @@
-//! What a device answers is believed once it has been checked: signatures always, by the public key; what key exchange gives
-//! always by range and curve, and by computing it again from time to time.
+//! Checks of a device's answers. Signatures are always verified with the public key. Key exchanges are always checked for range
+//! and curve, and now and then recomputed.
 
 use super::Pending;
 use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, native};
@@ -9,25 +9,25 @@ use penstock_lanes::{
     rsa::{RsaKey, VerifyJob, verify_raw},
 };
 
-/// From so many on, RSA signatures are checked together in lanes: a call costs as much as two by the library.
+/// From this many on, RSA signatures are checked together in lanes: a call costs as much as two checks by the library.
 const TOGETHER: usize = 3;
-/// Of key exchanges of a class, the first and then one of so many is computed again. It costs as much as what it checks.
+/// The first key exchange of a class and then one in this many is recomputed, which costs as much as the exchange.
 const EVERY: u32 = 64;
 
-/// So many of each class are, after a handshake that failed as one with a wrong secret does. A client can make its own fail, and
-/// gains no more by it than the cost of another handshake.
+/// After a suspicious handshake failure, recheck this many exchanges of each class. A client can make its own handshake fail, but
+/// gains no more than the cost of another handshake.
 const SUSPECT: u32 = 4;
 
-/// Which key exchanges are computed again.
+/// Chooses which key exchanges are recomputed.
 #[derive(Default)]
 pub(super) struct Samples {
     counts: [u32; Class::COUNT],
-    /// Of each class, the next so many are.
+    /// Number of the next exchanges of each class to recompute.
     suspect: [u32; Class::COUNT],
 }
 
 impl Samples {
-    /// Whether this one is.
+    /// Whether this exchange is to be recomputed.
     pub fn next(&mut self, class: Class) -> bool {
         let (count, suspect) = (&mut self.counts[class as usize], &mut self.suspect[class as usize]);
         let again = count.is_multiple_of(EVERY) || *suspect > 0;
@@ -35,18 +35,18 @@ impl Samples {
         again
     }
 
-    /// From here on every class begins anew: the device has answered wrongly.
+    /// Begins anew for every class: the device has answered wrongly.
     pub fn restart(&mut self) {
         *self = Samples::default();
     }
 
-    /// One of those that were not computed again may have been wrong.
+    /// Notes that an exchange which was not recomputed may have been wrong.
     pub fn suspect(&mut self) {
         self.suspect = [SUSPECT; Class::COUNT];
     }
 }
 
-/// Whether a point lies on its curve: uncompressed, as TLS sends it.
+/// Whether an uncompressed point, as TLS sends it, lies on its curve.
 pub(super) fn is_point(curve: Curve, point: &[u8]) -> bool {
     let algorithm = match curve {
         Curve::X25519 => return point.len() == curve.public_len(),
@@ -66,7 +66,7 @@ pub(super) fn is_reduced(number: &[u8]) -> bool {
     number.len() == PRIME.len() && number.iter().rev().lt(PRIME.iter().rev())
 }
 
-/// Whether a key pair is one, and the secret shared with a peer the right one: computed again.
+/// Recomputes a key pair and the secret shared with a peer; whether both are right.
 pub(super) fn agrees(curve: Curve, scalar: &Secret, public: Option<&[u8]>, shared: Option<(&[u8], &Secret)>) -> bool {
     let private = || Private::Scalar(curve, Secret::from(scalar.expose().to_vec()));
     let public_fits = public.is_none_or(|public| native::public_key(&private()).is_some_and(|known| known == public));
@@ -83,7 +83,7 @@ pub(super) struct Signed {
     pub signature: Vec<u8>,
 }
 
-/// Checks signatures, as many as share a call: how many of the first there are, and whether each is right.
+/// Checks as many signatures as share a call; for each of those, from the first on, whether it is right.
 pub(super) fn signatures(lanes: Lanes, signed: &[Signed]) -> Vec<bool> {
     let together: Vec<VerifyJob<'_>> =
         signed.iter().take(LANES).map_while(|signed| job(signed, &signed.pending)).collect();

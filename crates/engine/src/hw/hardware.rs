@@ -1,4 +1,4 @@
-//! The process' hardware: opened once, tried with known answers, and shared by its workers.
+//! The process's hardware: opened once, tested with known answers, shared by the workers.
 
 use super::{DEADLINE, Hw, Pace, pace};
 use crate::{
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A device that has been opened, and has given known answers.
+/// A device that has been opened and has given the known answers.
 pub struct Hardware {
     device: Arc<Device>,
     workers: usize,
@@ -27,17 +27,17 @@ pub struct Hardware {
     pace: Pace,
 }
 
-/// Why there is none to be used.
+/// Why no device can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// It cannot be opened.
     Unavailable(Unavailable),
-    /// It answered none of the questions whose answers are known: the first, and what was wrong.
+    /// It gave no known answer rightly: the first that was asked for, and what was wrong with the result.
     Useless(Class, Failure),
 }
 
 impl Unusable {
-    /// Whether it may be for now only: another process has the device, and will let go of it.
+    /// Whether it may pass: another process holds the device and may release it.
     pub fn may_pass(&self) -> bool {
         use Unavailable::*;
         matches!(self, Unusable::Unavailable(NoDevice | NotStarted(..) | NoInstance(0) | NoMemory))
@@ -56,11 +56,11 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// How often each known answer is asked for: the first time warms the device up.
+/// How often each known answer is asked for; the first time warms the device up.
 const TRIALS: u64 = 4;
 
 impl Hardware {
-    /// Whether there is a library that sees a device, without opening it: for a process that will fork, or will not serve.
+    /// Checks that there is a library which sees a device, without opening it: for a process that will fork, or will not serve.
     ///
     /// # Errors
     /// Why it could not be used.
@@ -68,8 +68,8 @@ impl Hardware {
         Device::probe(options).map_err(Unusable::Unavailable)
     }
 
-    /// Opens it for so many workers, and asks what is known already: some milliseconds, and a tenth of a second for each class
-    /// that it does not answer.
+    /// Opens the device for this many workers and asks for known answers. Takes some milliseconds, and a tenth of a second for each
+    /// class that it does not answer.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -91,7 +91,7 @@ impl Hardware {
         Ok(Arc::new(hardware))
     }
 
-    /// Asks what is known. A class that fails is not asked again, nor are those of the same kind; if all do, so has the device.
+    /// Asks for the known answers. A class that fails is not used, nor are those of its kind; if all fail, the device has failed.
     fn try_out(&mut self) -> Result<(), Unusable> {
         let mut failed = None;
         let mut engine = Hw::new(self, Classes::default(), Lanes::portable(), Costs::assumed());
@@ -114,15 +114,15 @@ impl Hardware {
         }
     }
 
-    /// Whether it does operations of this class, and rightly.
+    /// Whether it computes operations of this class, and has done so rightly.
     pub fn can(&self, class: Class) -> bool {
         self.can[class as usize]
     }
 
-    /// Whether giving it operations of a class costs this processor clearly less than computing them: the part of a call to
-    /// the lanes, where there are any, or the library's time, against the check of the answer and the way there and back.
+    /// Whether giving it operations of a class costs the processor clearly less than computing them. Compares an operation's share of
+    /// a call to the lanes, or the library's time, with the check of the answer and the cost of a request.
     pub fn pays(&self, class: Class, costs: &Costs, lanes: Lanes) -> bool {
-        /// Numbers written and read, a call and its callback: some microseconds.
+        /// Writing and reading numbers, a call and its callback: some microseconds.
         const WAY: Duration = Duration::from_micros(6);
         let cost = costs.of(class);
         let computed = match lanes.is_accelerated() {
@@ -141,12 +141,12 @@ impl Hardware {
         self.can(class) && WAY * requests + check < computed / 2
     }
 
-    /// What it has taken for known answers.
+    /// Times it took for the known answers.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// What it takes for one operation, as measured when it was opened.
+    /// Time for one operation, as measured when the device was opened.
     pub fn took(&self, class: Class) -> Option<Duration> {
         self.pace.least(class)
     }
@@ -167,7 +167,7 @@ impl fmt::Debug for Hardware {
     }
 }
 
-/// The node that this thread's processors are on, if they are all on one. A worker is bound to its processors before it opens
+/// The NUMA node of this thread's processors, if they are all on one. A worker is bound to its processors before it opens
 /// its engine.
 fn node() -> Option<u32> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
@@ -185,7 +185,7 @@ fn node() -> Option<u32> {
     nodes.next().map(|(node, _)| node).filter(|_| nodes.next().is_none() && counts.len() > 1)
 }
 
-/// Asks one question, and waits for its answer.
+/// Submits one request and waits for its answer.
 fn ask(engine: &mut Hw, op: &Rc<Op>, serial: u64) -> Result<(), Failure> {
     let began = Instant::now();
     let mut batch = vec![(OpId::sample(serial), op.clone())];
@@ -210,7 +210,7 @@ fn ask(engine: &mut Hw, op: &Rc<Op>, serial: u64) -> Result<(), Failure> {
     if known { Ok(()) } else { Err(Failure::Wrong) }
 }
 
-/// A question of each kind, and the classes that stand or fall with its answer. Keys are fresh, or known to everybody.
+/// A request of each kind, and the classes that stand or fall with its answer. The keys are fresh, or published test keys.
 fn known() -> Vec<(Class, Rc<Op>, &'static [Class])> {
     use Class::*;
     let ecdsa = |algorithm| {

@@ -4,19 +4,19 @@ use crate::{KeyKind, Secret, SigningKey, sw::rsa_numbers};
 use penstock_qat::RsaNumbers;
 use std::sync::OnceLock;
 
-/// A key as a device wants it.
+/// A key in a device's form.
 pub(crate) enum DeviceKey {
     Rsa(RsaNumbers),
     /// The private scalar of an elliptic curve, big-endian.
     Scalar(Secret),
 }
 
-/// What is kept beside a [`SigningKey`] for devices. It is only taken apart, which takes microseconds.
+/// What is kept beside a [`SigningKey`] for devices. Preparing it is only parsing, and takes microseconds.
 #[derive(Default)]
 pub(crate) struct Apart(OnceLock<Option<DeviceKey>>);
 
 impl Apart {
-    /// The key, where a device can use it.
+    /// The key, if a device can use it.
     pub fn of<'a>(&'a self, key: &SigningKey) -> Option<&'a DeviceKey> {
         self.0.get_or_init(|| take_apart(key)).as_ref()
     }

@@ -1,10 +1,10 @@
-//! How long a device takes: what is measured of it, and what that foretells.
+//! Predicts how long a device takes, from what it has taken.
 
 use crate::Class;
 use std::time::Duration;
 
-/// The work of an operation of a class, in hundredths of an RSA-2048 signature's: from the rates that makers publish for
-/// their cards, where only the proportions matter. A card's own are found out by measuring.
+/// The work of one operation of each class, in hundredths of an RSA-2048 signature: from the rates that makers publish for
+/// their cards. Only the proportions matter; a card's speed is measured.
 pub const fn weight(class: Class) -> u32 {
     use Class::*;
     match class {
@@ -21,30 +21,30 @@ pub const fn weight(class: Class) -> u32 {
     }
 }
 
-/// What a device's answers have taken so far.
+/// The times that a device's answers have taken so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The quickest answer of each class of late: it takes as long with nothing before it.
+    /// The quickest recent answer of each class: the time it takes with nothing before it.
     least: [Option<Duration>; Class::COUNT],
-    /// Time for a unit of work, with everything else that was under way: a mean in which the last eighth counts most.
+    /// Time for a unit of work under load: a running mean, to which each answer contributes an eighth.
     unit_ns: f64,
 }
 
 impl Default for Pace {
-    /// Of a card that has not been measured: 50000 RSA-2048 signatures a second.
+    /// Start value for a card that has not been measured: 50,000 RSA-2048 signatures a second.
     fn default() -> Self {
         Pace { least: [None; Class::COUNT], unit_ns: 200.0 }
     }
 }
 
 impl Pace {
-    /// When an operation would be answered that is submitted now, behind so much work.
-    pub fn foretell(&self, class: Class, backlog: u32) -> Duration {
+    /// Predicted time to answer an operation submitted now, behind this much work.
+    pub fn predict(&self, class: Class, backlog: u32) -> Duration {
         let work = f64::from(backlog + weight(class)) * self.unit_ns;
         Duration::from_nanos(work.round() as u64).max(self.least[class as usize].unwrap_or_default())
     }
 
-    /// An operation that was submitted behind so much work was answered after this time.
+    /// Learns that an operation submitted behind this much work was answered after `took`.
     pub fn learn(&mut self, class: Class, backlog: u32, took: Duration) {
         const SHARE: f64 = 1.0 / 8.0;
         let unit = took.as_nanos() as f64 / f64::from((backlog + weight(class)).max(1));
@@ -54,7 +54,7 @@ impl Pace {
         self.least[class as usize] = Some(least);
     }
 
-    /// What an operation of this class takes at the least, where that is known.
+    /// The least time that an operation of this class takes, if it is known.
     pub fn least(&self, class: Class) -> Option<Duration> {
         self.least[class as usize]
     }
@@ -67,19 +67,19 @@ mod tests {
     const US: fn(u64) -> Duration = Duration::from_micros;
 
     #[test]
-    fn what_is_foretold_is_what_was_measured_and_grows_with_the_backlog() {
+    fn what_is_predicted_is_what_was_measured_and_grows_with_the_backlog() {
         let mut pace = Pace::default();
         for _ in 0..64 {
             pace.learn(Class::Rsa2048, 0, US(300));
         }
         // In tenths of a millisecond: a mean comes as near as it is let.
-        let foretold = |pace: &Pace, backlog| (pace.foretell(Class::Rsa2048, backlog).as_micros() + 5) / 100;
-        assert_eq!((foretold(&pace, 0), foretold(&pace, 900)), (3, 30));
-        // A card that does four at once takes no longer for four: what waits behind them is foretold sooner from then on.
+        let predicted = |pace: &Pace, backlog| (pace.predict(Class::Rsa2048, backlog).as_micros() + 5) / 100;
+        assert_eq!((predicted(&pace, 0), predicted(&pace, 900)), (3, 30));
+        // A card that does four at once takes no longer for four: what waits behind them is predicted sooner from then on.
         for _ in 0..64 {
             pace.learn(Class::Rsa2048, 300, US(300));
         }
-        assert_eq!((foretold(&pace, 0), foretold(&pace, 900)), (3, 7));
+        assert_eq!((predicted(&pace, 0), predicted(&pace, 900)), (3, 7));
     }
 
     #[test]
@@ -89,6 +89,6 @@ mod tests {
         for _ in 0..200 {
             pace.learn(Class::Rsa2048, 0, US(800));
         }
-        assert!(pace.foretell(Class::Rsa2048, 0) >= US(790));
+        assert!(pace.predict(Class::Rsa2048, 0) >= US(790));
     }
 }

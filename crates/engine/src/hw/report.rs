@@ -1,24 +1,24 @@
-//! What there is to see of a device.
+//! What operators see of a device.
 
 use crate::Class;
 use penstock_qat::{Device, Summary};
 
-/// What a worker has asked its device.
+/// A worker's use of its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Operations given to it, by [`Class`].
     pub given: [u64; Class::COUNT],
-    /// Requests under way.
+    /// Requests in progress.
     pub depth: u64,
-    /// The most there have been.
+    /// Most requests in progress at once.
     pub depth_max: u64,
     /// Times its ring was full.
     pub ring_full: u64,
-    /// Handshakes that failed as one with a wrong secret does, so that it was looked at closer.
+    /// Suspicious handshake failures, after which the device's answers were rechecked.
     pub suspected: u64,
     /// Times it was benched.
     pub benched: u64,
-    /// Workers for whom it is benched now.
+    /// Workers that have it on the bench now.
     pub is_benched: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Adds another worker's.
+    /// Adds the counters of another worker.
     pub fn add(&mut self, other: &DeviceCounters) {
         self.given.iter_mut().zip(other.given).for_each(|(mine, theirs)| *mine += theirs);
         self.depth += other.depth;
@@ -49,28 +49,28 @@ impl DeviceCounters {
     }
 }
 
-/// The device, and what workers have asked it.
+/// The device, and the workers' use of it.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
-    /// Of one worker, or of all.
+    /// The use by one worker, or by all.
     pub counters: DeviceCounters,
-    /// Every instance, as it is.
+    /// The state of every instance.
     pub instances: Vec<Summary>,
-    /// Resets that instances have come back from.
+    /// Resets of the device that instances have survived.
     pub restarts: u32,
     /// Instances for compression, which nothing uses yet.
     pub compression: usize,
-    /// The library by which it is reached.
+    /// The library through which it is driven.
     pub library: &'static str,
 }
 
 impl DeviceReport {
-    /// Adds what another worker has asked. The instances are everybody's, and shown as either saw them.
+    /// Adds another worker's use. Instances are shared, and are shown as either worker saw them.
     pub fn add(&mut self, other: &DeviceReport) {
         self.counters.add(&other.counters);
     }
 
-    /// Of a worker's counters and its device.
+    /// Builds a report from a worker's counters and its device.
     pub(super) fn new(device: &Device, counters: DeviceCounters) -> DeviceReport {
         DeviceReport {
             counters,

@@ -1,4 +1,4 @@
-//! An engine that answered wrongly, or too often not at all, sits on the bench until a trial with a known answer passes.
+//! The bench: an engine that answered wrongly, or too often not at all, is out of service until a trial with a known answer passes.
 
 use super::{OpId, Queue, Slot};
 use crate::{Answer, Curve, Failure, Op, Private, Secret, native};
@@ -17,14 +17,14 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// The trial under way.
+    /// The trial in progress.
     pub fn running(self) -> Option<OpId> {
         self.running
     }
 }
 
 impl Queue {
-    /// Takes the engine out of service; `failed` is what it failed at.
+    /// Takes the engine out of service; `failed` is the operation it failed at.
     pub(super) fn bench(&mut self, failed: &Rc<Op>, now: Instant) {
         if self.bench.is_some() {
             return;
@@ -36,7 +36,7 @@ impl Queue {
         self.counters.is_benched = true;
     }
 
-    /// Starts a trial when it is time.
+    /// Starts a trial when one is due.
     pub(super) fn retry_bench(&mut self, now: Instant) {
         let Some(bench) = &mut self.bench else { return };
         if bench.running.is_some() || now < bench.retry_at {

@@ -1,4 +1,4 @@
-//! What the one who asked holds while the queue works.
+//! Tickets: what the submitter of an operation holds while the queue works.
 
 use crate::{Answer, Failure};
 use std::{
@@ -11,20 +11,20 @@ use std::{
 pub(super) struct Slot {
     pub answer: RefCell<Option<Result<Answer, Failure>>>,
     pub waker: RefCell<Option<Waker>>,
-    /// The ticket was dropped: nobody waits.
+    /// The ticket was dropped: the answer is no longer wanted.
     pub gone: Cell<bool>,
 }
 
-/// The claim to one answer. Dropping it abandons the operation, which harms nobody.
+/// The claim to one answer. Dropping it abandons the operation.
 pub struct Ticket(pub(super) Rc<Slot>);
 
 impl Ticket {
-    /// The claim to what is there already.
+    /// A ticket that is already answered.
     pub(super) fn answered(answer: Answer) -> Ticket {
         Ticket(Rc::new(Slot { answer: RefCell::new(Some(Ok(answer))), ..Slot::default() }))
     }
 
-    /// Whether the answer is there; if not, the task is woken when it is.
+    /// Ready once the answer is there; otherwise registers the task to be woken.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.0.answer.borrow().is_some() {
             return Poll::Ready(());
@@ -38,15 +38,15 @@ impl Ticket {
         self.0.answer.borrow().is_some()
     }
 
-    /// The answer, once.
+    /// Takes the answer, once.
     ///
     /// # Errors
-    /// The operation's own failure, or [`Failure::Cancelled`] if it is not answered yet or was taken before.
+    /// The operation's own failure; [`Failure::Cancelled`] if there is no answer yet or it was taken before.
     pub fn take(&self) -> Result<Answer, Failure> {
         self.0.answer.borrow_mut().take().unwrap_or(Err(Failure::Cancelled))
     }
 
-    /// A second hold on the same claim, to wait by while another holder takes the answer.
+    /// A handle that can wait for the answer while this ticket takes it.
     pub fn watch(&self) -> Watch {
         Watch(self.0.clone())
     }
@@ -58,12 +58,12 @@ impl Drop for Ticket {
     }
 }
 
-/// Sees when a ticket is answered, without owning its answer.
+/// Waits for a ticket's answer without owning it.
 #[derive(Clone)]
 pub struct Watch(Rc<Slot>);
 
 impl Watch {
-    /// Whether the answer is there (or was taken); if not, the task is woken when it is.
+    /// Ready once the answer is there or was taken; otherwise registers the task to be woken.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.0.gone.get() || self.0.answer.borrow().is_some() {
             return Poll::Ready(());

@@ -1,4 +1,4 @@
-//! What operations cost on this machine, natively and in lanes: where the one begins to pay.
+//! What operations cost on this machine, natively and in lanes, and so from which fill on lanes pay.
 
 use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, SigningKey, native};
 use aws_lc_rs::{
@@ -8,19 +8,19 @@ use aws_lc_rs::{
 use penstock_lanes::{LANES, Lanes};
 use std::{rc::Rc, time::Duration};
 
-/// Of one class.
+/// The costs of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// One operation by the native library.
+    /// One operation, by the native library.
     pub native: Duration,
-    /// One call to the lanes, which is the same however many operations are in it; for RSA one of two to four.
+    /// One call to the lanes, however many operations it holds; for RSA, one of two to four.
     pub lanes: Duration,
     /// One call to the lanes with one operation: RSA has an arrangement of its own for it.
     pub single: Duration,
 }
 
 impl Cost {
-    /// The fewest operations of which a call costs no more than as many native ones.
+    /// The fewest operations for which a call costs no more than as many native ones.
     pub fn break_even(&self) -> usize {
         if self.single <= self.native {
             return 1;
@@ -29,17 +29,17 @@ impl Cost {
         (self.lanes.as_nanos().div_ceil(native) as usize).max(2)
     }
 
-    /// A call with so many operations; for RSA each four of them.
+    /// The cost of a call with this many operations; for RSA, of as many calls of four as it takes.
     pub fn call(&self, operations: usize) -> Duration {
         if operations == 1 { self.single } else { self.lanes }
     }
 }
 
-/// Of every class that lanes serve.
+/// The costs of every class that lanes serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs([Cost; Class::COUNT]);
 
-/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds, native and in lanes: what stands in for what is not
+/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds, native and in lanes: defaults for what is not
 /// measured.
 const ASSUMED: [(Class, u64, u64); 15] = {
     use Class::*;
@@ -62,19 +62,19 @@ const ASSUMED: [(Class, u64, u64); 15] = {
     ]
 };
 
-/// The same of single operations whose calls are not the full ones'.
+/// The same for single operations, where their call is another than that of a full batch.
 const ASSUMED_SINGLE: [(Class, u64); 3] =
     [(Class::Rsa2048, 290_000), (Class::Rsa3072, 690_000), (Class::Rsa4096, 1_390_000)];
 
-/// Most time that measuring may take, and the part of it that one class may have.
+/// Most time that measuring may take, and most of it for one class.
 const MEASURE_MAX: Duration = Duration::from_millis(45);
 const CLASS_MAX: Duration = Duration::from_micros(1500);
 
-/// A key of the library's own tests, known to everybody: it is timed, and signs nothing.
+/// A published test key of the library: it is timed, and signs nothing.
 pub(crate) const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
 
 impl Costs {
-    /// As they were on the machine this was written on.
+    /// The costs on the machine that this was written on.
     pub fn assumed() -> Costs {
         let mut costs = [Cost::default(); Class::COUNT];
         for (class, native, lanes) in ASSUMED {
@@ -87,8 +87,8 @@ impl Costs {
         Costs(costs)
     }
 
-    /// Measures this machine, in less than 50 ms of CPU time: what there is no time for is assumed. Of several runs the quickest
-    /// counts, since nothing makes a computation quicker than it is.
+    /// Measures this machine, in less than 50 ms of CPU time; defaults stand for what there is no time for. The quickest of several runs
+    /// counts, since noise only ever slows a run down.
     pub fn measure(lanes: Lanes) -> Costs {
         let mut costs = Costs::assumed();
         // The thread's random generator is seeded by making these, which every process pays for once.
@@ -122,12 +122,12 @@ impl Costs {
         costs
     }
 
-    /// Those of one class.
+    /// The counters of one class.
     pub fn of(&self, class: Class) -> Cost {
         self.0[class as usize]
     }
 
-    /// The same, but for one class, whose lanes pay from this fill on.
+    /// The same costs, except that lanes pay for `class` from this fill on.
     #[must_use]
     pub fn with_break_even(mut self, class: Class, fill: u32) -> Costs {
         let cost = &mut self.0[class as usize];
@@ -137,7 +137,7 @@ impl Costs {
     }
 }
 
-/// The quickest of a few runs; none where measuring has taken too long already.
+/// The quickest of a few runs; `None` if measuring has taken too long already.
 fn quickest(began: Duration, mut run: impl FnMut()) -> Option<Duration> {
     // The first run of a class builds its tables: it is not timed.
     run();
@@ -155,7 +155,7 @@ fn quickest(began: Duration, mut run: impl FnMut()) -> Option<Duration> {
     best
 }
 
-/// CPU time of this thread: on a busy machine the wall clock would measure the others.
+/// CPU time of this thread: on a busy machine, the wall clock would measure other processes.
 fn cpu_time() -> Duration {
     Duration::from_nanos(crate::worker::thread_cpu_ns())
 }
@@ -164,7 +164,7 @@ fn engine_batch(class: Class) -> u64 {
     if super::long::place(class).is_some() { super::RSA_LANES as u64 } else { LANES as u64 }
 }
 
-/// An operation of each class that can be measured, what is used most first.
+/// An operation of each class that can be measured, the most used first.
 fn samples() -> Vec<(Class, Rc<Op>)> {
     let rsa = SigningKey::from_der(RSA_2048.to_vec()).ok().map(|key| (key, Scheme::RsaPssSha256));
     let ecdsa = |algorithm: &'static EcdsaSigningAlgorithm, scheme| {

@@ -16,7 +16,7 @@ impl Pairs {
         Pairs { lanes, kept: Default::default() }
     }
 
-    /// A fresh pair: public key, private scalar.
+    /// Takes a fresh pair: public key, private scalar.
     pub fn take(&mut self, curve: Curve) -> Option<(Vec<u8>, Secret)> {
         if self.left(curve) == 0 {
             self.make(curve);
@@ -24,18 +24,18 @@ impl Pairs {
         self.kept[curve as usize].pop()
     }
 
-    /// How many pairs are there without a call.
+    /// Number of pairs at hand.
     pub fn left(&self, curve: Curve) -> usize {
         self.kept[curve as usize].len()
     }
 
-    /// Makes eight more.
+    /// Makes eight more pairs.
     pub fn make(&mut self, curve: Curve) {
         self.kept[curve as usize].append(&mut make(self.lanes, curve));
     }
 }
 
-/// Eight pairs, less those (one in 2^32 for P-256) whose random number is no scalar of the curve.
+/// Eight pairs, without those (one in 2^32 for P-256) whose random number is not a scalar of the curve.
 fn make(lanes: Lanes, curve: Curve) -> Vec<(Vec<u8>, Secret)> {
     let mut random = Zeroizing::new(vec![0; LANES * curve.secret_len()]);
     if rand::fill(&mut random).is_err() {
@@ -94,7 +94,7 @@ pub(super) fn derive(lanes: Lanes, curve: Curve, jobs: &[(&Secret, &[u8])]) -> V
     }
 }
 
-/// Bytes whose length is known.
+/// Bytes of a known length.
 fn exactly<const N: usize>(bytes: &[u8]) -> &[u8; N] {
     bytes.try_into().expect("a number of the curve's length")
 }

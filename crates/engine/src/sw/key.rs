@@ -1,4 +1,4 @@
-//! Signing keys in the form lanes compute with.
+//! Signing keys in the form that lanes compute with.
 
 use crate::{Secret, SigningKey};
 use penstock_lanes::rsa::{RsaKey, RsaParts};
@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// A key as lanes want it.
+/// A key in the lanes' form.
 pub(crate) enum LaneKey {
     Rsa(Box<RsaKey>),
     /// The private scalar of an elliptic curve, big-endian.
@@ -21,18 +21,18 @@ pub(crate) enum LaneKey {
 /// What is kept beside a [`SigningKey`] for lanes.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// `None` within: lanes cannot use it (another size or public exponent), so it stays native.
+    /// `None` inside: lanes cannot use the key (another size or public exponent), so it stays native.
     key: OnceLock<Option<LaneKey>>,
     ordered: AtomicBool,
 }
 
 impl Prepared {
-    /// The key, where it has been prepared and can be used.
+    /// The key, once it has been prepared, if lanes can use it.
     pub fn get(&self) -> Option<&LaneKey> {
         self.key.get()?.as_ref()
     }
 
-    /// The same of an RSA key.
+    /// The key, if it is one of RSA.
     pub fn rsa(&self) -> Option<&RsaKey> {
         match self.get()? {
             LaneKey::Rsa(key) => Some(key),
@@ -40,13 +40,13 @@ impl Prepared {
         }
     }
 
-    /// Prepares it here and now: some milliseconds for RSA.
+    /// Prepares the key at once, which takes some milliseconds for RSA.
     pub fn now(&self, key: &SigningKey) {
         self.key.get_or_init(|| prepare(key));
     }
 
-    /// Has it prepared by a thread of its own, without anybody waiting: a worker's loop has no milliseconds to spare, and
-    /// of thousands of certificates most are never asked for.
+    /// Has the key prepared on a thread of its own while nothing waits for it: a worker's loop has no milliseconds to spare, and most of
+    /// thousands of certificates are never asked for.
     pub fn soon(&self, key: &Arc<SigningKey>) {
         static WORKSHOP: OnceLock<Option<mpsc::Sender<Arc<SigningKey>>>> = OnceLock::new();
         if self.ordered.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! RSA under way: a batch in pieces, the start, one step after another, the results.
+//! RSA in progress: a batch in pieces, which are its start, step after step, and its results.
 
 use super::{Batch, Cost, turn::Turn};
 use crate::{Answer, Answers, Class, Failure, Op, encode};
@@ -8,29 +8,29 @@ use penstock_lanes::{
 };
 use std::time::Duration;
 
-/// RSA operations that fill a vector, the two halves of each in a lane of their own.
+/// RSA operations that fill a vector: each takes two lanes, one for each half.
 pub(super) const RSA_LANES: usize = LANES / 2;
 /// What of a batch's cost is its start (messages encoded, numbers packed) and what its results: 0.3 to 1.1 %, and 0.2 to
 /// 0.8 %, by size (docs/measurements/lanes.md).
 const START_SHARE: u32 = 64;
 const RESULTS_SHARE: u32 = 96;
 
-/// So long steps go on before the clock is looked at: what makes them slower than when they were measured (cold caches, a busy
-/// neighbour on the core) makes a turn longer by half of this, not by half of a turn.
+/// Time for which steps run before the clock is read. Whatever makes them slower than measured (cold caches, a busy neighbour on
+/// the core) then lengthens a turn by half of this, not by half a turn.
 const WITHOUT_A_LOOK: Duration = Duration::from_micros(50);
 
-/// The classes computed here, in the order of their places.
+/// The classes computed here.
 pub(super) const SIZES: [Class; 3] = [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096];
 
-/// The place of a class among [`SIZES`].
+/// The index of a class in [`SIZES`].
 pub(super) fn place(class: Class) -> Option<usize> {
     SIZES.iter().position(|size| *size == class)
 }
 
-/// A batch under way.
+/// A batch in progress.
 pub(super) struct Long {
     batch: Batch,
-    /// All of it.
+    /// The whole cost.
     cost: Duration,
     stage: Stage,
 }
@@ -42,18 +42,18 @@ enum Stage {
 }
 
 impl Long {
-    /// A batch of a class that costs so much. Nothing is computed yet.
+    /// A batch of this cost, of which nothing is computed yet.
     pub fn new(batch: Batch, of: Cost) -> Long {
         let passes = batch.len().div_ceil(RSA_LANES) as u32;
         Long { cost: of.call(batch.len()) * passes, batch, stage: Stage::Waiting }
     }
 
-    /// Whether its answers have been given.
+    /// Whether its answers have been taken.
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// What is left of its cost.
+    /// The part of its cost that is left.
     pub fn left(&self) -> Duration {
         match &self.stage {
             Stage::Waiting => self.cost,
@@ -62,7 +62,7 @@ impl Long {
         }
     }
 
-    /// What the next piece costs.
+    /// The cost of the next piece.
     pub fn piece(&self) -> Duration {
         match &self.stage {
             Stage::Waiting => self.cost / START_SHARE,
@@ -72,7 +72,7 @@ impl Long {
         }
     }
 
-    /// Does the next piece: of steps as many as fit before `until`, up to the next look at the clock.
+    /// Does the next piece: as many steps as fit before `until`, up to the next reading of the clock.
     pub fn advance(&mut self, lanes: Lanes, turn: &mut Turn, until: Duration, answers: &mut Answers) {
         let piece = self.piece();
         match &mut self.stage {
@@ -94,7 +94,7 @@ impl Long {
         }
     }
 
-    /// Packs what can be computed. What cannot is answered with an error: the native library has the last word on it.
+    /// Packs the operations that lanes can compute. The others are answered with an error, so that the native library decides.
     fn start(&mut self, lanes: Lanes, answers: &mut Answers) {
         let encoded: Vec<Option<Vec<u8>>> = self.batch.iter().map(|(_, op)| encode_rsa(lanes, op)).collect();
         let mut inputs = encoded.iter();

@@ -1,54 +1,54 @@
-//! What one turn of the worker's loop may spend on public-key work.
+//! The budget of one turn of the worker's loop for public-key work.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Most public-key work of one turn: what other connections of the worker may be held up by.
+/// Most public-key work in one turn, by which other connections of the worker may be held up.
 pub const TURN_BUDGET: Duration = Duration::from_micros(300);
-/// What of it is planned. The rest is for what no plan sees: tasks woken, caches that are cold, a piece that takes longer than
-/// when it was measured. (With 230 planned, 1 to 3 % of the turns took longer than 300.)
+/// The planned part of it. The rest is for what no plan sees: tasks woken, cold caches, a piece that takes longer than
+/// measured. (With 230 planned, 1 to 3 % of the turns took longer than 300.)
 pub(super) const PLANNED: Duration = Duration::from_micros(190);
 
-/// The time since some moment.
+/// A reading of a clock: the time since some fixed moment.
 pub(super) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The turn that runs. Work comes in pieces whose costs are known; after each, what the clock says counts where it is more.
+/// The running turn. Work comes in pieces of known cost; after each, the larger of plan and clock counts.
 pub(super) struct Turn {
     clock: fn() -> Duration,
-    /// What the clock said when nothing had been spent.
+    /// The clock's reading when nothing had been spent.
     zero: Duration,
     spent: Duration,
-    /// The next piece may be begun whatever it costs.
+    /// Whether the next piece may begin whatever it costs.
     free: bool,
 }
 
 impl Turn {
-    /// Begins with what has been spent before. `free`: the first piece is begun in any case, so that what costs more than what
-    /// is left comes to its turn as well.
+    /// Begins a turn that has already spent `spent`. `free`: the first piece begins in any case, so that one which costs more than
+    /// what is left is done at last.
     pub fn begin(clock: fn() -> Duration, spent: Duration, free: bool) -> Turn {
         Turn { clock, zero: clock().saturating_sub(spent), spent, free }
     }
 
-    /// Whether a piece of this cost may be begun where all up to `until` may be spent.
+    /// Whether a piece of this cost may begin, if `until` is the most that may be spent.
     pub fn has_room(&self, cost: Duration, until: Duration) -> bool {
         self.free || self.spent + cost <= until
     }
 
-    /// A piece of this cost is done.
+    /// Counts a piece of this cost.
     pub fn charge(&mut self, cost: Duration) {
         self.free = false;
         self.spent = (self.spent + cost).max((self.clock)().saturating_sub(self.zero));
     }
 
-    /// What has been spent.
+    /// The time spent so far.
     pub fn spent(&self) -> Duration {
         self.spent
     }
 
-    /// What is left up to `until`.
+    /// The time left up to `until`.
     pub fn left(&self, until: Duration) -> Duration {
         until.saturating_sub(self.spent)
     }

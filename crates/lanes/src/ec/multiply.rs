@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::vector::{Bound, MASK52};
 
-    /// Numbers of up to so many quarters of m, whose top digit is `one`.
+    /// Numbers of up to this many quarters of m, whose top digit is `one`.
     fn below<const N: usize>(one: u64, quarters: u64) -> Fe<Bound, N> {
         let top = quarters * one / 4 + one / 64;
         core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })))

@@ -33,7 +33,7 @@ pub enum Progress {
     Done,
 }
 
-/// Private operations under way, on up to eight jobs. Up to four cost half of what eight cost, and one alone, which is
+/// Private operations in progress, on up to eight jobs. Up to four cost half of what eight cost, and one alone, which is
 /// arranged in another way (see `single.rs`), less again.
 ///
 /// Made of steps of a few microseconds each (a window of the exponents, or one squaring of the final check), so that

@@ -18,7 +18,7 @@ pub enum RsaSize {
 }
 
 impl RsaSize {
-    /// The size of a modulus of so many bytes.
+    /// The size of a modulus of `len` bytes.
     pub const fn from_bytes(bytes: usize) -> Option<RsaSize> {
         match bytes {
             256 => Some(RsaSize::Bits2048),

@@ -63,7 +63,7 @@ pub(crate) struct Twice<V, const Z: usize> {
 }
 
 impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
-    /// Room for so many powers.
+    /// Room for this many powers.
     pub(crate) fn new(powers: usize) -> Self {
         const { assert!(Z == N.div_ceil(8) && Z <= 10) };
         let zero = [[Digit::whole(V::default()); Z]; 2];

@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 pub(crate) const WINDOW: u32 = 5;
 /// How many powers that takes.
 pub(crate) const POWERS: usize = 1 << WINDOW;
-/// How many windows are looked up while as many are under way.
+/// How many windows are looked up while as many others are computed.
 pub(crate) const TOGETHER: usize = 16;
 
 /// How many forms of a power a table has: with the second, [`half_form`](super::mont::half_form), a product takes half a
@@ -29,7 +29,7 @@ const fn forms(limbs: usize) -> usize {
 /// 32 powers of each lane, and their second forms.
 pub(crate) struct Table<V: Vector, const N: usize> {
     /// The powers, until they are turned round: first forms, then second. After that, those that were looked up:
-    /// first forms for the windows under way, second forms, and the same for the next windows.
+    /// first forms for the windows being computed, second forms, and the same for the next windows.
     numbers: Vec<[Digit<V>; N]>,
     /// Digit by digit: the powers of each lane in turn, four times eight.
     turned: Vec<[V; POWERS]>,

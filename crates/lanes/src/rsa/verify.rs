@@ -34,7 +34,7 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
         Check { modulus, r2: zero, wanted: zero, value: zero, power: zero, scratch: zero, single, alone: false }
     }
 
-    /// Begins with so many jobs; lanes without one repeat the first.
+    /// Begins with one to eight jobs; lanes without one repeat the first.
     pub(crate) fn start(&mut self, jobs: usize, keys: [&RsaPublicKey; 8], wanted: [&[u64]; 8]) {
         self.alone = jobs == 1;
         pack_modulus(keys.map(|key| &key.n), &mut self.modulus);
