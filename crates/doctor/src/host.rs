@@ -177,7 +177,7 @@ impl Host {
         Some(found)
     }
 
-    /// Writes down that something exists whose contents nobody has asked for so far.
+    /// Records that something exists whose contents have not been asked for.
     fn is_there(&self, path: &str) {
         self.seen.borrow_mut().entry(path.to_owned()).or_insert_with(|| Entry::Text(String::new()));
     }

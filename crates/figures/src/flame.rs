@@ -20,7 +20,7 @@ pub struct Flame {
 
 const WIDTH: f64 = 1160.0;
 const ROW: f64 = 17.0;
-/// Narrower boxes only make towers that nobody can read.
+/// Narrower boxes only make towers that cannot be read.
 const LEAST: f64 = 2.5;
 /// A letter at the size of the text, generously.
 const LETTER: f64 = 6.1;

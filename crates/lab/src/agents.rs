@@ -1,4 +1,4 @@
-//! One load from several machines: an agent on each makes its share, whoever runs the test starts them in step and merges
+//! One load from several machines: an agent on each makes its share, and the controller starts them in step and merges
 //! what they counted.
 //!
 //! In the order of a test: `address` (where an agent is), `channel` (bytes to it), `protocol` (what is said), `agent` (its

@@ -51,7 +51,7 @@ pub struct Cost {
     pub wall_seconds: f64,
     /// Processes that were counted.
     pub processes: usize,
-    /// A process left that nobody counts for: the cost is too low.
+    /// A process ended without being counted: the cost is too low.
     pub incomplete: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Meter {
     first: Reading,
 }
 
-/// Nobody is called that, or the system does not say.
+/// No process has that name, or the system does not say.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotFound(String);
 

@@ -27,7 +27,7 @@ impl Histogram {
         self.record_n(u64::try_from(time.as_micros()).unwrap_or(LONGEST_US), 1);
     }
 
-    /// Counts `n` of so many microseconds.
+    /// Counts `n` values of `us` microseconds.
     pub fn record_n(&mut self, us: u64, n: u64) {
         // The value is within bounds, and a counter has 64 bits.
         let _ = self.0.record_n(us.min(LONGEST_US), n);

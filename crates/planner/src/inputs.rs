@@ -14,7 +14,7 @@ pub enum Origin {
     Assumed,
     /// Ours by nature: a wish, or arithmetic.
     Ours,
-    /// Given by whoever asked.
+    /// Given by the user.
     Given,
 }
 

@@ -127,20 +127,20 @@ pub fn on_one_server(mode: Mode, level: f64, inputs: &Inputs, rates: &Rates) -> 
     Ok(Some(Share { cores, busy_cores, devices: devices as u32, device_load, beside, beyond_measured }))
 }
 
-/// Cores that feed so many devices, each an equal part, and whether more than were measured.
+/// Cores that feed this many devices, each an equal part, and whether that is more than were measured.
 fn feeding(device: &Device, devices: f64, tps: f64) -> (f64, bool) {
     let each = device.curve.cores(tps / devices);
     (each * devices, each > device.curve.measured_to() + HAIR)
 }
 
-/// TPS of so many cores and cards of a server, by the devices alone; never above their peaks.
+/// TPS of a server with this many cores and cards, by the devices alone; never above their peaks.
 pub(crate) fn device_rate(device: &Device, cores: f64, cards: f64) -> f64 {
     // More cards than cores can feed help nobody: the best number of those there are.
     let rate = |used: f64| used * device.curve.rate(cores / used).min(device.peak);
     (1..=cards as u32).map(|used| rate(f64::from(used))).fold(0.0, f64::max)
 }
 
-/// TPS of so many cores in software.
+/// TPS of this many cores in software.
 pub(crate) fn software_rate(curve: &Curve, cores: f64) -> f64 {
     curve.rate(cores)
 }
@@ -230,7 +230,7 @@ fn priced(
     }
 }
 
-/// How many servers with so many cards a rack takes, and what ends it.
+/// How many servers with this many cards a rack takes, and what limits it.
 pub(crate) fn servers_in_rack(cards: f64, inputs: &Inputs) -> (f64, &'static str) {
     let by_power = (inputs.rack_kw / (inputs.server_kw + cards * inputs.card_kw) + HAIR).floor();
     let by_height = (inputs.rack_units / inputs.units_per_server).floor();

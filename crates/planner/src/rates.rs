@@ -116,13 +116,13 @@ impl Curve {
         (tps / cores).min((tps - before.1) / (cores - before.0))
     }
 
-    /// TPS of so many cores.
+    /// TPS of this many cores.
     pub fn rate(&self, cores: f64) -> f64 {
         let (most, highest) = self.last();
         between(self.points.iter().copied(), cores).unwrap_or_else(|| highest + (cores - most) * self.slope_beyond())
     }
 
-    /// Cores that so many TPS take, in fractions.
+    /// Cores that this many TPS take, in fractions.
     pub fn cores(&self, tps: f64) -> f64 {
         let (most, highest) = self.last();
         let by_rate = self.points.iter().map(|(cores, tps)| (*tps, *cores));

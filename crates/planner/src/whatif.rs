@@ -65,7 +65,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Microseconds of each of eight, and how that is known; `None` where nobody has measured it.
+    /// Microseconds of each of eight, and how that is known; `None` where it has not been measured.
     fn by_lanes(&self) -> Option<(f64, Basis)> {
         match (&self.lanes, self.recorded) {
             (Some((full, _)), _) => Some((full.median, Basis::Computed)),

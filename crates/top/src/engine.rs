@@ -95,7 +95,7 @@ fn device(rates: &Rates<'_>) -> Option<Line> {
     let down: Vec<&str> =
         instances.iter().filter(|series| series.value == 0.0).map(|series| series.label("instance")).collect();
     let text = format!(
-        "  device {} by {}   {}/s   under way {}, most {}   rings {}   full {}/s   benched {}",
+        "  device {} by {}   {}/s   in progress {}, most {}   rings {}   full {}/s   benched {}",
         info.label("part"),
         info.label("library"),
         number(given),
@@ -229,7 +229,7 @@ mod tests {
         };
         assert_eq!(
             line(1),
-            "  device 4xxx by libqat.so.4   200/s   under way 12, most 40   rings 9 3   full 100/s   benched 0"
+            "  device 4xxx by libqat.so.4   200/s   in progress 12, most 40   rings 9 3   full 100/s   benched 0"
         );
         assert!(line(0).ends_with("   down: qat1"));
     }

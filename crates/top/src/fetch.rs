@@ -45,7 +45,7 @@ impl Address {
     /// Asks for them.
     ///
     /// # Errors
-    /// A sentence: nobody answers, or with something else than metrics.
+    /// A sentence: there is no answer, or one that is not metrics.
     pub fn fetch(&self) -> Result<String, String> {
         let failed = |e: std::io::Error| format!("cannot read {self}: {e}");
         let until = Instant::now() + PATIENCE;

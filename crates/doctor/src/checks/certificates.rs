@@ -1,4 +1,4 @@
-//! Certificates: kind and size of key, chain, days left, OCSP; and RSA where ECDSA stands beside it for nobody.
+//! Certificates: kind and size of key, chain, days left, OCSP; and RSA certificates without an ECDSA one beside them.
 
 use super::Case;
 use crate::{

@@ -98,7 +98,7 @@ fn syn_backlog(case: &Case<'_>) -> Option<Finding> {
     // Half of the accept queue is waited for at once only over long round trips.
     if limit >= wanted / 2 {
         return good(format!(
-            "net.ipv4.tcp_max_syn_backlog {limit}: half of {wanted} is enough for handshakes under way"
+            "net.ipv4.tcp_max_syn_backlog {limit}: half of {wanted} is enough for handshakes in progress"
         ));
     }
     let level = if cookies { Level::Notice } else { Level::Warning };
@@ -112,7 +112,7 @@ fn syn_backlog(case: &Case<'_>) -> Option<Finding> {
         Kernel,
         level,
         11,
-        format!("{limit} TCP handshakes may be under way, below the queue of {wanted}"),
+        format!("{limit} TCP handshakes may be in progress, below the queue of {wanted}"),
     )
     .seen(format!("net.ipv4.tcp_max_syn_backlog = {limit}, tcp_syncookies = {}", u8::from(cookies)))
     .means(consequence);
@@ -180,7 +180,7 @@ fn time_wait(case: &Case<'_>) -> Option<Finding> {
     if let Some(maxconn) = case.maxconn().filter(|maxconn| buckets < *maxconn) {
         let finding = Finding::new("time-wait", Kernel, Level::Warning, 10, format!("{buckets} closed connections are remembered, maxconn is {maxconn}"))
             .seen(format!("net.ipv4.tcp_max_tw_buckets = {buckets}"))
-            .means("beyond it a port may be used again while old packets are under way, and the kernel logs 'time wait bucket table overflow'");
+            .means("beyond it a port may be used again while old packets are in flight, and the kernel logs 'time wait bucket table overflow'");
         return raise(finding, "net.ipv4.tcp_max_tw_buckets", (maxconn * 2).next_power_of_two());
     }
     if reuse == 1 || !closes_towards_servers(case) {
@@ -225,7 +225,7 @@ fn window_scaling(case: &Case<'_>) -> Option<Finding> {
     }
     let finding = Finding::new("window-scaling", Kernel, Level::Warning, 28, "TCP window scaling is off")
         .seen("net.ipv4.tcp_window_scaling = 0")
-        .means("64 KiB may be under way: over 50 ms a connection ends at 10 Mbit/s, whatever the line does");
+        .means("64 KiB may be in flight: over 50 ms a connection ends at 10 Mbit/s, whatever the line does");
     raise(finding, "net.ipv4.tcp_window_scaling", 1)
 }
 
@@ -256,7 +256,7 @@ fn memory(case: &Case<'_>) -> Option<Finding> {
 }
 
 fn buffers(case: &Case<'_>) -> Option<Finding> {
-    /// What 1 Gbit/s over 40 ms has under way, rounded down to what distributions set.
+    /// What 1 Gbit/s over 40 ms has in flight, rounded down to what distributions set.
     const ENOUGH: u64 = 4 * 1024 * 1024;
     let (read, write) = (numbers(case, "net.ipv4.tcp_rmem")?, numbers(case, "net.ipv4.tcp_wmem")?);
     let (receive, send) = (*read.get(2)?, *write.get(2)?);

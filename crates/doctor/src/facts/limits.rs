@@ -11,7 +11,7 @@ pub struct Limits {
     pub memlock: Option<u64>,
     /// Where that was read.
     pub source: String,
-    /// Whether whoever examined was root.
+    /// Whether the examination ran as root.
     pub is_root: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Wish {
 
 /// Shorter, and there would be no three rounds.
 pub const TIME_MIN: Duration = Duration::from_millis(200);
-/// Longer, and somebody has mistyped.
+/// A longer time is taken for a typing error.
 pub const TIME_MAX: Duration = Duration::from_secs(600);
 /// CPU time of handshakes in a round: some twenty full ones.
 const SLICE: Duration = Duration::from_millis(12);

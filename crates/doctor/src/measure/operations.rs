@@ -14,7 +14,7 @@ pub(super) struct Pair {
     pub(super) name: String,
     /// One.
     pub(super) native: Box<dyn Fn()>,
-    /// So many together; `None` where this processor, or this kind of key, cannot.
+    /// This many together; `None` where this processor, or this kind of key, cannot.
     pub(super) lanes: Option<Box<dyn Fn(usize)>>,
     /// Gain at full batches on a Sapphire Rapids (crates/lanes/README.md, 21 November 2026).
     pub(super) recorded: Option<f64>,

@@ -1,4 +1,4 @@
-//! An agent's side: one test at a time, for whoever may ask.
+//! An agent's side: one test at a time, for every controller that it trusts.
 
 use super::channel::{Channel, Identity};
 use super::protocol::Message;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long whoever runs the test may say nothing.
+/// Longest silence of the controller.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How long a word is waited for between two seconds of a test.
@@ -47,7 +47,7 @@ pub fn serve(address: &Address, identity: Option<&Identity>, sources: Vec<Source
             let found = Address::resolve(host, *port).map_err(|why| Error::Agent(address.to_string(), why))?;
             if tls.is_none() && !found.iter().all(|one| one.ip().is_loopback()) {
                 return Err(Error::Setup(format!(
-                    "{address} can be reached from other machines, and whoever reaches an agent can make it flood a third: \
+                    "{address} can be reached from other machines, and anyone who reaches an agent can make it flood a third: \
                      give --ca, --cert and --key (penstock bench certs makes them), or listen on 127.0.0.1 or unix:PATH"
                 )));
             }
@@ -79,7 +79,7 @@ impl Agent {
                     Ok(outcome) => say(&outcome),
                     Err(why) => say(&format!("a test failed: {why}")),
                 },
-                Err(why) => say(&format!("whoever connected is not worked with: {why}")),
+                Err(why) => say(&format!("the controller that connected is turned away: {why}")),
             }
             if stop.is_stopped() {
                 return Ok(());

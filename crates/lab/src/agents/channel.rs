@@ -112,7 +112,7 @@ impl Channel {
         Ok(Channel { stream, pending: Vec::new() })
     }
 
-    /// From whoever has connected.
+    /// Wraps the connection of a peer that has connected.
     pub(super) fn accept(socket: TcpStream, tls: Option<&Arc<ServerConfig>>) -> Result<Channel, String> {
         let _ = socket.set_nodelay(true);
         let stream = match tls {
@@ -130,7 +130,7 @@ impl Channel {
         Ok(Channel { stream, pending: Vec::new() })
     }
 
-    /// From whoever has connected to a unix socket.
+    /// The same for a peer that has connected to a unix socket.
     pub(super) fn accept_unix(socket: UnixStream) -> Channel {
         Channel { stream: Stream::Unix(socket), pending: Vec::new() }
     }

@@ -40,7 +40,7 @@ impl Message {
         Message::Hello { protocol: PROTOCOL, version: VERSION.into() }
     }
 
-    /// Why whoever says hello like this is not worked with.
+    /// Why a peer with this hello is turned away.
     pub(super) fn refusal(protocol: u32, version: &str) -> Option<String> {
         (protocol != PROTOCOL || version != VERSION).then(|| {
             format!(

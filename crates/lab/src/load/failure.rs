@@ -51,7 +51,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The server's doing, or nobody's.
+    /// The server's fault, or no one's.
     pub(crate) fn of_socket(error: &io::Error, stage: Stage) -> Failure {
         use io::ErrorKind as Kind;
         match error.kind() {

@@ -38,7 +38,7 @@ struct Schedule {
     start: Instant,
     first: Duration,
     distance: Duration,
-    /// Units that fell due and that nobody has begun.
+    /// Units that fell due and have not begun.
     due: Semaphore,
     begun: Cell<u64>,
 }

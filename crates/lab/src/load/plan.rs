@@ -26,7 +26,7 @@ pub struct LoadPlan {
     pub phase: Duration,
     /// Connections open at once, over all threads.
     pub connections: usize,
-    /// Requests under way at once on an HTTP/2 connection that is kept.
+    /// Concurrent requests on a kept HTTP/2 connection.
     pub streams: usize,
     /// Threads; each has its share of the connections and of the rate.
     pub threads: usize,
@@ -36,7 +36,7 @@ pub struct LoadPlan {
     pub duration: Duration,
     /// How long the load runs before that.
     pub warm_up: Duration,
-    /// Ends the measurement after so many units.
+    /// Ends the measurement after this many units.
     pub count: Option<u64>,
     /// After this long a unit is given up, and counted as an error.
     pub timeout: Duration,

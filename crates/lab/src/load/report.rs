@@ -42,7 +42,7 @@ pub struct LoadReport {
     pub agents: Vec<AgentShare>,
 }
 
-/// What is counted in a load, whoever counts: a thread, a machine, all of them.
+/// What a load counts: of one thread, of one machine, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Units that were finished within the measured time.

@@ -95,7 +95,7 @@ pub(crate) struct Worker {
     closed: Cell<bool>,
 }
 
-/// A unit under way.
+/// A unit in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
     turn: Turn,

@@ -20,7 +20,7 @@ fn part(outcome: &Outcome, cpu: u32) -> (usize, &'static str) {
         (false, false, true) => (2, "servers behind"),
         (false, true, true) => (3, "clients and servers behind"),
         (true, _, _) => (4, "server and others"),
-        (false, false, false) => (5, "nobody of ours"),
+        (false, false, false) => (5, "no process of ours"),
     }
 }
 

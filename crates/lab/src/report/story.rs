@@ -66,7 +66,7 @@ fn beside(outcome: &Outcome, base: &Cell, others: &[&Cell]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{place}: {}{star}.", parts.join("; ")))
 }
 
-/// Where there is nobody to compare with.
+/// The text where there is nothing to compare with.
 fn alone(outcome: &Outcome) -> Vec<String> {
     let cells = outcome.cells.iter().filter(|cell| !cell.windows.is_empty());
     cells

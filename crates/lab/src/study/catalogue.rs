@@ -64,7 +64,7 @@ pub struct Case {
 /// How the load of a cell is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procedure {
-    /// So many connections, each beginning again when it has finished.
+    /// A fixed number of connections, each beginning again when it has finished.
     Connections,
     /// Concurrency is searched for the highest rate at which no unit takes longer than the bound.
     Search,
@@ -100,7 +100,7 @@ pub struct Study {
     pub steps: &'static [usize],
     /// Cores are taken from each socket in turn, one of each unless told otherwise.
     pub across_sockets: bool,
-    /// Threads of each core, where it has so many.
+    /// Threads of each core, if it has as many.
     pub threads_per_core: usize,
     /// Threads of the clients.
     pub client_threads: usize,

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A service, whoever gives it.
+/// A service, whichever contestant offers it.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// Where it listens.

@@ -96,7 +96,8 @@ pub struct Contestant {
     pub doc: String,
     /// The program.
     pub program: Program,
-    /// Its file.
+    /// Its file; a result keeps only the name, as where a program lies is its host's own affair.
+    #[serde(serialize_with = "name_alone")]
     pub path: PathBuf,
     /// What it says of itself.
     pub version: Vec<String>,
@@ -112,6 +113,23 @@ pub struct Contestant {
     /// The configuration it was last started with.
     #[serde(default)]
     pub configuration: String,
+}
+
+impl Contestant {
+    /// Its program's file name.
+    #[must_use]
+    pub fn program_name(&self) -> String {
+        file_name(&self.path)
+    }
+}
+
+/// The last part of a path.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn name_alone<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&file_name(path))
 }
 
 /// Names and what they are, for the help.

@@ -161,17 +161,52 @@ fn system(host: &Host, date: &str) -> Group {
             ("BIOS", dmi(&["bios_vendor", "bios_version", "bios_date"])),
             ("distribution", pretty),
             ("kernel", host.sysctl("kernel.osrelease")),
-            ("kernel command line", host.text("/proc/cmdline")),
+            ("kernel command line", host.text("/proc/cmdline").map(|line| of_performance(&line))),
             ("clock source", host.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
             ("date", Some(date.to_owned())),
         ],
     )
 }
 
+/// The words of the kernel's command line that bear on performance; the others are this host's own affair.
+fn of_performance(line: &str) -> String {
+    const TELLING: &[&str] = &[
+        "amd_iommu",
+        "amd_pstate",
+        "clocksource",
+        "cpufreq",
+        "cpuidle",
+        "default_hugepagesz",
+        "haltpoll",
+        "hugepage",
+        "idle",
+        "intel_idle",
+        "intel_iommu",
+        "intel_pstate",
+        "iommu",
+        "isolcpus",
+        "mitigations",
+        "nohz",
+        "nosmt",
+        "numa_balancing",
+        "preempt",
+        "processor.max_cstate",
+        "rcu_nocbs",
+        "retbleed",
+        "skew_tick",
+        "spectre",
+        "transparent_hugepage",
+        "tsc",
+    ];
+    let words = line.split_whitespace().filter(|word| TELLING.iter().any(|start| word.starts_with(start)));
+    let kept = words.collect::<Vec<_>>().join(" ");
+    if kept.is_empty() { "nothing that bears on performance".into() } else { kept }
+}
+
 fn software(host: &Host, contestants: &[Contestant]) -> Group {
     let mut facts: Vec<(String, String)> = Vec::new();
     for contestant in contestants {
-        let program = contestant.path.display().to_string();
+        let program = contestant.program_name();
         if !facts.iter().any(|(name, _)| *name == program) {
             facts.push((program, contestant.version.join("; ")));
         }
@@ -222,6 +257,10 @@ mod tests {
         for needed in ["CPU: ", "microcode: 0x", "governor: ", "4xxx, driver 4xxx, state up"] {
             assert!(table.contains(needed), "{needed} is not in\n{table}");
         }
+        assert!(
+            of_performance("quiet root=/dev/vda mitigations=off isolcpus=2-7 nohz_full=2-7")
+                == "mitigations=off isolcpus=2-7 nohz_full=2-7"
+        );
         let empty = text(&facts(&Host::recorded("== /proc/x\n").unwrap(), &[], &[], "2026-11-22"));
         assert!(empty.contains(&format!("CPU: {UNKNOWN}")) && empty.contains("device: none"), "{empty}");
     }

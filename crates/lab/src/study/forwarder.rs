@@ -19,7 +19,7 @@ use std::{
 
 /// The devices' MTU is 1500.
 const PACKET_MAX: usize = 2048;
-/// Packets under way in one direction; more are dropped, as by any router: 50 MB at full size.
+/// Packets in flight in one direction; more are dropped, as by any router: 50 MB at full size.
 const QUEUE_MAX: usize = 32_768;
 /// How often a thread looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(50);

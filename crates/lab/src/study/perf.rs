@@ -27,7 +27,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins to watch a process and its descendants, which will have so many threads at work for so many seconds.
+    /// Begins to watch a process and its descendants, with `threads` at work for `seconds`.
     ///
     /// # Errors
     /// perf is not installed, or may not.

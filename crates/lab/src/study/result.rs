@@ -91,7 +91,7 @@ pub struct Point {
     pub tps: f64,
 }
 
-/// One contestant at one kind of work on so many cores.
+/// One contestant at one kind of work on one number of cores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// Who.
@@ -155,7 +155,7 @@ pub struct Window {
     pub client_us: f64,
     /// Share of the server's processors that the hypervisor gave to others.
     pub steal: f64,
-    /// Cores' worth that somebody else used on the server's processors.
+    /// Cores' worth of time that other processes used on the server's processors.
     pub others: f64,
     /// Reasons not to believe it.
     pub doubts: Vec<Doubt>,

@@ -38,12 +38,12 @@ const WARM_UP: (f64, f64, f64) = (0.1, 0.2, 5.0);
 /// How long perf watches, seconds: what takes a thousandth of the time is seen in that.
 const WATCHED: (f64, f64) = (1.0, 10.0);
 
-/// Servers of one group of cases on so many cores, all running, and who they are.
+/// Servers of one group of cases on one number of cores, all running, with their contestants.
 pub(super) struct Field {
     pub servers: Vec<(usize, Server)>,
 }
 
-/// A study under way.
+/// A study in progress.
 pub(super) struct Bench<'a> {
     pub setup: &'a Setup,
     pub outcome: Outcome,
@@ -110,7 +110,7 @@ pub fn run(wish: &Wish, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<Outco
     }
     if contestants.is_empty() {
         let reasons: Vec<String> = left_out.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-        return Err(format!("nobody can take part: {}", reasons.join("; ")));
+        return Err(format!("no contestant can take part: {}", reasons.join("; ")));
     }
     std::fs::create_dir_all(&wish.out).map_err(|e| format!("{}: {e}", wish.out.display()))?;
     let raw_path = wish.out.join("raw.jsonl");
@@ -412,7 +412,7 @@ impl Bench<'_> {
         TIMEOUT.max(self.setup.bound * 2)
     }
 
-    /// So many connections, each beginning again when it has finished.
+    /// A fixed number of connections, each beginning again when it has finished.
     fn rounds(&mut self, field: &Field, case: &Case, step: &Step) -> Result<(), String> {
         let connections = self.setup.connections;
         let load = Load { connections, offered: None, seconds: self.setup.seconds, timeout: self.timeout() };

@@ -2,7 +2,7 @@
 
 use super::{
     configuration::Service,
-    contestant::{Contestant, Program},
+    contestant::{Contestant, Program, file_name},
     place::{Namespace, inside},
 };
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -52,7 +52,7 @@ impl Server {
         let text = service.configuration(contestant, &directory);
         let file = directory.join(if contestant.program == Program::Nginx { "nginx.conf" } else { "haproxy.cfg" });
         std::fs::write(&file, &text).map_err(cannot)?;
-        contestant.configuration = text;
+        contestant.configuration = public(&text, directory.parent());
         let file = file.display().to_string();
         let arguments: Vec<&str> = match contestant.program {
             Program::Penstock | Program::Haproxy => vec!["-db", "-f", &file],
@@ -61,7 +61,8 @@ impl Server {
         let mut command = Command::new(&contestant.path);
         command.args(&arguments).envs(contestant.environment.iter().map(|(k, v)| (k, v)));
         let environment: String = contestant.environment.iter().map(|(k, v)| format!("{k}={v} ")).collect();
-        let shown = format!("{environment}{} {}", contestant.path.display(), arguments.join(" "));
+        let shown = format!("{environment}{} {}", contestant.program_name(), arguments.join(" "));
+        let shown = public(&shown, directory.parent());
         Server::spawn(&contestant.name, command, shown, service.listen, &service.cpus, &directory, namespace)
     }
 
@@ -81,7 +82,7 @@ impl Server {
         std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
         let mut command = Command::new(nginx);
         command.arg("-c").arg(&file);
-        let shown = format!("{} -c {}", nginx.display(), file.display());
+        let shown = public(&format!("{} -c {}", file_name(nginx), file.display()), directory.parent());
         Server::spawn("origin", command, shown, listen, cpus, directory, namespace)
     }
 
@@ -166,13 +167,21 @@ impl Server {
     }
 }
 
+/// `text` as it may be published: files by their place below the study's own folder.
+fn public(text: &str, folder: Option<&Path>) -> String {
+    match folder {
+        Some(folder) => text.replace(&format!("{}/", folder.display()), ""),
+        None => text.to_owned(),
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// A port of this address, in this namespace, that nobody listens on now.
+/// A port of this address, in this namespace, on which nothing listens now.
 ///
 /// # Errors
 /// The address is not one of this machine's.
