@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use penstock_config::NoFiles;
 use penstock_rules::{
-    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Place, Places, ProxyFacts, ProxyId, Session, Txn,
-    log::Purpose,
+    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Phase, Place, Places, ProxyFacts, ProxyId, Session,
+    Txn, log::Purpose,
 };
 
 fuzz_target!(|text: &str| {
@@ -17,6 +17,7 @@ fuzz_target!(|text: &str| {
         let place = Place { proxy: None, place: Places::ALWAYS };
         let Ok(format) = linker.log_format(text, purpose, place) else { return };
         let ctx = Context {
+            phase: Phase::After,
             now: Now::default(),
             conn: &ConnFacts::default(),
             frontend: (ProxyId(0), &ProxyFacts::default()),

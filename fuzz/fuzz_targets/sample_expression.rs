@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use penstock_config::NoFiles;
 use penstock_http::{Limits, Parse, RequestHead};
 use penstock_rules::{
-    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Place, Places, ProxyFacts, ProxyId, Session, Txn,
+    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Phase, Place, Places, ProxyFacts, ProxyId, Session,
+    Txn,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -25,6 +26,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let (mut session, mut txn) = (Session::default(), Txn::default());
     let ctx = Context {
+        phase: Phase::During,
         now: Now::default(),
         conn: &ConnFacts::default(),
         frontend: (ProxyId(0), &ProxyFacts::default()),

@@ -1,12 +1,14 @@
 //! Walking a body: what of the bytes at hand is payload, what is framing, and where it ends.
 
 use memchr::memchr;
+use std::num::NonZeroUsize;
 
 use crate::error::Error;
-use crate::fields::{Fields, Known};
+use crate::fields::Fields;
 use crate::framing::Framing;
 use crate::head::Lines;
 use crate::limits::Limits;
+use crate::trailers;
 
 /// What the next bytes of the input are. The caller moves past them before it asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +91,20 @@ impl BodyReader {
     /// # Errors
     /// When they are not what the framing asks for. The connection is of no further use.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+        self.step_within(input, NonZeroUsize::MAX)
+    }
+
+    /// As [`BodyReader::step`], for a caller that can take so many bytes of payload: [`Step::Data`] has no more of them.
+    /// Framing takes no room, and is stepped over whole.
+    ///
+    /// # Errors
+    /// As [`BodyReader::step`].
+    pub fn step_within(&mut self, input: &[u8], room: NonZeroUsize) -> Result<Step, Error> {
         match &mut self.state {
             State::Ended => Ok(Step::End),
             _ if input.is_empty() => Ok(Step::NeedMore),
             State::Data { left, chunked } => {
-                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len()).min(room.get());
                 self.payload_bytes += len as u64;
                 if !self.until_close {
                     *left -= len as u64;
@@ -154,6 +165,10 @@ impl BodyReader {
             _ => return Err(Error::ChunkSize),
         }
         let size = input[..digits].iter().fold(0u64, |size, &digit| size << 4 | u64::from(hex(digit)));
+        if size > i64::MAX as u64 {
+            // As for lengths: what many parsers read it into has a sign.
+            return Err(Error::ChunkSize);
+        }
         if size == 0 {
             self.state = State::Trailers(Lines::default());
             return Ok(Step::Skip(digits + extension + 2));
@@ -174,7 +189,7 @@ impl BodyReader {
             if line.is_empty() {
                 let consumed = lines.consumed();
                 self.state = State::Ended;
-                self.trailers.remove_if(|field| is_forbidden_trailer(field.name));
+                trailers::keep_honest(&mut self.trailers);
                 return Ok(Step::Skip(consumed));
             }
             if self.trailers.len() + 1 >= self.limits.fields {
@@ -219,40 +234,6 @@ fn hex(digit: u8) -> u8 {
         b'a'..=b'f' => digit - b'a' + 10,
         _ => digit - b'A' + 10,
     }
-}
-
-/// Fields that say how a message is framed, routed or authenticated: in a trailer they come too late to be honest
-/// (RFC 9110 section 6.5.1).
-fn is_forbidden_trailer(name: &[u8]) -> bool {
-    use Known as K;
-    matches!(
-        K::of(name),
-        K::Host
-            | K::ContentLength
-            | K::TransferEncoding
-            | K::Connection
-            | K::KeepAlive
-            | K::ProxyConnection
-            | K::Upgrade
-            | K::Te
-            | K::Trailer
-            | K::Expect
-            | K::Range
-            | K::CacheControl
-            | K::Authorization
-            | K::ProxyAuthorization
-            | K::Cookie
-            | K::SetCookie
-            | K::WwwAuthenticate
-            | K::ContentType
-            | K::ContentEncoding
-            | K::Location
-            | K::Vary
-            | K::Forwarded
-            | K::XForwardedFor
-            | K::XForwardedProto
-            | K::Http2Settings
-    )
 }
 
 /// Appends the line that comes before a chunk of `len` bytes; after them comes CRLF. Nothing for an empty chunk, which

@@ -102,6 +102,11 @@ pub(crate) fn is_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte >= 0x7f) | (byte == b'#'))
 }
 
+/// The same for the pseudo-header fields of HTTP/2, in which HAProxy lets bytes from 0x80 up pass.
+pub(crate) fn is_http2_target(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f) | (byte == b'#'))
+}
+
 /// The same for `option accept-invalid-http-request`: bytes from 0x80 up are let through, as is a fragment.
 pub(crate) fn is_lenient_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f))

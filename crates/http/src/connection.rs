@@ -69,14 +69,16 @@ impl Connection {
     }
 }
 
-/// Takes out what ends with this connection: `Connection`, `Keep-Alive`, `Proxy-Connection`, and the fields that
-/// `Connection` names (RFC 9110 section 7.6.1).
+/// Takes out of a message just received what its sender meant for this connection alone: the fields that `Connection`
+/// names (RFC 9110 section 7.6.1), and offers to go on in a protocol that carries HTTP (see [`may_upgrade_to`]).
+///
+/// It comes before the first rule: what a rule sets afterwards is ours, and nobody can have it dropped by naming it
+/// (CVE-2022-31813). `Connection` itself stays for rules to see.
 ///
 /// A field of [`Known`] that is not itself about the connection stays even when named: `Connection: X-Forwarded-For` is a
-/// known trick to have a proxy drop what the proxy before it said. `Upgrade` stays when `upgrade` is set, and the caller
-/// writes the `Connection: upgrade` of its own side.
-pub fn remove_hop_by_hop(fields: &mut Fields, connection: Connection, upgrade: bool) {
-    if connection.others {
+/// known trick to have a proxy drop what the proxy before it said.
+pub fn receive_hop_by_hop(fields: &mut Fields) {
+    if fields.has(Known::Connection) && Connection::of(fields).others {
         let mut named: Vec<Vec<u8>> = Vec::new();
         for option in fields.all_known(Known::Connection).flat_map(list) {
             let option = option.to_ascii_lowercase();
@@ -85,6 +87,38 @@ pub fn remove_hop_by_hop(fields: &mut Fields, connection: Connection, upgrade: b
             }
         }
         fields.remove_if(|field| named.iter().any(|name| name == field.name));
+    }
+    if fields.all_known(Known::Upgrade).flat_map(list).any(|protocol| !may_upgrade_to(protocol)) {
+        let left: Vec<&[u8]> =
+            fields.all_known(Known::Upgrade).flat_map(list).filter(|it| may_upgrade_to(it)).collect();
+        let left = left.join(&b", "[..]);
+        fields.remove_known(Known::Upgrade);
+        if !left.is_empty() {
+            fields.append(b"upgrade", &left).expect("parts of a valid value make a valid value");
+        }
+    }
+}
+
+/// Whether a connection may be handed over to this protocol (`Upgrade`, and `:protocol` of HTTP/2's extended CONNECT).
+///
+/// Not to one that carries HTTP: in its tunnel requests would reach the server that no rule has seen. RFC 9113 section 3.1
+/// has ended `h2c`, and no client needs the others.
+pub fn may_upgrade_to(protocol: &[u8]) -> bool {
+    let begins = |word: &[u8]| protocol.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    !(begins(b"h2") || begins(b"http/") || begins(b"tls/"))
+}
+
+/// Takes out of a message to be sent what ends with the connection it came on: `Connection`, `Keep-Alive`,
+/// `Proxy-Connection`, and of `TE` all but `trailers`, which we can keep. `Upgrade` stays when `upgrade` is set, and the
+/// caller writes the `Connection: upgrade` of its own side.
+pub fn remove_hop_by_hop(fields: &mut Fields, upgrade: bool) {
+    if fields.has(Known::Te) {
+        let trailers =
+            fields.all_known(Known::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+        fields.remove_known(Known::Te);
+        if trailers {
+            fields.append(b"te", b"trailers").expect("a token and a token");
+        }
     }
     fields.remove_known(Known::Connection);
     fields.remove_known(Known::KeepAlive);

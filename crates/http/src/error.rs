@@ -9,6 +9,8 @@ pub enum Error {
     StartLine,
     /// The method is not a token.
     Method,
+    /// `PRI`, which belongs to HTTP/2's preface and to nothing else (RFC 9113 section 11.6).
+    PrefaceMethod,
     /// The target is empty, has a byte it may not have, or a form its method does not allow.
     Target,
     /// Not `HTTP/` digit `.` digit, or a version that HTTP/1 does not have.
@@ -39,12 +41,12 @@ pub enum Error {
     Authority,
     /// The authority in the target and the `Host` are not the same.
     HostMismatch,
-    /// An upgrade to WebSocket without `Sec-WebSocket-Key`.
-    WebsocketKey,
-    /// `Content-Length` is not a plain decimal number of 64 bits.
+    /// `Content-Length` is not a plain decimal number below 2^63.
     ContentLength,
     /// Several `Content-Length` values which differ.
     ContentLengths,
+    /// `Content_Length` or `Transfer_Encoding`: some servers take it for the field that says where the body ends.
+    FramingTwin,
     /// `Content-Length` and `Transfer-Encoding` in one message.
     LengthAndCoding,
     /// `Transfer-Encoding` that does not end in one `chunked`, or that is repeated.
@@ -63,8 +65,12 @@ pub enum Error {
     ChunkExtension,
     /// The connection ended before the message did.
     Truncated,
-    /// A request to upgrade to WebSocket without `Sec-WebSocket-Key` (RFC 6455 section 4.2.1).
+    /// A request for a WebSocket whose `Sec-WebSocket-Key` is missing or not one (RFC 6455 section 4.2.1).
     WebSocketKey,
+    /// A 101 to a WebSocket without `Sec-WebSocket-Accept`, or with one that does not answer our key.
+    WebSocketProof,
+    /// An extended CONNECT, or a 101, to a protocol that carries HTTP past the rules.
+    Upgrade,
     /// A `101` that nobody asked for, or any other interim response in the wrong place.
     Unexpected,
 }
@@ -86,6 +92,7 @@ impl Error {
         match self {
             Error::StartLine => "malformed start line",
             Error::Method => "malformed method",
+            Error::PrefaceMethod => "the method of HTTP/2's preface",
             Error::Target => "malformed request target",
             Error::Version => "malformed or unsupported version",
             Error::Status => "malformed status",
@@ -101,9 +108,9 @@ impl Error {
             Error::ManyHosts => "more than one Host field",
             Error::Authority => "malformed authority",
             Error::HostMismatch => "Host differs from the authority of the target",
-            Error::WebsocketKey => "no Sec-WebSocket-Key",
             Error::ContentLength => "malformed Content-Length",
             Error::ContentLengths => "differing Content-Length values",
+            Error::FramingTwin => "a field that some servers take for Content-Length or Transfer-Encoding",
             Error::LengthAndCoding => "both Content-Length and Transfer-Encoding",
             Error::TransferCoding => "malformed Transfer-Encoding",
             Error::UnsupportedCoding => "unsupported transfer coding",
@@ -114,6 +121,8 @@ impl Error {
             Error::ChunkExtension => "chunk extension too long",
             Error::Truncated => "message truncated",
             Error::WebSocketKey => "WebSocket upgrade without its key",
+            Error::WebSocketProof => "WebSocket upgrade without its proof",
+            Error::Upgrade => "upgrade to a protocol that carries HTTP",
             Error::Unexpected => "unexpected interim response",
         }
     }

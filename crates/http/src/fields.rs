@@ -10,7 +10,7 @@ macro_rules! known {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Known {
-            $(#[doc = concat!("`", $name, "`")] $variant,)*
+            $($(#[$doc])* #[doc = concat!("`", $name, "`")] $variant,)*
             /// Any other name.
             Other,
         }
@@ -60,6 +60,10 @@ mod known {
         Forwarded = "forwarded",
         Connection = "connection",
         KeepAlive = "keep-alive",
+        /// Read as `content-length` by servers that make variables of field names.
+        ContentLengthTwin = "content_length",
+        /// Read as `transfer-encoding` by the same.
+        TransferEncodingTwin = "transfer_encoding",
         SetCookie = "set-cookie",
         UserAgent = "user-agent",
         ContentType = "content-type",
@@ -147,6 +151,12 @@ impl Fields {
         self.present = 0;
     }
 
+    /// Makes room for so many more lines, whose names and values are so many bytes.
+    pub fn reserve(&mut self, lines: usize, text: usize) {
+        self.index.reserve_exact(lines);
+        self.buf.reserve_exact(text + lines * ": \r\n".len());
+    }
+
     /// Number of field lines.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -165,6 +175,16 @@ impl Fields {
     /// Bytes of all names and values.
     pub fn text_len(&self) -> usize {
         self.index.iter().map(|entry| entry.name_len as usize + entry.value_len as usize).sum()
+    }
+
+    /// What they count for in logs and statistics (`%B`, `%U`, `bin`, `bout`, `req.len`), with a start line of so many
+    /// bytes. HAProxy counts messages in its own form, not as they are on the wire: twenty bytes and the parts of the start
+    /// line, names and values (`connection: close` and `keep-alive` are not kept), and one byte for the end.
+    pub fn weight(&self, start_line: usize) -> u64 {
+        let kept = |value: &[u8]| !(value.eq_ignore_ascii_case(b"close") || value.eq_ignore_ascii_case(b"keep-alive"));
+        let dropped = self.all_known(Known::Connection).filter(|value| !kept(value));
+        let dropped: usize = dropped.map(|value| Known::Connection.name().len() + value.len()).sum();
+        (20 + start_line + self.text_len() - dropped + 1) as u64
     }
 
     /// All fields in order.

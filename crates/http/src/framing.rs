@@ -1,11 +1,13 @@
 //! How long a body is (RFC 9112 section 6.3).
 
 use crate::bytes::list;
+use crate::connection::{Connection, may_upgrade_to};
 use crate::error::Error;
 use crate::fields::{Fields, Known};
 use crate::head::Version;
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
+use crate::websocket;
 
 /// How the end of a message's body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
 
 fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
     let fields = &head.fields;
+    if fields.has(Known::ContentLengthTwin) || fields.has(Known::TransferEncodingTwin) {
+        return Err(Error::FramingTwin);
+    }
     if fields.has(Known::TransferEncoding) {
         if head.version() == Version::Http10 {
             return Err(Error::CodingVersion);
@@ -67,33 +72,40 @@ fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
 /// or one coding, and neither where RFC 9110 section 8.6 forbids them (1xx, 204).
 ///
 /// # Errors
-/// When nobody can be sure, or when a 101 answers a request that asked for no upgrade.
+/// When nobody can be sure, or when a 101 answers a request that asked for no upgrade, or names no protocol.
 pub fn response_framing(head: &mut ResponseHead, request_method: &[u8], upgrade: bool) -> Result<Framing, Error> {
     let status = head.status();
     let tunnel = status == 101 || (request_method == b"CONNECT" && (200..300).contains(&status));
+    // What makes no sense is refused even where it would be taken out: such a server may mean something by it.
+    let framing = framing_of_response(head)?;
     if tunnel || matches!(status, 100..200 | 204) {
         head.fields.remove_known(Known::TransferEncoding);
         head.fields.remove_known(Known::ContentLength);
         return match status {
-            101 if !upgrade => Err(Error::Unexpected),
+            // RFC 9110, 15.2.2: it names the protocol. A server that can be made to say 101 would open a tunnel past the rules.
+            101 if !upgrade || !Connection::of(&head.fields).upgrade => Err(Error::Unexpected),
+            101 if head.fields.all_known(Known::Upgrade).flat_map(list).any(|it| !may_upgrade_to(it)) => {
+                Err(Error::Upgrade)
+            }
+            101 => websocket::check_response(&head.fields).map(|()| Framing::Tunnel),
             _ if tunnel => Ok(Framing::Tunnel),
             _ => Ok(Framing::None),
         };
     }
-    let framing = if head.fields.has(Known::TransferEncoding) {
+    Ok(if request_method == b"HEAD" || status == 304 { Framing::None } else { framing })
+}
+
+/// What the fields of a response say, whatever its status.
+fn framing_of_response(head: &mut ResponseHead) -> Result<Framing, Error> {
+    if head.fields.has(Known::TransferEncoding) {
         if head.version() == Version::Http10 {
             return Err(Error::CodingVersion);
         }
         only_chunked(&head.fields)?;
         head.fields.remove_known(Known::ContentLength);
-        Framing::Chunked
-    } else {
-        match agreed_length(&mut head.fields)? {
-            Some(length) => Framing::Length(length),
-            None => Framing::UntilClose,
-        }
-    };
-    Ok(if request_method == b"HEAD" || status == 304 { Framing::None } else { framing })
+        return Ok(Framing::Chunked);
+    }
+    Ok(agreed_length(&mut head.fields)?.map_or(Framing::UntilClose, Framing::Length))
 }
 
 /// The one coding we speak, once.
@@ -147,13 +159,15 @@ fn lone_length(fields: &Fields) -> Option<u64> {
     parse_length(value).ok()
 }
 
-/// Digits only: no sign, no space, no list; and no more than 64 bits.
+/// Digits only: no sign, no space, no list; and no more than fits a signed number of 64 bits, which is what many parsers
+/// read it into.
 fn parse_length(value: &[u8]) -> Result<u64, Error> {
     if value.is_empty() || value.len() > 20 {
         return Err(Error::ContentLength);
     }
     value.iter().try_fold(0u64, |length, &byte| {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0')).ok_or(Error::ContentLength)?;
-        length.checked_mul(10).and_then(|length| length.checked_add(digit)).ok_or(Error::ContentLength)
+        let length = length.checked_mul(10).and_then(|length| length.checked_add(digit));
+        length.filter(|&length| length <= i64::MAX as u64).ok_or(Error::ContentLength)
     })
 }

@@ -15,16 +15,21 @@ mod error;
 mod fields;
 mod framing;
 mod head;
+pub mod hpack;
 mod limits;
 pub mod proxy_protocol;
 mod request;
 mod response;
 mod target;
+pub mod trailers;
+pub mod websocket;
 
 pub use authority::{Authority, split_authority};
 pub use body::{BodyReader, Step, chunk_head, write_last_chunk};
 pub use bytes::{is_token, list, push_decimal};
-pub use connection::{Connection, Persistence, expects_continue, remove_hop_by_hop, set_connection};
+pub use connection::{
+    Connection, Persistence, expects_continue, may_upgrade_to, receive_hop_by_hop, remove_hop_by_hop, set_connection,
+};
 pub use error::Error;
 pub use fields::{Field, Fields, Known};
 pub use framing::{Framing, request_framing, response_framing};

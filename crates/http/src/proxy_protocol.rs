@@ -12,15 +12,10 @@ pub const V2_BYTES_MAX: usize = 16 + 4096;
 /// What a header says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Source and destination; `None` for `LOCAL`, `UNKNOWN` and families without ports, where the connection's own
-    /// addresses hold.
+    /// Source and destination; `None` for `LOCAL` and `UNKNOWN`, where the connection's own addresses hold.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// Source and destination of AF_UNIX, without the padding.
-    pub unix: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether the proxy speaks for itself (health checks): version 2's `LOCAL`.
     pub local: bool,
-    /// Whether the transport is UDP.
-    pub datagram: bool,
     /// The TLVs of version 2.
     pub tlvs: Tlvs,
 }
@@ -77,7 +72,8 @@ pub enum Error {
     Signature,
     /// A malformed version 1 line.
     Line,
-    /// A version, command or family that the specification does not have.
+    /// A version or a command that the specification does not have, or a family other than TCP over IPv4 and IPv6: of another
+    /// HAProxy takes nothing either.
     Command,
     /// A length too small for its family, or larger than [`V2_BYTES_MAX`].
     Length,
@@ -101,6 +97,10 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Family and transport of version 2.
+const TCP4: u8 = 0x11;
+const TCP6: u8 = 0x21;
 
 const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
@@ -183,35 +183,25 @@ fn parse_v2(input: &[u8]) -> Result<Parse, Error> {
     if len > V2_BYTES_MAX {
         return Err(Error::Length);
     }
-    let family = fixed[13];
-    let address_len = match family >> 4 {
-        0 => 0,
-        1 => 12,
-        2 => 36,
-        3 => 216,
+    // LOCAL says nothing of the client, whatever its family (specification section 2.2).
+    let local = fixed[12] == 0x20;
+    let address_len = match fixed[13] {
+        _ if local => 0,
+        TCP4 => 12,
+        TCP6 => 36,
         _ => return Err(Error::Command),
     };
-    if family & 15 > 2 {
-        return Err(Error::Command);
-    }
-    let local = fixed[12] == 0x20;
-    // LOCAL says nothing about the addresses, which may be absent (specification section 2.2).
-    if !local && len < 16 + address_len {
+    if len < 16 + address_len {
         return Err(Error::Length);
     }
     let Some(whole) = input.get(..len) else { return Ok(Parse::Partial) };
-    let mut header = Header { local, datagram: family & 15 == 2, ..Header::default() };
+    let mut header = Header { local, ..Header::default() };
     if !local {
         let (addresses, tlvs) = whole[16..].split_at(address_len);
-        match family >> 4 {
-            1 => header.addresses = Some(inet::<4>(addresses, |bytes| Ipv4Addr::from(bytes).into())),
-            2 => header.addresses = Some(inet::<16>(addresses, |bytes| Ipv6Addr::from(bytes).into())),
-            3 => {
-                let (source, destination) = addresses.split_at(108);
-                header.unix = Some((unix_path(source), unix_path(destination)));
-            }
-            _ => {}
-        }
+        header.addresses = Some(match fixed[13] {
+            TCP4 => inet::<4>(addresses, |bytes| Ipv4Addr::from(bytes).into()),
+            _ => inet::<16>(addresses, |bytes| Ipv6Addr::from(bytes).into()),
+        });
         header.tlvs = read_tlvs(whole, len - tlvs.len())?;
     }
     Ok(Parse::Complete(Box::new(header), len))
@@ -224,13 +214,6 @@ fn inet<const N: usize>(bytes: &[u8], ip: impl Fn([u8; N]) -> IpAddr) -> (Socket
     };
     let port = |start: usize| u16::from_be_bytes([bytes[start], bytes[start + 1]]);
     (SocketAddr::new(ip(at(0)), port(2 * N)), SocketAddr::new(ip(at(N)), port(2 * N + 2)))
-}
-
-/// A path in its field of 108 bytes. An abstract name starts with NUL and keeps it.
-fn unix_path(field: &[u8]) -> Vec<u8> {
-    let from = usize::from(field[0] == 0);
-    let end = memchr::memchr(0, &field[from..]).map_or(field.len(), |at| from + at);
-    if end == from { Vec::new() } else { field[..end].to_vec() }
 }
 
 /// Splits `type, length, value` records.
@@ -258,6 +241,7 @@ fn read_tlvs(whole: &[u8], start: usize) -> Result<Tlvs, Error> {
         match kind {
             NOOP => {}
             ALPN => tlvs.alpn = Some(value.to_vec()),
+            AUTHORITY if value.len() > 255 => return Err(Error::Tlv),
             AUTHORITY => tlvs.authority = Some(value.to_vec()),
             UNIQUE_ID if value.len() > 128 => return Err(Error::Tlv),
             UNIQUE_ID => tlvs.unique_id = Some(value.to_vec()),
@@ -307,52 +291,41 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
 
 /// Appends a version 2 header.
 ///
-/// An IPv4 address beside an IPv6 one is written mapped; `LOCAL`, or neither address, has no address block. With
-/// `checksum`, a CRC-32C closes the TLVs.
+/// An IPv4 address beside an IPv6 one is written mapped. Without addresses it is `LOCAL`, as in HAProxy. With
+/// `checksum`, a CRC-32C is the first TLV.
 ///
 /// # Errors
 /// [`Error::Length`] when the TLVs do not fit in the length field.
 pub fn write_v2(header: &Header, checksum: bool, out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();
     out.extend_from_slice(&V2_SIGNATURE);
-    out.push(if header.local { 0x20 } else { 0x21 });
-    let transport = if header.datagram { 2 } else { 1 };
-    match (header.addresses, &header.unix) {
-        _ if header.local => out.extend_from_slice(&[0, 0, 0]),
-        (Some((SocketAddr::V4(from), SocketAddr::V4(to))), _) => {
-            out.extend_from_slice(&[0x10 | transport, 0, 0]);
+    match header.addresses.filter(|_| !header.local) {
+        None => out.extend_from_slice(&[0x20, 0, 0, 0]),
+        Some((SocketAddr::V4(from), SocketAddr::V4(to))) => {
+            out.extend_from_slice(&[0x21, TCP4, 0, 0]);
             out.extend_from_slice(&from.ip().octets());
             out.extend_from_slice(&to.ip().octets());
             out.extend_from_slice(&from.port().to_be_bytes());
             out.extend_from_slice(&to.port().to_be_bytes());
         }
-        (Some((from, to)), _) => {
-            out.extend_from_slice(&[0x20 | transport, 0, 0]);
+        Some((from, to)) => {
+            out.extend_from_slice(&[0x21, TCP6, 0, 0]);
             out.extend_from_slice(&mapped(from.ip()));
             out.extend_from_slice(&mapped(to.ip()));
             out.extend_from_slice(&from.port().to_be_bytes());
             out.extend_from_slice(&to.port().to_be_bytes());
         }
-        (None, Some((from, to))) => {
-            out.extend_from_slice(&[0x30 | transport, 0, 0]);
-            for path in [from, to] {
-                let path = &path[..path.len().min(108)];
-                out.extend_from_slice(path);
-                out.resize(out.len() + 108 - path.len(), 0);
-            }
-        }
-        (None, None) => out.extend_from_slice(&[0, 0, 0]),
     }
-    write_tlvs(&header.tlvs, out)?;
+    let sum_at = out.len() + 3;
     if checksum {
         write_record(CRC32C, &[0; 4], out)?;
     }
+    write_tlvs(&header.tlvs, out)?;
     let len = u16::try_from(out.len() - start - 16).map_err(|_| Error::Length)?;
     out[start + 14..start + 16].copy_from_slice(&len.to_be_bytes());
     if checksum {
-        let at = out.len() - 4;
-        let sum = crc32c_with_zeroed(&out[start..], at - start);
-        out[at..].copy_from_slice(&sum.to_be_bytes());
+        let sum = crc32c_with_zeroed(&out[start..], sum_at - start);
+        out[sum_at..sum_at + 4].copy_from_slice(&sum.to_be_bytes());
     }
     Ok(())
 }

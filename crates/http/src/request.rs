@@ -1,13 +1,13 @@
 //! The head of a request.
 
 use crate::authority::{Authority, split_authority};
-use crate::bytes::{is_lenient_target, is_target, is_token, list};
-use crate::connection::Connection;
+use crate::bytes::{is_http2_target, is_lenient_target, is_target, is_token};
 use crate::error::Error;
 use crate::fields::{Fields, Known};
 use crate::head::{Lines, Parse, Version};
 use crate::limits::Limits;
 use crate::target::{Parts, TargetForm};
+use crate::websocket;
 
 /// A request's method, target, version and fields, owned and reusable.
 ///
@@ -93,18 +93,18 @@ impl RequestHead {
         if method == b"CONNECT" {
             self.take_start_line(method, authority.ok_or(Error::NoHost)?, is_target)?;
         } else if let Some(authority) = authority.filter(|_| path != b"*") {
-            if !matches!(path.first(), Some(b'/')) || !is_target(path) {
+            if !matches!(path.first(), Some(b'/')) || !is_http2_target(path) {
                 return Err(Error::Target);
             }
             let mut target = std::mem::take(&mut self.target);
             for part in [scheme, b"://", authority, path] {
                 target.extend_from_slice(part);
             }
-            let taken = self.take_start_line(method, &target, is_target);
+            let taken = self.take_start_line(method, &target, is_http2_target);
             self.assembled = true;
             taken?;
         } else {
-            self.take_start_line(method, path, is_target)?;
+            self.take_start_line(method, path, is_http2_target)?;
         }
         if let Some(authority) = authority {
             split_authority(authority).ok_or(Error::Authority)?;
@@ -112,6 +112,7 @@ impl RequestHead {
         }
         self.version = Version::Http2;
         self.stage = Stage::Done;
+        self.drop_default_port();
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl RequestHead {
                 self.stage = Stage::Fields;
             } else if line.is_empty() {
                 self.check_host(limits)?;
-                self.check_websocket()?;
+                websocket::check_request(&self.fields)?;
                 self.drop_default_port();
                 return Ok(Parse::Complete { consumed: self.lines.consumed() });
             } else {
@@ -182,6 +183,9 @@ impl RequestHead {
     fn take_start_line(&mut self, method: &[u8], target: &[u8], is_valid: fn(&[u8]) -> bool) -> Result<(), Error> {
         if !is_token(method) || method.len() > METHOD_BYTES_MAX {
             return Err(Error::Method);
+        }
+        if method == b"PRI" {
+            return Err(Error::PrefaceMethod);
         }
         if !is_valid(target) {
             return Err(Error::Target);
@@ -219,36 +223,19 @@ impl RequestHead {
         }
     }
 
-    /// RFC 6455 section 4.1: without a key a WebSocket cannot come to be, and a server that misses that is confused.
-    fn check_websocket(&self) -> Result<(), Error> {
-        let websocket = |value: &[u8]| list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
-        if self.fields.has(Known::Upgrade)
-            && !self.fields.has(Known::SecWebsocketKey)
-            && self.fields.all_known(Known::Upgrade).any(websocket)
-            && Connection::of(&self.fields).upgrade
-        {
-            return Err(Error::WebsocketKey);
-        }
-        Ok(())
-    }
-
     /// An authority in the target, and the `Host` beside it, lose a port that says nothing, as in HAProxy: caches and
     /// rules then see one name for one place (RFC 3986 section 6.2.3). A CONNECT target keeps its port, which it needs.
     fn drop_default_port(&mut self) {
-        let Some(Authority { host, port: Some(port) }) = self.authority() else { return };
-        let default = match self.form() {
-            TargetForm::Authority => matches!(port, 80 | 443),
-            _ => self.default_port() == Some(port),
-        };
-        if !default {
+        let Some(Authority { host, port }) = self.authority() else { return };
+        let (start, end) = self.parts.authority;
+        // A colon without a port behind it says nothing either.
+        if end - start == host.len() || port.is_some_and(|port| self.default_port() != Some(port)) {
             return;
         }
         let host = host.to_vec();
         if self.form() == TargetForm::Absolute {
-            let (start, end) = self.parts.authority;
-            let target = [&self.target[..start], &host, &self.target[end..]].concat();
             // What was valid with a port is valid without.
-            let _ = self.set_target(&target);
+            let _ = self.splice(start, &host, end);
         }
         let position = self.fields.iter().position(|field| field.known == Known::Host);
         if let Some(position) = position {
@@ -264,6 +251,11 @@ impl RequestHead {
     /// The target as received or set.
     pub fn target(&self) -> &[u8] {
         &self.target
+    }
+
+    /// What the head counts for; see [`Fields::weight`].
+    pub fn weight(&self) -> u64 {
+        self.fields.weight(self.method.len() + self.target.len() + Version::Http11.as_str().len())
     }
 
     /// The form of the target.
@@ -328,12 +320,13 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Another target (`http-request set-uri`).
+    /// Another target (`http-request set-uri`); an empty one becomes `/`.
     ///
     /// # Errors
     /// When it is not a target; nothing is changed then.
     pub fn set_target(&mut self, target: &[u8]) -> Result<(), Error> {
         let method = std::mem::take(&mut self.method);
+        let target = if target.is_empty() { b"/" } else { target };
         let taken = self.take_start_line(&method, target, is_lenient_target);
         self.method = method;
         if taken.is_ok() {
@@ -342,31 +335,35 @@ impl RequestHead {
         taken
     }
 
-    /// Another path; scheme, authority and query stay.
+    /// Another path; scheme, authority and query stay. An empty one becomes `/`: a request line needs a path.
     ///
     /// # Errors
     /// As [`RequestHead::set_target`].
     pub fn set_path(&mut self, path: &[u8]) -> Result<(), Error> {
         let query_at = self.parts.path_at + self.path().len();
-        self.splice(self.parts.path_at, path, query_at)
+        self.splice(self.parts.path_at, if path.is_empty() { b"/" } else { path }, query_at)
     }
 
-    /// Another path and query; scheme and authority stay.
+    /// Another path and query; scheme and authority stay. An empty path becomes `/`.
     ///
     /// # Errors
     /// As [`RequestHead::set_target`].
     pub fn set_path_and_query(&mut self, path_and_query: &[u8]) -> Result<(), Error> {
-        self.splice(self.parts.path_at, path_and_query, self.target.len())
+        let with_path = match path_and_query {
+            [] | [b'?', ..] => &[b"/", path_and_query].concat(),
+            _ => path_and_query,
+        };
+        self.splice(self.parts.path_at, with_path, self.target.len())
     }
 
-    /// Another query, given without its `?`; none when it is empty.
+    /// Another query, given without its `?`. A `?` that is there stays, even before nothing; none is added for nothing.
     ///
     /// # Errors
     /// As [`RequestHead::set_target`].
     pub fn set_query(&mut self, query: &[u8]) -> Result<(), Error> {
         let query_at = self.parts.path_at + self.path().len();
         let mut part = Vec::with_capacity(query.len() + 1);
-        if !query.is_empty() {
+        if !query.is_empty() || query_at < self.target.len() {
             part.push(b'?');
             part.extend_from_slice(query);
         }
@@ -405,7 +402,12 @@ impl RequestHead {
         out.extend_from_slice(if self.version == Version::Http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
     }
 
+    /// The port that an authority of this target need not name. CONNECT has no scheme: 80 and 443 stand for the two there
+    /// are.
     fn default_port(&self) -> Option<u16> {
+        if self.form() == TargetForm::Authority {
+            return self.authority().and_then(|authority| authority.port).filter(|port| matches!(port, 80 | 443));
+        }
         match self.scheme() {
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => Some(80),
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Some(443),

@@ -122,6 +122,11 @@ impl ResponseHead {
         self.status
     }
 
+    /// What the head counts for; see [`Fields::weight`].
+    pub fn weight(&self) -> u64 {
+        self.fields.weight(Version::Http11.as_str().len() + 3 + self.reason.len())
+    }
+
     /// The reason phrase, perhaps empty.
     pub fn reason(&self) -> &[u8] {
         &self.reason

@@ -39,14 +39,17 @@ impl Parts {
         }
         match target {
             [b'/', ..] => Some(Parts::default()),
-            b"*" => Some(Parts { form: TargetForm::Asterisk, ..Parts::default() }),
+            // RFC 9112 section 3.2.4: of OPTIONS alone.
+            b"*" if method == b"OPTIONS" => Some(Parts { form: TargetForm::Asterisk, ..Parts::default() }),
             _ => {
                 let scheme_len = target.iter().position(|&byte| !is_scheme(byte))?;
                 if scheme_len == 0 || !target[0].is_ascii_alphabetic() || !target[scheme_len..].starts_with(b"://") {
                     return None;
                 }
                 let start = scheme_len + 3;
-                let end = target[start..].iter().position(|&b| matches!(b, b'/' | b'?')).map(|n| start + n);
+                // A query without a path before it is in the authority, which then is none: servers and caches do not agree
+                // where such a path begins.
+                let end = memchr::memchr(b'/', &target[start..]).map(|n| start + n);
                 let end = end.unwrap_or(target.len());
                 Some(Parts { form: TargetForm::Absolute, scheme_len, authority: (start, end), path_at: end })
             }

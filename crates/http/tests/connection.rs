@@ -1,7 +1,8 @@
 //! What `Connection` says, and what it may not say.
 
 use penstock_http::{
-    Connection, Known, Limits, Persistence, RequestHead, Version, expects_continue, remove_hop_by_hop, set_connection,
+    Connection, Known, Limits, Persistence, RequestHead, Version, expects_continue, may_upgrade_to, receive_hop_by_hop,
+    remove_hop_by_hop, set_connection,
 };
 
 fn head(lines: &str) -> RequestHead {
@@ -18,18 +19,60 @@ fn connection_cannot_name_away_what_the_proxy_says() {
     let mut head = head(lines);
     let connection = Connection::of(&head.fields);
     assert!(connection.close && connection.others);
-    remove_hop_by_hop(&mut head.fields, connection, false);
-    let left: Vec<_> = head.fields.iter().map(|field| field.name).collect();
-    assert_eq!(left, [&b"host"[..], b"x-forwarded-for", b"cookie", b"content-length"]);
+    receive_hop_by_hop(&mut head.fields);
+    // A rule runs in between: what it says stays, though the client has named it.
+    head.fields.set(b"x-mine", b"ours").unwrap();
+    remove_hop_by_hop(&mut head.fields, false);
+    let left: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
+    let expected = [
+        (&b"host"[..], &b"a"[..]),
+        (b"x-forwarded-for", b"1.2.3.4"),
+        (b"cookie", b"a=b"),
+        (b"content-length", b"5"),
+        (b"x-mine", b"ours"),
+    ];
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn nothing_is_upgraded_to_a_protocol_that_carries_http() {
+    let left = |upgrade: &str| {
+        let mut head = head(&format!(
+            "Connection: Upgrade\r\nUpgrade: {upgrade}\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        ));
+        receive_hop_by_hop(&mut head.fields);
+        let upgrade = Connection::of(&head.fields).upgrade;
+        (upgrade, head.fields.known(Known::Upgrade).map(|value| String::from_utf8_lossy(value).into_owned()))
+    };
+    for carries in ["h2c", "H2C", "h2", "h2c-14", "HTTP/2.0", "http/1.1", "TLS/1.0, HTTP/1.1"] {
+        assert_eq!(left(carries), (false, None), "{carries}");
+    }
+    assert_eq!(left("websocket"), (true, Some("websocket".to_owned())));
+    assert_eq!(left("h2c, foo ,TLS/1.0,bar"), (true, Some("foo, bar".to_owned())));
+    assert!(may_upgrade_to(b"websocket") && !may_upgrade_to(b"h2c"));
+}
+
+#[test]
+fn of_te_only_trailers_go_on() {
+    let left = |te: &str| {
+        let mut head = head(&format!("TE: {te}\r\n"));
+        remove_hop_by_hop(&mut head.fields, false);
+        head.fields.known(Known::Te).map(<[u8]>::to_vec)
+    };
+    assert_eq!(left("gzip"), None);
+    assert_eq!(left("trailers"), Some(b"trailers".to_vec()));
+    assert_eq!(left("deflate;q=0.5, Trailers"), Some(b"trailers".to_vec()));
 }
 
 #[test]
 fn upgrade_counts_only_beside_an_upgrade_field() {
-    let upgraded = head("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\n");
+    let upgraded = head(
+        "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    );
     assert!(Connection::of(&upgraded.fields).upgrade);
     let mut bare = head("Connection: Upgrade\r\n");
     assert!(!Connection::of(&bare.fields).upgrade);
-    remove_hop_by_hop(&mut bare.fields, Connection::default(), false);
+    remove_hop_by_hop(&mut bare.fields, false);
     assert!(!bare.fields.has(Known::Connection));
 }
 

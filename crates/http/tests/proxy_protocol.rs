@@ -69,7 +69,7 @@ fn version_2_carries_addresses_and_tlvs_there_and_back() {
         }),
         others: vec![(0xea, b"vpce-1".to_vec())],
     };
-    for addresses in [pair("1.2.3.4:5", "6.7.8.9:10"), pair("[2001:db8::1]:5", "[2001:db8::2]:10"), None] {
+    for addresses in [pair("1.2.3.4:5", "6.7.8.9:10"), pair("[2001:db8::1]:5", "[2001:db8::2]:10")] {
         for checksum in [false, true] {
             let header = Header { addresses, tlvs: tlvs.clone(), ..Header::default() };
             let mut out = Vec::new();
@@ -93,27 +93,44 @@ fn version_2_bytes_are_those_of_the_specification() {
 }
 
 #[test]
-fn unix_addresses_lose_their_padding_and_abstract_ones_keep_their_nul() {
-    let unix = Some((b"/run/a".to_vec(), b"\0abstract".to_vec()));
-    let header = Header { unix, ..Header::default() };
+fn without_addresses_version_2_is_local_whatever_else_it_says() {
     let mut out = Vec::new();
-    write_v2(&header, true, &mut out).unwrap();
-    assert_eq!(out.len(), 16 + 216 + 7);
-    assert_eq!(whole(&out), header);
+    write_v2(&Header::default(), false, &mut out).unwrap();
+    assert_eq!(out, b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00");
+    for family in [0x00, 0x11, 0x31, 0x41, 0xff] {
+        let bytes = [&V2_SIGNATURE[..], &[0x20, family, 0, 3], b"any"].concat();
+        assert_eq!(whole(&bytes), Header { local: true, ..Header::default() });
+    }
+}
+
+#[test]
+fn an_ipv4_address_beside_one_of_ipv6_is_not_lost() {
+    let mapped = pair("[::ffff:192.0.2.9]:5", "[2001:db8::2]:10");
+    let mut out = Vec::new();
+    write_v1(mapped, &mut out);
+    assert_eq!(whole(&out).addresses, mapped);
+    out.clear();
+    write_v2(&Header { addresses: mapped, ..Header::default() }, false, &mut out).unwrap();
+    assert_eq!(whole(&out).addresses, mapped);
 }
 
 #[test]
 fn crc32c_is_the_one_everybody_computes() {
     // Against the definition, which is itself checked with the value of the CRC catalogue.
-    let header =
-        Header { tlvs: Tlvs { others: vec![(0xe0, b"123456789".to_vec())], ..Tlvs::default() }, ..Header::default() };
+    let header = Header {
+        addresses: pair("1.2.3.4:5", "6.7.8.9:10"),
+        tlvs: Tlvs { others: vec![(0xe0, b"123456789".to_vec())], ..Tlvs::default() },
+        ..Header::default()
+    };
     let mut out = Vec::new();
     write_v2(&header, true, &mut out).unwrap();
-    let (rest, sum) = out.split_at(out.len() - 4);
-    let zeroed = [rest, &[0; 4]].concat();
-    assert_eq!(sum, bitwise_crc32c(&zeroed).to_be_bytes());
+    // It is the first of the fields, as HAProxy writes them.
+    let sum = out.windows(3).position(|field| field == [3, 0, 4]).unwrap() + 3;
+    let mut zeroed = out.clone();
+    zeroed[sum..sum + 4].fill(0);
+    assert_eq!(out[sum..sum + 4], bitwise_crc32c(&zeroed).to_be_bytes());
     assert_eq!(bitwise_crc32c(b"123456789"), 0xe306_9283);
-    let at = out.len() - 10;
+    let at = out.len() - 1;
     out[at] ^= 1;
     assert_eq!(parse(&out), Err(Error::Checksum));
 }
@@ -132,6 +149,9 @@ fn version_2_headers_that_are_none_are_refused_before_their_length_has_come() {
     assert_eq!(parse(&with(b"\x22")), Err(Error::Command));
     assert_eq!(parse(&with(b"\x21\x41\x00\x0c")), Err(Error::Command));
     assert_eq!(parse(&with(b"\x21\x13\x00\x0c")), Err(Error::Command));
+    for family in [b"\x00", b"\x01", b"\x10", b"\x12", b"\x20", b"\x22", b"\x31", b"\x32"] {
+        assert_eq!(parse(&with(&[b"\x21", &family[..], b"\x00\xd8"].concat())), Err(Error::Command));
+    }
     assert_eq!(parse(&with(b"\x21\x11\x00\x0b")), Err(Error::Length));
     assert_eq!(parse(&with(b"\x21\x21\x00\x0c")), Err(Error::Length));
     assert_eq!(parse(&with(b"\x21\x11\xff\xff")), Err(Error::Length));
@@ -152,6 +172,8 @@ fn version_2_headers_that_are_none_are_refused_before_their_length_has_come() {
     }
     let long_id = [&b"\x05\x00\x81"[..], &[7; 129]].concat();
     assert_eq!(parse(&tlv(&long_id)), Err(Error::Tlv));
+    let long_name = [&b"\x02\x01\x00"[..], &[b'a'; 256]].concat();
+    assert_eq!(parse(&tlv(&long_name)), Err(Error::Tlv));
 }
 
 #[test]

@@ -58,6 +58,36 @@ fn http2_request_is_absolute_to_the_rules_and_origin_form_on_the_wire() {
 }
 
 #[test]
+fn an_http2_request_loses_a_port_that_says_nothing_as_one_of_http1_does() {
+    let written = |scheme: &[u8], authority: &[u8]| {
+        let mut head = RequestHead::new();
+        head.start_http2(b"GET", scheme, Some(authority), b"/a").unwrap();
+        let mut out = head.target().to_vec();
+        out.push(b' ');
+        head.write_to(&mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(written(b"https", b"a:443"), "https://a/a GET /a HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(written(b"http", b"a:"), "http://a/a GET /a HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(written(b"https", b"a:80"), "https://a:80/a GET /a HTTP/1.1\r\nhost: a:80\r\n\r\n");
+}
+
+#[test]
+fn a_path_that_is_set_to_nothing_becomes_a_slash() {
+    let line = |target: &[u8], change: fn(&mut RequestHead)| {
+        let mut head = RequestHead::from_parts(b"GET", target, Version::Http11).unwrap();
+        change(&mut head);
+        String::from_utf8(head.target().to_vec()).unwrap()
+    };
+    assert_eq!(line(b"/a", |head| head.set_path(b"").unwrap()), "/");
+    assert_eq!(line(b"/a?q", |head| head.set_path(b"").unwrap()), "/?q");
+    assert_eq!(line(b"http://h/a?q", |head| head.set_path(b"").unwrap()), "http://h/?q");
+    assert_eq!(line(b"/a?q", |head| head.set_path_and_query(b"").unwrap()), "/");
+    assert_eq!(line(b"/a?q", |head| head.set_path_and_query(b"?x").unwrap()), "/?x");
+    assert_eq!(line(b"/a?q", |head| head.set_target(b"").unwrap()), "/");
+}
+
+#[test]
 fn response_is_read_and_written() {
     let mut head = ResponseHead::new();
     let input = b"HTTP/1.1 404 Not Found\r\nServer: x\r\n\r\nrest";
@@ -109,7 +139,7 @@ fn a_port_that_says_nothing_is_dropped_beside_an_authority() {
     for (line, host, target, left) in [
         ("GET http://a:80/x", "a", "http://a/x", "a"),
         ("GET http://a/x", "a:80", "http://a/x", "a:80"),
-        ("GET https://a:443?x", "a:443", "https://a?x", "a"),
+        ("GET https://a:443/?x", "a:443", "https://a/?x", "a"),
         ("GET http://a:443/x", "a:443", "http://a:443/x", "a:443"),
         ("CONNECT a:443", "a:443", "a:443", "a"),
         ("GET /x", "a:80", "/x", "a:80"),

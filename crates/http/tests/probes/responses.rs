@@ -40,6 +40,7 @@ pub fn all() -> Vec<Probe> {
             F,
             "HAProxy wraps around",
         ),
+        same("length of 2^63", b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\nok", BAD),
         same("empty length", b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", BAD),
         same("length below zero", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", BAD),
         same("no reason", b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", F),

@@ -1,0 +1,566 @@
+//! What the header blocks of HTTP/2 say, beside a decoder that is stricter than a proxy may be.
+//!
+//! The decoder behind this one ends a whole connection for a byte that may not be in one field, and has no place for paths
+//! that HAProxy lets through. A malformed request is an error of its stream alone (RFC 9113 section 8.1.1), but its block
+//! has to be decoded all the same, since the next one may refer to it (RFC 7541 section 2.2). So each block is read here
+//! first, by what the dynamic table holds in lengths alone, and what the decoder would not take is replaced by as many
+//! harmless bytes: both tables stay as they would be. Pure: blocks in, blocks and verdicts out.
+
+mod huffman;
+
+use crate::{authority::split_authority, bytes::TOKEN_LOWER};
+use std::collections::VecDeque;
+
+/// What a block says of its request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Field lines, pseudo-header fields among them.
+    pub fields: u32,
+    /// Bytes of all names and values, decoded.
+    pub size: usize,
+    /// The request is malformed (RFC 9113 section 8.1.1).
+    pub malformed: bool,
+    /// The path as it was sent, where the decoder gets another in its place.
+    pub path: Option<Box<[u8]>>,
+}
+
+/// A block that nobody can decode: an error of its connection (RFC 7541 section 2.3.3 and others).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecodable;
+
+/// What a name means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+    Protocol,
+    Te,
+    ContentLength,
+    Regular,
+    /// Of an HTTP/1 connection (RFC 9113 section 8.2.2), or of responses.
+    Forbidden,
+    /// No name. The decoder has another of the same length.
+    Bad,
+}
+
+impl Name {
+    fn of(name: &[u8]) -> Name {
+        match name {
+            b":method" => Name::Method,
+            b":scheme" => Name::Scheme,
+            b":authority" => Name::Authority,
+            b":path" => Name::Path,
+            b":protocol" => Name::Protocol,
+            b"te" => Name::Te,
+            b"content-length" => Name::ContentLength,
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => Name::Forbidden,
+            _ => Name::Regular,
+        }
+    }
+    fn of_static(index: usize) -> Name {
+        match index {
+            1 => Name::Authority,
+            2 | 3 => Name::Method,
+            4 | 5 => Name::Path,
+            6 | 7 => Name::Scheme,
+            // `:status`
+            8..=14 => Name::Bad,
+            28 => Name::ContentLength,
+            57 => Name::Forbidden,
+            _ => Name::Regular,
+        }
+    }
+    fn is_pseudo(self) -> bool {
+        matches!(self, Name::Method | Name::Scheme | Name::Authority | Name::Path | Name::Protocol)
+    }
+}
+
+/// What a value is for its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    Good,
+    /// `:method CONNECT`
+    Connect,
+    /// Malformed, in a way that the decoder takes.
+    Wrong,
+    /// The decoder has another of the same length.
+    Bad,
+    /// A path that the decoder has no place for.
+    Path(Box<[u8]>),
+}
+
+/// An entry of the dynamic table.
+#[derive(Debug)]
+struct Entry {
+    name: Name,
+    value: Value,
+    name_len: usize,
+    value_len: usize,
+}
+
+impl Entry {
+    /// RFC 7541 section 4.1.
+    fn size(&self) -> usize {
+        self.name_len + self.value_len + 32
+    }
+}
+
+/// Lengths of the names and values of RFC 7541 appendix A.
+#[rustfmt::skip]
+const STATIC: [(u8, u8); 61] = [
+    (10, 0), (7, 3), (7, 4), (5, 1), (5, 11), (7, 4), (7, 5), (7, 3), (7, 3), (7, 3), (7, 3), (7, 3), (7, 3), (7, 3),
+    (14, 0), (15, 13), (15, 0), (13, 0), (6, 0), (27, 0), (3, 0), (5, 0), (13, 0), (13, 0), (19, 0), (16, 0), (16, 0),
+    (14, 0), (16, 0), (13, 0), (12, 0), (6, 0), (4, 0), (4, 0), (6, 0), (7, 0), (4, 0), (4, 0), (8, 0), (17, 0), (13, 0),
+    (8, 0), (19, 0), (13, 0), (4, 0), (8, 0), (12, 0), (18, 0), (19, 0), (5, 0), (7, 0), (7, 0), (11, 0), (6, 0), (10, 0),
+    (25, 0), (17, 0), (10, 0), (4, 0), (3, 0), (16, 0),
+];
+
+/// The dynamic table of one direction of a connection, and what its blocks say.
+#[derive(Debug)]
+pub struct Mirror {
+    /// The latest first.
+    table: VecDeque<Entry>,
+    size: usize,
+    size_max: usize,
+}
+
+impl Default for Mirror {
+    fn default() -> Self {
+        // What it is until the peer says otherwise (RFC 9113 section 6.5.2).
+        Mirror { table: VecDeque::new(), size: 0, size_max: 4096 }
+    }
+}
+
+/// A field that no request may have: the decoder takes it for an error of the stream.
+pub const POISON: &[u8] = b"\0\x02te\x01x";
+
+impl Mirror {
+    /// Reads a whole block of a request, or of its `trailers`. Where the decoder is to have another block instead, that is
+    /// put into `other`, which must be empty.
+    ///
+    /// # Errors
+    /// When it cannot be decoded. Nothing after it can be either.
+    pub fn read(&mut self, block: &[u8], trailers: bool, other: &mut Vec<u8>) -> Result<Block, Undecodable> {
+        let mut request = Request { trailers, ..Request::default() };
+        let (mut input, mut copied) = (Input { block, at: 0 }, 0);
+        while let Some(&first) = block.get(input.at) {
+            let begin = input.at;
+            if first & 0xe0 == 0x20 {
+                self.size_max = input.integer(5)?;
+                self.make_room(0);
+            } else if first & 0x80 != 0 {
+                self.indexed(input.integer(7)?, &mut request)?;
+            } else {
+                let indexing = first & 0x40 != 0;
+                let mut entry = self.literal(&mut input, indexing)?;
+                request.take(entry.name, &entry.value, entry.size() - 32);
+                if entry.name == Name::Bad || matches!(entry.value, Value::Bad | Value::Path(_)) {
+                    other.extend_from_slice(&block[copied..begin]);
+                    write_harmless(&mut entry, indexing, other);
+                    copied = input.at;
+                }
+                if indexing {
+                    self.insert(entry);
+                }
+            }
+        }
+        let said = request.end();
+        if copied > 0 || said.malformed {
+            other.extend_from_slice(&block[copied..]);
+        }
+        if said.malformed {
+            other.extend_from_slice(POISON);
+        }
+        Ok(said)
+    }
+
+    fn indexed(&self, index: usize, request: &mut Request) -> Result<(), Undecodable> {
+        if let Some(&(name, value)) = STATIC.get(index.wrapping_sub(1)) {
+            request.take(Name::of_static(index), &Value::Good, usize::from(name) + usize::from(value));
+        } else {
+            let entry = self.entry(index)?;
+            request.take(entry.name, &entry.value, entry.size() - 32);
+        }
+        Ok(())
+    }
+
+    fn entry(&self, index: usize) -> Result<&Entry, Undecodable> {
+        index.checked_sub(STATIC.len() + 1).and_then(|at| self.table.get(at)).ok_or(Undecodable)
+    }
+
+    fn literal(&self, input: &mut Input<'_>, indexing: bool) -> Result<Entry, Undecodable> {
+        let index = input.integer(if indexing { 6 } else { 4 })?;
+        let (name, name_len) = match index {
+            0 => input.string()?.name()?,
+            1..=61 => (Name::of_static(index), usize::from(STATIC[index - 1].0)),
+            _ => self.entry(index).map(|entry| (entry.name, entry.name_len))?,
+        };
+        let (value, value_len) = input.string()?.value(name)?;
+        Ok(Entry { name, value, name_len, value_len })
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let size = entry.size();
+        self.make_room(size);
+        if size <= self.size_max {
+            self.size += size;
+            self.table.push_front(entry);
+        }
+    }
+
+    fn make_room(&mut self, size: usize) {
+        while self.size + size > self.size_max {
+            let Some(entry) = self.table.pop_back() else { return };
+            self.size -= entry.size();
+        }
+    }
+}
+
+/// Writes a literal that takes the same place in the dynamic table, and that every decoder takes.
+fn write_harmless(entry: &mut Entry, indexing: bool, out: &mut Vec<u8>) {
+    let filler = |out: &mut Vec<u8>, len| out.resize(out.len() + len, b'x');
+    out.push(if indexing { 0x40 } else { 0 });
+    write_length(entry.name_len, out);
+    if matches!(entry.value, Value::Path(_)) {
+        out.extend_from_slice(b":path");
+        write_length(entry.value_len, out);
+        out.push(b'/');
+        filler(out, entry.value_len - 1);
+    } else {
+        // From now on the decoder has another name here than the peer.
+        entry.name = Name::Bad;
+        filler(out, entry.name_len);
+        write_length(entry.value_len, out);
+        filler(out, entry.value_len);
+    }
+}
+
+/// The length of a string as it is (RFC 7541 sections 5.1 and 5.2).
+fn write_length(len: usize, out: &mut Vec<u8>) {
+    let Some(mut rest) = len.checked_sub(127) else { return out.push(len as u8) };
+    out.push(127);
+    while rest >= 128 {
+        out.push((rest & 127) as u8 | 128);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Where the reader of a block is.
+struct Input<'a> {
+    block: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> Result<u8, Undecodable> {
+        let byte = *self.block.get(self.at).ok_or(Undecodable)?;
+        self.at += 1;
+        Ok(byte)
+    }
+    /// RFC 7541 section 5.1.
+    fn integer(&mut self, prefix: u32) -> Result<usize, Undecodable> {
+        let mask = (1 << prefix) - 1;
+        let mut value = usize::from(self.byte()?) & mask;
+        if value < mask {
+            return Ok(value);
+        }
+        // As much as a length or an index may need; the decoder has the same bound.
+        for shift in [0, 7, 14, 21] {
+            let byte = self.byte()?;
+            value += usize::from(byte & 127) << shift;
+            if byte < 128 {
+                return Ok(value);
+            }
+        }
+        Err(Undecodable)
+    }
+    fn string(&mut self) -> Result<Text<'a>, Undecodable> {
+        let huffman = self.block.get(self.at).is_some_and(|&byte| byte >= 128);
+        let len = self.integer(7)?;
+        let bytes = self.block.get(self.at..).and_then(|rest| rest.get(..len)).ok_or(Undecodable)?;
+        self.at += len;
+        Ok(Text { bytes, huffman })
+    }
+}
+
+/// A string as it came.
+struct Text<'a> {
+    bytes: &'a [u8],
+    huffman: bool,
+}
+
+/// No name that means anything here is longer.
+const NAME_MAX: usize = 24;
+
+impl Text<'_> {
+    /// Gives each byte to `each`; how many there are.
+    fn each(&self, mut each: impl FnMut(u8)) -> Result<usize, Undecodable> {
+        if !self.huffman {
+            self.bytes.iter().for_each(|&byte| each(byte));
+            return Ok(self.bytes.len());
+        }
+        let mut len = 0;
+        let counted = |byte| {
+            len += 1;
+            each(byte);
+        };
+        huffman::decode(self.bytes, counted).ok_or(Undecodable)?;
+        Ok(len)
+    }
+    fn decoded(&self) -> Result<Vec<u8>, Undecodable> {
+        let mut bytes = Vec::with_capacity(self.bytes.len() * 2);
+        self.each(|byte| bytes.push(byte))?;
+        Ok(bytes)
+    }
+    fn name(&self) -> Result<(Name, usize), Undecodable> {
+        let (mut start, mut at, mut lower) = ([0; NAME_MAX], 0, true);
+        let len = self.each(|byte| {
+            if let Some(place) = start.get_mut(at) {
+                *place = byte;
+            }
+            lower &= TOKEN_LOWER[usize::from(byte)] == byte && byte != 0 || at == 0 && byte == b':';
+            at += 1;
+        })?;
+        let name = start.get(..len).map_or(Name::Regular, Name::of);
+        let known = start[0] != b':' || name.is_pseudo();
+        // The decoder takes an empty name for the end of the block.
+        let name = if lower && known { name } else { Name::Bad };
+        if len == 0 { Err(Undecodable) } else { Ok((name, len)) }
+    }
+    fn value(&self, name: Name) -> Result<(Value, usize), Undecodable> {
+        match name {
+            Name::Path => self.path(),
+            Name::Method | Name::Scheme | Name::Authority | Name::Protocol | Name::Te | Name::ContentLength => {
+                let bytes = self.decoded()?;
+                Ok((short_value(name, &bytes), bytes.len()))
+            }
+            Name::Regular | Name::Forbidden | Name::Bad => {
+                let mut good = true;
+                let len = self.each(|byte| good &= byte >= 0x20 && byte != 0x7f || byte == b'\t')?;
+                Ok((if good { Value::Good } else { Value::Bad }, len))
+            }
+        }
+    }
+    /// A path may have what HAProxy lets pass over HTTP/2, which is anything but controls, blanks and a fragment.
+    fn path(&self) -> Result<(Value, usize), Undecodable> {
+        let (mut good, mut plain, mut first) = (true, true, None);
+        let len = self.each(|byte| {
+            first.get_or_insert(byte);
+            good &= byte > 0x20 && byte != 0x7f && byte != b'#';
+            plain &= byte < 0x80 && !matches!(byte, b'<' | b'>' | b'"' | b'`');
+        })?;
+        let absolute = first == Some(b'/');
+        let value = match (good, plain) {
+            (true, true) if absolute || first == Some(b'*') && len == 1 => Value::Good,
+            (true, true) => Value::Wrong,
+            (true, false) if absolute => Value::Path(self.decoded()?.into()),
+            _ => Value::Bad,
+        };
+        Ok((value, len))
+    }
+}
+
+/// What the value of a field is that has little choice.
+fn short_value(name: Name, bytes: &[u8]) -> Value {
+    let token = !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN_LOWER[usize::from(byte)] != 0);
+    let good = match name {
+        Name::Method if bytes == b"CONNECT" => return Value::Connect,
+        Name::Method => token,
+        Name::Scheme => {
+            token
+                && bytes[0].is_ascii_alphabetic()
+                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
+        }
+        Name::Authority => split_authority(bytes).is_some_and(|authority| !authority.host.is_empty()),
+        Name::Te => bytes == b"trailers",
+        Name::ContentLength => !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit),
+        _ => bytes.is_ascii(),
+    };
+    match (good, name) {
+        (true, _) => Value::Good,
+        (false, Name::Te | Name::ContentLength)
+            if bytes.iter().all(|&byte| byte >= 0x20 && byte != 0x7f || byte == b'\t') =>
+        {
+            Value::Wrong
+        }
+        (false, _) => Value::Bad,
+    }
+}
+
+/// What has been read of a block.
+#[derive(Default)]
+struct Request {
+    block: Block,
+    trailers: bool,
+    /// A bit for each pseudo-header field.
+    pseudo: u8,
+    regular: bool,
+    connect: bool,
+}
+
+impl Request {
+    fn take(&mut self, name: Name, value: &Value, size: usize) {
+        self.block.fields += 1;
+        self.block.size += size;
+        let misplaced = if name.is_pseudo() {
+            let bit = 1 << name as u8;
+            let twice = self.pseudo & bit != 0;
+            self.pseudo |= bit;
+            twice || self.regular || self.trailers
+        } else {
+            self.regular = true;
+            false
+        };
+        self.connect |= *value == Value::Connect;
+        if let Value::Path(path) = value {
+            self.block.path = Some(path.clone());
+        }
+        self.block.malformed |=
+            misplaced || matches!(name, Name::Forbidden | Name::Bad) || matches!(value, Value::Wrong | Value::Bad);
+    }
+    /// Whether all is there that must be (RFC 9113 sections 8.3.1 and 8.5).
+    fn end(mut self) -> Block {
+        let has = |name: Name| self.pseudo & 1 << name as u8 != 0;
+        let tunnel = self.connect && !has(Name::Protocol);
+        let whole = has(Name::Method)
+            && has(Name::Scheme) != tunnel
+            && has(Name::Path) != tunnel
+            && (self.connect || !has(Name::Protocol));
+        self.block.malformed |= !self.trailers && !whole;
+        self.block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A literal, which is to be remembered or not.
+    fn literal(indexing: bool, name: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut out = vec![if indexing { 0x40 } else { 0 }];
+        for text in [name, value] {
+            write_length(text.len(), &mut out);
+            out.extend_from_slice(text);
+        }
+        out
+    }
+
+    /// `:method GET`, `:scheme http`.
+    const BEGIN: &[u8] = b"\x82\x86";
+
+    fn read(mirror: &mut Mirror, fields: &[Vec<u8>]) -> (Block, Vec<u8>) {
+        let (mut other, block) = (Vec::new(), [BEGIN, &fields.concat()].concat());
+        let said = mirror.read(&block, false, &mut other).unwrap();
+        (said, other)
+    }
+
+    #[test]
+    fn what_is_well_formed_stays_as_it_is() {
+        let mut mirror = Mirror::default();
+        let (said, other) = read(&mut mirror, &[b"\x84\x41\x01h".to_vec(), literal(true, b"x-a", b"b\xff\tc")]);
+        assert_eq!(said, Block { fields: 5, size: 10 + 11 + 6 + 11 + 7, ..Block::default() });
+        assert!(other.is_empty());
+        let (said, other) = read(&mut mirror, &[b"\x84\xbe\xbf\x7e\x01d".to_vec()]);
+        assert!(said.malformed && other.ends_with(POISON), "a pseudo-header field behind another");
+        let (said, _) = read(&mut mirror, &[b"\x84\xc0\xbe\x7e\x01d".to_vec()]);
+        assert_eq!((said.malformed, said.fields), (false, 6));
+    }
+
+    #[test]
+    fn what_is_malformed_is_an_error_of_its_stream_and_keeps_its_place_in_the_table() {
+        let cases: [(&[u8], &[u8]); 12] = [
+            (b"Foo", b"x"),
+            (b"a b", b"x"),
+            (b"x:y", b"x"),
+            (b"x\xff", b"x"),
+            (b":foo", b"x"),
+            (b":status", b"200"),
+            (b"x", b"a\rb"),
+            (b"x", b"a\nb"),
+            (b"x", b"a\0b"),
+            (b"te", b"gz\0ip"),
+            (b":authority", b"a b"),
+            (b":path", b"/a#b"),
+        ];
+        for (name, value) in cases {
+            for indexing in [false, true] {
+                let mut mirror = Mirror::default();
+                let bad = literal(indexing, name, value);
+                let (said, other) = read(&mut mirror, &[literal(true, b"kept", b"1"), bad.clone()]);
+                assert!(said.malformed, "{name:?}");
+                let tail = literal(indexing, &b"x".repeat(name.len()), &b"x".repeat(value.len()));
+                assert_eq!(other, [BEGIN, &literal(true, b"kept", b"1"), &tail, POISON].concat());
+                assert_eq!(mirror.table.len(), 1 + usize::from(indexing));
+                // Whoever refers to it is malformed as well; to others nothing has happened.
+                let (said, other) = read(&mut mirror, &[vec![0x84, if indexing { 0xbf } else { 0xbe }]]);
+                assert_eq!((said.malformed, other.is_empty()), (false, true));
+                let (said, _) = read(&mut mirror, &[b"\x84\xbe".to_vec()]);
+                assert_eq!(said.malformed, indexing);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_decoder_would_take_as_well_only_makes_the_stream_end() {
+        for (name, value) in [
+            ("connection", "close"),
+            ("te", "gzip"),
+            ("content-length", "+1"),
+            ("upgrade", "x"),
+            (":method", "GET"),
+            (":path", "a"),
+        ] {
+            let field = literal(true, name.as_bytes(), value.as_bytes());
+            let (said, other) = read(&mut Mirror::default(), &[field.clone()]);
+            assert!(said.malformed, "{name}");
+            assert_eq!(other, [BEGIN, &field, POISON].concat());
+        }
+        assert!(read(&mut Mirror::default(), &[]).0.malformed, "no path");
+        let trailers = Mirror::default().read(b"", true, &mut Vec::new()).unwrap();
+        assert!(!trailers.malformed);
+    }
+
+    #[test]
+    fn a_path_that_the_decoder_has_no_place_for_is_handed_over_beside_it() {
+        let mut mirror = Mirror::default();
+        for path in ["/a<b>", "/\"", "/caf\u{e9}", "/?`"] {
+            let (said, other) = read(&mut mirror, &[literal(true, b":path", path.as_bytes())]);
+            assert_eq!((said.malformed, said.path.as_deref()), (false, Some(path.as_bytes())));
+            let harmless = format!("/{}", "x".repeat(path.len() - 1));
+            assert_eq!(other, [BEGIN, &literal(true, b":path", harmless.as_bytes())].concat());
+            let (said, other) = read(&mut mirror, &[b"\xbe".to_vec()]);
+            assert_eq!((said.path.as_deref(), other.is_empty()), (Some(path.as_bytes()), true));
+        }
+    }
+
+    #[test]
+    fn the_table_is_as_large_as_the_peer_says() {
+        let mut mirror = Mirror::default();
+        for n in 0..200u8 {
+            read(&mut mirror, &[literal(true, b"name", &[b'a' + n % 26])]);
+        }
+        assert_eq!((mirror.table.len(), mirror.size), (4096 / 37, 4096 / 37 * 37));
+        mirror.read(b"\x3f\x2b\x82", true, &mut Vec::new()).unwrap();
+        assert_eq!((mirror.table.len(), mirror.size_max), (2, 74));
+        read(&mut mirror, &[literal(true, b"longer-than-all", &[b'x'; 80])]);
+        assert_eq!((mirror.table.len(), mirror.size), (0, 0));
+    }
+
+    #[test]
+    fn what_nobody_can_decode_is_told_apart() {
+        for block in [
+            &b"\x80"[..],
+            b"\xbe",
+            b"\x40\x05ab",
+            b"\xff\xff\xff\xff\xff\x0f",
+            b"\x40\x00\x00",
+            b"\x04\x81\x00",
+            b"\x04",
+        ] {
+            assert_eq!(Mirror::default().read(block, false, &mut Vec::new()), Err(Undecodable), "{block:?}");
+        }
+    }
+}
