@@ -4,6 +4,7 @@ use crate::{
     args::{Args, Parsed},
     model::{ListenAddress, ServerHost, ServerPort},
     span::Word,
+    words,
 };
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -24,14 +25,14 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// An address before its use says what its parts must be.
-pub(crate) enum Address<'t> {
-    Unix(&'t str),
-    Abstract(&'t str),
+pub(crate) enum Address {
+    Unix(String),
+    Abstract(String),
     Fd(i32),
     /// Host text without brackets, and what stands behind the last colon.
     Net {
-        host: &'t str,
-        port: Option<&'t str>,
+        host: String,
+        port: Option<String>,
         family: Option<Family>,
     },
 }
@@ -42,15 +43,18 @@ pub(crate) enum Family {
     V6,
 }
 
-/// Takes prefixes off and tells host from port.
-pub(crate) fn parse<'t>(args: &mut Args<'_>, word: &Word, text: &'t str) -> Parsed<Address<'t>> {
+/// Takes prefixes off and tells host from port. Environment variables are expanded even where no quotes stand around
+/// them, as in `bind ${ADDRESS}:80` (manual section 2.3 and the `bind` line's example).
+pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Address> {
+    let expanded = words::expand(text, args.around);
+    let text = expanded.as_ref();
     if let Some((prefix, why)) = REFUSED.iter().find(|(prefix, _)| text.starts_with(prefix)) {
         return args.wrong(word, format!("addresses that begin with '{prefix}' are not supported"), *why);
     }
     let text = text.strip_prefix("stream+").unwrap_or(text);
     let (family, rest) = match text.split_once('@') {
-        Some(("unix" | "uxst", path)) => return Ok(Address::Unix(path)),
-        Some(("abns" | "abnsz", name)) => return Ok(Address::Abstract(name)),
+        Some(("unix" | "uxst", path)) => return Ok(Address::Unix(path.to_owned())),
+        Some(("abns" | "abnsz", name)) => return Ok(Address::Abstract(name.to_owned())),
         Some(("fd", number)) => {
             return match number.parse() {
                 Ok(fd) if fd >= 0 => Ok(Address::Fd(fd)),
@@ -65,7 +69,7 @@ pub(crate) fn parse<'t>(args: &mut Args<'_>, word: &Word, text: &'t str) -> Pars
             let hint = crate::args::expected(other, known.into_iter());
             return args.wrong(word, format!("'{other}@' is not an address family"), hint);
         }
-        _ if text.starts_with('/') => return Ok(Address::Unix(text)),
+        _ if text.starts_with('/') => return Ok(Address::Unix(text.to_owned())),
         _ => (None, text),
     };
     // HAProxy takes the last colon as the port's, so that `:::443` is port 443 of `::`.
@@ -75,15 +79,17 @@ pub(crate) fn parse<'t>(args: &mut Args<'_>, word: &Word, text: &'t str) -> Pars
         Some(_) => return args.wrong(word, format!("'{rest}' is not an address"), "expected ':' and a port after ']'"),
         None => rest.rsplit_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
     };
-    Ok(Address::Net { host, port, family })
+    Ok(Address::Net { host: host.to_owned(), port: port.map(str::to_owned), family })
 }
 
 /// An address of `bind` (one of those that commas separate) or of `stats socket`.
 pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<ListenAddress> {
     let (host, port, family) = match parse(args, word, text)? {
-        Address::Unix("") => return args.wrong(word, "the path of the socket is missing", "expected unix@/path"),
+        Address::Unix(path) if path.is_empty() => {
+            return args.wrong(word, "the path of the socket is missing", "expected unix@/path");
+        }
         Address::Unix(path) => return Ok(ListenAddress::Unix(PathBuf::from(path))),
-        Address::Abstract(name) => return Ok(ListenAddress::Abstract(name.to_owned())),
+        Address::Abstract(name) => return Ok(ListenAddress::Abstract(name)),
         Address::Fd(fd) => return Ok(ListenAddress::Fd(fd)),
         Address::Net { host, port, family } => (host, port, family),
     };
@@ -94,15 +100,15 @@ pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Lis
             "expected ADDRESS:PORT, for instance :443, 192.0.2.1:80 or [::]:443",
         );
     };
-    let (first, last) = port.split_once('-').unwrap_or((port, port));
+    let (first, last) = port.split_once('-').unwrap_or((&port, &port));
     let first = args.number_in(word, first, "a port", 1..=65535)?;
     let last = args.number_in(word, last, "a port", 1..=65535)?;
     if last < first {
         return args.wrong(word, format!("the port range '{port}' runs backwards"), format!("write {last}-{first}"));
     }
-    Ok(match ip(host, family) {
+    Ok(match ip(&host, family) {
         Some(ip) => ListenAddress::Ip { ip, first, last },
-        None => ListenAddress::Host { host: host_name(args, word, host)?, first, last },
+        None => ListenAddress::Host { host: host_name(args, word, &host)?, first, last },
     })
 }
 
@@ -111,13 +117,13 @@ pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, Se
     let none = ServerPort::Offset(0);
     let (host, port, family) = match parse(args, word, &word.text)? {
         Address::Unix(path) => return Ok((ServerHost::Unix(PathBuf::from(path)), none)),
-        Address::Abstract(name) => return Ok((ServerHost::Abstract(name.to_owned()), none)),
+        Address::Abstract(name) => return Ok((ServerHost::Abstract(name), none)),
         Address::Fd(_) => {
             return args.wrong(word, "a server cannot be a file descriptor", "expected an address and a port");
         }
         Address::Net { host, port, family } => (host, port, family),
     };
-    let port = match port {
+    let port = match port.as_deref() {
         None | Some("") => none,
         Some(offset) if offset.starts_with(['+', '-']) => {
             let number: i32 = args.number_in(word, offset.trim_start_matches('+'), "a port offset", -65535..=65535)?;
@@ -129,9 +135,9 @@ pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, Se
             port => ServerPort::Fixed(port),
         },
     };
-    let host = match ip(host, family) {
+    let host = match ip(&host, family) {
         Some(ip) => ServerHost::Ip(ip),
-        None => ServerHost::Name(host_name(args, word, host)?),
+        None => ServerHost::Name(host_name(args, word, &host)?),
     };
     Ok((host, port))
 }

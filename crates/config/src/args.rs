@@ -20,6 +20,8 @@ pub(crate) struct Args<'a> {
     /// The keyword as written, for messages: `timeout client`.
     pub(crate) keyword: &'a str,
     pub(crate) keyword_span: Span,
+    /// Its last word as written, which may have a name in parentheses: `set-var(check.x)`.
+    pub(crate) verb: &'a str,
     /// The whole line, the keyword included.
     pub(crate) span: Span,
     /// `no KEYWORD`.
@@ -117,7 +119,17 @@ impl<'a> Args<'a> {
 
     pub(crate) fn time_in_unit(&mut self, what: &str, unit: Duration) -> Parsed<Duration> {
         let word = self.word(what)?;
-        units::time(&word.text, unit).or_else(|bad| match bad {
+        let bad = match units::time(&word.text, unit) {
+            Ok((length, rest)) => {
+                if !rest.is_empty() {
+                    let (message, hint) = units::unread(&word.text, rest);
+                    self.diagnostics().warning(word.span, message).hint(hint);
+                }
+                return Ok(length);
+            }
+            Err(bad) => bad,
+        };
+        match bad {
             BadTime::Syntax => self.wrong(
                 word,
                 format!("'{}' is not {what}", word.text),
@@ -133,7 +145,7 @@ impl<'a> Args<'a> {
                 format!("'{}' is too short for {what}", word.text),
                 "the shortest that is not zero is 1ms",
             ),
-        })
+        }
     }
 
     pub(crate) fn size(&mut self, what: &str, range: RangeInclusive<u64>) -> Parsed<u64> {
@@ -216,9 +228,12 @@ fn part(word: &Word, text: &str) -> Span {
     }
 }
 
-/// "did you mean" where a name is near, else the list of them.
+/// "did you mean" where a name is near, else the list of them: none is nearer than others that differ in the last digit
+/// only, as versions do.
 pub(crate) fn expected<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    match units::nearest(text, known.clone()) {
+    let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let same_but_number = |near: &str| stem(near) < near.len() && near[..stem(near)] == text[..stem(text)];
+    match units::nearest(text, known.clone()).filter(|near| !same_but_number(near)) {
         Some(near) => format!("did you mean '{near}'?"),
         None => {
             let all: Vec<_> = known.collect();

@@ -151,16 +151,13 @@ const TLS: &[Entry] = &[
     }),
     Entry::accepted("default-crt", ONE, "The certificate for unknown names", "the first 'crt' is")
         .notice("write it as the first 'crt'"),
-    Entry::new("allow-0rtt", NONE, "TLS 1.3 early data", |d, _| {
-        d.tls.conf.allow_0rtt = true;
-        Ok(())
-    }),
+    Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not accepted, clients send it again"),
     Entry::new("alpn", ONE, "Protocols offered to the client, best first", |d, a| tls::alpn(&mut d.tls.conf, a)),
     Entry::new("no-alpn", NONE, "No protocol is offered", |d, _| {
         d.tls.conf.alpn = Some(Vec::new());
         Ok(())
     }),
-    Entry::new("npn", ONE, "What ALPN replaced; taken as such", |d, a| tls::alpn(&mut d.tls.conf, a)),
+    Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
     Entry::new("ca-file", ONE, "Certificate authorities of clients", |d, a| tls::ca_file(&mut d.tls.conf, a)),
     Entry::new("ca-verify-file", ONE, "More of them, whose names are not sent", |d, a| {
         tls::ca_verify_file(&mut d.tls.conf, a)
@@ -181,12 +178,15 @@ const TLS: &[Entry] = &[
     Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |d, a| tls::ciphers(&mut d.tls.conf, a)),
     Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |d, a| tls::ciphersuites(&mut d.tls.conf, a)),
     Entry::new("curves", ONE, "Groups for the key exchange", |d, a| tls::curves(&mut d.tls.conf, a)),
-    Entry::new("ecdhe", ONE, "Old form of 'curves'", |d, a| tls::curves(&mut d.tls.conf, a)),
+    Entry::new("ecdhe", ONE, "Groups for the key exchange where no 'curves' are set", |d, a| {
+        d.tls.conf.ecdhe = Some(a.spanned("a list of curves")?);
+        Ok(())
+    }),
     Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own order is used"),
     Entry::accepted("client-sigalgs", ONE, "Signature algorithms of clients", "the TLS library's own set is used"),
-    Entry::new("force-sslv3", NONE, "SSL 3.0 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Ssl3)),
-    Entry::new("force-tlsv10", NONE, "TLS 1.0 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls10)),
-    Entry::new("force-tlsv11", NONE, "TLS 1.1 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls11)),
+    Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv11", "TLS 1.1 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls12)),
     Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |d, _| tls::force(&mut d.tls.conf, TlsVersion::Tls13)),
     Entry::new("no-sslv3", NONE, "Not SSL 3.0", |d, _| tls::without(&mut d.tls.conf, TlsVersion::Ssl3)),

@@ -6,7 +6,7 @@ use crate::{
     proxy::Draft,
     reading::Surroundings,
     span::{Span, Word},
-    units::nearest,
+    units::suggestion,
 };
 use std::collections::HashMap;
 
@@ -85,12 +85,27 @@ fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// A format for lines that go nowhere.
+fn unlogged(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+    let has_address = !proxy.logs.is_empty() || (proxy.log_global && !config.global.logs.is_empty());
+    let format = [&proxy.log_format, &proxy.log_format_sd].into_iter().flatten().next();
+    let has_format = format.is_some() || proxy.options.log != LogFormat::default();
+    if proxy.kind.has_frontend() && has_format && !has_address {
+        let at = format.map_or(proxy.span, |word| word.span);
+        let (kind, name) = (proxy.kind.name(), &proxy.name);
+        diagnostics
+            .warning(at, format!("the log format of {kind} '{name}' has no effect: there is no log address"))
+            .hint("add 'log ADDRESS FACILITY' to the section, or to 'global' with 'log global' here");
+    }
+}
+
 /// All sections together.
 pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     let names = Names::new(config);
     proxy_numbers(config, diagnostics);
     listeners(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
+        unlogged(config, proxy, diagnostics);
         if let Some(target) = &proxy.default_backend
             && proxy.kind.has_frontend()
         {
@@ -165,7 +180,7 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
         if let Some(target) = &settings.track {
             track(names, proxy, server, target, diagnostics);
         }
-        if settings.check.enabled && settings.check.port.is_none() {
+        if settings.check.enabled && settings.check.port.or(settings.check.addr_port).is_none() {
             check_port(proxy, server, diagnostics);
         }
     }
@@ -186,7 +201,8 @@ fn check_port(proxy: &Proxy, server: &Server, diagnostics: &mut Diagnostics) {
         _ => &Vec::new(),
     };
     let step = connects.iter().any(|line| {
-        line.words.first().is_some_and(|w| w.text == "connect") && line.words.iter().any(|w| w.text == "port")
+        line.words.first().is_some_and(|w| w.text == "connect")
+            && line.words.iter().any(|w| w.text == "port" || w.text.parse::<std::net::SocketAddr>().is_ok())
     });
     let network = matches!(server.host, crate::model::ServerHost::Ip(_) | crate::model::ServerHost::Name(_));
     if network && !step && matches!(server.port, ServerPort::Offset(_)) {
@@ -205,9 +221,8 @@ fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagn
     };
     let Some(tracked) = names.servers.get(&(backend, name)) else {
         let others = other.servers.iter().map(|s| s.name.as_str()).filter(|n| *n != server.name);
-        let near = nearest(name, others);
         diagnostics.error(target.span, format!("'{backend}' has no server called '{name}' to track")).hint =
-            near.map(|near| format!("did you mean '{near}'?"));
+            suggestion(name, others, "other servers");
         return;
     };
     if server.settings.check.enabled {
@@ -246,7 +261,7 @@ fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clo
         return;
     }
     diagnostics.error(word.span, format!("no {what} is called '{}'", word.text)).hint =
-        nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
+        suggestion(&word.text, known, &format!("{what}s"));
 }
 
 /// Backends by name, and their servers by both names.
@@ -263,7 +278,7 @@ impl<'c> Names<'c> {
     }
 
     fn near(&self, name: &str) -> Option<String> {
-        nearest(name, self.backends.keys().copied()).map(|near| format!("did you mean '{near}'?"))
+        suggestion(name, self.backends.keys().copied(), "backends")
     }
 
     /// A name that `use_backend` or `default_backend` gives.

@@ -113,11 +113,11 @@ impl<'a> Reader<'a> {
                 return Err(self.bad("this parenthesis is never closed".into(), Some("expected ')'".into())));
             }
             value
-        } else if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
-            let digits = self.rest().find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest().len());
-            let number = &self.rest()[..digits];
-            self.at += digits;
-            number.bytes().any(|c| c != b'0')
+        } else if let Some(length) = number(self.rest()) {
+            let digits = &self.rest()[..length];
+            let value = digits.bytes().any(|c| matches!(c, b'1'..=b'9'));
+            self.at += length;
+            value
         } else {
             self.predicate()?
         };
@@ -210,6 +210,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The length of the number that `text` begins with, a sign included.
+fn number(text: &str) -> Option<usize> {
+    let sign = usize::from(text.starts_with(['-', '+']));
+    let digits = text[sign..].find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len() - sign);
+    (digits > 0).then_some(sign + digits)
+}
+
 /// A version as HAProxy orders them: up to four numbers, then `-devN` before the release itself.
 fn version(text: &str) -> ([u32; 4], u32) {
     let (numbers, suffix) = text.split_once('-').unwrap_or((text, ""));
@@ -237,6 +244,8 @@ mod tests {
         for yes in [
             "1",
             "!0",
+            "-1000 && 200",
+            "+5",
             "defined(HOME)",
             "defined(HOME) && !defined(XX) || 0",
             "0 && 0 || 1",
@@ -255,9 +264,18 @@ mod tests {
         ] {
             assert!(truth(yes), "{yes}");
         }
-        for no in
-            ["", "0", "00", "defined", "defined(XX)", "(1 || 1) && 0", "version_atleast(2.8)", "feature(QUIC)", "!!0"]
-        {
+        for no in [
+            "",
+            "0",
+            "00",
+            "-0",
+            "defined",
+            "defined(XX)",
+            "(1 || 1) && 0",
+            "version_atleast(2.8)",
+            "feature(QUIC)",
+            "!!0",
+        ] {
             assert!(!truth(no), "{no}");
         }
     }

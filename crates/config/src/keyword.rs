@@ -191,7 +191,9 @@ impl<T> Table<T> {
             let mut count = 0;
             let matches = keyword.name.split(' ').all(|part| {
                 count += 1;
-                words.get(count - 1).is_some_and(|w| w.text == part)
+                // A variable's name touches the last word: `http-check set-var(check.x)`.
+                let named = |text: &str| count > 1 && text.split('(').next() == Some(part);
+                words.get(count - 1).is_some_and(|w| w.text == part || named(&w.text))
             });
             matches.then_some((*keyword, count))
         })

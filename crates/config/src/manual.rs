@@ -53,14 +53,14 @@ fn collect() -> Vec<Entry> {
     all
 }
 
-/// The compatibility matrix, `docs/keywords.md`.
-pub fn matrix() -> String {
+/// The compatibility matrix, `docs/keywords.md`. `proof` gives the link to the test of a section's keyword.
+pub fn matrix(proof: impl Fn(&str, &str) -> String) -> String {
     let all = keywords();
     let count = |f: fn(&Support) -> bool| all.iter().filter(|k| f(&k.support)).count();
     let mut out = format!(
         "# Keywords\n\nEvery keyword of HAProxy's configuration that is known here: {} of them. {} are implemented, {} \
          are read without effect (a NOTICE says why), {} are refused (the message says what to write instead). This page \
-         is made from the tables in `crates/config`; a test compares it with them.\n\n\
+         is made from the tables in `crates/config` and `tests/proofs.tsv`; a test compares it with them.\n\n\
          D defaults, N defaults with a name only, F frontend, L listen, B backend.\n",
         all.len(),
         count(|s| matches!(s, Support::Implemented)),
@@ -77,7 +77,10 @@ pub fn matrix() -> String {
                 "proxy" => "defaults, frontend, listen, backend",
                 other => other,
             };
-            let _ = write!(out, "\n## {title}\n\n| Keyword |{place} Class | Meaning |\n|---|{line}---|---|\n");
+            let _ = write!(
+                out,
+                "\n## {title}\n\n| Keyword |{place} Class | Meaning | Shown by |\n|---|{line}---|---|---|\n"
+            );
         }
         let place = if section == "proxy" { format!(" {} |", letters(entry.places)) } else { String::new() };
         let no = if entry.negatable { "[no] " } else { "" };
@@ -86,7 +89,11 @@ pub fn matrix() -> String {
             Support::Accepted(why) => ("no effect", format!("{}: {why}", entry.doc)),
             Support::Refused { why, instead } => ("refused", format!("{}: {why}; {instead}", entry.doc)),
         };
-        let _ = writeln!(out, "| `{no}{}` |{place} {class} | {} |", entry.name, doc.replace('|', "\\|"));
+        let shown = match entry.support {
+            Support::Implemented => proof(entry.section, entry.name),
+            _ => String::new(),
+        };
+        let _ = writeln!(out, "| `{no}{}` |{place} {class} | {} | {shown} |", entry.name, doc.replace('|', "\\|"));
     }
     out
 }

@@ -124,7 +124,7 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
                     "for instance 9.9.9.9:53",
                 );
             };
-            let port = port.filter(|p| !p.is_empty()).map_or(Ok(53), |p| a.number_in(word, p, "a port", 1..=65535))?;
+            let port = port.filter(|p| !p.is_empty()).map_or(Ok(53), |p| a.number_in(word, &p, "a port", 1..=65535))?;
             let Ok(ip) = host.parse() else {
                 return a.wrong(word, format!("'{host}' is not an address"), "for instance 9.9.9.9:53");
             };

@@ -59,6 +59,8 @@ pub(crate) struct Surroundings {
     pub(crate) default_path: DefaultPath,
     pub(crate) file_name: String,
     pub(crate) section: String,
+    /// The word that began the section.
+    pub(crate) section_kind: &'static str,
     pub(crate) line: u32,
     /// A `bind` line is being read.
     pub(crate) on_bind: bool,
@@ -105,6 +107,7 @@ impl Surroundings {
             default_path: DefaultPath::Current,
             file_name: String::new(),
             section: String::new(),
+            section_kind: "",
             line: 0,
             on_bind: false,
             diagnostic_mode: env.diagnostic_mode,
@@ -210,13 +213,6 @@ impl Reading {
             Ok(()) if split.is_empty() => {}
             Ok(()) if split[0].text.starts_with('.') => self.directive(&split),
             Ok(()) if self.conditions.last().is_none_or(|block| block.active) => {
-                if line.contains('\u{fffd}') && split.iter().any(|w| w.text.contains('\u{fffd}')) {
-                    let bad = split.iter().find(|w| w.text.contains('\u{fffd}')).map(|w| w.span);
-                    self.around
-                        .diagnostics
-                        .error(bad, "this word is not UTF-8 text")
-                        .hint("store the file in UTF-8; only comments may be in another encoding");
-                }
                 self.statement(&split);
             }
             Ok(()) => {}
@@ -232,6 +228,7 @@ impl Reading {
         if sections::is_section(&words[0].text) {
             self.sections.end_section(&mut self.around);
             self.around.section.clone_from(&words.get(1).unwrap_or(&words[0]).text);
+            self.around.section_kind = sections::kind(&words[0].text);
             self.sections.begin(words, &mut self.around);
         } else {
             // A mistake is already among the diagnostics; the next line is read all the same.
@@ -363,6 +360,7 @@ pub(crate) fn dispatch<T>(
     let mut args = Args {
         keyword: keyword.name,
         keyword_span,
+        verb: &words[count - 1].text,
         span,
         negated: prefix.is_some(),
         words: &words[count..],
@@ -433,7 +431,7 @@ fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surrounding
         }
         return Reported;
     }
-    let section = table.section;
+    let section = around.section_kind;
     let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
     let names = table.keywords().map(|k| k.name).chain(sections::names());
     // A keyword of another section is not a misspelt one of this.

@@ -11,7 +11,7 @@ use crate::{
     reading::{Surroundings, dispatch},
     span::{Span, Word},
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Every word that begins a section, and whether a name must follow it.
 pub(crate) const SECTIONS: &[(&str, Name)] = &[
@@ -46,6 +46,11 @@ pub(crate) enum Name {
 
 pub(crate) fn is_section(word: &str) -> bool {
     SECTIONS.iter().any(|(name, _)| *name == word)
+}
+
+/// The word that begins a section of this kind, as text that lasts.
+pub(crate) fn kind(word: &str) -> &'static str {
+    SECTIONS.iter().find(|(name, _)| *name == word).map_or("", |(name, _)| name)
 }
 
 pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
@@ -180,6 +185,17 @@ impl Sections {
                     .error(rest.get(2).unwrap_or(word).span, "'from' is followed by the name of one defaults section");
                 return Err(Reported);
             }
+            // HAProxy reads nothing behind the name of a defaults section, and says nothing.
+            [word, ..] if proxy.is_none() => {
+                around
+                    .diagnostics
+                    .notice(
+                        word.span.to(words[words.len() - 1].span),
+                        "nothing is read behind the name of a 'defaults' section",
+                    )
+                    .hint("write keywords on lines of their own");
+                None
+            }
             [word, ..] => {
                 around
                     .diagnostics
@@ -190,6 +206,19 @@ impl Sections {
                 return Err(Reported);
             }
         };
+        if let (None, Some(base)) = (proxy, inherited)
+            && base.has_rules()
+        {
+            let message = format!(
+                "a defaults section cannot inherit from '{}' at line {}, which has TCP or HTTP rules",
+                base.proxy.name, base.proxy.span.line
+            );
+            around
+                .diagnostics
+                .error(rest.last().map_or(words[0].span, |word| word.span), message)
+                .hint("put the rules into the section that proxies name in their own 'from'");
+            return Err(Reported);
+        }
         let span = words[0].span.to(words[words.len() - 1].span);
         let name = named.map(|n| n.text.clone()).unwrap_or_default();
         let (kind, place) = proxy.unwrap_or((
@@ -331,7 +360,16 @@ impl Sections {
             }
             proxies.push(proxy);
         }
+        let mut http_errors = BTreeMap::new();
+        for section in self.http_errors.drain(..) {
+            let mut by_status: BTreeMap<u16, ErrorFile> = section.files.into_iter().collect();
+            for errorfile in by_status.values_mut() {
+                read_errorfile(errorfile, &mut contents, files, self.global.tune.bufsize, around);
+            }
+            http_errors.insert(section.name, by_status);
+        }
         Config {
+            http_errors,
             global: std::mem::take(&mut self.global),
             proxies,
             userlists: std::mem::take(&mut self.userlists),

@@ -71,8 +71,7 @@ const LOAD: &[Entry] = &[
     Entry::new("non-stick", NONE, "Stick tables do not learn it", |s, _| {
         s.non_stick = true;
         Ok(())
-    })
-    .notice("stick tables learn every server"),
+    }),
     Entry::new("stick", NONE, "Undoes 'non-stick'", |s, _| {
         s.non_stick = false;
         Ok(())
@@ -88,7 +87,8 @@ const LOAD: &[Entry] = &[
     Entry::new("pool-low-conn", ONE, "Idle connections each thread keeps", |s, a| {
         s.pool_low_conn = a.number("a number of connections", 0..=i32::MAX as u32)?;
         Ok(())
-    }),
+    })
+    .notice("threads take no idle connections from one another in any case"),
     Entry::new("pool-purge-delay", ONE, "How often half the idle connections are closed", |s, a| {
         s.pool_purge_delay = a.time("a time")?;
         Ok(())
@@ -138,9 +138,10 @@ const CHECK: &[Entry] = &[
         let word = a.word("an address")?;
         let (host, port) = address::server(a, word)?;
         s.check.addr = Some(host);
-        if let ServerPort::Fixed(port) = port {
-            s.check.port = Some(port);
-        }
+        s.check.addr_port = match port {
+            ServerPort::Fixed(port) => Some(port),
+            ServerPort::Offset(_) => None,
+        };
         Ok(())
     }),
     Entry::new("check-ssl", NONE, "Checks speak TLS", |s, _| {
@@ -158,11 +159,13 @@ const CHECK: &[Entry] = &[
     Entry::new("check-alpn", ONE, "Protocols the checks offer", |s, a| {
         s.check.alpn = Some(tls::protocols(a)?);
         Ok(())
-    }),
+    })
+    .notice("checks speak HTTP/1 and offer what the server's own connections do"),
     Entry::new("check-proto", ONE, "Protocol of the checks", |s, a| {
         s.check.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
         Ok(())
-    }),
+    })
+    .notice("checks speak HTTP/1"),
     Entry::new("check-send-proxy", NONE, "Checks begin with a PROXY header", |s, _| {
         s.check.send_proxy = true;
         Ok(())
@@ -180,29 +183,34 @@ const CHECK: &[Entry] = &[
         s.agent_check = true;
         Ok(())
     })
-    .notice("no agent is asked; the health check alone decides"),
+    .notice(NO_AGENT),
     Entry::new("no-agent-check", NONE, "Undoes 'agent-check'", |s, _| {
         s.agent_check = false;
         Ok(())
-    }),
+    })
+    .notice(NO_AGENT),
     Entry::new("agent-port", ONE, "The agent's port", |s, a| {
         agent(s).port = a.number("a port", 1..=65535)?;
         Ok(())
-    }),
+    })
+    .notice(NO_AGENT),
     Entry::new("agent-inter", ONE, "Time between questions to it", |s, a| {
         agent(s).inter = Some(interval(a)?);
         Ok(())
-    }),
+    })
+    .notice(NO_AGENT),
     Entry::new("agent-addr", ONE, "Its address", |s, a| {
         let word = a.word("an address")?;
         let (host, _) = address::server(a, word)?;
         agent(s).addr = Some(host);
         Ok(())
-    }),
+    })
+    .notice(NO_AGENT),
     Entry::new("agent-send", ONE, "What it is asked", |s, a| {
         agent(s).send = Some(a.text("a string")?);
         Ok(())
-    }),
+    })
+    .notice(NO_AGENT),
     Entry::new("track", ONE, "Follows another server's state", |s, a| {
         s.track = Some(a.word("[BACKEND/]SERVER")?.clone());
         Ok(())
@@ -247,10 +255,12 @@ const TLS: &[Entry] = &[
         s.tls_settings.verifyhost = Some(a.text("a host name")?);
         Ok(())
     }),
-    Entry::new("no-verifyhost", NONE, "Undoes 'verifyhost'", |s, _| {
-        s.tls_settings.verifyhost = None;
-        Ok(())
-    }),
+    Entry::refused(
+        "no-verifyhost",
+        "Undoes 'verifyhost'",
+        "HAProxy's manual has it, HAProxy does not",
+        "leave 'verifyhost' out of the default-server",
+    ),
     Entry::new("ca-file", ONE, "Certificate authorities of the server", |s, a| {
         tls::ca_file(&mut s.tls_settings.conf, a)
     }),
@@ -268,19 +278,16 @@ const TLS: &[Entry] = &[
     Entry::accepted("sni-auto", NONE, "The name asked for is the request's", "write 'sni req.hdr(host)'"),
     Entry::accepted("no-sni-auto", NONE, "Undoes 'sni-auto'", "names are only sent by 'sni'"),
     Entry::new("alpn", ONE, "Protocols offered to the server", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
-    Entry::new("npn", ONE, "What ALPN replaced; taken as such", |s, a| tls::alpn(&mut s.tls_settings.conf, a)),
+    Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
     Entry::new("ciphers", ONE, "TLS 1.2 ciphers", |s, a| tls::ciphers(&mut s.tls_settings.conf, a)),
     Entry::new("ciphersuites", ONE, "TLS 1.3 cipher suites", |s, a| tls::ciphersuites(&mut s.tls_settings.conf, a)),
     Entry::new("curves", ONE, "Groups for the key exchange", |s, a| tls::curves(&mut s.tls_settings.conf, a)),
     Entry::accepted("sigalgs", ONE, "Signature algorithms", "the TLS library's own set is used"),
     Entry::accepted("client-sigalgs", ONE, "Signature algorithms of ours", "the TLS library's own set is used"),
-    Entry::new("allow-0rtt", NONE, "TLS 1.3 early data", |s, _| {
-        s.tls_settings.conf.allow_0rtt = true;
-        Ok(())
-    }),
-    Entry::new("force-sslv3", NONE, "SSL 3.0 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Ssl3)),
-    Entry::new("force-tlsv10", NONE, "TLS 1.0 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls10)),
-    Entry::new("force-tlsv11", NONE, "TLS 1.1 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls11)),
+    Entry::accepted("allow-0rtt", NONE, "TLS 1.3 early data", "early data is not sent to servers"),
+    Entry::refused("force-sslv3", "SSL 3.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv10", "TLS 1.0 only", tls::OLD_TLS, tls::NEWER_TLS),
+    Entry::refused("force-tlsv11", "TLS 1.1 only", tls::OLD_TLS, tls::NEWER_TLS),
     Entry::new("force-tlsv12", NONE, "TLS 1.2 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls12)),
     Entry::new("force-tlsv13", NONE, "TLS 1.3 only", |s, _| tls::force(&mut s.tls_settings.conf, TlsVersion::Tls13)),
     Entry::new("no-sslv3", NONE, "Not SSL 3.0", |s, _| tls::without(&mut s.tls_settings.conf, TlsVersion::Ssl3)),
@@ -395,7 +402,8 @@ const REACH: &[Entry] = &[
     Entry::new("tfo", NONE, "TCP Fast Open", |s, _| {
         s.tfo = true;
         Ok(())
-    }),
+    })
+    .notice("connections to servers are opened without it"),
     Entry::new("no-tfo", NONE, "Undoes 'tfo'", |s, _| {
         s.tfo = false;
         Ok(())
@@ -416,6 +424,7 @@ const REACH: &[Entry] = &[
 ];
 
 const NO_SOCKS: &str = "SOCKS proxies are not spoken to";
+const NO_AGENT: &str = "no agent is asked; the health check alone decides";
 
 fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
     let word = args.peek();
@@ -451,7 +460,7 @@ pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
             "for instance 192.0.2.1",
         );
     };
-    let ip = match host {
+    let ip = match host.as_str() {
         "" | "*" => None,
         host => match host.parse() {
             Ok(ip) => Some(ip),
@@ -463,7 +472,7 @@ pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
     let ports = match port.filter(|p| !p.is_empty()) {
         None => None,
         Some(ports) => {
-            let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+            let (first, last) = ports.split_once('-').unwrap_or((&ports, &ports));
             let first = args.number_in(word, first, "a port", 0..=65535)?;
             Some((first, args.number_in(word, last, "a port", first..=65535)?))
         }

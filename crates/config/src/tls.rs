@@ -86,6 +86,10 @@ pub(crate) fn max_version(conf: &mut TlsConf, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
+/// Why versions that are not spoken cannot be forced, and what to write instead.
+pub(crate) const OLD_TLS: &str = "the TLS library speaks TLS 1.2 and 1.3 alone";
+pub(crate) const NEWER_TLS: &str = "write 'force-tlsv12' or 'force-tlsv13', or leave both open";
+
 /// `force-tlsv12` is both bounds.
 pub(crate) fn force(conf: &mut TlsConf, version: TlsVersion) -> Parsed {
     conf.min_ver = Some(version);

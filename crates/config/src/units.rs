@@ -16,18 +16,25 @@ pub enum BadTime {
     Underflow,
 }
 
-/// Reads `30s`, `500ms`, `1h`...; a bare number counts in `unit`.
-pub fn time(text: &str, unit: Duration) -> Result<Duration, BadTime> {
+/// The units of time and their µs; the longer of two that begin alike comes first.
+const UNITS: &[(&str, u128)] = &[
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60 * 1_000_000),
+    ("h", 3_600 * 1_000_000),
+    ("d", 86_400 * 1_000_000),
+];
+
+/// Reads `30s`, `500ms`, `1h`...; a bare number counts in `unit`. The second value is what follows the unit and is not
+/// read, the `ec` of `30sec`: HAProxy 2.6 warns of it, and [`unread`] is that warning.
+pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit_us = match &text[digits..] {
-        "" => unit.as_micros(),
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" => 60 * 1_000_000,
-        "h" => 3_600 * 1_000_000,
-        "d" => 86_400 * 1_000_000,
-        _ => return Err(BadTime::Syntax),
+    let suffix = &text[digits..];
+    let (unit_us, rest) = match UNITS.iter().find_map(|(name, us)| Some((*us, suffix.strip_prefix(name)?))) {
+        Some(known) => known,
+        None if suffix.is_empty() => (unit.as_micros(), ""),
+        None => return Err(BadTime::Syntax),
     };
     if digits == 0 {
         return Err(BadTime::Syntax);
@@ -42,7 +49,15 @@ pub fn time(text: &str, unit: Duration) -> Result<Duration, BadTime> {
         return Err(BadTime::Underflow);
     }
     // HAProxy rounds up to a whole millisecond.
-    Ok(Duration::from_millis(us.div_ceil(1_000) as u64))
+    Ok((Duration::from_millis(us.div_ceil(1_000) as u64), rest))
+}
+
+/// The warning about `rest`, which stands behind the unit of the time `text`: the message and a hint.
+pub fn unread(text: &str, rest: &str) -> (String, &'static str) {
+    (
+        format!("'{rest}' at the end of the time '{text}' is not read"),
+        "the units are us, ms, s, m, h and d, and nothing else",
+    )
 }
 
 /// Reads a size in bytes: `16384`, `32k`, `1m`, `2g`.
@@ -73,6 +88,23 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter(|(d, _)| *d <= allowed)
         .min_by_key(|(d, _)| *d)
         .map(|(_, k)| k)
+}
+
+/// What may have been meant by `word`: the nearest of `known`, or all of them where they are few. `what` names them in the
+/// plural.
+pub fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> Option<String> {
+    const FEW: usize = 8;
+    if let Some(near) = nearest(word, known.clone()) {
+        return Some(format!("did you mean '{near}'?"));
+    }
+    let mut all: Vec<&str> = known.take(FEW + 1).collect();
+    all.sort_unstable();
+    all.dedup();
+    match all.as_slice() {
+        [] => Some(format!("there are no {what}")),
+        few if few.len() <= FEW => Some(format!("the {what} are {}", few.join(", "))),
+        _ => None,
+    }
 }
 
 /// Optimal string alignment: insertions, deletions, replacements and swapped neighbours cost one each.
@@ -108,19 +140,24 @@ mod tests {
 
     #[test]
     fn times_have_the_units_and_bounds_of_haproxy() {
-        assert_eq!(time("30s", MS), Ok(Duration::from_secs(30)));
-        assert_eq!(time("5000", MS), Ok(Duration::from_secs(5)));
-        assert_eq!(time("24d", MS), Ok(Duration::from_secs(24 * 86400)));
-        assert_eq!(time("25d", MS), Err(BadTime::Overflow));
-        assert_eq!(time("2147483647", MS), Ok(Duration::from_millis(2_147_483_647)));
-        assert_eq!(time("2147483648", MS), Err(BadTime::Overflow));
-        assert_eq!(time("500us", MS), Err(BadTime::Underflow));
-        assert_eq!(time("1500us", MS), Ok(Duration::from_millis(2)));
-        assert_eq!(time("0", MS), Ok(Duration::ZERO));
-        for bad in ["", "s", "1x", "-1", "1 s", "1.5s", "10sec", "１s"] {
-            assert_eq!(time(bad, MS), Err(BadTime::Syntax), "{bad}");
+        let whole = |text| match time(text, MS) {
+            Ok((length, "")) => Ok(length),
+            Ok((_, rest)) => panic!("'{rest}' of {text} is not read"),
+            Err(bad) => Err(bad),
+        };
+        assert_eq!(whole("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(whole("5000"), Ok(Duration::from_secs(5)));
+        assert_eq!(whole("24d"), Ok(Duration::from_secs(24 * 86400)));
+        assert_eq!(whole("25d"), Err(BadTime::Overflow));
+        assert_eq!(whole("2147483647"), Ok(Duration::from_millis(2_147_483_647)));
+        assert_eq!(whole("2147483648"), Err(BadTime::Overflow));
+        assert_eq!(whole("500us"), Err(BadTime::Underflow));
+        assert_eq!(whole("1500us"), Ok(Duration::from_millis(2)));
+        assert_eq!(whole("0"), Ok(Duration::ZERO));
+        for bad in ["", "s", "1x", "-1", "1 s", "1.5s", "１s"] {
+            assert_eq!(whole(bad), Err(BadTime::Syntax), "{bad}");
         }
-        assert_eq!(time("99999999999999999999", MS), Err(BadTime::Overflow));
+        assert_eq!(whole("99999999999999999999"), Err(BadTime::Overflow));
     }
 
     #[test]

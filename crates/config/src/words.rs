@@ -4,6 +4,7 @@
 //! `str(\"a b\")`, is left in the text for whoever parses the arguments in parentheses.
 
 use crate::span::{FileId, Span, Word};
+use std::borrow::Cow;
 
 /// Where the line stands, and what `"$NAME"` means there.
 pub(crate) trait Variables {
@@ -72,6 +73,34 @@ pub(crate) fn split(
         words.push(Word { text, span: span(start, splitter.at) });
     }
     Ok(())
+}
+
+/// `$NAME` and `${NAME}` replaced by their values, those that do not exist by nothing: what addresses do with variables
+/// that no quotes stand around. A brace that is never closed leaves the text as it is.
+pub(crate) fn expand<'t>(text: &'t str, variables: &dyn Variables) -> Cow<'t, str> {
+    if !text.contains('$') {
+        return Cow::Borrowed(text);
+    }
+    let (mut expanded, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let braced = after.strip_prefix('{');
+        let inner = braced.unwrap_or(after);
+        let length = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len());
+        let (name, behind) = inner.split_at(length);
+        if let Some(value) = variables.variable(name) {
+            expanded.push_str(&value);
+        }
+        rest = match braced {
+            Some(_) => match behind.strip_prefix('}') {
+                Some(behind) => behind,
+                None => return Cow::Borrowed(text),
+            },
+            None => behind,
+        };
+    }
+    expanded.push_str(rest);
+    Cow::Owned(expanded)
 }
 
 /// isspace(3) in the C locale, without the line ends.
@@ -251,14 +280,6 @@ impl Splitter<'_> {
 
     fn take_word(&mut self) -> Result<(String, usize), BadLine> {
         let start = self.begin.take().unwrap_or(self.at);
-        match String::from_utf8(std::mem::take(&mut self.text)) {
-            Ok(text) => Ok((text, start)),
-            Err(_) => Err(self.bad(
-                start,
-                self.at,
-                "the escapes in this word do not form UTF-8 text",
-                "spell the bytes of the UTF-8 encoding, for instance \\xc3\\xa9 for é",
-            )),
-        }
+        Ok((crate::escaped::word_of(std::mem::take(&mut self.text)), start))
     }
 }

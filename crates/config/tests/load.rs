@@ -163,8 +163,9 @@ fn a_whole_site_is_read() {
 #[test]
 fn defaults_are_anonymous_named_or_inherited() {
     let config = valid(
-        "defaults base\n mode http\n retries 7\n timeout client 1s\n http-request deny if { path /a }\n\
-         defaults more from base\n timeout client 2s\n option forwardfor except 127.0.0.0/8 header X-F\n\
+        "defaults plain\n mode http\n retries 7\n timeout client 1s\n\
+         defaults base from plain\n http-request deny if { path /a }\n\
+         defaults more from plain\n timeout client 2s\n option forwardfor except 127.0.0.0/8 header X-F\n\
          frontend f from base\n bind :1\n\
          frontend g\n bind :2\n\
          defaults\n timeout client 0\n\

@@ -11,7 +11,7 @@ fn rendered(text: &str) -> String {
     diagnostics.render(&config.files, Severity::Notice, false)
 }
 
-/// `UPDATE=1 cargo test -p penstock-config --test messages` writes the expected text anew; review it as code.
+/// `make generate` writes the expected text anew; review it as code.
 #[test]
 fn every_mistake_has_its_message() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/messages.txt");

@@ -201,7 +201,8 @@ fn cookies_options_and_checks() {
     assert_eq!(mode("option httpclose\n option http-server-close"), ConnectionMode::ServerClose);
     assert_eq!(mode("option http-server-close\n no option http-server-close"), ConnectionMode::KeepAlive);
     let redispatch = |text: &str| listen(&format!("bind :1\n{text}")).options.redispatch;
-    assert_eq!(redispatch("option redispatch"), Some(0));
+    // Without a number: with the last retry.
+    assert_eq!(redispatch("option redispatch"), Some(-1));
     assert_eq!(redispatch("option redispatch -2"), Some(-2));
     assert_eq!(redispatch("option redispatch\n no option redispatch"), None);
     let CheckKind::Http { method, uri, version } =

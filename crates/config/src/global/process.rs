@@ -212,11 +212,14 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Transfer-Encoding with Content-Length may go on",
         "such connections are closed",
     ),
-    Entry::accepted(
+    Entry::new(
         "h2-workaround-bogus-websocket-clients",
         NONE,
-        "WebSockets over HTTP/2 are not offered",
-        "they are not offered in any case",
+        "WebSockets over HTTP/2 are not offered to clients",
+        |g, _| {
+            g.h2_no_websockets = true;
+            Ok(())
+        },
     ),
     Entry::accepted("httpclient.resolvers.id", ONE, "Who resolves for the HTTP client", NO_CLIENT),
     Entry::accepted("httpclient.resolvers.prefer", ONE, "Which family it prefers", NO_CLIENT),

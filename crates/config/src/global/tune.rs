@@ -57,6 +57,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.ssl_cachesize = a.number("a number of sessions", 0..=i32::MAX as u32)?;
         Ok(())
     }),
+    Entry::new("tune.ssl.capture-buffer-size", ONE, "Bytes kept of the ciphers that a ClientHello offers", capture),
+    Entry::new("tune.ssl.capture-cipherlist-size", ONE, "Older name of tune.ssl.capture-buffer-size", capture),
     Entry::new("tune.ssl.lifetime", ONE, "How long a TLS session may be resumed", |g, a| {
         g.tune.ssl_lifetime = a.time_in_unit("a time", std::time::Duration::from_secs(1))?;
         Ok(())
@@ -185,7 +187,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.renice.runtime", ONE, "Priority of the process", "use the service manager"),
     Entry::accepted("tune.renice.startup", ONE, "Priority at start", "use the service manager"),
     Entry::accepted("tune.ring.queues", ONE, "Queues of rings", "logs are not kept in rings"),
-    Entry::accepted("tune.stick-counters", ONE, "Counters of a stream", "stick tables come with a later release"),
+    Entry::accepted("tune.stick-counters", ONE, "Counters of a stream", "there are three, sc0 to sc2"),
     Entry::accepted("tune.quic.cc-hystart", ONE, "Congestion control", QUIC),
     Entry::accepted("tune.quic.disable-tx-pacing", NONE, "Sends at once", QUIC),
     Entry::accepted("tune.quic.disable-udp-gso", NONE, "Sends one by one", QUIC),
@@ -202,8 +204,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.quic.retry-threshold", ONE, "When tokens are asked for", QUIC),
     Entry::accepted("tune.quic.socket-owner", ONE, "Whose the sockets are", QUIC),
     Entry::accepted("tune.quic.zero-copy-fwd-send", ONE, "Data is not copied", QUIC),
-    Entry::accepted("tune.ssl.capture-buffer-size", ONE, "Bytes of the ClientHello kept", "it is read as a whole"),
-    Entry::accepted("tune.ssl.capture-cipherlist-size", ONE, "Bytes of its ciphers", "it is read as a whole"),
     Entry::accepted("tune.ssl.certificate-compression", ONE, "Certificates are compressed", "they are sent plain"),
     Entry::accepted("tune.ssl.force-private-cache", NONE, "A session cache for each process", "there is one process"),
     Entry::accepted("tune.ssl.hard-maxrecord", ONE, "Largest record", RECORDS),
@@ -241,6 +241,11 @@ fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
 }
 
 /// Zero leaves the system's own size.
+fn capture(global: &mut Global, args: &mut Args<'_>) -> Parsed {
+    global.tune.ssl_capture = args.number("a number of bytes", 0..=i32::MAX as u32)?;
+    Ok(())
+}
+
 fn socket_buffer(args: &mut Args<'_>) -> Parsed<Option<u32>> {
     Ok(Some(args.size("a size", 0..=i32::MAX as u64)? as u32).filter(|size| *size > 0))
 }

@@ -39,6 +39,8 @@ pub struct Global {
     pub log_tag: Option<String>,
     /// `log-send-hostname`: `Some(None)` sends the host's own name.
     pub log_send_hostname: Option<Option<String>>,
+    /// `h2-workaround-bogus-websocket-clients`.
+    pub h2_no_websockets: bool,
     /// `node`.
     pub node: Option<String>,
     /// `description`.
@@ -132,6 +134,8 @@ pub struct Tune {
     pub h2_header_table_size: u32,
     /// `tune.ssl.cachesize`, sessions kept for `no-tls-tickets`, 20000.
     pub ssl_cachesize: u32,
+    /// `tune.ssl.capture-buffer-size`; 0 captures nothing.
+    pub ssl_capture: u32,
     /// `tune.ssl.lifetime`, 300 s.
     pub ssl_lifetime: Duration,
     /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
@@ -161,6 +165,7 @@ impl Default for Tune {
             h2_be: H2Tune::default(),
             h2_header_table_size: 4096,
             ssl_cachesize: 20000,
+            ssl_capture: 0,
             ssl_lifetime: Duration::from_secs(300),
             idle_pool_shared: true,
             listener_multi_queue: true,

@@ -39,6 +39,8 @@ pub enum LogAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum LogTransport {
+    /// None is named: as `local`, with the host's name where `log-send-hostname` asks for it.
+    Usual,
     Local,
     Rfc3164,
     Rfc5424,

@@ -42,6 +42,8 @@ pub struct Config {
     pub peers: Vec<Peers>,
     /// `crt-store` sections.
     pub crt_stores: Vec<CrtStore>,
+    /// `http-errors` sections by name, each with its files by status.
+    pub http_errors: BTreeMap<String, BTreeMap<u16, ErrorFile>>,
     /// The environment as `setenv` and its relatives left it: what the `env` fetch reads.
     pub environment: BTreeMap<String, String>,
 }
@@ -56,9 +58,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// A file whose bytes need not be UTF-8: what is not becomes U+FFFD, which only comments may contain.
+    /// A file whose bytes need not be UTF-8: what is not stays as it is, see [`crate::text_of`].
     pub fn new(name: impl Into<String>, bytes: &[u8]) -> Self {
-        Source { name: name.into(), text: String::from_utf8_lossy(bytes).into_owned() }
+        Source { name: name.into(), text: crate::text_of(bytes) }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Options {
     pub nolinger: bool,
     pub persist: bool,
     pub prefer_last_server: bool,
-    /// `redispatch`: `Some(0)` is its default, only at the last retry; `Some(n)` every n retries, negative counts from the last.
+    /// `redispatch`: `n` is every n retries, -1 (its default) the last, -2 the last but one, 0 none in particular.
     pub redispatch: Option<i32>,
     pub socket_stats: bool,
     pub splice_auto: bool,

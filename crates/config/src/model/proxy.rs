@@ -16,6 +16,14 @@ pub enum ProxyKind {
 }
 
 impl ProxyKind {
+    /// The word that begins such a section.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProxyKind::Frontend => "frontend",
+            ProxyKind::Backend => "backend",
+            ProxyKind::Listen => "listen",
+        }
+    }
     /// It accepts connections.
     pub fn has_frontend(self) -> bool {
         self != ProxyKind::Backend
@@ -151,8 +159,8 @@ pub struct Proxy {
     pub errorfiles: BTreeMap<u16, ErrorFile>,
     /// `errorloc`, `errorloc302`, `errorloc303`: code to (status, URL).
     pub errorlocs: BTreeMap<u16, (u16, String)>,
-    /// `http-error`, the words after it.
-    pub http_errors: Vec<Line>,
+    /// `http-error` by status, the words after it.
+    pub http_errors: BTreeMap<u16, Line>,
     /// `log` targets of its own.
     pub logs: Vec<LogTarget>,
     /// `log global`.
@@ -176,7 +184,7 @@ pub struct Proxy {
     /// `capture cookie NAME len N`.
     pub capture_cookie: Option<Capture>,
     /// `declare capture request|response len N`: true for request.
-    pub declare_captures: Vec<(bool, u32)>,
+    pub declare_captures: Vec<(bool, u32, Span)>,
     /// `stats *`.
     pub stats: Option<StatsPage>,
     /// `source`.
@@ -240,7 +248,7 @@ impl Proxy {
             monitor_fail: Vec::new(),
             errorfiles: BTreeMap::new(),
             errorlocs: BTreeMap::new(),
-            http_errors: Vec::new(),
+            http_errors: BTreeMap::new(),
             logs: Vec::new(),
             log_global: false,
             log_format: None,
@@ -294,14 +302,23 @@ pub enum CheckKind {
     SslHello,
     /// `option smtpchk [HELLO DOMAIN]`.
     Smtp(Option<(String, String)>),
-    /// `option mysql-check [user NAME]`.
-    Mysql(Option<String>),
+    /// `option mysql-check [user NAME [post-41|pre-41]]`.
+    Mysql(Option<MysqlUser>),
     /// `option pgsql-check user NAME`.
     Pgsql(String),
     /// `option redis-check`.
     Redis,
     /// `option ldap-check`.
     Ldap,
+}
+
+/// As whom `option mysql-check` logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlUser {
+    /// The user, who has no password.
+    pub name: String,
+    /// The login is that of clients before MySQL 4.1.
+    pub pre_41: bool,
 }
 
 /// `balance`.
@@ -409,6 +426,8 @@ pub struct ErrorFile {
 pub struct Capture {
     pub name: String,
     pub len: u32,
+    /// Where it stands: captures are numbered in that order.
+    pub span: Span,
 }
 
 /// `stats enable` and what goes with it.

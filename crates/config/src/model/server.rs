@@ -193,6 +193,8 @@ pub struct ServerCheck {
     pub port: Option<u16>,
     /// `addr`.
     pub addr: Option<ServerHost>,
+    /// The port behind `addr`, which `port` outranks.
+    pub addr_port: Option<u16>,
     /// `check-ssl`; `Some(false)` for `no-check-ssl`.
     pub ssl: Option<bool>,
     /// `check-sni`.
@@ -216,6 +218,7 @@ impl Default for ServerCheck {
             fall: 3,
             port: None,
             addr: None,
+            addr_port: None,
             ssl: None,
             sni: None,
             alpn: None,

@@ -73,8 +73,10 @@ pub struct TlsConf {
     pub ciphers: Option<Spanned<String>>,
     /// `ciphersuites`.
     pub ciphersuites: Option<Spanned<String>>,
-    /// `curves` (or `ecdhe`).
+    /// `curves`.
     pub curves: Option<Spanned<String>>,
+    /// `ecdhe`, which counts where there are no `curves`, those of `global` included.
+    pub ecdhe: Option<Spanned<String>>,
     /// `ssl-min-ver` and the older `no-tlsv1x`, `force-tlsv1x`.
     pub min_ver: Option<TlsVersion>,
     /// `ssl-max-ver`.

@@ -3,14 +3,14 @@
 use super::Draft;
 use crate::{
     args::{Args, Parsed},
-    keyword::{BACK, Keyword, ONE, SOME, at_least, between},
+    keyword::{ANYTHING, BACK, Keyword, ONE, SOME, at_least, between},
     model::{Balance, Cookie, CookieMode, HashFunction, HashType},
 };
 
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("balance", SOME, "How servers share the load", balance).at(BACK),
+    Entry::new("balance", ANYTHING, "How servers share the load", balance).at(BACK),
     Entry::new("hash-type", between(1, 3), "How a hash is computed and mapped to servers", hash_type).at(BACK),
     Entry::new("hash-balance-factor", ONE, "Load over the average at which hashing goes to the next server", |d, a| {
         let word = a.word("a percentage")?;
@@ -79,6 +79,11 @@ const ALGORITHMS: &[&str] = &[
 ];
 
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
+    // Alone it is the default.
+    if args.peek().is_none() {
+        draft.proxy.balance = Some(Balance::RoundRobin);
+        return Ok(());
+    }
     let word = args.word("an algorithm")?;
     let (name, argument) = match word.text.split_once('(') {
         Some((name, rest)) => match rest.strip_suffix(')') {

@@ -11,7 +11,7 @@ use crate::{
     others::HttpErrors,
     reading::Surroundings,
     server,
-    span::{Spanned, Word},
+    span::{Line, Spanned, Word},
 };
 use std::path::PathBuf;
 
@@ -123,8 +123,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .at(FRONT_ONLY),
     Entry::new("errorfile", exactly(2), "What is sent for a status that the proxy makes itself", |d, a| {
         let (code, file) = errorfile(a)?;
-        d.proxy.errorlocs.remove(&code);
-        d.proxy.errorfiles.insert(code, file);
+        d.error_pages.push(ErrorPages::File(code, file));
         Ok(())
     }),
     Entry::new("errorfiles", SOME, "Error files from an http-errors section", |d, a| {
@@ -133,7 +132,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         while a.peek().is_some() {
             codes.push(status(a)?);
         }
-        d.errorfiles.push((name, codes));
+        d.error_pages.push(ErrorPages::Section(name, codes));
         Ok(())
     }),
     Entry::new("errorloc", exactly(2), "Redirects (302) where the proxy would send an error", |d, a| {
@@ -147,10 +146,9 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     Entry::new("http-error", at_least(2), "An error page from a file or a string, with headers", |d, a| {
         a.choice("the word 'status'", &[("status", ())])?;
-        status(a)?;
+        let code = status(a)?;
         a.next = 0;
-        let rest = a.rest();
-        d.proxy.http_errors.push(rest);
+        d.error_pages.push(ErrorPages::Reply(code, a.rest()));
         Ok(())
     }),
     Entry::new("source", SOME, "The address that connections to servers come from", |d, a| {
@@ -215,19 +213,54 @@ pub(crate) fn errorfile(args: &mut Args<'_>) -> Parsed<(u16, ErrorFile)> {
 fn errorloc(draft: &mut Draft, args: &mut Args<'_>, with: u16) -> Parsed {
     let code = status(args)?;
     let url = args.text("a URL")?;
-    draft.proxy.errorfiles.remove(&code);
-    draft.proxy.errorlocs.insert(code, (with, url));
+    draft.error_pages.push(ErrorPages::Location(code, with, url));
     Ok(())
 }
 
+/// What one directive says is sent in place of errors. Of several for one status the last holds.
+#[derive(Clone)]
+pub(crate) enum ErrorPages {
+    /// `errorfile`.
+    File(u16, ErrorFile),
+    /// `errorloc`: the status, that of the redirect, and where it leads.
+    Location(u16, u16, String),
+    /// `errorfiles`: the files of an `http-errors` section for these statuses, or all.
+    Section(Word, Vec<u16>),
+    /// `http-error`.
+    Reply(u16, Line),
+}
+
+impl ErrorPages {
+    /// Puts it in the place of what was said before.
+    pub(super) fn apply(self, proxy: &mut Proxy, sections: &[HttpErrors], around: &mut Surroundings) {
+        match self {
+            ErrorPages::File(code, file) => put_file(proxy, code, file),
+            ErrorPages::Location(code, with, url) => {
+                forget_page(proxy, code);
+                proxy.errorlocs.insert(code, (with, url));
+            }
+            ErrorPages::Section(name, codes) => apply_errorfiles(proxy, &name, &codes, sections, around),
+            ErrorPages::Reply(code, line) => {
+                forget_page(proxy, code);
+                proxy.http_errors.insert(code, line);
+            }
+        }
+    }
+}
+
+fn put_file(proxy: &mut Proxy, code: u16, file: ErrorFile) {
+    forget_page(proxy, code);
+    proxy.errorfiles.insert(code, file);
+}
+
+fn forget_page(proxy: &mut Proxy, code: u16) {
+    proxy.errorfiles.remove(&code);
+    proxy.errorlocs.remove(&code);
+    proxy.http_errors.remove(&code);
+}
+
 /// Copies the files of an `http-errors` section: those of `codes`, or all.
-pub(super) fn apply_errorfiles(
-    proxy: &mut Proxy,
-    name: &Word,
-    codes: &[u16],
-    sections: &[HttpErrors],
-    around: &mut Surroundings,
-) {
+fn apply_errorfiles(proxy: &mut Proxy, name: &Word, codes: &[u16], sections: &[HttpErrors], around: &mut Surroundings) {
     let Some(section) = sections.iter().find(|s| s.name == name.text) else {
         let finding = around.diagnostics.error(name.span, format!("no http-errors section is called '{}'", name.text));
         if let Some(near) = crate::units::nearest(&name.text, sections.iter().map(|s| s.name.as_str())) {
@@ -236,8 +269,8 @@ pub(super) fn apply_errorfiles(
         return;
     };
     for (code, file) in &section.files {
-        if (codes.is_empty() || codes.contains(code)) && !proxy.errorfiles.contains_key(code) {
-            proxy.errorfiles.insert(*code, file.clone());
+        if codes.is_empty() || codes.contains(code) {
+            put_file(proxy, *code, file.clone());
         }
     }
     for code in codes.iter().filter(|code| !section.files.iter().any(|(known, _)| known == *code)) {

@@ -1,9 +1,10 @@
 //! `http-check *` and `tcp-check *`, whose words are kept for the checks.
 
-use super::Draft;
+use super::{Draft, Steps, is_step};
 use crate::{
     args::Args,
     keyword::{ANYTHING, BACK, Keyword},
+    model::CheckKind,
     span::Word,
 };
 
@@ -48,6 +49,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
 const fn http(name: &'static str, doc: &'static str) -> Entry {
     Entry::new(name, ANYTHING, doc, |d, a| {
         let line = with_verb(a);
+        if is_step(&line) {
+            let inherited = d.own_steps(Steps::Http);
+            // A request of its own owes nothing to what the defaults ask.
+            if inherited && a.verb == "send" && matches!(d.proxy.check, CheckKind::Http { .. }) {
+                d.proxy.check = CheckKind::Http { method: None, uri: None, version: None };
+            }
+        }
         d.proxy.http_check.push(line);
         Ok(())
     })
@@ -57,6 +65,7 @@ const fn http(name: &'static str, doc: &'static str) -> Entry {
 const fn tcp(name: &'static str, doc: &'static str) -> Entry {
     Entry::new(name, ANYTHING, doc, |d, a| {
         let line = with_verb(a);
+        d.own_steps(Steps::Tcp);
         d.proxy.tcp_check.push(line);
         Ok(())
     })
@@ -65,7 +74,7 @@ const fn tcp(name: &'static str, doc: &'static str) -> Entry {
 
 /// The words after `http-check`, so that the first is `send` or its like.
 fn with_verb(args: &mut Args<'_>) -> crate::span::Line {
-    let verb = args.keyword.split_once(' ').map_or(args.keyword, |(_, verb)| verb).to_owned();
+    let verb = args.verb.to_owned();
     let mut line = args.rest();
     line.words.insert(0, Word { text: verb, span: args.keyword_span });
     line

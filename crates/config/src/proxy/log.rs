@@ -78,7 +78,7 @@ pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
     let mut target = LogTarget {
         address,
         len: 1024,
-        format: LogTransport::Rfc3164,
+        format: LogTransport::Usual,
         sample: None,
         facility: 0,
         level: 7,
@@ -141,7 +141,8 @@ fn sample(args: &mut Args<'_>) -> Parsed<String> {
 }
 
 fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
-    let text = word.text.as_str();
+    let expanded = crate::words::expand(&word.text, args.around);
+    let text = expanded.as_ref();
     let host_port = text.strip_prefix("udp@").or(text.strip_prefix("dgram+ip@")).unwrap_or(text);
     match text.split_once('@') {
         _ if text == "stdout" => return Ok(LogAddress::Fd(1)),
@@ -169,11 +170,11 @@ fn address(args: &mut Args<'_>, word: &Word) -> Parsed<LogAddress> {
     let plain = text.strip_prefix("udp4@").or(text.strip_prefix("udp6@")).unwrap_or(host_port);
     match crate::address::parse(args, word, plain)? {
         crate::address::Address::Net { host, port, .. } => {
-            let port = match port {
+            let port = match port.as_deref() {
                 None | Some("") => 514,
                 Some(port) => args.number_in(word, port, "a port", 1..=65535)?,
             };
-            let host = if matches!(host, "" | "*") { "127.0.0.1" } else { host };
+            let host = if matches!(host.as_str(), "" | "*") { "127.0.0.1" } else { &host };
             let valid = host.parse::<std::net::IpAddr>().is_ok()
                 || host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
             if !valid {

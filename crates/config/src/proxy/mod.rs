@@ -10,7 +10,7 @@ mod rules;
 mod stats;
 mod timeouts;
 
-pub(crate) use basics::{based, errorfile};
+pub(crate) use basics::{ErrorPages, based, errorfile};
 pub(crate) use log::target as log_target;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     model::{Proxy, ProxyKind, Server, ServerSettings},
     others::HttpErrors,
     reading::Surroundings,
-    span::{Span, Word},
+    span::{Line, Span},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -45,14 +45,23 @@ pub(crate) struct Draft {
     pub(crate) proxy: Proxy,
     pub(crate) place: Places,
     pub(crate) default_server: ServerSettings,
-    /// `errorfiles NAME [CODE...]`, resolved when all `http-errors` sections are known.
-    pub(crate) errorfiles: Vec<(Word, Vec<u16>)>,
+    /// `errorfile` and its like in their order, applied when all `http-errors` sections are known.
+    pub(crate) error_pages: Vec<ErrorPages>,
     /// Where each keyword was last written, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
     /// The rule of this section that is evaluated last of those read so far.
     last_rule: Option<&'static str>,
     /// Where each server's name was first used.
     server_names: HashMap<String, Span>,
+    /// The steps of `http-check` and `tcp-check` are those of the section this one starts from.
+    inherited_steps: [bool; 2],
+}
+
+/// Whose steps of a health check.
+#[derive(Clone, Copy)]
+pub(crate) enum Steps {
+    Http,
+    Tcp,
 }
 
 impl Draft {
@@ -61,11 +70,25 @@ impl Draft {
             proxy: Proxy::new(name, kind, span),
             place,
             default_server: ServerSettings::default(),
-            errorfiles: Vec::new(),
+            error_pages: Vec::new(),
             seen: BTreeMap::new(),
             last_rule: None,
             server_names: HashMap::new(),
+            inherited_steps: [false; 2],
         }
+    }
+
+    /// The section says something of its checks' steps itself: those it inherited go. (What `http-check` says of the
+    /// whole check is no step, and stays.) Whether there was no such word before.
+    pub(crate) fn own_steps(&mut self, steps: Steps) -> bool {
+        let inherited = std::mem::take(&mut self.inherited_steps[steps as usize]);
+        if inherited {
+            match steps {
+                Steps::Http => self.proxy.http_check.retain(|line| !is_step(line)),
+                Steps::Tcp => self.proxy.tcp_check.clear(),
+            }
+        }
+        inherited
     }
 
     /// A section that starts from this one's values.
@@ -76,6 +99,7 @@ impl Draft {
         draft.proxy.span = span;
         draft.place = place;
         draft.last_rule = None;
+        draft.inherited_steps = [true; 2];
         draft
     }
 
@@ -129,9 +153,7 @@ impl Draft {
     pub(crate) fn section(&self) -> &'static str {
         match self.proxy.kind {
             _ if self.place.has(Places::DEFAULTS) => "defaults",
-            ProxyKind::Frontend => "frontend",
-            ProxyKind::Backend => "backend",
-            ProxyKind::Listen => "listen",
+            kind => kind.name(),
         }
     }
 
@@ -155,10 +177,26 @@ impl Draft {
         }
     }
 
+    /// Whether it has rules, which only proxies may inherit (manual, section 4).
+    pub(crate) fn has_rules(&self) -> bool {
+        let p = &self.proxy;
+        [
+            &p.tcp_request_connection,
+            &p.tcp_request_session,
+            &p.tcp_request_content,
+            &p.tcp_response_content,
+            &p.http_request,
+            &p.http_response,
+            &p.http_after_response,
+        ]
+        .iter()
+        .any(|rules| !rules.is_empty())
+    }
+
     /// The finished proxy.
     pub(crate) fn finish(mut self, http_errors: &[HttpErrors], around: &mut Surroundings) -> Proxy {
-        for (name, codes) in std::mem::take(&mut self.errorfiles) {
-            basics::apply_errorfiles(&mut self.proxy, &name, &codes, http_errors, around);
+        for pages in std::mem::take(&mut self.error_pages) {
+            pages.apply(&mut self.proxy, http_errors, around);
         }
         self.proxy
     }
@@ -207,4 +245,9 @@ pub(crate) fn place_names(places: Places) -> Vec<&'static str> {
     .filter(|(place, _)| places.has(*place))
     .map(|(_, name)| name)
     .collect()
+}
+
+/// A line of `http-check` that is something the check does.
+pub(crate) fn is_step(line: &Line) -> bool {
+    !line.words.first().is_some_and(|verb| matches!(verb.text.as_str(), "disable-on-404" | "send-state"))
 }

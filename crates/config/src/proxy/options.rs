@@ -1,10 +1,10 @@
 //! `option *`.
 
-use super::Draft;
+use super::{Draft, Steps};
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{ALL, ANYTHING, Arity, BACK, FRONT, Keyword, NONE, Places, between},
-    model::{CheckKind, ConnectionMode, ForwardFor, Forwarded, LogFormat, Options},
+    model::{CheckKind, ConnectionMode, ForwardFor, Forwarded, LogFormat, MysqlUser, Options},
 };
 use std::net::IpAddr;
 
@@ -79,8 +79,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     flag("option prefer-last-server", BACK, "A client's connection keeps its server where it can", |d, a| {
         set(d, a, |o| &mut o.prefer_last_server)
-    })
-    .notice("each request is balanced"),
+    }),
     flag("option socket-stats", FRONT, "Counters for each listening address", |d, a| {
         set(d, a, |o| &mut o.socket_stats)
     }),
@@ -100,9 +99,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .notice("acknowledgements are left to the system"),
     flag("option transparent", BACK, "Without a server, connections go to their original address", |d, a| {
         set(d, a, |o| &mut o.transparent)
-    }),
+    })
+    .notice(NO_TRANSPARENT),
     Entry::new("transparent", NONE, "Old form of 'option transparent'", |d, a| set(d, a, |o| &mut o.transparent))
-        .at(BACK),
+        .at(BACK)
+        .notice(NO_TRANSPARENT),
     flag("option accept-invalid-http-request", FRONT, "Some malformed requests pass", |d, a| {
         set(d, a, |o| &mut o.accept_invalid_http_request)
     })
@@ -195,7 +196,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.options.redispatch = match a.peek() {
             _ if a.negated => None,
             Some(_) => Some(a.number("an interval of tries", i32::MIN..=i32::MAX)?),
-            None => Some(0),
+            None => Some(-1),
         };
         Ok(())
     })
@@ -241,7 +242,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         kind(d, CheckKind::Smtp(hello))
     }),
     check("option mysql-check", between(0, 3), "Health checks by a MySQL handshake", |d, a| {
-        let user = user(a)?;
+        let user = mysql_user(a)?;
         kind(d, CheckKind::Mysql(user))
     }),
     check("option pgsql-check", between(2, 2), "Health checks by a PostgreSQL start packet", |d, a| {
@@ -395,24 +396,37 @@ fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
         // Before 2.2, headers were smuggled in behind the version: "HTTP/1.1\r\nHost:\ www".
         [method, uri, version, ..] => (Some(method.clone()), Some(uri.clone()), Some(version.clone())),
     };
+    draft.own_steps(Steps::Http);
     kind(draft, CheckKind::Http { method, uri, version })
 }
 
-/// `[user NAME]`, and for MySQL its protocol.
+/// `[user NAME [post-41|pre-41]]`.
+fn mysql_user(args: &mut Args<'_>) -> Parsed<Option<MysqlUser>> {
+    let Some(name) = user(args)? else { return Ok(None) };
+    let pre_41 = match args.peek().map(|word| word.text.as_str()) {
+        Some(version @ ("post-41" | "pre-41")) => {
+            let pre_41 = version == "pre-41";
+            args.take();
+            pre_41
+        }
+        _ => false,
+    };
+    args.unexpected(&["post-41", "pre-41"])?;
+    Ok(Some(MysqlUser { name, pre_41 }))
+}
+
+/// `[user NAME]`.
 fn user(args: &mut Args<'_>) -> Parsed<Option<String>> {
     let Some(word) = args.take() else { return Ok(None) };
     if word.text != "user" {
         return args.wrong(word, format!("'{}' is not expected here", word.text), "expected 'user' and a name");
     }
     let name = args.text("the name of a user")?;
-    if args.keyword == "option mysql-check" {
-        if args.peek().is_some_and(|w| matches!(w.text.as_str(), "post-41" | "pre-41")) {
-            args.take();
-        }
-        args.unexpected(&["post-41", "pre-41"])?;
-    }
     if name.is_empty() {
         return Err(Reported);
     }
     Ok(Some(name))
 }
+
+/// Why `transparent` does nothing.
+const NO_TRANSPARENT: &str = "a proxy without a server answers 503; write 'server NAME 0.0.0.0'";

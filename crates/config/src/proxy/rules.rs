@@ -53,8 +53,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare()
-    .at(BACK_RULES)
-    .notice("tcp-response rules see what has arrived when they run"),
+    .at(BACK_RULES),
     rule("redirect", ANY, "Answers with a redirection", |d, a| push(d, a, |p| &mut p.redirects)),
     Entry::new("use_backend", SOME, "Names the backend, under a condition", |d, a| push(d, a, |p| &mut p.use_backend))
         .at(FRONT_ONLY),
@@ -152,7 +151,7 @@ fn persist(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
 /// `NAME len N`.
 fn capture(args: &mut Args<'_>) -> Parsed<Capture> {
     let name = args.text("a name")?;
-    Ok(Capture { name, len: length(args)? })
+    Ok(Capture { name, len: length(args)?, span: args.keyword_span })
 }
 
 /// `len N`.
@@ -163,6 +162,6 @@ fn length(args: &mut Args<'_>) -> Parsed<u32> {
 
 fn declare(draft: &mut Draft, args: &mut Args<'_>, request: bool) -> Parsed {
     let len = length(args)?;
-    draft.proxy.declare_captures.push((request, len));
+    draft.proxy.declare_captures.push((request, len, args.keyword_span));
     Ok(())
 }
