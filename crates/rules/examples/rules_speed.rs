@@ -5,7 +5,8 @@
 use penstock_config::{Diagnostics, Env, NoFiles, model::Source};
 use penstock_http::{Limits, Parse, RequestHead};
 use penstock_rules::{
-    Answer, Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, ProxyFacts, ProxyId, Session, Txn, Verdict,
+    Answer, Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, ProxyId, Session, Txn,
+    Verdict,
 };
 use std::{hint::black_box, time::Instant};
 
@@ -60,6 +61,7 @@ fn main() {
     txn.status = Some(200);
     let mut ctx = Context {
         now: Now::default(),
+        phase: Phase::During,
         conn: &conn,
         frontend: (ProxyId(0), &frontend),
         backend: None,

@@ -55,6 +55,8 @@ impl Test {
         let matches = |value: &Value<'_>| self.set.find(value).is_some() || self.files.iter().any(|f| f.matches(value));
         match self.expr.any(ctx, matches) {
             Ok(true) => Answer::Yes,
+            // A length that is too short may grow: the test is lost only once nothing more will come.
+            Ok(false) | Err(Missing::Absent) if self.expr.may_change(ctx) => Answer::NotYet,
             Ok(false) | Err(Missing::Absent) => Answer::No,
             Err(Missing::NotYet) => Answer::NotYet,
         }
@@ -252,7 +254,10 @@ impl Linker<'_> {
                 "-n" => {}
                 "-M" => as_map = true,
                 "-u" => {
-                    value("an identifier")?;
+                    let id = value("an identifier")?;
+                    if id.parse::<u32>().is_err() {
+                        return Err((id.span, Problem::new(0..id.text.len(), format!("`{}` is no number", id.text))));
+                    }
                     at += 1;
                 }
                 "-f" => {
@@ -448,8 +453,10 @@ impl Linker<'_> {
             acls.0.insert(name.to_owned(), Arc::new(Acl { name: name.to_owned(), tests: vec![test] }));
         }
         let Some(acl) = acls.0.get(name) else {
-            let known = acls.0.keys().map(String::as_str).chain(PREDEFINED.iter().map(|(name, _)| *name));
-            diagnostics.error(word.span, format!("there is no ACL `{name}`")).hint = hint::nearest(name, known);
+            let own = acls.0.keys().map(String::as_str);
+            let known = own.clone().chain(PREDEFINED.iter().map(|(name, _)| *name));
+            diagnostics.error(word.span, format!("there is no ACL `{name}`")).hint = hint::nearest(name, known)
+                .or_else(|| penstock_config::units::suggestion(name, own, "ACLs of this section"));
             return None;
         };
         if !acl.tests.is_empty() && !acl.meets(scope.place) {

@@ -2,7 +2,7 @@
 
 use crate::{
     acl::{Acls, Condition},
-    action::{Build, Captures, Redirect, ReplyTemplate},
+    action::{ANSWERED, Body, Build, Captures, Redirect, ReplyTemplate, Slot},
     expr::Expr,
     facts::{ProxyId, ServerId},
     keyword::{Places, Problem},
@@ -169,6 +169,11 @@ impl<'a> Compiler<'a> {
         self.linker.tables.iter().map(|(name, table)| (name.clone(), Arc::clone(table))).collect()
     }
 
+    /// Whether what was compiled looks at bodies of responses.
+    pub fn reads_responses(&self) -> bool {
+        self.linker.reads_responses
+    }
+
     /// An expression that stands by itself (`sni`, `balance hash`): all words of a line.
     pub fn expression(&mut self, line: &Line, proxy: ProxyId, place: Places) -> Option<Expr> {
         let text = line.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
@@ -201,6 +206,23 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// A step of a health check that sets or unsets a variable: `set-var(check.port) int(80)`.
+    pub fn check_step(&mut self, line: &Line, proxy: ProxyId) -> Option<Rules> {
+        let mut section = Section {
+            id: proxy,
+            proxy: &self.linker.config.proxies[proxy.0 as usize],
+            acls: &mut Acls::default(),
+            captures: Captures::default(),
+        };
+        let rule = self.build(&mut section, Kind::Check, line, line.words.first()?, Places::CHECK).rule(line)?;
+        Some(Rules { kind: Kind::Check, list: vec![rule] })
+    }
+
+    /// Where what is wrong with the configuration goes.
+    pub fn diagnostics(&mut self) -> &mut Diagnostics {
+        self.diagnostics
+    }
+
     fn proxy(&mut self, id: ProxyId) -> ProxyRules {
         let proxy = &self.linker.config.proxies[id.0 as usize];
         let scope = |place| Scope { proxy: Some(id), place };
@@ -218,11 +240,6 @@ impl<'a> Compiler<'a> {
             self.rules(&mut section, Kind::HttpAfterResponse, &proxy.http_after_response, Places::RESPONSE);
         let redirects = proxy.redirects.iter().filter_map(|line| self.redirect(&mut section, line));
         http_request.list.extend(redirects.collect::<Vec<_>>());
-        if !proxy.http_request.is_empty() && proxy.mode != Mode::Http {
-            let span = proxy.http_request[0].span;
-            self.diagnostics
-                .warning(span, format!("`http-request` rules of `{}` have no effect in mode tcp", proxy.name));
-        }
         let stats_request = match &proxy.stats {
             Some(stats) => self.rules(&mut section, Kind::HttpRequest, &stats.http_request, Places::REQUEST),
             None => Rules::none(Kind::HttpRequest),
@@ -237,7 +254,7 @@ impl<'a> Compiler<'a> {
         let use_server = proxy.use_server.iter().filter_map(|line| self.use_server(&mut section, line)).collect();
         let persist = proxy.persist_rules.iter().filter_map(|line| self.persist(&mut section, line)).collect();
         let stick = proxy.stick.iter().filter_map(|line| self.stick(&mut section, line)).collect();
-        let http_errors = proxy.http_errors.iter().filter_map(|line| self.http_error(&mut section, line)).collect();
+        let http_errors = proxy.http_errors.values().filter_map(|line| self.http_error(&mut section, line)).collect();
         if let Some(word) = proxy.default_backend.as_ref().filter(|_| !proxy.disabled) {
             let found = self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend());
             if let Err(problem) = found {
@@ -280,8 +297,8 @@ impl<'a> Compiler<'a> {
             error_log_format,
             unique_id_format,
             http_errors,
-            request_captures: capture_slots(&proxy.capture_request_headers, &request),
-            response_captures: capture_slots(&proxy.capture_response_headers, &response),
+            request_captures: capture_slots(&request),
+            response_captures: capture_slots(&response),
         }
     }
 
@@ -347,7 +364,7 @@ impl<'a> Compiler<'a> {
         };
         let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
         build.words = Words::new(line);
-        let redirect: Redirect = build.redirect()?;
+        let redirect: Redirect = build.redirect(false)?;
         let condition = build.condition()?;
         Some(Rule { condition, action: crate::action::Action::Redirect(redirect), span: line.span })
     }
@@ -413,8 +430,6 @@ impl<'a> Compiler<'a> {
 
     /// `http-error status 503 content-type ... string ...`.
     fn http_error(&mut self, section: &mut Section<'_>, line: &Line) -> Option<(u16, ReplyTemplate)> {
-        const ANSWERED: &[u16] =
-            &[200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504];
         let Some(first) = line.words.first().filter(|word| word.text == "status") else {
             let span = line.words.first().map_or(line.span, |word| word.span);
             self.diagnostics.error(span, "`http-error` begins with `status` and a code");
@@ -422,7 +437,7 @@ impl<'a> Compiler<'a> {
         };
         let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
         build.words = Words::new(line);
-        let reply = build.reply(0, Default::default())?;
+        let reply = build.reply(0, Body::Empty)?;
         if !ANSWERED.contains(&reply.status) {
             let codes: Vec<String> = ANSWERED.iter().map(u16::to_string).collect();
             let span = line.words.get(1).map_or(line.span, |word| word.span);
@@ -442,28 +457,44 @@ struct Section<'s> {
     captures: Captures,
 }
 
-/// The slots that are declared outside rules, which come first.
+/// The slots of a proxy, numbered in the order in which they are written: those of a named `defaults` come first, as do
+/// rules that stand before `capture` and `declare` lines.
 fn slots(proxy: &Proxy) -> Captures {
-    let len = |capture: &penstock_config::model::Capture| capture.len as usize;
-    let mut captures = Captures {
-        request: proxy.capture_request_headers.iter().map(len).collect(),
-        response: proxy.capture_response_headers.iter().map(len).collect(),
-    };
-    for (request, len) in &proxy.declare_captures {
-        if *request { &mut captures.request } else { &mut captures.response }.push(*len as usize);
+    let mut all: Vec<(bool, Slot)> = Vec::new();
+    for (request, headers) in [(true, &proxy.capture_request_headers), (false, &proxy.capture_response_headers)] {
+        all.extend(headers.iter().map(|capture| {
+            let header = Some(capture.name.to_ascii_lowercase());
+            (request, Slot { header, len: capture.len as usize, at: capture.span })
+        }));
     }
-    captures
+    for &(request, len, at) in &proxy.declare_captures {
+        all.push((request, Slot { header: None, len: len as usize, at }));
+    }
+    for line in proxy.tcp_request_content.iter().chain(&proxy.http_request) {
+        let mut words = line.words.iter().map(|word| word.text.as_str());
+        if words.next() == Some("capture")
+            && words.any(|word| word == "len")
+            && let Some(len) = words.next().and_then(|len| len.parse().ok())
+        {
+            all.push((true, Slot { header: None, len, at: line.span }));
+        }
+    }
+    // Only the places of one file are compared by line; files are read one after the other.
+    all.sort_by_key(|(_, slot)| (slot.at.file, slot.at.line));
+    let (request, response): (Vec<_>, Vec<_>) = all.into_iter().partition(|(request, _)| *request);
+    let slots = |list: Vec<(bool, Slot)>| list.into_iter().map(|(_, slot)| slot).collect();
+    Captures { request: slots(request), response: slots(response) }
 }
 
-fn capture_slots(headers: &[penstock_config::model::Capture], lens: &[usize]) -> Vec<CaptureSlot> {
-    let header = |at: usize| headers.get(at).map(|capture| capture.name.to_ascii_lowercase());
-    lens.iter().enumerate().map(|(at, len)| CaptureSlot { header: header(at), len: *len }).collect()
+fn capture_slots(slots: &[Slot]) -> Vec<CaptureSlot> {
+    slots.iter().map(|slot| CaptureSlot { header: slot.header.clone(), len: slot.len }).collect()
 }
 
 impl ProxyRules {
     /// Keeps the request headers that `capture request header` names. Slots are made for all, so that those without a
-    /// header are there for rules.
+    /// header are there for rules, and those of the response for logs, whether or not there will be one.
     pub fn capture_request(&self, fields: &penstock_http::Fields, txn: &mut crate::Txn) {
+        txn.response_captures.resize(self.response_captures.len(), None);
         capture(&self.request_captures, fields, &mut txn.request_captures);
     }
 

@@ -4,16 +4,19 @@ use crate::{
     facts::{ConnFacts, Now, ProxyFacts, ProxyId, ServerConnFacts, ServerFacts, World},
     log::LogFacts,
     table::Tracking,
+    userlist::Logins,
     vars::Store,
 };
 use penstock_http::{RequestHead, ResponseHead};
-use std::{cell::RefCell, net::IpAddr};
+use std::{cell::RefCell, net::SocketAddr};
 
 /// Everything an evaluation may look at, borrowed for the evaluation. Two requests of one HTTP/2 connection share its
 /// [`Session`] and have a [`Txn`] each.
 pub struct Context<'a> {
     /// The moment.
     pub now: Now,
+    /// How far the exchange is.
+    pub phase: Phase,
     /// The client's connection.
     pub conn: &'a ConnFacts,
     /// The frontend that took it.
@@ -42,6 +45,18 @@ pub struct Context<'a> {
     pub world: &'a dyn World,
 }
 
+/// How far an exchange is: what is known of a request depends on there being one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// There is a connection and no request yet, or none at all: rules of the connection, the log line of a bad request.
+    Before,
+    /// From a request's head, or the beginning of a connection in `mode tcp`, on.
+    #[default]
+    During,
+    /// Its log line is written: what was buffered has gone.
+    After,
+}
+
 /// Bytes waiting in a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffered<'a> {
@@ -58,12 +73,12 @@ pub struct Buffered<'a> {
 pub struct Session {
     /// Variables of scope `sess`.
     pub vars: Store,
+    /// Variables of scope `check`, where this is a health check.
+    pub check_vars: Option<Box<Store>>,
     /// What `tcp-request connection` and `session` rules track.
     pub tracking: Tracking,
     /// Requests received so far on the connection.
     pub requests: u64,
-    /// What rules asked of the connection.
-    pub socket: SocketWishes,
 }
 
 /// State of a request and its response that rules read and write.
@@ -95,16 +110,14 @@ pub struct Txn {
     pub status: Option<u16>,
     /// `unique-id-format`, rendered at its first use.
     pub unique_id: RefCell<Option<Vec<u8>>>,
+    /// Passwords that were checked for this request, and the one that has to be.
+    pub logins: Logins,
     /// `set-log-level`.
     pub log_level: Option<LogLevel>,
-    /// `set-dst`.
-    pub dst_ip: Option<IpAddr>,
-    /// `set-dst-port`.
-    pub dst_port: Option<u16>,
-    /// `set-src`.
-    pub src_ip: Option<IpAddr>,
-    /// `set-src-port`.
-    pub src_port: Option<u16>,
+    /// The destination that `set-dst` and `set-dst-port` made.
+    pub dst: Option<SocketAddr>,
+    /// The source that `set-src` and `set-src-port` made.
+    pub src: Option<SocketAddr>,
     /// `set-priority-class`.
     pub priority_class: i32,
     /// `set-priority-offset`, ms.
@@ -115,10 +128,8 @@ pub struct Txn {
     pub timeout_tunnel_ms: Option<u64>,
     /// `disable-l7-retry`.
     pub no_retry: bool,
-    /// `strict-mode off`.
-    pub lenient: bool,
-    /// What rules asked of the socket.
-    pub socket: SocketWishes,
+    /// `strict-mode off`: for the request, for the response.
+    pub lenient: [bool; 2],
     /// 103 responses that `early-hint` rules prepared, each a complete list of fields.
     pub early_hints: Vec<(Vec<u8>, Vec<u8>)>,
     /// The last rule that decided: file and line.
@@ -146,6 +157,16 @@ impl Txn {
         *self = kept;
     }
 
+    /// Where the client is: what rules said of the request, else of its session, else what its connection says.
+    pub fn source(&self, conn: &ConnFacts) -> Option<SocketAddr> {
+        self.src.or(conn.source())
+    }
+
+    /// Where the client went, in the same way.
+    pub fn destination(&self, conn: &ConnFacts) -> Option<SocketAddr> {
+        self.dst.or(conn.destination())
+    }
+
     /// The request has been forwarded: variables of scope `req` end.
     pub fn request_forwarded(&mut self) {
         self.req_vars.clear();
@@ -162,16 +183,18 @@ pub struct RequestLine {
 }
 
 impl RequestLine {
-    /// Keeps a copy of a request's line, and cuts its target at `max` bytes (`tune.http.logurilen`).
+    /// Keeps a copy of a request's line, cut at `max` bytes (`tune.http.logurilen`).
     pub fn keep(&mut self, head: &RequestHead, max: usize) {
         self.clear();
         self.bytes.extend_from_slice(head.method());
         self.method = self.bytes.len();
         self.bytes.push(b' ');
-        self.bytes.extend_from_slice(&head.target()[..head.target().len().min(max)]);
+        self.bytes.extend_from_slice(head.target());
         self.target = self.bytes.len();
         self.bytes.push(b' ');
         self.bytes.extend_from_slice(head.version().as_str().as_bytes());
+        self.bytes.truncate(max);
+        (self.method, self.target) = (self.method.min(max), self.target.min(max));
     }
     /// Nothing was received.
     pub fn clear(&mut self) {
@@ -194,9 +217,12 @@ impl RequestLine {
     pub fn target(&self) -> &[u8] {
         self.bytes.get(self.method + 1..self.target).unwrap_or_default()
     }
-    /// `HTTP/1.1`.
+    /// `HTTP/1.1`; that of a request without a version where the line was cut before it.
     pub fn version(&self) -> &[u8] {
-        self.bytes.get(self.target + 1..).unwrap_or_default()
+        match self.bytes.get(self.target + 1..).unwrap_or_default() {
+            b"" if !self.bytes.is_empty() => b"HTTP/0.9",
+            version => version,
+        }
     }
 }
 
@@ -207,15 +233,4 @@ pub enum LogLevel {
     Silent,
     /// A syslog severity, 0 (emerg) to 7 (debug).
     Level(u8),
-}
-
-/// `set-mark`, `set-tos`, `set-nice`: what rules ask of the connection's socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketWishes {
-    /// SO_MARK.
-    pub mark: Option<u32>,
-    /// IP_TOS.
-    pub tos: Option<u8>,
-    /// Accepted without effect here: a worker has one queue.
-    pub nice: Option<i32>,
 }

@@ -7,8 +7,15 @@ use aws_lc_rs::digest;
 use md5::{Digest as _, Md5};
 use subtle::ConstantTimeEq as _;
 
-/// The most rounds taken: about a tenth of a second each check. The format would allow a thousand million.
-pub const MAX_ROUNDS: u32 = 200_000;
+/// The most rounds that the format allows: minutes for each check.
+const MAX_ROUNDS: u32 = 999_999_999;
+
+/// The longest password that crypt(3) of Debian hashes (libxcrypt's `CRYPT_MAX_PASSPHRASE_SIZE`). Each round costs a
+/// password's length, and a client sends what it likes.
+const PASSWORD_MAX: usize = 512;
+
+/// So many rounds are some hundred microseconds: then it is asked whether the answer is still wanted.
+const ROUNDS_AT_ONCE: u32 = 1024;
 
 /// A password as a userlist keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +60,7 @@ impl Hash {
                 };
                 let rounds = u32::max(rounds, 1000);
                 if rounds > MAX_ROUNDS {
-                    return Err(format!(
-                        "{rounds} rounds would stop a worker for too long; at most {MAX_ROUNDS} are taken"
-                    ));
+                    return Err(format!("{rounds} rounds are more than crypt(3) allows: {MAX_ROUNDS}"));
                 }
                 let wide = id == "6";
                 if result.len() != if wide { 86 } else { 43 } {
@@ -82,16 +87,18 @@ impl Hash {
         }
     }
 
-    /// Whether it is the hash of a password. Takes the same time wherever they differ.
-    pub fn check(&self, password: &[u8]) -> bool {
-        match self {
-            Hash::Clear(clear) => clear.ct_eq(password).into(),
+    /// Whether it is the hash of a password; `None` if that was given up. Takes the same time wherever they differ.
+    pub fn check(&self, password: &[u8], given_up: &dyn Fn() -> bool) -> Option<bool> {
+        let right = match self {
+            Hash::Clear(clear) => clear.ct_eq(password),
+            _ if password.len() > PASSWORD_MAX => return Some(false),
             Hash::Sha { wide, rounds, salt, result } => {
                 let algorithm = if *wide { &digest::SHA512 } else { &digest::SHA256 };
-                sha_crypt(algorithm, *wide, *rounds, salt, password).ct_eq(result).into()
+                sha_crypt(algorithm, *wide, *rounds, salt, password, given_up)?.ct_eq(result)
             }
-            Hash::Md5 { salt, result } => md5_crypt(salt, password).ct_eq(result).into(),
-        }
+            Hash::Md5 { salt, result } => md5_crypt(salt, password).ct_eq(result),
+        };
+        Some(right.into())
     }
 
     /// Whether a check is slow enough to be worth remembering.
@@ -100,7 +107,14 @@ impl Hash {
     }
 }
 
-fn sha_crypt(algorithm: &'static digest::Algorithm, wide: bool, rounds: u32, salt: &[u8], password: &[u8]) -> Vec<u8> {
+fn sha_crypt(
+    algorithm: &'static digest::Algorithm,
+    wide: bool,
+    rounds: u32,
+    salt: &[u8],
+    password: &[u8],
+    given_up: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
     let hash = |parts: &[&[u8]]| {
         let mut context = digest::Context::new(algorithm);
         parts.iter().for_each(|part| context.update(part));
@@ -129,6 +143,9 @@ fn sha_crypt(algorithm: &'static digest::Algorithm, wide: bool, rounds: u32, sal
     let s = stretch(context.finish().as_ref(), salt.len());
 
     for round in 0..rounds {
+        if round % ROUNDS_AT_ONCE == 0 && given_up() {
+            return None;
+        }
         let mut context = digest::Context::new(algorithm);
         context.update(if round % 2 == 1 { &p } else { a.as_ref() });
         if round % 3 != 0 {
@@ -158,7 +175,7 @@ fn sha_crypt(algorithm: &'static digest::Algorithm, wide: bool, rounds: u32, sal
         }
         encode(&mut out, &[0, a[31], a[30]], 3);
     }
-    out
+    Some(out)
 }
 
 fn md5_crypt(salt: &[u8], password: &[u8]) -> Vec<u8> {
@@ -232,9 +249,20 @@ mod tests {
     #[test]
     fn known_hashes_are_recognised() {
         for (password, hash) in KNOWN {
-            assert!(Hash::parse(hash).unwrap().check(password.as_bytes()), "{hash}");
-            assert!(!Hash::parse(hash).unwrap().check(b"other"), "{hash}");
+            let check = |password: &[u8]| Hash::parse(hash).unwrap().check(password, &|| false);
+            assert_eq!(check(password.as_bytes()), Some(true), "{hash}");
+            assert_eq!(check(b"other"), Some(false), "{hash}");
         }
+    }
+
+    #[test]
+    fn a_check_is_given_up_within_some_rounds_and_a_password_too_long_for_crypt_is_wrong_at_once() {
+        let asked = std::cell::Cell::new(0);
+        let given_up = || asked.replace(asked.get() + 1) == 3;
+        let many = format!("$6$rounds=999999999$salt${}", "x".repeat(86));
+        assert_eq!(Hash::parse(&many).unwrap().check(b"password", &given_up), None);
+        assert_eq!(asked.get(), 4);
+        assert_eq!(Hash::parse(&many).unwrap().check(&[b'x'; 513], &|| false), Some(false));
     }
 
     #[test]
@@ -243,7 +271,7 @@ mod tests {
             ("k6y3o.eP8JlSY", "DES"),
             ("$2y$10$abcdefghijklmnopqrstuv", "bcrypt"),
             ("$y$j9T$x$y", "yescrypt"),
-            ("$6$rounds=900000000$salt$x", "rounds"),
+            ("$6$rounds=1000000000$salt$x", "rounds"),
             ("$6$salt$short", "complete"),
             ("secret", "insecure-password"),
         ] {

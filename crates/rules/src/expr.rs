@@ -3,7 +3,7 @@
 use crate::{
     context::Context,
     conv::{self, ConvFn},
-    fetch::{self, FetchRun},
+    fetch::{self, ChangeFn, FetchRun},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Args as _, Places, Problem, Support},
     link::{Linker, Scope},
@@ -44,6 +44,7 @@ pub struct Expr {
     args: Box<[Arg]>,
     steps: Box<[Step]>,
     output: Type,
+    changes: ChangeFn,
     /// Name of the fetch, for logs and diagnostics.
     pub fetch: &'static str,
     /// Where the fetch may be evaluated.
@@ -67,6 +68,11 @@ impl Expr {
     /// Whether it is a bare fetch.
     pub fn has_converters(&self) -> bool {
         !self.steps.is_empty()
+    }
+
+    /// Whether its sample may be another one before the rules have to decide.
+    pub(crate) fn may_change(&self, ctx: &Context<'_>) -> bool {
+        (self.changes)(ctx, &self.args)
     }
 
     /// Its sample. Of a field that occurs several times, the last value.
@@ -158,6 +164,7 @@ impl Linker<'_> {
                 ),
             ));
         }
+        self.reads_responses |= matches!(spec.name, "res.body" | "res.body_len" | "res.body_size" | "res.len");
         let (mut args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
         if spec.name == "env" {
             // The environment is read once, as HAProxy does.
@@ -170,6 +177,7 @@ impl Linker<'_> {
             args: args.into(),
             steps: Box::default(),
             output: spec.output,
+            changes: spec.changes,
             fetch: spec.name,
             places: spec.places,
         };
@@ -177,6 +185,11 @@ impl Linker<'_> {
         while text.as_bytes().get(end) == Some(&b',') {
             let name = word_at(text, end + 1);
             let word = &text[name.clone()];
+            if word.is_empty() && text.as_bytes().get(name.end).is_none_or(|&next| next == b',') {
+                // A comma with nothing after it changes nothing.
+                end = name.end;
+                continue;
+            }
             let Some(spec) = conv::find(word) else {
                 return Err(Problem::new(name, format!("unknown converter `{word}`")).hint(
                     hint::nearest(word, conv::names()).or_else(|| {
@@ -201,9 +214,7 @@ impl Linker<'_> {
             }
             let (args, after) = self.arguments_in(text, name, spec.args, scope)?;
             end = after;
-            if spec.output != Type::Any {
-                expr.output = spec.output;
-            }
+            expr.output = spec.output;
             steps.push(Step { input: spec.input, run, args: args.into() });
         }
         expr.steps = steps.into();
@@ -243,6 +254,13 @@ impl Linker<'_> {
                 }
                 (_, given) => self.argument(word, place, spec, given, name.clone(), scope)?,
             });
+        }
+        if let Some((_, Type::Addr)) = conv::map_kind(word)
+            && let (Some(default), Some((text, at))) = (args.bytes(1), raw.get(1))
+            && crate::patterns::typed(text, Type::Addr).is_err()
+        {
+            let default = String::from_utf8_lossy(default);
+            return Err(Problem::new(at.clone(), format!("the default `{default}` of `{word}` is no address")));
         }
         while matches!(args.last(), Some(Arg::None)) {
             args.pop();

@@ -1,6 +1,6 @@
 //! What the layers above tell the rules about a connection, its two sides and the world around it.
 
-use crate::{log::LogFormat, table::Millis, tls_facts::TlsFacts};
+use crate::{log::LogFormat, rules::Kind, table::Millis, tls_facts::TlsFacts};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -61,14 +61,20 @@ pub struct Now {
 /// A connection from a client. Made at accept, completed by the PROXY protocol and the TLS handshake.
 #[derive(Clone, Debug, Default)]
 pub struct ConnFacts {
-    /// The client's address after the PROXY protocol; `None` on a unix socket.
+    /// Where the connection comes from, as `tcp-request connection` rules have it; `None` on a unix socket.
     pub src: Option<SocketAddr>,
-    /// The address the client meant; `None` on a unix socket.
+    /// Where it went, in the same way.
     pub dst: Option<SocketAddr>,
+    /// What the PROXY protocol or `tcp-request session` rules say in place of `src`.
+    pub session_src: Option<SocketAddr>,
+    /// The same of `dst`.
+    pub session_dst: Option<SocketAddr>,
     /// The client's address as the socket has it, before the PROXY protocol.
     pub peer: Option<SocketAddr>,
     /// The local address as the socket has it.
     pub local: Option<SocketAddr>,
+    /// Place of the `bind` line in its section.
+    pub bind: u32,
     /// Number of the listener (`bind ... id`, or counted from 1).
     pub listener_id: u32,
     /// `bind ... name`.
@@ -81,8 +87,24 @@ pub struct ConnFacts {
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
+    /// OpenSSL's number and reason for a handshake that failed.
+    pub tls_error: Option<(u32, &'static str)>,
     /// What the TLS handshake agreed on.
     pub tls: Option<Arc<TlsFacts>>,
+    /// The number of its socket, which may be another's by now: see [`World::client_tcp_info`].
+    pub socket: Option<i32>,
+}
+
+impl ConnFacts {
+    /// Where the client is, as far as its connection and session say.
+    pub fn source(&self) -> Option<SocketAddr> {
+        self.session_src.or(self.src)
+    }
+
+    /// Where the client went, in the same way.
+    pub fn destination(&self) -> Option<SocketAddr> {
+        self.session_dst.or(self.dst)
+    }
 }
 
 /// Optional fields of a PROXY protocol header, version 2.
@@ -105,6 +127,8 @@ pub struct ServerConnFacts {
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
+    /// OpenSSL's number and reason for a handshake that failed.
+    pub tls_error: Option<(u32, &'static str)>,
     /// What the TLS handshake agreed on.
     pub tls: Option<Arc<TlsFacts>>,
 }
@@ -134,8 +158,6 @@ pub struct BackendLoad {
 #[allow(missing_docs)]
 pub struct FrontendLoad {
     pub conn: u32,
-    /// Connections on the listener of this connection (`dst_conn`).
-    pub listener_conn: u32,
     pub sess_rate: u32,
     pub req_rate: u32,
 }
@@ -176,6 +198,10 @@ pub struct TcpInfo {
 /// What lives above the rules. Every question has an answer for "I do not know", so that a test, or a tool, can pass
 /// [`NoWorld`] and a real worker answers what it can.
 pub trait World {
+    /// The most bytes of names and values that rules may make of a head.
+    fn head_bytes(&self) -> usize {
+        usize::MAX
+    }
     /// Load and health of a backend.
     fn backend(&self, _: ProxyId) -> BackendLoad {
         BackendLoad::default()
@@ -183,6 +209,10 @@ pub trait World {
     /// Load of a frontend.
     fn frontend(&self, _: ProxyId) -> FrontendLoad {
         FrontendLoad::default()
+    }
+    /// Connections on the listener that took this one.
+    fn listener(&self, _: ProxyId, _: &ConnFacts) -> u32 {
+        0
     }
     /// Load and health of a server.
     fn server(&self, _: ServerId) -> ServerLoad {
@@ -224,10 +254,12 @@ pub trait World {
     fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback()
     }
-    /// What the kernel knows about the client's connection.
-    fn client_tcp_info(&self) -> Option<TcpInfo> {
+    /// What the kernel knows about the client's connection; `None` once it is closed.
+    fn client_tcp_info(&self, _: &ConnFacts) -> Option<TcpInfo> {
         None
     }
+    /// A rule begins, so that whoever watches knows which one does not end; `None` after the last of a list.
+    fn at_rule(&self, _: Option<(Kind, penstock_config::Span)>) {}
 }
 
 /// Nothing is known of what is above.

@@ -18,10 +18,18 @@ pub enum ArgKind {
     Int,
     /// Text; quotes protect commas and parentheses.
     Str,
+    /// A number other than 0.
+    NonZero,
+    /// One of these numbers, both ends included.
+    Range(i64, i64),
+    /// Text that is not empty.
+    Word,
+    /// Text made of these characters.
+    Within(&'static str),
     /// A number, or the name of a variable that holds one.
     IntOrVar,
-    /// Text, or the name of a variable that holds it.
-    StrOrVar,
+    /// Bytes in base64, or the name of a variable that holds them so.
+    Base64OrVar,
     /// The name of a variable.
     Var,
     /// A condition on an assignment.
@@ -57,13 +65,23 @@ pub enum ArgKind {
 }
 
 impl ArgKind {
+    /// Whether an empty argument is one.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, ArgKind::Str | ArgKind::Word | ArgKind::Within(_))
+    }
+
     /// For the manual.
     pub fn describe(self) -> String {
         match self {
             ArgKind::Int => "integer".into(),
             ArgKind::Str => "string".into(),
+            ArgKind::NonZero => "integer other than 0".into(),
+            ArgKind::Range(low, high) if high == i64::MAX => format!("integer from {low} on"),
+            ArgKind::Range(low, high) => format!("integer from {low} to {high}"),
+            ArgKind::Word => "non-empty string".into(),
+            ArgKind::Within(letters) => format!("letters of `{letters}`"),
             ArgKind::IntOrVar => "integer or variable".into(),
-            ArgKind::StrOrVar => "string or variable".into(),
+            ArgKind::Base64OrVar => "base64 or variable".into(),
             ArgKind::Var => "variable".into(),
             ArgKind::VarCondition => "condition".into(),
             ArgKind::Hex => "hexadecimal digits".into(),

@@ -25,6 +25,7 @@ mod stick;
 pub mod table;
 pub mod time;
 mod tls_facts;
+pub mod turn;
 mod userlist;
 mod value;
 mod vars;
@@ -36,7 +37,7 @@ pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
-pub use context::{Buffered, Context, LogLevel, RequestLine, Session, SocketWishes, Txn};
+pub use context::{Buffered, Context, LogLevel, Phase, RequestLine, Session, Txn};
 pub use expr::{Expr, Fetched, Missing};
 pub use facts::{
     BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ProxyId, ServerConnFacts,
@@ -49,8 +50,8 @@ pub use manual::manual;
 pub use regexes::Regex;
 pub use rules::{Kind, Rule, Rules};
 pub use stick::StickRule;
-pub use tls_facts::{PeerCertificate, TlsFacts};
-pub use userlist::Userlist;
+pub use tls_facts::{Captured, PeerCertificate, TlsFacts};
+pub use userlist::{Claim, Logins, Userlist};
 pub use value::{Type, Value, parse_int, write_int};
 pub use vars::{Condition as VarCondition, Scope, Store, VarRef};
 pub use verdict::{Reply, ReplyBody, Verdict, Why};

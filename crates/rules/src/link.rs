@@ -11,8 +11,14 @@ use crate::{
     value::Type,
     vars::{Condition, ProcVar, VarRef},
 };
-use penstock_config::{Config, Files};
-use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+use base64::Engine as _;
+use penstock_config::{Config, Files, bytes_of};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug)]
@@ -26,23 +32,39 @@ pub struct Scope {
 /// The names of a configuration.
 pub struct Linker<'a> {
     pub(crate) config: &'a Config,
+    /// A frontend and a backend may have one name.
+    proxies: HashMap<&'a str, Vec<usize>>,
     files_of_host: &'a dyn Files,
     vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
     files: HashMap<(String, Method, bool), Arc<PatternFile>>,
+    /// An expression looks at what a server has sent of a body.
+    pub(crate) reads_responses: bool,
+    /// All readings of a file, by its name and whether it is a map.
+    readings: HashMap<(String, bool), Readings>,
 }
+
+/// The lists or maps that were read from one file: one for each way its patterns are compared.
+pub(crate) type Readings = Arc<RwLock<Vec<Arc<PatternFile>>>>;
 
 impl<'a> Linker<'a> {
     /// Knows the proxies and servers of a configuration; tables and userlists are added to it.
     pub fn new(config: &'a Config, host: &'a dyn Files) -> Self {
+        let mut proxies: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (index, proxy) in config.proxies.iter().enumerate() {
+            proxies.entry(&proxy.name).or_default().push(index);
+        }
         Linker {
             config,
+            proxies,
             files_of_host: host,
             vars: HashMap::new(),
             tables: HashMap::new(),
             userlists: HashMap::new(),
             files: HashMap::new(),
+            reads_responses: false,
+            readings: HashMap::new(),
         }
     }
 
@@ -64,9 +86,7 @@ impl<'a> Linker<'a> {
         // What names a section means the current one when it is left out or empty.
         let named = matches!(spec.kind, ArgKind::Backend | ArgKind::Frontend | ArgKind::Table);
         let (text, at) = match given {
-            Some((text, at)) if !(text.is_empty() && (named || spec.optional && spec.kind != ArgKind::Str)) => {
-                (text, at)
-            }
+            Some((text, at)) if !(text.is_empty() && (named || spec.optional && !spec.kind.is_text())) => (text, at),
             _ if named => return self.current(keyword, spec, name, scope),
             _ if spec.optional => return Ok(Arg::None),
             _ => {
@@ -79,18 +99,33 @@ impl<'a> Linker<'a> {
             Err(Problem::new(at.clone(), format!("argument {} of `{keyword}`: `{text}` is no {what}", place + 1)))
         };
         Ok(match spec.kind {
-            ArgKind::Int => match text.parse() {
-                Ok(n) => Arg::Int(n),
-                Err(_) => return wrong("integer"),
+            ArgKind::Int => match saturated(text) {
+                Some(n) => Arg::Int(n),
+                None => return wrong("integer"),
             },
-            ArgKind::Str => Arg::Bytes(text.as_bytes().into()),
-            ArgKind::IntOrVar => match text.parse() {
-                Ok(n) => Arg::Int(n),
-                Err(_) => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
+            ArgKind::NonZero => match text.parse() {
+                Ok(n) if n != 0 => Arg::Int(n),
+                _ => return wrong("integer other than 0"),
             },
-            ArgKind::StrOrVar => match self.var(text) {
+            ArgKind::Range(low, high) => match text.parse() {
+                Ok(n) if (low..=high).contains(&n) => Arg::Int(n),
+                _ => return wrong(&spec.kind.describe()),
+            },
+            ArgKind::Word if text.is_empty() => return wrong("text: it is empty"),
+            ArgKind::Within(letters) if !text.chars().all(|letter| letters.contains(letter)) => {
+                return wrong(&format!("text of the letters `{letters}`"));
+            }
+            ArgKind::Str | ArgKind::Word | ArgKind::Within(_) => Arg::Bytes(bytes_of(text).into()),
+            ArgKind::IntOrVar => match saturated(text) {
+                Some(n) => Arg::Int(n),
+                None => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
+            },
+            ArgKind::Base64OrVar => match self.var(text) {
                 Ok(var) => Arg::Var(var),
-                Err(_) => Arg::Bytes(text.as_bytes().into()),
+                Err(_) if base64::engine::general_purpose::STANDARD.decode(text).is_ok() => {
+                    Arg::Bytes(text.as_bytes().into())
+                }
+                Err(_) => return wrong("base64, and no name of a variable"),
             },
             ArgKind::Var => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
             ArgKind::VarCondition => match Condition::parse(text) {
@@ -98,8 +133,8 @@ impl<'a> Linker<'a> {
                 None => return wrong("condition of an assignment"),
             },
             ArgKind::Hex => match crate::patterns::parse_hex(text) {
-                Some(bytes) => Arg::Bytes(bytes.into()),
-                None => return wrong("even number of hexadecimal digits"),
+                Some(bytes) if !text.is_empty() => Arg::Bytes(bytes.into()),
+                _ => return wrong("even number of hexadecimal digits"),
             },
             ArgKind::Bool => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Arg::Int(1),
@@ -183,18 +218,18 @@ impl<'a> Linker<'a> {
         what: &str,
         fits: impl Fn(penstock_config::model::ProxyKind) -> bool,
     ) -> Result<ProxyId, Problem> {
-        let named = || self.config.proxies.iter().enumerate().filter(|(_, proxy)| fits(proxy.kind));
-        match named().find(|(_, proxy)| proxy.name == name) {
-            Some((id, _)) => Ok(ProxyId(id as u32)),
-            None => Err(Problem::new(at, format!("there is no {what} `{name}`"))
-                .hint(hint::nearest(name, named().map(|(_, proxy)| proxy.name.as_str())))),
-        }
+        let proxies = &self.config.proxies;
+        let found = self.proxies.get(name).and_then(|named| named.iter().find(|&&index| fits(proxies[index].kind)));
+        found.map(|&index| ProxyId(index as u32)).ok_or_else(|| {
+            let fitting = proxies.iter().filter(|proxy| fits(proxy.kind)).map(|proxy| proxy.name.as_str());
+            Problem::new(at, format!("there is no {what} `{name}`")).hint(hint::nearest(name, fitting))
+        })
     }
 
     /// A stick table by the name of its section.
     pub(crate) fn table(&self, name: &str, at: Range<usize>) -> Result<Arc<StickTable>, Problem> {
         self.tables.get(name).cloned().ok_or_else(|| {
-            let exists = self.config.proxies.iter().any(|proxy| proxy.name == name);
+            let exists = self.proxies.contains_key(name);
             let message = if exists {
                 format!("the proxy `{name}` has no stick table")
             } else {
@@ -231,7 +266,7 @@ impl<'a> Linker<'a> {
         let Some((prefix, rest)) = name.split_once('.') else {
             return problem(
                 format!("`{name}` is no variable: a scope is missing"),
-                Some(format!("write txn.{name}; the scopes are proc, sess, txn, req, res")),
+                Some(format!("write txn.{name}; the scopes are proc, sess, txn, req, res, check")),
             );
         };
         let scope = match prefix {
@@ -240,16 +275,11 @@ impl<'a> Linker<'a> {
             "txn" => Scope::Txn,
             "req" => Scope::Req,
             "res" => Scope::Res,
-            "check" => {
-                return problem(
-                    "variables of scope `check` are not supported: health checks run no rules".into(),
-                    None,
-                );
-            }
+            "check" => Scope::Check,
             other => {
                 return problem(
                     format!("`{other}` is no scope of a variable"),
-                    Some("the scopes are proc, sess, txn, req, res".into()),
+                    Some("the scopes are proc, sess, txn, req, res, check".into()),
                 );
             }
         };
@@ -287,7 +317,7 @@ impl<'a> Linker<'a> {
         }
         let whole = 0..name.len();
         let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
-        let text = String::from_utf8_lossy(&content);
+        let text = penstock_config::text_of(&content);
         let mut numbers = Vec::new();
         let mut entries = Vec::new();
         let output = map.unwrap_or(Type::Str);
@@ -313,15 +343,25 @@ impl<'a> Linker<'a> {
         })?;
         let file = Arc::new(file);
         self.files.insert((id, method, ignore_case), Arc::clone(&file));
+        let readings = self.readings(name, map.is_some());
+        readings.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&file));
         Ok(file)
     }
 
-    /// Pattern files and maps by name, for actions and the runtime API.
-    pub(crate) fn files_named(&self, name: &str, map: bool) -> Vec<Arc<PatternFile>> {
-        self.files
-            .iter()
-            .filter(|((id, _, _), file)| file.name == name && id.contains('\0') == map)
-            .map(|(_, file)| Arc::clone(file))
-            .collect()
+    /// What has been and will be read from a list or map of this name, for actions, which may stand before it is read.
+    pub(crate) fn readings(&mut self, name: &str, map: bool) -> Readings {
+        Arc::clone(self.readings.entry((name.to_owned(), map)).or_default())
     }
+}
+
+/// A number; one that is too large or too small is the nearest that there is.
+fn saturated(text: &str) -> Option<i64> {
+    text.parse().map_or_else(
+        |error: std::num::ParseIntError| match error.kind() {
+            std::num::IntErrorKind::PosOverflow => Some(i64::MAX),
+            std::num::IntErrorKind::NegOverflow => Some(i64::MIN),
+            _ => None,
+        },
+        Some,
+    )
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     acl::{PREDEFINED, criteria},
-    action::ACTIONS,
+    action::{ACTIONS, Works},
     conv, fetch,
     keyword::{ArgSpec, Support},
     log::ALIASES,
@@ -11,16 +11,17 @@ use crate::{
 };
 use std::fmt::Write as _;
 
-/// The reference as Markdown. `docs/rules.md` is this text; a test keeps it so.
-pub fn manual() -> String {
+/// The reference as Markdown. `docs/rules.md` is this text; a test keeps it so. `proof` gives the link to the test of a
+/// row: the table is `fetch`, `converter`, `alias` or, for an action, the name of a list of rules.
+pub fn manual(proof: impl Fn(&str, &str) -> String) -> String {
     let mut out = String::from(INTRODUCTION);
-    let written = write(&mut out);
+    let written = write(&mut out, &proof);
     written.expect("writing into a string does not fail");
     out
 }
 
 const INTRODUCTION: &str = "\
-<!-- Made from the tables of penstock-rules by its test `the_reference_is_fresh`; run that with BLESS=1 to write it anew. -->
+<!-- Made from the tables of penstock-rules; `make generate` writes it anew. -->
 
 # Rules: fetches, converters, ACLs, actions, log formats
 
@@ -38,14 +39,19 @@ What rules may be made of, keyword by keyword. The meaning is that of HAProxy's 
 
 ";
 
-fn write(out: &mut String) -> std::fmt::Result {
+fn write(out: &mut String, proof: &dyn Fn(&str, &str) -> String) -> std::fmt::Result {
     writeln!(out, "## Sample fetches\n")?;
     for (section, table) in fetch::sections() {
-        writeln!(out, "### {section}\n\n| fetch | type | where | what | works |\n|---|---|---|---|---|")?;
+        writeln!(
+            out,
+            "### {section}\n\n| fetch | type | where | what | works | shown by |\n|---|---|---|---|---|---|"
+        )?;
         for spec in *table {
             let works = works(&spec.support);
             let places = spec.places.describe();
-            writeln!(out, "| {} | {} | {places} | {} | {works} |", call(spec.name, spec.args), spec.output, spec.doc)?;
+            let shown = if works == "yes" { proof("fetch", spec.name) } else { String::new() };
+            let call = call(spec.name, spec.args);
+            writeln!(out, "| {call} | {} | {places} | {} | {works} | {shown} |", spec.output, spec.doc)?;
         }
         writeln!(out)?;
     }
@@ -55,17 +61,15 @@ fn write(out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "\n## Converters\n")?;
     for (section, table) in conv::sections() {
-        writeln!(out, "### {section}\n\n| converter | takes | gives | what | works |\n|---|---|---|---|---|")?;
+        writeln!(
+            out,
+            "### {section}\n\n| converter | takes | gives | what | works | shown by |\n|---|---|---|---|---|---|"
+        )?;
         for spec in *table {
             let works = works(&spec.support);
-            writeln!(
-                out,
-                "| {} | {} | {} | {} | {works} |",
-                call(spec.name, spec.args),
-                spec.input,
-                spec.output,
-                spec.doc
-            )?;
+            let shown = if works == "yes" { proof("converter", spec.name) } else { String::new() };
+            let call = call(spec.name, spec.args);
+            writeln!(out, "| {call} | {} | {} | {} | {works} | {shown} |", spec.input, spec.output, spec.doc)?;
         }
         writeln!(out)?;
     }
@@ -76,23 +80,35 @@ fn write(out: &mut String) -> std::fmt::Result {
     for (name, text) in PREDEFINED {
         writeln!(out, "| `{name}` | `{text}` |")?;
     }
-    writeln!(out, "\n## Actions\n\n| action | in | what | works |\n|---|---|---|---|")?;
+    writeln!(out, "\n## Actions\n\n| action | in | what | works | shown by |\n|---|---|---|---|---|")?;
     for spec in ACTIONS {
-        let kinds = Kind::ALL.iter().filter(|kind| spec.allowed_in(**kind)).map(|kind| kind.name());
-        let kinds = kinds.collect::<Vec<_>>().join(", ");
-        let works = spec.refusal().map_or("yes".to_owned(), |why| format!("refused: {why}"));
+        let kinds: Vec<&str> =
+            Kind::ALL.iter().filter(|kind| spec.allowed_in(**kind)).map(|kind| kind.name()).collect();
+        let mut shown: Vec<String> = Vec::new();
+        for link in kinds.iter().filter(|_| spec.is_implemented()).map(|kind| proof(kind, spec.name)) {
+            if !shown.contains(&link) {
+                shown.push(link);
+            }
+        }
+        let (kinds, shown) = (kinds.join(", "), shown.join(", "));
+        let works = match spec.works {
+            Works::Yes(_) => "yes".to_owned(),
+            Works::NoEffect(_, why) => format!("no effect: {why}"),
+            Works::Refused(why) => format!("refused: {why}"),
+        };
         let space = if spec.args.is_empty() || spec.args.starts_with('(') { "" } else { " " };
         let args = spec.args.replace('|', "\\|");
-        writeln!(out, "| `{}{space}{args}` | {kinds} | {} | {works} |", spec.name, spec.doc)?;
+        writeln!(out, "| `{}{space}{args}` | {kinds} | {} | {works} | {shown} |", spec.name, spec.doc)?;
     }
     writeln!(
         out,
         "\n## Log formats\n\n`%[expression]` writes a sample; `%{{+Q}}`, `%{{+E}}` and `%{{+X}}` before an alias or a sample quote,"
     )?;
     writeln!(out, "escape and write in hexadecimal; `%o` sets flags for all that follow; `%%` is a percent sign.\n")?;
-    writeln!(out, "| alias | what | only in HTTP |\n|---|---|---|")?;
+    writeln!(out, "| alias | what | only in HTTP | shown by |\n|---|---|---|---|")?;
     for spec in ALIASES {
-        writeln!(out, "| `%{}` | {} | {} |", spec.name, spec.doc, if spec.http { "yes" } else { "" })?;
+        let (http, shown) = (if spec.http { "yes" } else { "" }, proof("alias", spec.name));
+        writeln!(out, "| `%{}` | {} | {http} | {shown} |", spec.name, spec.doc)?;
     }
     Ok(())
 }

@@ -1,8 +1,20 @@
 //! Regular expressions: linear in time, whatever the pattern and the input.
 
-use crate::keyword::Problem;
+mod ends;
+
+use crate::{
+    keyword::Problem,
+    turn::{self, cost},
+};
+use ends::Ends;
 use regex::bytes;
-use std::sync::Arc;
+use regex_automata::{Input, hybrid::dfa::DFA, meta, util::syntax};
+use regex_syntax::hir::{Class, Hir, HirKind};
+use std::{
+    array,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 /// A compiled regular expression on bytes.
 ///
@@ -12,7 +24,22 @@ use std::sync::Arc;
 /// `\w`, `\s` and `.` mean bytes of ASCII, as in PCRE without its UTF mode; `$` matches only at the very end, where PCRE
 /// also matches before a final line feed.
 #[derive(Clone, Debug)]
-pub struct Regex(Arc<bytes::Regex>);
+pub struct Regex(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    regex: bytes::Regex,
+    ignore_case: bool,
+    /// For long texts in which all matches are replaced: where they end, and what their groups are. Made when first needed.
+    ends: OnceLock<Option<DFA>>,
+    grouping: OnceLock<Option<meta::Regex>>,
+}
+
+/// In a text up to this long all matches are found by as many searches, each of which may go to its end.
+const SHORT: usize = 256;
+
+/// Where the groups of a match are, the whole of it first.
+type Groups = [Option<Range<usize>>; 10];
 
 impl Regex {
     /// Compiles a pattern.
@@ -25,7 +52,9 @@ impl Regex {
             .unicode(false)
             .size_limit(4 << 20)
             .build()
-            .map(|regex| Regex(Arc::new(regex)))
+            .map(|regex| {
+                Regex(Arc::new(Compiled { regex, ignore_case, ends: OnceLock::new(), grouping: OnceLock::new() }))
+            })
             .map_err(|error| Problem {
                 at: 0..pattern.len(),
                 message: format!("the regular expression `{pattern}` {}", reason(pattern, &error)),
@@ -34,44 +63,103 @@ impl Regex {
     }
     /// Whether it matches anywhere.
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.0.is_match(text)
+        self.0.regex.is_match(text)
     }
     /// Appends `text` with the first match, or all of them, replaced. `\0` to `\9` in the replacement are groups; returns
     /// whether anything matched.
     pub fn replace(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
-        let mut at = 0;
-        let mut found = false;
-        while at <= text.len() {
-            let Some(groups) = self.0.captures_at(text, at) else { break };
-            let whole = groups.get(0).expect("group 0 is the match itself");
-            found = true;
-            out.extend_from_slice(&text[at..whole.start()]);
-            expand(by, &groups, out);
-            if !all {
-                at = whole.end();
-                break;
+        let (before, long) = (out.len(), all && text.len() > SHORT);
+        match long.then(|| self.replace_long(text, by, out)).flatten() {
+            Some(found) => found,
+            None => {
+                out.truncate(before);
+                self.replace_short(text, by, all, out)
             }
-            // An empty match takes a byte along, or the search would stand still.
-            at = if whole.is_empty() {
-                out.extend_from_slice(text.get(whole.end()..=whole.end()).unwrap_or_default());
-                whole.end() + 1
-            } else {
-                whole.end()
-            };
         }
-        out.extend_from_slice(text.get(at..).unwrap_or_default());
-        found
+    }
+    /// For each match all that follows it may be looked at.
+    fn replace_short(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
+        let plain = !by.contains(&b'\\');
+        let search = |at, groups: &mut Groups| {
+            turn::spend(cost::REGEX + ((text.len() - at) / cost::REGEX_BYTES) as u32);
+            // Where a match is costs a tenth of what its groups cost.
+            let Some(whole) = self.0.regex.find_at(text, at) else { return Some(false) };
+            groups[0] = Some(whole.range());
+            if let Some(found) = (!plain).then(|| self.0.regex.captures_at(text, whole.start())).flatten() {
+                *groups = array::from_fn(|group| found.get(group).map(|part| part.range()));
+            }
+            Some(true)
+        };
+        substitute(text, by, all, out, search).unwrap_or(false)
+    }
+    /// All matches, in time that grows with the text; `None` where the automaton for that cannot be had.
+    fn replace_long(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> Option<bool> {
+        let inner = &*self.0;
+        let dfa = inner.ends.get_or_init(|| ends::compile(inner.regex.as_str(), inner.ignore_case)).as_ref()?;
+        let grouping = inner.grouping.get_or_init(|| grouping(inner.regex.as_str(), inner.ignore_case)).as_ref()?;
+        let (mut ends, mut found) = (Ends::new(dfa, text), grouping.create_captures());
+        let search = |at, groups: &mut Groups| {
+            let before = ends.steps;
+            let end = ends.next(at).ok()?;
+            let span = end.map_or(0, |end| end - at);
+            turn::spend(cost::REGEX + ((ends.steps - before + span) / cost::REGEX_BYTES) as u32);
+            let Some(end) = end else { return Some(false) };
+            // Its context counts, though no more than the match is searched.
+            grouping.search_captures(&Input::new(text).range(at..end), &mut found);
+            *groups = array::from_fn(|group| found.get_group(group).map(|part| part.range()));
+            groups[0].is_some().then_some(true)
+        };
+        substitute(text, by, true, out, search)
     }
     /// Appends the replacement for the first match in `text`, without what stands around it.
     pub fn rewrite(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(groups) = self.0.captures(text) else { return false };
-        expand(by, &groups, out);
+        let Some(found) = self.0.regex.captures(text) else { return false };
+        expand(by, text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
         true
     }
 }
 
+/// Appends `text` with matches replaced, as `search` finds them: from a place on, whether there is one, and where its groups are.
+/// `None` where it gives up.
+fn substitute(
+    text: &[u8],
+    by: &[u8],
+    all: bool,
+    out: &mut Vec<u8>,
+    mut search: impl FnMut(usize, &mut Groups) -> Option<bool>,
+) -> Option<bool> {
+    let (mut at, mut found) = (0, false);
+    let mut groups = Groups::default();
+    while at <= text.len() && search(at, &mut groups)? {
+        found = true;
+        let whole = groups[0].clone()?;
+        out.extend_from_slice(&text[at..whole.start]);
+        expand(by, text, &groups, out);
+        at = whole.end;
+        if !all {
+            break;
+        }
+        if whole.is_empty() {
+            // It takes a byte along, or the search would stand still.
+            out.extend_from_slice(text.get(at..=at).unwrap_or_default());
+            at += 1;
+        }
+    }
+    out.extend_from_slice(text.get(at..).unwrap_or_default());
+    Some(found)
+}
+
+/// The same expression in a form that can be searched in a part of a text, with the rest for its context.
+fn grouping(pattern: &str, ignore_case: bool) -> Option<meta::Regex> {
+    meta::Regex::builder()
+        .configure(meta::Config::new().utf8_empty(false))
+        .syntax(syntax::Config::new().unicode(false).utf8(false).case_insensitive(ignore_case))
+        .build(pattern)
+        .ok()
+}
+
 /// `\1` stands for a group, `\\` for a backslash, `\xHH` for a byte; a backslash before anything else is dropped.
-fn expand(by: &[u8], groups: &bytes::Captures<'_>, out: &mut Vec<u8>) {
+fn expand(by: &[u8], text: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     let mut rest = by;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
@@ -83,8 +171,8 @@ fn expand(by: &[u8], groups: &bytes::Captures<'_>, out: &mut Vec<u8>) {
         rest = tail;
         match next {
             b'0'..=b'9' => {
-                if let Some(group) = groups.get(usize::from(next - b'0')) {
-                    out.extend_from_slice(group.as_bytes());
+                if let Some(group) = &groups[usize::from(next - b'0')] {
+                    out.extend_from_slice(&text[group.clone()]);
                 }
             }
             b'x' => {
@@ -121,7 +209,11 @@ fn translate(pattern: &str) -> String {
                 None => out.push('\\'),
             },
             '{' if !begins_repetition(&pattern[at + 1..]) => out.push_str("\\{"),
-            c => out.push(c),
+            c => match penstock_config::byte_of(c) {
+                // Part of no character: the byte itself is meant.
+                Some(byte) => out.extend(format!("\\x{byte:02x}").chars()),
+                None => out.push(c),
+            },
         }
     }
     out
@@ -137,6 +229,81 @@ fn begins_repetition(rest: &str) -> bool {
     !inner.is_empty()
         && inner.starts_with(|c: char| c.is_ascii_digit())
         && inner.bytes().all(|b| b.is_ascii_digit() || b == b',')
+}
+
+/// Texts of which everything that `pattern` matches holds at least one, in lower case and whatever the case of a match; `None`
+/// where there are none of use.
+///
+/// # Errors
+/// As [`Regex::new`] has them, but for an expression that is too large.
+pub(crate) fn required_texts(pattern: &str) -> Result<Option<Vec<Vec<u8>>>, Problem> {
+    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&translate(pattern));
+    match parsed {
+        Ok(hir) => Ok(required(&hir)),
+        // What exactly is wrong is said by who compiles it.
+        Err(_) => Regex::new(pattern, false).map(|_| None),
+    }
+}
+
+/// Alternatives that are followed: more of them say less.
+const ALTERNATIVES: usize = 16;
+
+fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => None,
+        HirKind::Literal(_) | HirKind::Class(_) => fixed(hir).map(|text| vec![text]),
+        HirKind::Capture(group) => required(&group.sub),
+        HirKind::Repetition(times) if times.min > 0 => required(&times.sub),
+        HirKind::Repetition(_) => None,
+        HirKind::Concat(parts) => {
+            let mut best: Option<Vec<Vec<u8>>> = None;
+            let mut consider = |texts: Vec<Vec<u8>>| {
+                let shortest = |texts: &[Vec<u8>]| texts.iter().map(Vec::len).min().unwrap_or(0);
+                if best.as_ref().is_none_or(|best| shortest(best) < shortest(&texts)) {
+                    best = Some(texts);
+                }
+            };
+            let mut run = Vec::new();
+            for part in parts {
+                if let Some(text) = fixed(part) {
+                    run.extend(text);
+                } else if !matches!(part.kind(), HirKind::Look(_)) {
+                    consider(vec![std::mem::take(&mut run)]);
+                    required(part).into_iter().for_each(&mut consider);
+                }
+            }
+            consider(vec![run]);
+            best.filter(|texts| texts.iter().all(|text| !text.is_empty()))
+        }
+        HirKind::Alternation(parts) => {
+            let mut all = Vec::new();
+            for part in parts {
+                all.extend(required(part)?);
+            }
+            (all.len() <= ALTERNATIVES).then_some(all)
+        }
+    }
+}
+
+/// The text that is all it matches but for case, in lower case.
+fn fixed(hir: &Hir) -> Option<Vec<u8>> {
+    match hir.kind() {
+        HirKind::Literal(text) => Some(text.0.to_ascii_lowercase()),
+        HirKind::Class(class) => {
+            let bytes: Vec<u8> = match class {
+                Class::Bytes(class) => class.ranges().iter().flat_map(|range| range.start()..=range.end()).collect(),
+                Class::Unicode(class) => {
+                    let ranges = class.ranges().iter().map(|range| (range.start(), range.end()));
+                    ranges.flat_map(|(start, end)| start..=end).map(|c| u8::try_from(c).ok()).collect::<Option<_>>()?
+                }
+            };
+            let first = bytes.first()?.to_ascii_lowercase();
+            bytes.iter().all(|byte| byte.to_ascii_lowercase() == first).then(|| vec![first])
+        }
+        HirKind::Capture(group) => fixed(&group.sub),
+        HirKind::Concat(parts) => parts.iter().map(fixed).collect::<Option<Vec<_>>>().map(|texts| texts.concat()),
+        _ => None,
+    }
 }
 
 fn reason(pattern: &str, error: &regex::Error) -> String {
@@ -183,6 +350,26 @@ fn advice(pattern: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_a_match_must_hold_is_known() {
+        let texts = |pattern: &str| {
+            let texts = required_texts(pattern).unwrap().unwrap_or_default();
+            texts.into_iter().map(|text| String::from_utf8(text).unwrap()).collect::<Vec<_>>()
+        };
+        for (pattern, known) in [
+            ("^/Path/[0-9]+/x$", &["/path/"][..]),
+            ("(?i)^/aBc$", &["/abc"]),
+            ("a[bB]c[dx]longer", &["longer"]),
+            (r"\.(png|gif)$", &["png", "gif"]),
+            ("x*y+(ab)?", &["y"]),
+            ("(ab|c*)", &[]),
+            ("[0-9]+", &[]),
+            ("^$", &[]),
+        ] {
+            assert_eq!(texts(pattern), known, "{pattern}");
+        }
+    }
+
     fn replaced(pattern: &str, text: &str, by: &str, all: bool) -> String {
         let mut out = Vec::new();
         Regex::new(pattern, false).unwrap().replace(text.as_bytes(), by.as_bytes(), all, &mut out);
@@ -218,5 +405,8 @@ mod tests {
         assert_eq!(replaced("a", "banana", "o", true), "bonono");
         assert_eq!(replaced("a", "banana", "o", false), "bonana");
         assert_eq!(replaced("x*", "ab", "-", true), "-a-b-");
+        assert_eq!(replaced("(a)$|(a)", "aba", r"<\1|\2>", true), "<|a>b<a|>");
+        assert_eq!(replaced("(a.*?b)|(a)", "acaxb aa", r"<\1|\2>", true), "<acaxb|> <|a><|a>");
+        assert_eq!(replaced("^(a)|(b)", "aab", r"[\1\2]", true), "[a]a[b]");
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     acl::{Answer, Condition},
     action::{Action, Outcome},
     context::Context,
+    turn::{self, cost},
     verdict::Verdict,
 };
 use penstock_config::Span;
@@ -25,10 +26,12 @@ pub enum Kind {
     HttpResponse,
     /// `http-after-response`.
     HttpAfterResponse,
+    /// Steps of health checks that set variables.
+    Check,
 }
 
 impl Kind {
-    /// All of them.
+    /// Those that are lists of directives.
     pub const ALL: &'static [Kind] = &[
         Kind::TcpConnection,
         Kind::TcpSession,
@@ -48,6 +51,7 @@ impl Kind {
             Kind::HttpRequest => "http-request",
             Kind::HttpResponse => "http-response",
             Kind::HttpAfterResponse => "http-after-response",
+            Kind::Check => "health check",
         }
     }
     pub(crate) fn bit(self) -> u8 {
@@ -57,7 +61,7 @@ impl Kind {
         matches!(self, Kind::HttpRequest | Kind::HttpResponse | Kind::HttpAfterResponse)
     }
     pub(crate) fn is_response(self) -> bool {
-        matches!(self, Kind::TcpResponse | Kind::HttpResponse | Kind::HttpAfterResponse)
+        matches!(self, Kind::TcpResponse | Kind::HttpResponse | Kind::HttpAfterResponse | Kind::Check)
     }
 }
 
@@ -94,22 +98,39 @@ impl Rules {
 
     /// Runs the rules from a place on, 0 at first and what a waiting verdict named later.
     pub fn run(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
+        let verdict = self.decide(ctx, from);
+        ctx.world.at_rule(None);
+        verdict
+    }
+
+    fn decide(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
         for (at, rule) in self.list.iter().enumerate().skip(from) {
+            turn::spend(cost::RULE);
+            ctx.world.at_rule(Some((self.kind, rule.span)));
             match rule.condition.holds(ctx) {
-                Answer::Yes => {}
+                Answer::Yes => {
+                    // Another alternative of the condition may have asked.
+                    ctx.txn.logins.take_claim();
+                }
                 Answer::No => {
+                    ctx.txn.logins.take_claim();
                     ctx.settle();
                     continue;
                 }
+                Answer::NotYet if ctx.txn.logins.has_claim() => return Verdict::Verify { next: at },
                 Answer::NotYet => return Verdict::WaitMore { next: at },
             }
             let outcome = rule.action.run(self.kind, rule.span, ctx, at);
             ctx.settle();
+            if ctx.txn.logins.has_claim() {
+                // It has done its work with a sample missing, and does it again with the sample.
+                return Verdict::Verify { next: at };
+            }
             match outcome {
                 Outcome::Next => {}
                 Outcome::NotYet => return Verdict::WaitMore { next: at },
                 Outcome::Failed => {
-                    if !ctx.txn.lenient {
+                    if !ctx.txn.lenient[usize::from(self.kind.is_response())] {
                         ctx.txn.last_rule = Some(rule.span);
                         return Verdict::Failed;
                     }

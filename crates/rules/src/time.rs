@@ -138,53 +138,161 @@ pub fn write_offset(out: &mut Vec<u8>, offset_s: i32) {
     two(out, (minutes % 60) as u8);
 }
 
+/// What a conversion of strftime(3) gives: text, or a number with its usual width and padding.
+enum Part {
+    Text(Vec<u8>),
+    Number(i64, usize, u8),
+}
+
+/// The flags of the C library between the percent sign and the letter: padding, case, width.
+#[derive(Default)]
+struct Flags {
+    /// `-` is none at all.
+    pad: Option<u8>,
+    upper: bool,
+    width: usize,
+}
+
+/// The widest field that a format may ask for; a header or a log line has no use for more.
+const WIDEST: usize = 255;
+
+impl Flags {
+    /// Reads `_`, `-`, `0`, `^`, `#`, a width, and `E` and `O`, which mean nothing in the C locale.
+    fn read(mut format: &[u8]) -> (Flags, &[u8]) {
+        let mut flags = Flags::default();
+        while let [flag @ (b'_' | b'-' | b'0' | b'^' | b'#'), rest @ ..] = format {
+            match flag {
+                b'^' | b'#' => flags.upper = true,
+                b'_' => flags.pad = Some(b' '),
+                pad => flags.pad = Some(*pad),
+            }
+            format = rest;
+        }
+        while let [digit @ b'0'..=b'9', rest @ ..] = format {
+            flags.width = (flags.width * 10 + usize::from(digit - b'0')).min(WIDEST);
+            format = rest;
+        }
+        match format {
+            [b'E' | b'O', rest @ ..] if !rest.is_empty() => (flags, rest),
+            rest => (flags, rest),
+        }
+    }
+
+    fn write(&self, part: Part, out: &mut Vec<u8>) {
+        let (mut text, width, pad) = match part {
+            Part::Text(text) => (text, self.width, self.pad.unwrap_or(b' ')),
+            Part::Number(n, width, pad) => (n.to_string().into_bytes(), self.width.max(width), self.pad.unwrap_or(pad)),
+        };
+        if self.upper {
+            text.make_ascii_uppercase();
+        }
+        if pad != b'-' {
+            out.extend(std::iter::repeat_n(pad, width.saturating_sub(text.len())));
+        }
+        out.extend_from_slice(&text);
+    }
+}
+
 /// strftime(3) in the C locale, at an offset from UTC.
 pub fn format(unix: i64, offset_s: i32, format: &[u8], out: &mut Vec<u8>) {
     let at = Civil::from_unix(unix.saturating_add(offset_s.into()));
-    let hour12 = (at.hour + 11) % 12 + 1;
-    let mut bytes = format.iter().copied();
-    while let Some(byte) = bytes.next() {
+    let mut rest = format;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
         if byte != b'%' {
             out.push(byte);
             continue;
         }
-        match bytes.next() {
-            Some(b'a') => out.extend_from_slice(at.day_short()),
-            Some(b'A') => out.extend_from_slice(DAYS[usize::from(at.weekday)].as_bytes()),
-            Some(b'b' | b'h') => out.extend_from_slice(at.month_short()),
-            Some(b'B') => out.extend_from_slice(MONTHS[usize::from(at.month) - 1].as_bytes()),
-            Some(b'c') => self::format(unix, offset_s, b"%a %b %e %H:%M:%S %Y", out),
-            Some(b'C') => padded(out, at.year.div_euclid(100), 2),
-            Some(b'd') => two(out, at.day),
-            Some(b'D' | b'x') => self::format(unix, offset_s, b"%m/%d/%y", out),
-            Some(b'e') => out.extend_from_slice(format!("{:2}", at.day).as_bytes()),
-            Some(b'F') => self::format(unix, offset_s, b"%Y-%m-%d", out),
-            Some(b'H') => two(out, at.hour),
-            Some(b'I') => two(out, hour12),
-            Some(b'j') => padded(out, at.yearday.into(), 3),
-            Some(b'k') => out.extend_from_slice(format!("{:2}", at.hour).as_bytes()),
-            Some(b'l') => out.extend_from_slice(format!("{hour12:2}").as_bytes()),
-            Some(b'm') => two(out, at.month),
-            Some(b'M') => two(out, at.minute),
-            Some(b'n') => out.push(b'\n'),
-            Some(b'p') => out.extend_from_slice(if at.hour < 12 { b"AM" } else { b"PM" }),
-            Some(b'r') => self::format(unix, offset_s, b"%I:%M:%S %p", out),
-            Some(b'R') => self::format(unix, offset_s, b"%H:%M", out),
-            Some(b's') => crate::value::write_int(out, unix),
-            Some(b'S') => two(out, at.second),
-            Some(b't') => out.push(b'\t'),
-            Some(b'T' | b'X') => at.write_time(out),
-            Some(b'u') => out.push(b'0' + if at.weekday == 0 { 7 } else { at.weekday }),
-            Some(b'U') => two(out, ((at.yearday + 6 - u16::from(at.weekday)) / 7) as u8),
-            Some(b'w') => out.push(b'0' + at.weekday),
-            Some(b'W') => two(out, ((at.yearday + 6 - u16::from((at.weekday + 6) % 7)) / 7) as u8),
-            Some(b'y') => two(out, at.year.rem_euclid(100) as u8),
-            Some(b'Y') => padded(out, at.year, 1),
-            Some(b'z') => write_offset(out, offset_s),
-            Some(b'Z') if offset_s == 0 => out.extend_from_slice(b"UTC"),
-            Some(b'Z') => write_offset(out, offset_s),
-            Some(b'%') | None => out.push(b'%'),
-            Some(other) => out.extend([b'%', other]),
+        let (flags, after) = Flags::read(rest);
+        let Some((&letter, after)) = after.split_first() else {
+            out.push(b'%');
+            continue;
+        };
+        match at.part(letter, unix, offset_s) {
+            Some(part) => flags.write(part, out),
+            None => {
+                // Nothing that the library knows: as it is written.
+                out.push(b'%');
+                out.extend_from_slice(&rest[..rest.len() - after.len()]);
+            }
+        }
+        rest = after;
+    }
+}
+
+impl Civil {
+    fn part(&self, letter: u8, unix: i64, offset_s: i32) -> Option<Part> {
+        let text = |text: &[u8]| Some(Part::Text(text.to_vec()));
+        let number = |n: i64, width| Some(Part::Number(n, width, b'0'));
+        let spaced = |n: u8| Some(Part::Number(n.into(), 2, b' '));
+        let whole = |pattern: &[u8]| {
+            let mut out = Vec::new();
+            format(unix, offset_s, pattern, &mut out);
+            Some(Part::Text(out))
+        };
+        let hour12 = (self.hour + 11) % 12 + 1;
+        match letter {
+            b'a' => text(self.day_short()),
+            b'A' => text(DAYS[usize::from(self.weekday)].as_bytes()),
+            b'b' | b'h' => text(self.month_short()),
+            b'B' => text(MONTHS[usize::from(self.month) - 1].as_bytes()),
+            b'c' => whole(b"%a %b %e %H:%M:%S %Y"),
+            b'C' => number(self.year.div_euclid(100), 2),
+            b'd' => number(self.day.into(), 2),
+            b'D' | b'x' => whole(b"%m/%d/%y"),
+            b'e' => spaced(self.day),
+            b'F' => whole(b"%Y-%m-%d"),
+            b'g' => number(self.iso_week().0.rem_euclid(100), 2),
+            b'G' => number(self.iso_week().0, 1),
+            b'H' => number(self.hour.into(), 2),
+            b'I' => number(hour12.into(), 2),
+            b'j' => number(self.yearday.into(), 3),
+            b'k' => spaced(self.hour),
+            b'l' => spaced(hour12),
+            b'm' => number(self.month.into(), 2),
+            b'M' => number(self.minute.into(), 2),
+            b'n' => text(b"\n"),
+            b'p' => text(if self.hour < 12 { b"AM" } else { b"PM" }),
+            b'P' => text(if self.hour < 12 { b"am" } else { b"pm" }),
+            b'r' => whole(b"%I:%M:%S %p"),
+            b'R' => whole(b"%H:%M"),
+            b's' => number(unix, 1),
+            b'S' => number(self.second.into(), 2),
+            b't' => text(b"\t"),
+            b'T' | b'X' => whole(b"%H:%M:%S"),
+            b'u' => number(if self.weekday == 0 { 7 } else { self.weekday.into() }, 1),
+            b'U' => number(((self.yearday + 6 - u16::from(self.weekday)) / 7).into(), 2),
+            b'V' => number(self.iso_week().1, 2),
+            b'w' => number(self.weekday.into(), 1),
+            b'W' => number(((self.yearday + 6 - u16::from((self.weekday + 6) % 7)) / 7).into(), 2),
+            b'y' => number(self.year.rem_euclid(100), 2),
+            b'Y' => number(self.year, 1),
+            b'z' => {
+                let mut out = Vec::new();
+                write_offset(&mut out, offset_s);
+                Some(Part::Text(out))
+            }
+            b'Z' if offset_s == 0 => text(b"GMT"),
+            b'Z' => self.part(b'z', unix, offset_s),
+            b'%' => text(b"%"),
+            _ => None,
+        }
+    }
+
+    /// Year and number of the week of ISO 8601: weeks begin on Monday, and the first has the year's first Thursday.
+    fn iso_week(&self) -> (i64, i64) {
+        let from_monday = i64::from((self.weekday + 6) % 7);
+        let week = (i64::from(self.yearday) - 1 - from_monday + 10) / 7;
+        let weeks_of = |year: i64| {
+            // A year has 53 weeks when it begins on a Thursday, or is a leap year that ends on one.
+            let last_day =
+                |year: i64| (year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)).rem_euclid(7);
+            if last_day(year) == 4 || last_day(year - 1) == 3 { 53 } else { 52 }
+        };
+        match week {
+            0 => (self.year - 1, weeks_of(self.year - 1)),
+            53 if weeks_of(self.year) == 52 => (self.year + 1, 1),
+            week => (self.year, week),
         }
     }
 }
@@ -207,6 +315,21 @@ mod tests {
         assert_eq!(formatted(4_102_444_799, "%F %T %y"), "2099-12-31 23:59:59 99");
         assert_eq!(formatted(-1, "%F %T"), "1969-12-31 23:59:59");
         assert_eq!(formatted(1_233_922_454, "%U %W %u %I %p"), "05 05 5 12 PM");
+        assert_eq!(formatted(1_233_922_454, "%-d %_m %5Y %^a %Ey %Od %P %q %"), "6  2 02009 FRI 09 06 pm %q %");
+    }
+
+    #[test]
+    fn weeks_of_iso_8601() {
+        for (unix, week) in [
+            (1_104_537_600, "2004-W53"),
+            (1_136_073_600, "2005-W52"),
+            (1_199_059_200, "2008-W01"),
+            (1_230_768_000, "2009-W01"),
+            (1_262_304_000, "2009-W53"),
+            (1_609_459_200, "2020-W53"),
+        ] {
+            assert_eq!(formatted(unix, "%G-W%V"), week);
+        }
     }
 
     #[test]

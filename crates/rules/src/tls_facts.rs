@@ -20,13 +20,10 @@ pub struct TlsFacts {
     pub alpn: Option<Vec<u8>>,
     /// The session was resumed: no certificate was sent, no signature made.
     pub resumed: bool,
-    /// `ssl_fc_session_id`: what the client offered as its session, empty where it offered none.
-    pub session_id: Vec<u8>,
-    /// Legacy version of the ClientHello's record and message, as `ssl_fc_protocol_hello_id` gives it.
-    pub hello_version: u16,
-    /// The cipher suites the client offered, two bytes each (`ssl_fc_cipherlist_bin`). Kept only where
-    /// `tune.ssl.capture-buffer-size` asks for it.
-    pub hello_ciphers: Option<Arc<[u8]>>,
+    /// The session's identifier as the ServerHello has it, empty where it has none.
+    pub session_id: Box<[u8]>,
+    /// Of the ClientHello, where `tune.ssl.capture-buffer-size` asks for it.
+    pub hello: Option<Box<Captured>>,
     /// The certificate the peer presented, leaf first.
     pub peer: Option<Arc<PeerCertificate>>,
     /// The certificate we presented, leaf in DER (`ssl_f_*`).
@@ -43,6 +40,15 @@ pub struct TlsFacts {
     pub engine: &'static str,
     /// How long the handshake was parked waiting for it, µs.
     pub engine_wait_us: u32,
+}
+
+/// What is kept of a ClientHello.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// Its legacy version (`ssl_fc_protocol_hello_id`).
+    pub version: u16,
+    /// The cipher suites it offers, two bytes each, as many of them as are to be kept (`ssl_fc_cipherlist_bin`).
+    pub ciphers: Box<[u8]>,
 }
 
 /// What `send-proxy-v2` tells of certificates.

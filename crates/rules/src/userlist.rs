@@ -7,8 +7,9 @@ use aws_lc_rs::{
 };
 use penstock_config::{Diagnostics, model};
 use std::{
+    cell::RefCell,
     collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// A userlist, ready to check with.
@@ -68,11 +69,14 @@ impl Userlist {
         }
     }
 
-    /// Whether a user of this list has this password.
-    pub fn check(&self, user: &[u8], password: &[u8]) -> bool {
-        let Some(known) = std::str::from_utf8(user).ok().and_then(|name| self.users.get(name)) else { return false };
+    /// Whether a user of this list has this password; a [`Claim`] where that takes long to tell.
+    fn ask(self: &Arc<Self>, user: &[u8], password: &[u8]) -> Result<bool, Claim> {
+        let Some(known) = std::str::from_utf8(user).ok().and_then(|name| self.users.get(name)) else {
+            return Ok(false);
+        };
         if !known.hash.is_slow() {
-            return known.hash.check(password);
+            // There is nothing to give up.
+            return Ok(known.hash.check(password, &|| false).unwrap_or(false));
         }
         let mut mac = hmac::Context::with_key(&self.secret);
         mac.update(user);
@@ -81,22 +85,21 @@ impl Userlist {
         let mut digest = [0; 32];
         digest.copy_from_slice(mac.sign().as_ref());
         if self.accepted().digests.contains_key(&digest) {
-            return true;
+            return Ok(true);
         }
-        // Not under the lock: this is the slow part.
-        let right = known.hash.check(password);
-        if right {
-            let mut accepted = self.accepted();
-            if accepted.digests.insert(digest, ()).is_none() {
-                accepted.order.push_back(digest);
-            }
-            if accepted.order.len() > REMEMBERED
-                && let Some(oldest) = accepted.order.pop_front()
-            {
-                accepted.digests.remove(&oldest);
-            }
+        Err(Claim { list: Arc::clone(self), hash: known.hash.clone(), password: password.to_vec(), digest })
+    }
+
+    fn remember(&self, digest: [u8; 32]) {
+        let mut accepted = self.accepted();
+        if accepted.digests.insert(digest, ()).is_none() {
+            accepted.order.push_back(digest);
         }
-        right
+        if accepted.order.len() > REMEMBERED
+            && let Some(oldest) = accepted.order.pop_front()
+        {
+            accepted.digests.remove(&oldest);
+        }
     }
 
     /// The groups of a user.
@@ -106,6 +109,75 @@ impl Userlist {
 
     fn accepted(&self) -> std::sync::MutexGuard<'_, Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A password that is to be checked, which takes as long as its list's hashes want.
+#[derive(Debug)]
+pub struct Claim {
+    list: Arc<Userlist>,
+    hash: Hash,
+    password: Vec<u8>,
+    digest: [u8; 32],
+}
+
+impl Claim {
+    /// Checks it; `None` if that was given up.
+    pub fn check(self, given_up: &dyn Fn() -> bool) -> Option<Known> {
+        let right = self.hash.check(&self.password, given_up)?;
+        if right {
+            self.list.remember(self.digest);
+        }
+        Some(Known { digest: self.digest, right })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.password.fill(0);
+    }
+}
+
+/// What became of a [`Claim`].
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    digest: [u8; 32],
+    right: bool,
+}
+
+/// The passwords that rules have asked about for one request. Digests are keyed by list, so one of another list is no
+/// answer.
+#[derive(Debug, Default)]
+pub struct Logins {
+    known: Vec<Known>,
+    claim: RefCell<Option<Claim>>,
+}
+
+impl Logins {
+    /// Whether a user has a password; `None` if that has to be checked first: see [`Logins::take_claim`].
+    pub(crate) fn ask(&self, list: &Arc<Userlist>, user: &[u8], password: &[u8]) -> Option<bool> {
+        match list.ask(user, password) {
+            Ok(right) => Some(right),
+            Err(claim) => {
+                let known = self.known.iter().find(|known| known.digest == claim.digest);
+                if known.is_none() {
+                    *self.claim.borrow_mut() = Some(claim);
+                }
+                known.map(|known| known.right)
+            }
+        }
+    }
+    /// Whether an evaluation has asked for what has to be checked first.
+    pub fn has_claim(&self) -> bool {
+        self.claim.borrow().is_some()
+    }
+    /// What has to be checked.
+    pub fn take_claim(&mut self) -> Option<Claim> {
+        self.claim.get_mut().take()
+    }
+    /// Keeps what a check came to.
+    pub fn learn(&mut self, known: Known) {
+        self.known.push(known);
     }
 }
 
@@ -138,21 +210,38 @@ mod tests {
 
     #[test]
     fn logins_and_groups() {
-        let list = list();
-        assert!(list.check(b"clear", b"s3cret") && !list.check(b"clear", b"s3cre"));
-        assert!(!list.check(b"nobody", b""));
+        let (list, logins) = (Arc::new(list()), Logins::default());
+        assert_eq!(logins.ask(&list, b"clear", b"s3cret"), Some(true));
+        assert_eq!(logins.ask(&list, b"clear", b"s3cre"), Some(false));
+        assert_eq!(logins.ask(&list, b"nobody", b""), Some(false));
+        assert!(!logins.has_claim());
         assert_eq!(list.groups(b"tiger"), ["cats", "all"]);
     }
 
     #[test]
-    fn a_slow_hash_is_remembered_only_when_it_was_right() {
-        let list = list();
-        assert!(!list.check(b"tiger", b"wrong"));
+    fn a_slow_hash_is_never_computed_by_who_asks_and_remembered_only_when_it_was_right() {
+        let (list, mut logins) = (Arc::new(list()), Logins::default());
+        assert_eq!(logins.ask(&list, b"tiger", b"wrong"), None);
+        let known = logins.take_claim().unwrap().check(&|| false).unwrap();
+        logins.learn(known);
+        assert_eq!(logins.ask(&list, b"tiger", b"wrong"), Some(false));
         assert_eq!(list.accepted().digests.len(), 0);
+        assert_eq!(Logins::default().ask(&list, b"tiger", b"wrong"), None, "nobody remembers for another request");
+        assert_eq!(logins.ask(&list, b"tiger", b"Hello world!"), None);
+        logins.take_claim().unwrap().check(&|| false).unwrap();
         for _ in 0..3 {
-            assert!(list.check(b"tiger", b"Hello world!"));
+            assert_eq!(Logins::default().ask(&list, b"tiger", b"Hello world!"), Some(true));
         }
         assert_eq!(list.accepted().digests.len(), 1);
-        assert!(!list.check(b"clear", b"Hello world!"), "the digest holds the user's name");
+        assert_eq!(logins.ask(&list, b"clear", b"Hello world!"), Some(false), "the digest holds the user's name");
+        assert!(!logins.has_claim());
+    }
+
+    #[test]
+    fn a_check_that_is_given_up_is_no_answer() {
+        let (list, mut logins) = (Arc::new(list()), Logins::default());
+        assert_eq!(logins.ask(&list, b"tiger", b"Hello world!"), None);
+        assert!(logins.take_claim().unwrap().check(&|| true).is_none());
+        assert_eq!(logins.ask(&list, b"tiger", b"Hello world!"), None);
     }
 }

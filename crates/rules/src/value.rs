@@ -51,7 +51,7 @@ impl Type {
         use Type::{Addr, Any, Bin, Bool, Int, Ipv4, Ipv6, Method, Str};
         match (self, to) {
             (Any, _) | (_, Any) => true,
-            (Bool, Bool | Int | Str) => true,
+            (Bool, Bool | Int | Str | Bin) => true,
             (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
             // `addr` is only ever an expectation; a value is one of the two families, so it casts as they do.
             (Addr | Ipv4, Int) => true,
@@ -175,13 +175,13 @@ impl<'a> Value<'a> {
             Type::Addr => match self {
                 Value::Ipv4(_) | Value::Ipv6(_) => Some(self),
                 Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
-                Value::Str(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Value::ip),
+                Value::Str(text) => parse_ip(&text).map(Value::ip),
                 _ => None,
             },
             Type::Ipv4 => match self {
-                Value::Ipv6(ip) => v6_to_v4(ip).map(Value::Ipv4),
+                Value::Ipv6(ip) => ip.to_ipv4_mapped().map(Value::Ipv4),
                 Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
-                Value::Str(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Value::Ipv4),
+                Value::Str(text) => parse_ipv4(&text).map(Value::Ipv4),
                 _ => None,
             },
             Type::Ipv6 => match self {
@@ -208,7 +208,7 @@ impl<'a> Value<'a> {
                 Value::Int(n) => Some(Value::Bin(Cow::Owned(n.to_be_bytes().to_vec()))),
                 Value::Ipv4(ip) => Some(Value::Bin(Cow::Owned(ip.octets().to_vec()))),
                 Value::Ipv6(ip) => Some(Value::Bin(Cow::Owned(ip.octets().to_vec()))),
-                Value::Bool(_) => None,
+                Value::Bool(b) => Some(Value::Bin(Cow::Owned(i64::from(b).to_be_bytes().to_vec()))),
             },
             Type::Method => match self {
                 Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(Value::Method(bytes)),
@@ -280,8 +280,12 @@ fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
     }
 }
 
-/// The number a text starts with: an optional sign and digits, as HAProxy reads samples. Saturates.
+/// The number a text starts with: an optional sign and digits, as HAProxy reads samples; 0 without digits. Saturates. An
+/// empty text is no number.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
+    if text.is_empty() {
+        return None;
+    }
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
@@ -292,17 +296,38 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
         if !byte.is_ascii_digit() {
             break;
         }
-        n = n.saturating_mul(10).saturating_add((byte - b'0').into());
+        let digit = i64::from(byte - b'0');
+        // Downwards, as the smallest number has no counterpart.
+        n = n.saturating_mul(10).saturating_sub(digit);
     }
-    Some(if negative { -n } else { n })
+    Some(if negative { n } else { n.saturating_neg() })
 }
 
-/// The IPv4 address inside a mapped, compatible, 6to4 or RFC 6052 address, as the manual's `ipv4` cast takes it.
+/// An address in a sample's text. What follows an IPv4 address, such as a port, is not looked at.
+pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
+    parse_ipv4(text).map(IpAddr::V4).or_else(|| std::str::from_utf8(text).ok()?.parse().ok())
+}
+
+/// The IPv4 address that a text begins with; zeros before a number do not make it octal.
+fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
+    let mut octets = [0u8; 4];
+    let mut rest = text;
+    for (place, octet) in octets.iter_mut().enumerate() {
+        if place > 0 {
+            rest = rest.strip_prefix(b".")?;
+        }
+        let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        *octet = std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?;
+        rest = &rest[len..];
+    }
+    (rest.first() != Some(&b'.')).then(|| octets.into())
+}
+
+/// The IPv4 address inside a mapped, compatible or 6to4 address, as comparisons with networks look at it. A cast takes it
+/// out of a mapped address only.
 pub fn v6_to_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let o = ip.octets();
-    let mapped = o[..10] == [0; 10] && (o[10..12] == [0, 0] || o[10..12] == [0xff, 0xff]);
-    let nat64 = o[..12] == [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
-    if mapped || nat64 {
+    if o[..10] == [0; 10] && (o[10..12] == [0, 0] || o[10..12] == [0xff, 0xff]) {
         return Some(Ipv4Addr::new(o[12], o[13], o[14], o[15]));
     }
     (o[..2] == [0x20, 0x02]).then(|| Ipv4Addr::new(o[2], o[3], o[4], o[5]))

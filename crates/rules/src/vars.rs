@@ -1,4 +1,4 @@
-//! Variables: named values with the life time of a process, a session, a transaction, a request or a response.
+//! Variables: named values with the life time of a process, a session, a transaction, a request, a response or a health check.
 
 use crate::{context::Context, value::Value};
 use std::sync::{Arc, RwLock};
@@ -16,6 +16,8 @@ pub enum Scope {
     Req,
     /// `res.`: while the response is processed.
     Res,
+    /// `check.`: one health check. Elsewhere it has no value and takes none.
+    Check,
 }
 
 /// Names become numbers when the configuration is compiled.
@@ -113,15 +115,19 @@ impl Condition {
         })
     }
 
-    fn allows(self, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
+    /// A variable of the process exists, though without a value, from the start: rules that may set it have declared it.
+    fn allows(self, scope: Scope, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
+        let exists = scope == Scope::Proc || old.is_some();
         let empty = new.bytes().is_some_and(<[u8]>::is_empty);
         let older = |f: fn(&i64, &i64) -> bool| match (old, new) {
             (Some(Value::Int(old)), Value::Int(new)) => f(old, new),
             _ => true,
         };
         match self {
-            Condition::IfExists | Condition::IfSet => old.is_some(),
-            Condition::IfNotExists | Condition::IfNotSet => old.is_none(),
+            Condition::IfExists => exists,
+            Condition::IfNotExists => !exists,
+            Condition::IfSet => old.is_some(),
+            Condition::IfNotSet => old.is_none(),
             Condition::IfEmpty => empty,
             Condition::IfNotEmpty => !empty,
             Condition::IfGt => older(i64::gt),
@@ -142,6 +148,7 @@ impl<'a> Context<'a> {
             Scope::Txn => self.txn.vars.get(var.id).map(Value::borrowed),
             Scope::Req => self.txn.req_vars.get(var.id).map(Value::borrowed),
             Scope::Res => self.txn.res_vars.get(var.id).map(Value::borrowed),
+            Scope::Check => self.session.check_vars.as_ref()?.get(var.id).map(Value::borrowed),
         }
     }
 
@@ -158,6 +165,10 @@ impl<'a> Context<'a> {
             Scope::Txn => &mut self.txn.vars,
             Scope::Req => &mut self.txn.req_vars,
             Scope::Res => &mut self.txn.res_vars,
+            Scope::Check => match &mut self.session.check_vars {
+                Some(store) => store,
+                None => return,
+            },
         };
         match value {
             Some(value) => store.set(var.id, value),
@@ -167,7 +178,7 @@ impl<'a> Context<'a> {
 
     /// Whether conditions on an assignment hold.
     pub(crate) fn may_assign(&self, var: &VarRef, conditions: &[Condition], new: &Value<'_>) -> bool {
-        conditions.iter().all(|condition| condition.allows(self.var(var).as_ref(), new))
+        conditions.iter().all(|condition| condition.allows(var.scope, self.var(var).as_ref(), new))
     }
 
     /// Makes the assignments that converters asked for.

@@ -46,6 +46,11 @@ pub enum Verdict {
         /// Where to go on.
         next: usize,
     },
+    /// A password has to be checked, which takes long: run again from `next` once [`crate::Logins`] knows of it.
+    Verify {
+        /// Where to go on.
+        next: usize,
+    },
     /// A rule could not be applied in strict mode (a header that does not fit, a value that cannot stand in a header):
     /// answered with 500 for a request and 502 for a response, as HAProxy does.
     Failed,
@@ -87,8 +92,9 @@ pub enum ReplyBody {
     /// What the proxy answers for this status: its `errorfile`, `errorloc` or `http-error`, or the built-in page.
     #[default]
     ErrorPage,
-    /// These bytes; the `content-type`, where there is one, is among the fields.
-    Bytes(Vec<u8>),
+    /// These bytes, which all answers of a rule share where it always has the same; the `content-type`, where there is one,
+    /// is among the fields.
+    Bytes(Arc<[u8]>),
     /// A whole HTTP response as an `errorfile` holds it, sent as it is.
     Raw(Arc<[u8]>),
 }

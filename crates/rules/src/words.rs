@@ -1,6 +1,7 @@
 //! The words of a line, taken one after the other, and the numbers and times among them.
 
-use penstock_config::{Line, Span, Word};
+use penstock_config::{Line, Span, Word, units};
+use std::time::Duration;
 
 /// A line being read.
 #[derive(Clone, Debug)]
@@ -49,26 +50,11 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A time in the manual's units (section 2.5), milliseconds where none is written.
+/// A time in the manual's units (section 2.5), in milliseconds, which is also its unit where none is written. As in HAProxy,
+/// what follows the unit is not read: `30sec` is `30s`.
 pub fn parse_time_ms(text: &str) -> Option<u64> {
-    parse_time_us(text, 1_000).map(|us| us.div_ceil(1_000))
-}
-
-/// A time in µs; `unit_us` where no unit is written.
-pub fn parse_time_us(text: &str, unit_us: u64) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let n: u64 = text[..digits].parse().ok()?;
-    let unit = match &text[digits..] {
-        "" => unit_us,
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        "d" => 86_400_000_000,
-        _ => return None,
-    };
-    n.checked_mul(unit)
+    let (length, _) = units::time(text, Duration::from_millis(1)).ok()?;
+    u64::try_from(length.as_millis()).ok()
 }
 
 /// A size with `k`, `m`, `g` for powers of 1024.
@@ -111,6 +97,7 @@ mod tests {
         assert_eq!(parse_time_ms("1500us"), Some(2));
         assert_eq!(parse_time_ms("5x"), None);
         assert_eq!(parse_time_ms(""), None);
+        assert_eq!(parse_time_ms("5sec"), Some(5_000));
         assert_eq!(parse_size("1k"), Some(1024));
         assert_eq!(parse_size("1.5k"), None);
     }

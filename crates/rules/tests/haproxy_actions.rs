@@ -149,7 +149,8 @@ fn requests_are_changed_as_haproxy_changes_them() {
             "set-header x-c three if { path_beg /x } || METH_GET !HTTP_1.0",
         ],
         &["set-header x-a one if METH_GET { req.hdr(x-bar) old } or FALSE", "allow if TRUE", "set-header x-b never"],
-        &["set-header x-a '  spaces  '", "set-header x-c 'a%[str(\"x\\ny\")]b'"],
+        // White space at a value's ends does not survive the second haproxy: a scenario shows it.
+        &["set-header x-c 'a%[str(\"x\\ny\")]b'"],
         &["set-header Host other.example", "set-header x-h %[req.hdr(host)]"],
     ];
     let base = 22_300;

@@ -5,16 +5,28 @@ use crate::{
     hint,
     log::{LogFormat, Purpose},
 };
-use penstock_config::Word;
+use penstock_config::{Word, bytes_of};
+
+/// Statuses that the proxy answers by itself, and that error pages may be for.
+pub(crate) const ANSWERED: &[u16] =
+    &[200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504];
 
 impl Build<'_, '_, '_> {
     pub(crate) fn deny(&mut self) -> Option<Action> {
         let status = if self.kind.is_response() { 502 } else { 403 };
-        self.reply(status, Body::ErrorPage).map(Action::Deny)
+        self.refusal(status).map(Action::Deny)
     }
 
     pub(crate) fn tarpit(&mut self) -> Option<Action> {
-        self.reply(500, Body::ErrorPage).map(Action::Tarpit)
+        self.refusal(500).map(Action::Tarpit)
+    }
+
+    /// Without arguments, or with `deny_status` alone, the page for the status is meant (manual, `http-request deny`).
+    fn refusal(&mut self, status: u16) -> Option<ReplyTemplate> {
+        let rest = self.words.rest();
+        let ends_at = |at: usize| rest.get(at).is_none_or(|word| matches!(word.text.as_str(), "if" | "unless"));
+        let is_page = ends_at(0) || rest[0].text == "deny_status" && ends_at(2);
+        self.reply(status, if is_page { Body::ErrorPage } else { Body::Empty })
     }
 
     pub(crate) fn return_reply(&mut self) -> Option<Action> {
@@ -25,6 +37,7 @@ impl Build<'_, '_, '_> {
     pub(crate) fn reply(&mut self, status: u16, body: Body) -> Option<ReplyTemplate> {
         let mut reply = ReplyTemplate { status, body, ..ReplyTemplate::default() };
         let mut typed = None;
+        let mut errorfiles = None;
         while let Some(word) = self.words.peek() {
             if matches!(word.text.as_str(), "if" | "unless") {
                 break;
@@ -43,17 +56,23 @@ impl Build<'_, '_, '_> {
                     reply.body = Body::Raw(self.file(path)?.into());
                 }
                 "errorfiles" => {
-                    let hint = Some("write `errorfile` with the file itself".to_owned());
-                    self.error(word.span, "named groups of error files cannot be used in rules".to_owned(), hint);
-                    return None;
+                    let name = self.value_of(word)?;
+                    let sections = &self.linker.config.http_errors;
+                    if !sections.contains_key(name.text.as_str()) {
+                        let near = hint::nearest(&name.text, sections.keys().map(String::as_str));
+                        self.error(name.span, format!("there is no section `http-errors {}`", name.text), near);
+                        return None;
+                    }
+                    errorfiles = Some(name);
                 }
                 "file" => {
                     let path = self.value_of(word)?;
-                    reply.body = Body::Bytes(self.file(path)?.into());
+                    let content = self.file(path)?;
+                    reply.body = if content.is_empty() { Body::Empty } else { Body::Bytes(content.into()) };
                 }
                 "string" => {
                     let text = self.value_of(word)?;
-                    reply.body = Body::Bytes(text.as_bytes().into());
+                    reply.body = Body::Bytes(bytes_of(text).into());
                 }
                 "lf-string" => {
                     let text = self.value_of(word)?;
@@ -62,15 +81,15 @@ impl Build<'_, '_, '_> {
                 "lf-file" => {
                     let path = self.value_of(word)?;
                     let content = self.file(path)?;
-                    let Ok(text) = String::from_utf8(content) else {
-                        self.error(path.span, format!("{} is not text", path.text), None);
-                        return None;
-                    };
-                    let text = Word { text, span: path.span };
+                    let text = Word { text: penstock_config::text_of(&content), span: path.span };
                     reply.body = Body::Format(Box::new(self.format_of(&text, Purpose::Http)?));
                 }
                 "hdr" => {
                     let name = self.name()?;
+                    if self.words.peek().is_none_or(|value| value.text.is_empty()) {
+                        self.error(word.span, "`hdr` wants a name and a value that is not empty".to_owned(), None);
+                        return None;
+                    }
                     reply.fields.push((name, self.http_format()?));
                 }
                 other => {
@@ -79,6 +98,7 @@ impl Build<'_, '_, '_> {
                         "content-type",
                         "default-errorfiles",
                         "errorfile",
+                        "errorfiles",
                         "file",
                         "string",
                         "lf-string",
@@ -90,6 +110,9 @@ impl Build<'_, '_, '_> {
                     return None;
                 }
             }
+        }
+        if let Some(name) = errorfiles {
+            reply.body = self.of_section(name, reply.status)?;
         }
         let has_body = matches!(&reply.body, Body::Bytes(_) | Body::Format(_));
         match (typed, has_body) {
@@ -106,6 +129,25 @@ impl Build<'_, '_, '_> {
         Some(reply)
     }
 
+    /// What an `http-errors` section has for a status.
+    fn of_section(&mut self, name: &Word, status: u16) -> Option<Body> {
+        if !ANSWERED.contains(&status) {
+            let codes: Vec<String> = ANSWERED.iter().map(u16::to_string).collect();
+            let message = format!("no `http-errors` section can have a file for the status {status}");
+            self.error(name.span, message, Some(format!("it can for {}", codes.join(", "))));
+            return None;
+        }
+        let section = &self.linker.config.http_errors[name.text.as_str()];
+        match section.get(&status) {
+            Some(file) => Some(Body::Raw(file.content.as_slice().into())),
+            None => {
+                let message = format!("`http-errors {}` has no file for {status}: the body will be empty", name.text);
+                self.diagnostics.warning(name.span, message);
+                Some(Body::Empty)
+            }
+        }
+    }
+
     fn file(&mut self, path: &Word) -> Option<Vec<u8>> {
         match self.linker.read(&path.text) {
             Ok(content) => Some(content),
@@ -116,8 +158,9 @@ impl Build<'_, '_, '_> {
         }
     }
 
-    /// `location <url>` and what may follow it.
-    pub(crate) fn redirect(&mut self) -> Option<Redirect> {
+    /// `location <url>` and what may follow it. The URL of a rule may be a format; that of the keyword `redirect`, which is
+    /// older than formats, is literal.
+    pub(crate) fn redirect(&mut self, formatted: bool) -> Option<Redirect> {
         let mut target = None;
         let mut redirect = Redirect {
             target: Target::Location,
@@ -141,7 +184,10 @@ impl Build<'_, '_, '_> {
             };
             if let Some(kind) = kind {
                 let value = self.value_of(word)?;
-                redirect.to = self.format_of(value, Purpose::Http)?;
+                redirect.to = match formatted {
+                    true => self.format_of(value, Purpose::Http)?,
+                    false => LogFormat::literal(&bytes_of(value)),
+                };
                 redirect.target = kind;
                 target = Some(word);
                 continue;
@@ -163,12 +209,12 @@ impl Build<'_, '_, '_> {
                 "ignore-empty" => redirect.ignore_empty = true,
                 "set-cookie" => {
                     let cookie = self.value_of(word)?;
-                    redirect.cookie = Some([cookie.as_bytes(), b"; path=/;"].concat().into());
+                    redirect.cookie = Some([&bytes_of(cookie), &b"; path=/;"[..]].concat().into());
                 }
                 "clear-cookie" => {
                     let cookie = self.value_of(word)?;
                     let equals: &[u8] = if cookie.contains('=') { b"" } else { b"=" };
-                    redirect.cookie = Some([cookie.as_bytes(), equals, b"; path=/; Max-Age=0;"].concat().into());
+                    redirect.cookie = Some([&bytes_of(cookie), equals, b"; path=/; Max-Age=0;"].concat().into());
                 }
                 other => {
                     let known = [

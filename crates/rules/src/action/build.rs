@@ -3,7 +3,7 @@
 use super::{
     Action, Address, HeaderName, Milliseconds, Number, Part,
     normalize::Normalizer,
-    table::{ACTIONS, find},
+    table::{ACTIONS, Works, find},
 };
 use crate::{
     acl::{Acls, Condition as Cond},
@@ -11,7 +11,7 @@ use crate::{
     conv,
     expr::{Expr, word_at},
     hint,
-    keyword::{Problem, Support},
+    keyword::Problem,
     link::{Linker, Scope},
     log::{LogFormat, Purpose},
     regexes::Regex,
@@ -22,7 +22,7 @@ use crate::{
     words::{Words, parse_time_ms},
 };
 use penstock_config::{Diagnostics, Line, Span, Word};
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// One line being read, and everything its words may refer to.
 pub(crate) struct Build<'b, 'l, 'c> {
@@ -31,7 +31,7 @@ pub(crate) struct Build<'b, 'l, 'c> {
     pub(crate) acls: &'b mut Acls,
     pub(crate) scope: Scope,
     pub(crate) kind: Kind,
-    /// Lengths of the capture slots so far; rules may add some.
+    /// The capture slots so far; rules may add some.
     pub(crate) captures: &'b mut Captures,
     /// The name shown by `auth` where none is given.
     pub(crate) realm: &'b str,
@@ -41,11 +41,21 @@ pub(crate) struct Build<'b, 'l, 'c> {
     pub(crate) inside: &'l str,
 }
 
-/// Lengths of the capture slots of a frontend.
+/// The capture slots of a proxy, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captures {
-    pub(crate) request: Vec<usize>,
-    pub(crate) response: Vec<usize>,
+    pub(crate) request: Vec<Slot>,
+    pub(crate) response: Vec<Slot>,
+}
+
+/// Room for something to be kept for logs.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    /// The header it is for, in lower case; none where rules fill it.
+    pub(crate) header: Option<String>,
+    pub(crate) len: usize,
+    /// Where it is declared.
+    pub(crate) at: Span,
 }
 
 const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
@@ -53,7 +63,7 @@ const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", 
 impl<'l> Build<'_, 'l, '_> {
     /// Reads the action and the condition. Everything wrong has been reported when it gives nothing.
     pub(crate) fn rule(&mut self, line: &Line) -> Option<Rule> {
-        let Some((spec, inside)) = find(&self.word.text) else {
+        let Some((spec, inside)) = find(&self.word.text, self.kind) else {
             let known = ACTIONS.iter().filter(|spec| spec.allowed_in(self.kind)).map(|spec| spec.name);
             let near = hint::nearest(self.word.text.split('(').next().unwrap_or_default(), known);
             self.error(self.word.span, format!("unknown action `{}` of `{}`", self.word.text, self.kind.name()), near);
@@ -66,15 +76,19 @@ impl<'l> Build<'_, 'l, '_> {
             self.error(self.word.span, format!("`{}` is no action of `{}`", spec.name, self.kind.name()), Some(hint));
             return None;
         }
-        let read = match spec.support {
-            Support::Yes(read) => read,
-            Support::No(why) => {
+        let (read, no_effect) = match spec.works {
+            Works::Yes(read) => (read, None),
+            Works::NoEffect(read, why) => (read, Some(why)),
+            Works::Refused(why) => {
                 self.error(self.word.span, format!("the action `{}` is not supported: {why}", spec.name), None);
                 return None;
             }
         };
         self.inside = inside.strip_suffix(')').unwrap_or(inside);
         let action = read(self)?;
+        if let Some(why) = no_effect {
+            self.diagnostics.notice(self.word.span, format!("`{}` has no effect: {why}", self.word.text));
+        }
         let condition = self.condition()?;
         Some(Rule { condition, action, span: line.span })
     }
@@ -263,23 +277,24 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    pub(crate) fn number(&mut self, make: fn(i64) -> Option<Action>) -> Option<Action> {
+    /// A number of these, for actions without effect.
+    pub(crate) fn number(&mut self, valid: RangeInclusive<i64>) -> Option<Action> {
         let word = self.next("a number")?;
         let number = match word.strip_prefix("0x") {
             Some(digits) => i64::from_str_radix(digits, 16).ok(),
             None => word.parse().ok(),
         };
-        let action = number.and_then(make);
-        if action.is_none() {
-            self.error(word.span, format!("`{}` is no number that `{}` can take", word.text, self.word.text), None);
+        if number.is_some_and(|n| valid.contains(&n)) {
+            return Some(Action::Nothing);
         }
-        action
+        self.error(word.span, format!("`{}` is no number that `{}` can take", word.text, self.word.text), None);
+        None
     }
 
     pub(crate) fn status(&mut self) -> Option<Action> {
         let status = self.status_code(100)?;
         let reason = if self.words.take("reason") {
-            Some(self.next("a reason")?.text.clone().into_bytes().into())
+            Some(penstock_config::bytes_of(self.next("a reason")?).into())
         } else {
             None
         };
@@ -297,15 +312,11 @@ impl<'l> Build<'_, 'l, '_> {
 
     pub(crate) fn auth(&mut self) -> Option<Action> {
         let realm = if self.words.take("realm") { self.next("a realm")?.text.clone() } else { self.realm.to_owned() };
-        Some(Action::Auth { realm: realm.into_bytes().into() })
+        Some(Action::Auth { realm: penstock_config::bytes_of(&realm).into() })
     }
 
-    /// As the `cache` section itself: read, and nothing is cached.
     pub(crate) fn cache(&mut self) -> Option<Action> {
         self.next("the name of a cache")?;
-        let message =
-            format!("`{}` has no effect: nothing is cached; responses are forwarded as they come", self.word.text);
-        self.diagnostics.notice(self.word.span, message);
         Some(Action::Nothing)
     }
 
@@ -478,17 +489,21 @@ impl<'l> Build<'_, 'l, '_> {
         let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
         match keyword.text.as_str() {
             "len" => {
-                slots.push(n);
-                Some(Action::Capture { expr, slot: slots.len() - 1, len: n })
+                let here = |slot: &Slot| (slot.at.file, slot.at.line) == (value.span.file, value.span.line);
+                let slot = slots.iter().position(here).unwrap_or_else(|| {
+                    slots.push(Slot { header: None, len: n, at: value.span });
+                    slots.len() - 1
+                });
+                Some(Action::Capture { expr, slot, len: n, declared: false })
             }
             "id" => {
                 // A backend may fill a slot that only the frontend before it declares.
-                let len = slots.get(n).copied().unwrap_or(usize::from(u16::MAX));
+                let len = slots.get(n).map_or(usize::from(u16::MAX), |slot| slot.len);
                 if n > 1_000 {
                     self.error(value.span, format!("there is no capture slot {n}"), None);
                     return None;
                 }
-                Some(Action::Capture { expr, slot: n, len })
+                Some(Action::Capture { expr, slot: n, len, declared: true })
             }
             other => {
                 self.error(keyword.span, format!("`len` or `id` is expected, not `{other}`"), None);
@@ -578,13 +593,7 @@ impl<'l> Build<'_, 'l, '_> {
 
     /// `add-acl(file) key`, `set-map(file) key value` and their opposites.
     pub(crate) fn pattern(&mut self, map: bool, remove: bool) -> Option<Action> {
-        let files = self.linker.files_named(self.inside, map);
-        if files.is_empty() {
-            let kind = if map { "map" } else { "list of patterns" };
-            let hint = Some("a converter or an ACL must use the file before a rule changes it".to_owned());
-            self.error(self.word.span, format!("there is no {kind} `{}`", self.inside), hint);
-            return None;
-        }
+        let files = self.linker.readings(self.inside, map);
         let key = self.next("a key")?;
         let key = self.format_of(key, Purpose::Text)?;
         let value = if map && !remove {
@@ -593,6 +602,6 @@ impl<'l> Build<'_, 'l, '_> {
         } else {
             None
         };
-        Some(Action::Pattern { files: files.into(), key, value, remove })
+        Some(Action::Pattern { files, key, value, remove })
     }
 }

@@ -7,16 +7,19 @@ mod redirect;
 mod reply;
 mod table;
 
-pub(crate) use build::{Build, Captures};
+pub(crate) use answers::ANSWERED;
+pub(crate) use build::{Build, Captures, Slot};
 pub use redirect::Redirect;
+pub(crate) use reply::Body;
 pub use reply::ReplyTemplate;
+pub(crate) use table::Works;
 pub use table::{ACTIONS, ActionSpec};
 
 use crate::{
     context::{Context, LogLevel},
     expr::{Expr, Missing},
+    link::Readings,
     log::LogFormat,
-    patterns::PatternFile,
     regexes::Regex,
     rules::Kind,
     table::{Data, StickTable, Tracked},
@@ -27,7 +30,11 @@ use crate::{
 use normalize::Normalizer;
 use penstock_config::Span;
 use penstock_http::Fields;
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 /// What a rule does.
 #[derive(Clone, Debug)]
@@ -102,9 +109,10 @@ pub(crate) enum Action {
         expr: Box<Expr>,
         slot: usize,
         len: usize,
+        /// Only where the frontend declares the slot.
+        declared: bool,
     },
     LogLevel(LogLevel),
-    Socket(Socket),
     SetAddress {
         which: Address,
         expr: Box<Expr>,
@@ -138,7 +146,7 @@ pub(crate) enum Action {
     StrictMode(bool),
     /// `add-acl`, `del-acl`, `set-map`, `del-map`; `value` for `set-map` alone.
     Pattern {
-        files: Box<[Arc<PatternFile>]>,
+        files: Readings,
         key: LogFormat,
         value: Option<LogFormat>,
         remove: bool,
@@ -163,13 +171,6 @@ pub(crate) enum Part {
     PathAndQuery,
     Query,
     Uri,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Socket {
-    Mark(u32),
-    Tos(u8),
-    Nice(i32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +204,14 @@ pub(crate) enum Outcome {
 
 fn changed<E>(result: Result<(), E>) -> Outcome {
     if result.is_ok() { Outcome::Next } else { Outcome::Failed }
+}
+
+/// Adds a field where a head of `most` bytes has room for it.
+fn append(fields: &mut Fields, name: &[u8], value: &[u8], most: usize) -> Outcome {
+    if fields.text_len() + name.len() + value.len() > most {
+        return Outcome::Failed;
+    }
+    changed(fields.append(name, value))
 }
 
 /// The fields that rules of a kind change.
@@ -244,11 +253,20 @@ impl Action {
             Action::WaitForHandshake => Outcome::Done(Verdict::WaitHandshake { next }),
             Action::AddHeader { name, value } => {
                 let value = value.to_bytes(ctx);
-                fields(kind, ctx).map_or(Outcome::Next, |fields| changed(fields.append(name, value.trim_ascii())))
+                if ctx.txn.logins.has_claim() {
+                    // It runs again, and must not add twice.
+                    return Outcome::Next;
+                }
+                let most = ctx.world.head_bytes();
+                fields(kind, ctx).map_or(Outcome::Next, |fields| append(fields, name, &value, most))
             }
             Action::SetHeader { name, value } => {
                 let value = value.to_bytes(ctx);
-                fields(kind, ctx).map_or(Outcome::Next, |fields| changed(fields.set(name, value.trim_ascii())))
+                let most = ctx.world.head_bytes();
+                fields(kind, ctx).map_or(Outcome::Next, |fields| {
+                    fields.remove(name);
+                    append(fields, name, &value, most)
+                })
             }
             Action::DelHeader(name) => {
                 if let Some(fields) = fields(kind, ctx) {
@@ -258,7 +276,8 @@ impl Action {
             }
             Action::ReplaceHeader { name, regex, by, whole } => {
                 let by = by.to_bytes(ctx);
-                fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole))
+                let most = ctx.world.head_bytes();
+                fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole, most))
             }
             Action::EarlyHint { name, value } => {
                 let value = value.to_bytes(ctx);
@@ -316,7 +335,7 @@ impl Action {
                 ctx.set_var(var, None);
                 Outcome::Next
             }
-            Action::Capture { expr, slot, len } => {
+            Action::Capture { expr, slot, len, declared } => {
                 let captured = match expr.eval(ctx) {
                     Ok(value) => {
                         value.cast(Type::Str).and_then(|value| value.bytes().map(|b| b[..b.len().min(*len)].to_vec()))
@@ -326,7 +345,9 @@ impl Action {
                 };
                 let slots =
                     if kind.is_response() { &mut ctx.txn.response_captures } else { &mut ctx.txn.request_captures };
-                if let Some(captured) = captured {
+                if let Some(captured) = captured
+                    && (*slot < slots.len() || !declared)
+                {
                     if slots.len() <= *slot {
                         slots.resize(slot + 1, None);
                     }
@@ -336,16 +357,6 @@ impl Action {
             }
             Action::LogLevel(level) => {
                 ctx.txn.log_level = Some(*level);
-                Outcome::Next
-            }
-            Action::Socket(wish) => {
-                let early = matches!(kind, Kind::TcpConnection | Kind::TcpSession);
-                let wishes = if early { &mut ctx.session.socket } else { &mut ctx.txn.socket };
-                match wish {
-                    Socket::Mark(mark) => wishes.mark = Some(*mark),
-                    Socket::Tos(tos) => wishes.tos = Some(*tos),
-                    Socket::Nice(nice) => wishes.nice = Some(*nice),
-                }
                 Outcome::Next
             }
             Action::SetAddress { which, expr } => which.set(ctx, expr),
@@ -396,7 +407,7 @@ impl Action {
                 Outcome::Next
             }
             Action::StrictMode(on) => {
-                ctx.txn.lenient = !on;
+                ctx.txn.lenient[usize::from(kind.is_response())] = !on;
                 Outcome::Next
             }
             Action::Pattern { files, key, value, remove } => {
@@ -405,7 +416,7 @@ impl Action {
                 let (Ok(key), Ok(value)) = (String::from_utf8(key), String::from_utf8(value)) else {
                     return Outcome::Next;
                 };
-                for file in files {
+                for file in files.read().unwrap_or_else(PoisonError::into_inner).iter() {
                     if *remove {
                         file.remove(&key);
                     } else if file.set(&key, &value).is_err() {
@@ -480,7 +491,7 @@ impl HeaderName {
     }
 }
 
-fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], whole: bool) -> Outcome {
+fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], whole: bool, most: usize) -> Outcome {
     for at in 0..fields.len() {
         let Some(field) = fields.at(at).filter(|field| field.name.eq_ignore_ascii_case(name)) else { continue };
         let mut new = Vec::with_capacity(field.value.len() + by.len());
@@ -500,7 +511,8 @@ fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], wh
                 }
             }
         }
-        if found && fields.set_value_at(at, new.trim_ascii()).is_err() {
+        let grown = new.len().saturating_sub(field.value.len());
+        if found && (fields.text_len() + grown > most || fields.set_value_at(at, &new).is_err()) {
             return Outcome::Failed;
         }
     }
@@ -511,6 +523,8 @@ impl Part {
     fn set(self, ctx: &mut Context<'_>, value: &[u8]) -> Outcome {
         let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
         changed(match self {
+            // What was no CONNECT becomes none: its 2xx would open a tunnel, in which requests pass no rule.
+            Part::Method if (value == b"CONNECT") != (head.method() == b"CONNECT") => return Outcome::Failed,
             Part::Method => head.set_method(value),
             Part::Path => head.set_path(value),
             Part::PathAndQuery => head.set_path_and_query(value),
@@ -527,17 +541,26 @@ impl Address {
             Err(Missing::NotYet) => return Outcome::NotYet,
             Err(Missing::Absent) => return Outcome::Next,
         };
-        let ip = |value: Value<'static>| match value.cast(Type::Addr) {
-            Some(Value::Ipv4(ip)) => Some(ip.into()),
-            Some(Value::Ipv6(ip)) => Some(ip.into()),
-            _ => None,
+        let known = match self {
+            Address::Dst | Address::DstPort => ctx.txn.destination(ctx.conn),
+            Address::Src | Address::SrcPort => ctx.txn.source(ctx.conn),
         };
-        let port = |value: &Value<'_>| value.to_int().and_then(|port| u16::try_from(port).ok());
+        // Either half alone makes an address of a client without one: a unix socket's.
+        let known = known.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let changed = match self {
+            Address::Dst | Address::Src => match value.cast(Type::Addr) {
+                Some(Value::Ipv4(ip)) => Some(SocketAddr::new(ip.into(), known.port())),
+                Some(Value::Ipv6(ip)) => Some(SocketAddr::new(ip.into(), known.port())),
+                _ => None,
+            },
+            Address::DstPort | Address::SrcPort => {
+                let port = value.to_int().and_then(|port| u16::try_from(port).ok());
+                port.map(|port| SocketAddr::new(known.ip(), port))
+            }
+        };
         match self {
-            Address::Dst => ctx.txn.dst_ip = ip(value).or(ctx.txn.dst_ip),
-            Address::Src => ctx.txn.src_ip = ip(value).or(ctx.txn.src_ip),
-            Address::DstPort => ctx.txn.dst_port = port(&value).or(ctx.txn.dst_port),
-            Address::SrcPort => ctx.txn.src_port = port(&value).or(ctx.txn.src_port),
+            Address::Dst | Address::DstPort => ctx.txn.dst = changed.or(ctx.txn.dst),
+            Address::Src | Address::SrcPort => ctx.txn.src = changed.or(ctx.txn.src),
         }
         Outcome::Next
     }

@@ -61,6 +61,6 @@ impl Redirect {
         if let Some(cookie) = &self.cookie {
             fields.push((b"set-cookie".to_vec(), cookie.to_vec()));
         }
-        Some(Reply { status: self.code, fields, body: ReplyBody::Bytes(Vec::new()), close: false, span })
+        Some(Reply { status: self.code, fields, body: ReplyBody::Bytes([].into()), close: false, span })
     }
 }

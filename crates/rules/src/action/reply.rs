@@ -37,13 +37,17 @@ impl ReplyTemplate {
         let mut fields = Vec::with_capacity(self.fields.len() + 1);
         let body = match &self.body {
             Body::ErrorPage => ReplyBody::ErrorPage,
-            Body::Empty => ReplyBody::Bytes(Vec::new()),
-            Body::Bytes(bytes) => ReplyBody::Bytes(bytes.to_vec()),
-            Body::Format(format) => ReplyBody::Bytes(format.to_bytes(ctx)),
+            Body::Empty => ReplyBody::Bytes(Arc::default()),
+            Body::Bytes(bytes) => ReplyBody::Bytes(Arc::clone(bytes)),
+            Body::Format(format) => ReplyBody::Bytes(format.to_bytes(ctx).into()),
             Body::Raw(raw) => ReplyBody::Raw(Arc::clone(raw)),
         };
         for (name, value) in &self.fields {
-            fields.push((name.to_vec(), value.to_bytes(ctx)));
+            let value = value.to_bytes(ctx);
+            // A format that comes to nothing adds no field.
+            if !value.is_empty() {
+                fields.push((name.to_vec(), value));
+            }
         }
         if let (Some(kind), ReplyBody::Bytes(bytes)) = (&self.content_type, &body)
             && !bytes.is_empty()

@@ -1,7 +1,6 @@
 //! The table of actions: where each is allowed, its arguments, and how it is read.
 
 use super::{Action, Build};
-use crate::keyword::Support;
 use crate::rules::Kind;
 
 /// How the words after an action's name are read. `None`: what is wrong has been reported.
@@ -19,7 +18,18 @@ pub struct ActionSpec {
     /// What it does, in one line.
     pub doc: &'static str,
     /// Whether it works here.
-    pub(crate) support: Support<Reader>,
+    pub(crate) works: Works,
+}
+
+/// Whether an action works here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Works {
+    /// It does.
+    Yes(Reader),
+    /// Its words are read and checked; why it has no effect, which a notice says.
+    NoEffect(Reader, &'static str),
+    /// It is refused; why.
+    Refused(&'static str),
 }
 
 impl ActionSpec {
@@ -27,12 +37,16 @@ impl ActionSpec {
     pub fn allowed_in(&self, kind: Kind) -> bool {
         self.kinds & kind.bit() != 0
     }
-    /// Whether it works here; the reason where it does not.
+    /// Why it is refused, where it is.
     pub fn refusal(&self) -> Option<&'static str> {
-        match self.support {
-            Support::Yes(_) => None,
-            Support::No(why) => Some(why),
+        match self.works {
+            Works::Refused(why) => Some(why),
+            Works::Yes(_) | Works::NoEffect(..) => None,
         }
+    }
+    /// Whether it does what it says.
+    pub fn is_implemented(&self) -> bool {
+        matches!(self.works, Works::Yes(_))
     }
 }
 
@@ -45,16 +59,28 @@ const RES: u8 = 1 << Kind::HttpResponse as u8;
 const AFTER: u8 = 1 << Kind::HttpAfterResponse as u8;
 const HTTP: u8 = REQ | RES | AFTER;
 const TCP_ALL: u8 = CON | SES | TCP | TCP_RES;
-const ALL: u8 = TCP_ALL | HTTP;
+const CHECK: u8 = 1 << Kind::Check as u8;
+const ALL: u8 = TCP_ALL | HTTP | CHECK;
 
 const fn row(name: &'static str, kinds: u8, args: &'static str, doc: &'static str, read: Reader) -> ActionSpec {
-    ActionSpec { name, kinds, args, doc, support: Support::Yes(read) }
+    ActionSpec { name, kinds, args, doc, works: Works::Yes(read) }
 }
 
 const fn refused(name: &'static str, kinds: u8, doc: &'static str, why: &'static str) -> ActionSpec {
-    ActionSpec { name, kinds, args: "", doc, support: Support::No(why) }
+    ActionSpec { name, kinds, args: "", doc, works: Works::Refused(why) }
 }
 
+impl ActionSpec {
+    /// The same, read only.
+    const fn without_effect(self, why: &'static str) -> ActionSpec {
+        match self.works {
+            Works::Yes(read) | Works::NoEffect(read, _) => ActionSpec { works: Works::NoEffect(read, why), ..self },
+            Works::Refused(_) => self,
+        }
+    }
+}
+
+const NO_CACHE: &str = "nothing is cached; responses are forwarded as they come";
 const BANDWIDTH: &str = "bandwidth is not limited yet";
 
 /// All actions.
@@ -66,15 +92,11 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
-    row("cache-store", RES, "<name>", "Keeps the response in the cache: no effect, with a notice.", |b| b.cache()),
-    row("cache-use", REQ, "<name>", "Answers from the cache: no effect, with a notice.", |b| b.cache()),
-    row(
-        "capture",
-        CON | SES | TCP | REQ | RES | AFTER,
-        "<expr> {len <n> | id <slot>}",
-        "Keeps a sample for the log.",
-        |b| b.capture(),
-    ),
+    row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache()).without_effect(NO_CACHE),
+    row("cache-use", REQ, "<name>", "Answers from the cache.", |b| b.cache()).without_effect(NO_CACHE),
+    row("capture", TCP | REQ | RES | AFTER, "<expr> {len <n> | id <slot>}", "Keeps a sample for the log.", |b| {
+        b.capture()
+    }),
     row("close", TCP_RES, "", "Closes the server's connection.", |_| Some(Action::Close)),
     row("del-acl", REQ | RES, "(<file>) <key>", "Removes a pattern from a list.", |b| b.pattern(false, true)),
     row("del-header", HTTP, "<name> [-m <method>]", "Removes fields.", |b| b.del_header()),
@@ -92,7 +114,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("normalize-uri", REQ, "<normalizer> [full | strict]", "Normalises the path or the query.", |b| b.normalize()),
     refused("ot-group", ALL, "Sends a group of spans to a tracer.", "there is no tracing"),
-    row("redirect", REQ | RES, "<redirection>", "Sends the client elsewhere.", |b| b.redirect().map(Action::Redirect)),
+    row("redirect", REQ | RES, "<redirection>", "Sends the client elsewhere.", |b| {
+        b.redirect(true).map(Action::Redirect)
+    }),
     row("reject", TCP_ALL | REQ, "", "Closes the connection without an answer.", |_| Some(Action::Reject)),
     row("replace-header", HTTP, "<name> <regex> <fmt>", "Replaces whole values of a field.", |b| {
         b.replace_header(true)
@@ -138,13 +162,13 @@ pub const ACTIONS: &[ActionSpec] = &[
         |b| b.log_level(),
     ),
     row("set-map", REQ | RES, "(<file>) <key> <value>", "Sets an entry of a map.", |b| b.pattern(true, false)),
-    row("set-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Sets the mark of the client's packets.", |b| {
-        b.number(|n| u32::try_from(n).ok().map(|n| Action::Socket(super::Socket::Mark(n))))
-    }),
+    row("set-mark", CON | SES | TCP | TCP_RES | REQ | RES, "<mark>", "Marks packets.", |b| {
+        b.number(0..=i64::from(u32::MAX))
+    })
+    .without_effect("packets are not marked"),
     row("set-method", REQ, "<fmt>", "Sets the method.", |b| b.target(super::Part::Method)),
-    row("set-nice", TCP | TCP_RES | REQ | RES, "<nice>", "Sets a priority; without effect here.", |b| {
-        b.number(|n| (-1024..=1024).contains(&n).then(|| Action::Socket(super::Socket::Nice(n as i32))))
-    }),
+    row("set-nice", TCP | TCP_RES | REQ | RES, "<nice>", "Sets a priority.", |b| b.number(-1024..=1024))
+        .without_effect("all connections take turns of equal size"),
     row("set-path", REQ, "<fmt>", "Sets the path.", |b| b.target(super::Part::Path)),
     row("set-pathq", REQ, "<fmt>", "Sets path and query.", |b| b.target(super::Part::PathAndQuery)),
     row("set-priority-class", TCP | REQ, "<expr>", "Sets the priority class in queues.", |b| b.priority(true)),
@@ -156,9 +180,8 @@ pub const ACTIONS: &[ActionSpec] = &[
     }),
     row("set-status", RES | AFTER, "<status> [reason <text>]", "Sets the status.", |b| b.status()),
     row("set-timeout", REQ, "{server | tunnel} {<time> | <expr>}", "Sets a timeout.", |b| b.timeout()),
-    row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of the client's packets.", |b| {
-        b.number(|n| u8::try_from(n).ok().map(|n| Action::Socket(super::Socket::Tos(n))))
-    }),
+    row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets.", |b| b.number(0..=255))
+        .without_effect("packets keep the system's type of service"),
     row("set-uri", REQ, "<fmt>", "Sets the whole target.", |b| b.target(super::Part::Uri)),
     row("set-var", ALL, "(<var>[,<cond>]*) <expr>", "Sets a variable.", |b| b.set_var()),
     row("set-var-fmt", ALL, "(<var>[,<cond>]*) <fmt>", "Sets a variable to a text.", |b| b.set_var_fmt()),
@@ -176,13 +199,15 @@ pub const ACTIONS: &[ActionSpec] = &[
         |b| b.track(),
     ),
     row("unset-var", ALL, "(<var>)", "Forgets a variable.", |b| b.unset_var()),
-    row("use-service", TCP | REQ, "<service>", "Answers by a service of the program.", |b| b.service()),
+    refused("use-service", TCP, "Answers by a service of the program.", "the only one answers requests of HTTP"),
+    row("use-service", REQ, "<service>", "Answers by a service of the program.", |b| b.service()),
     row("wait-for-body", REQ | RES, "time <time> [at-least <bytes>]", "Waits for the body.", |b| b.wait_for_body()),
     row("wait-for-handshake", REQ, "", "Waits for the TLS handshake to be over.", |_| Some(Action::WaitForHandshake)),
 ];
 
-/// An action by the word written: `track-sc0` and `set-var(txn.x)` are found too. Returns what stands in parentheses.
-pub(crate) fn find(word: &str) -> Option<(&'static ActionSpec, &str)> {
+/// An action of a list by the word written, or of another list where this one has none of the name: `track-sc0` and
+/// `set-var(txn.x)` are found too. Returns what stands in parentheses.
+pub(crate) fn find(word: &str, kind: Kind) -> Option<(&'static ActionSpec, &str)> {
     let (name, args) = match word.split_once('(') {
         Some((name, rest)) => (name, rest),
         None => (word, ""),
@@ -190,5 +215,7 @@ pub(crate) fn find(word: &str) -> Option<(&'static ActionSpec, &str)> {
     if let Some(counter) = name.strip_prefix("track-sc").filter(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit()) {
         return ACTIONS.iter().find(|spec| spec.name == "track-sc").map(|spec| (spec, counter));
     }
-    ACTIONS.iter().find(|spec| spec.name == name && name != "track-sc").map(|spec| (spec, args))
+    let named = || ACTIONS.iter().filter(|spec| spec.name == name && name != "track-sc");
+    let spec = named().find(|spec| spec.allowed_in(kind)).or_else(|| named().next())?;
+    Some((spec, args))
 }

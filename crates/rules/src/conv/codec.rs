@@ -5,13 +5,13 @@ use crate::{
     context::Context,
     keyword::{
         Arg,
-        ArgKind::{Int as Number, OneOf, Str as Text},
+        ArgKind::{Int as Number, OneOf, Range, Str as Text},
         ArgSpec, Args, arg, opt,
     },
     time,
     value::{
         Type::{Bin, Int, Str},
-        Value, write_int,
+        Value,
     },
 };
 use base64::{
@@ -23,20 +23,28 @@ use base64::{
 };
 use std::borrow::Cow;
 
-const CHUNKS: &[ArgSpec] = &[opt("separator", Text), opt("chunk_size", Number), opt("truncate", Number)];
+const NUMBERS: &[ArgSpec] = &[arg("separator", Text), arg("chunk_size", Range(1, 8)), opt("truncate", Number)];
+const CHUNKS: &[ArgSpec] = &[opt("separator", Text), opt("chunk_size", Range(1, i64::MAX)), opt("truncate", Number)];
 const FORMAT: &[ArgSpec] = &[arg("format", Text), opt("offset", Number)];
+
+/// The bits of a number that count as a date: HAProxy takes 55 of them, so that none comes before 1970.
+const DATES: i64 = 0x007f_ffff_ffff_ffff;
 
 pub(super) const TABLE: &[ConvSpec] = &[
     conv("b64dec", &[], Str, Bin, "Decodes base64.", |_, value, _| {
-        STANDARD.decode(value.bytes()?).ok().map(|bytes| Value::Bin(Cow::Owned(bytes)))
+        const ENGINE: GeneralPurpose = GeneralPurpose::new(
+            &base64::alphabet::STANDARD,
+            GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+        );
+        ENGINE.decode(value.bytes()?).ok().map(|bytes| Value::Bin(Cow::Owned(bytes)))
     }),
     conv("base64", &[], Bin, Str, "Encodes in base64.", |_, value, _| {
         Some(Value::string(STANDARD.encode(value.bytes()?)))
     }),
-    conv("be2dec", CHUNKS, Bin, Str, "Big-endian numbers of some bytes each, in decimal.", |_, value, args| {
+    conv("be2dec", NUMBERS, Bin, Str, "Big-endian numbers of some bytes each, in decimal.", |_, value, args| {
         chunks(value.bytes()?, args, 8, |chunk, out| {
             let n = chunk.iter().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
-            write_int(out, n as i64);
+            penstock_http::push_decimal(out, n);
         })
     }),
     conv("be2hex", CHUNKS, Bin, Str, "Bytes in hexadecimal, some at a time.", |_, value, args| {
@@ -65,7 +73,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
                 _ => (1, 0),
             };
             let mut out = Vec::with_capacity(36);
-            time::Civil::from_unix(at.div_euclid(unit)).write_http(&mut out);
+            time::Civil::from_unix(at.div_euclid(unit) & DATES).write_http(&mut out);
             if digits > 0 {
                 // A unit below the second shows: 12:14:14.655 GMT.
                 let zone = out.len() - b" GMT".len();
@@ -84,13 +92,14 @@ pub(super) const TABLE: &[ConvSpec] = &[
         |_, value, args| json_escape(value.bytes()?, args.word(0).unwrap_or(0)).map(Value::string),
     ),
     conv("ltime", FORMAT, Int, Str, "A date in local time, by a format of strftime(3).", |ctx, value, args| {
-        let at = value.to_int()?.saturating_add(args.int(1).unwrap_or(0));
-        Some(formatted(ctx, at, args.bytes(0)?, true))
+        Some(formatted(ctx, value.to_int()?, args, true))
     }),
     conv("ub64dec", &[], Str, Bin, "Decodes base64url.", |_, value, _| {
         const ENGINE: GeneralPurpose = GeneralPurpose::new(
             &base64::alphabet::URL_SAFE,
-            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+            GeneralPurposeConfig::new()
+                .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+                .with_decode_allow_trailing_bits(true),
         );
         ENGINE.decode(value.bytes()?).ok().map(|bytes| Value::Bin(Cow::Owned(bytes)))
     }),
@@ -109,8 +118,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Some(Value::string(url_encode(value.bytes()?)))
     }),
     conv("utime", FORMAT, Int, Str, "A date in UTC, by a format of strftime(3).", |ctx, value, args| {
-        let at = value.to_int()?.saturating_add(args.int(1).unwrap_or(0));
-        Some(formatted(ctx, at, args.bytes(0)?, false))
+        Some(formatted(ctx, value.to_int()?, args, false))
     }),
 ];
 
@@ -137,7 +145,9 @@ fn chunks<'c>(bytes: &[u8], args: &[Arg], max: usize, write: impl Fn(&[u8], &mut
     Some(Value::string(out))
 }
 
-fn formatted<'c>(ctx: &Context<'_>, unix: i64, format: &[u8], local: bool) -> Value<'c> {
+fn formatted<'c>(ctx: &Context<'_>, unix: i64, args: &[Arg], local: bool) -> Value<'c> {
+    let format = args.bytes(0).unwrap_or_default();
+    let unix = (unix & DATES).saturating_add(args.int(1).unwrap_or(0));
     let offset = if local { ctx.world.utc_offset_s(unix) } else { 0 };
     let mut out = Vec::new();
     time::format(unix, offset, format, &mut out);

@@ -36,8 +36,7 @@ pub(crate) fn map_kind(name: &str) -> Option<(Method, Type)> {
 pub(super) fn table() -> &'static [ConvSpec] {
     static TABLE: LazyLock<Vec<ConvSpec>> = LazyLock::new(|| {
         let methods = ["str", "beg", "dir", "dom", "end", "int", "ip", "reg", "sub"];
-        let names =
-            methods.iter().flat_map(|method| ["", "_str", "_int", "_ip"].map(|out| format!("map_{method}{out}")));
+        let names = methods.iter().flat_map(|method| ["", "_int", "_ip"].map(|out| format!("map_{method}{out}")));
         ["map".to_owned(), "map_regm".to_owned()]
             .into_iter()
             .chain(names)
@@ -63,8 +62,11 @@ pub(super) fn table() -> &'static [ConvSpec] {
                     ConvFn::Plain(|_, value, args| {
                         let Some(Arg::Map(map)) = args.first() else { return None };
                         map.lookup(&value).or_else(|| {
-                            let default = std::str::from_utf8(args.bytes(1)?).ok()?;
-                            typed(default, map.output).ok()
+                            let default = args.bytes(1)?;
+                            match map.output {
+                                Str => Some(Value::str(default)),
+                                other => typed(std::str::from_utf8(default).ok()?, other).ok(),
+                            }
                         })
                     })
                 };

@@ -48,7 +48,7 @@ pub struct ConvSpec {
     pub args: &'static [ArgSpec],
     /// The type it takes.
     pub input: Type,
-    /// The type it gives; [`Type::Any`] leaves the type as it is.
+    /// The type it gives; with [`Type::Any`] it is known only when it runs.
     pub output: Type,
     /// What it does, in one line.
     pub doc: &'static str,

@@ -4,7 +4,7 @@ use super::{ConvFn, ConvSpec, bytes_arg, conv, refused};
 use crate::{
     keyword::{
         Arg,
-        ArgKind::{Mask4, Mask6, OneOf, Str as Text, StrOrVar, Table, Var, VarCondition},
+        ArgKind::{Base64OrVar, Mask4, Mask6, OneOf, Str as Text, Table, Var, VarCondition, Word},
         ArgSpec, Args, Support, arg, opt,
     },
     value::{
@@ -26,7 +26,7 @@ pub(super) const IN_TABLE: ConvSpec = ConvSpec {
     output: Bool,
     doc: "Whether a stick table has an entry for the sample.",
     support: Support::Yes(ConvFn::Plain(|ctx, value, args| {
-        Some(Value::Bool(args.table(0)?.lookup(value, ctx.now.mono).is_some()))
+        args.table(0)?.find(value, ctx.now.mono).map(|entry| Value::Bool(entry.is_some()))
     })),
 };
 
@@ -36,9 +36,9 @@ pub(super) const TABLE: &[ConvSpec] = &[
         "aes_gcm_dec",
         &[
             arg("bits", OneOf(&["128", "192", "256"])),
-            arg("nonce", StrOrVar),
-            arg("key", StrOrVar),
-            arg("aead_tag", StrOrVar),
+            arg("nonce", Base64OrVar),
+            arg("key", Base64OrVar),
+            arg("aead_tag", Base64OrVar),
         ],
         Bin,
         Bin,
@@ -71,7 +71,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Addr,
         Addr,
         "The address under a mask.",
-        |_, value, args| match (value, args) {
+        |_, value, args| match (unmapped(value), args) {
             (Value::Ipv4(ip), [Arg::Ipv4(mask), ..]) => Some(Value::Ipv4((u32::from(ip) & u32::from(*mask)).into())),
             (Value::Ipv6(ip), [_, Arg::Ipv6(mask)]) => Some(Value::Ipv6((u128::from(ip) & u128::from(*mask)).into())),
             _ => None,
@@ -79,7 +79,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
     conv(
         "json_query",
-        &[arg("json_path", Text), opt("type", OneOf(&["int"]))],
+        &[arg("json_path", Word), opt("type", OneOf(&["int"]))],
         Str,
         Any,
         "What a path such as `$.a.b[0]` finds in JSON.",
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
         ],
         Any,
         Any,
-        "Keeps the sample in a variable, and gives it on.",
+        "Keeps the sample in a variable, and gives it on; lost where a condition does not hold.",
         |ctx, value, args| {
             let var = args.var(0)?;
             let conditions = args.iter().filter_map(|arg| match arg {
@@ -128,10 +128,12 @@ pub(super) const TABLE: &[ConvSpec] = &[
                 _ => None,
             });
             let conditions: Vec<_> = conditions.collect();
-            if ctx.may_assign(var, &conditions, &value) {
-                let value = Some(value.clone().into_owned());
-                ctx.txn.pending.borrow_mut().push(Assignment { var: var.clone(), value });
+            // A sample that may not be kept is lost, as in HAProxy.
+            if !ctx.may_assign(var, &conditions, &value) {
+                return None;
             }
+            let kept = Some(value.clone().into_owned());
+            ctx.txn.pending.borrow_mut().push(Assignment { var: var.clone(), value: kept });
             Some(value)
         },
     ),
@@ -153,17 +155,25 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
 ];
 
+/// An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) falls under the IPv4 mask.
+fn unmapped(value: Value<'_>) -> Value<'_> {
+    match value {
+        Value::Ipv6(ip) => Value::ip(ip.to_canonical()),
+        other => other,
+    }
+}
+
 fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
-    let parts: Vec<&[u8]> = token.split(|&byte| byte == b'.').collect();
-    let [_, _, _] = parts[..] else { return None };
-    let json = URL_SAFE_NO_PAD.decode(parts[part]).ok()?;
+    let json = URL_SAFE_NO_PAD.decode(token.split(|&byte| byte == b'.').nth(part)?).ok()?;
     match args.bytes(0) {
         Some(path) => json_query(&json, path, args.word(1).is_some()),
         None => Some(Value::string(json)),
     }
 }
 
-/// `$.name[1].other`: numbers become integers where they are whole (or asked to be), everything else text.
+/// `$.name[1].other`: text, numbers and booleans are found, objects and lists are not. Numbers are given as text, or as
+/// integers where that is asked for; their fraction goes then, and those that JSON cannot carry exactly (beyond 2^53) are
+/// not found.
 fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
     let document: serde_json::Value = serde_json::from_slice(json).ok()?;
     let path = std::str::from_utf8(path).ok()?.strip_prefix('$')?;
@@ -181,17 +191,37 @@ fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
         }
     }
     Some(match at {
-        serde_json::Value::Null => return None,
         serde_json::Value::Bool(b) => Value::Bool(*b),
+        serde_json::Value::Number(n) if int => {
+            let n = n.as_i64().or_else(|| n.as_f64().map(|n| n as i64))?;
+            Value::Int(Some(n).filter(|n| n.unsigned_abs() < 1 << 53)?)
+        }
         serde_json::Value::Number(n) => match n.as_i64() {
-            Some(n) => Value::Int(n),
-            None if int => Value::Int(n.as_f64()? as i64),
-            None => Value::string(n.to_string()),
+            Some(n) => Value::string(n.to_string()),
+            None => Value::string(general(n.as_f64()?)),
         },
-        serde_json::Value::String(text) if int => Value::Int(text.parse().ok()?),
         serde_json::Value::String(text) => Value::string(text.clone()),
-        other => Value::string(other.to_string()),
+        _ => return None,
     })
+}
+
+/// A number as `%g` of printf(3) writes it: six digits, and an exponent only where it is shorter.
+fn general(n: f64) -> String {
+    if n == 0.0 {
+        return "0".to_owned();
+    }
+    let scientific = format!("{n:.5e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..6).contains(&exponent) {
+        return trimmed(&format!("{n:.*}", usize::try_from(5 - exponent).unwrap_or(0)));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
 }
 
 #[cfg(test)]
@@ -202,12 +232,28 @@ mod tests {
     fn paths_find_their_way() {
         let json = br#"{"a":{"b":[1,2.5,"x"]},"t":true,"n":null}"#;
         let find = |path: &str| json_query(json, path.as_bytes(), false);
-        assert_eq!(find("$.a.b[0]"), Some(Value::Int(1)));
+        assert_eq!(find("$.a.b[0]"), Some(Value::string("1")));
         assert_eq!(find("$.a.b[1]"), Some(Value::string("2.5")));
         assert_eq!(find("$.a.b[2]"), Some(Value::string("x")));
-        assert_eq!(find("$.a"), Some(Value::string(r#"{"b":[1,2.5,"x"]}"#)));
+        assert_eq!(find("$.a"), None);
         assert_eq!(find("$.t"), Some(Value::Bool(true)));
         assert_eq!((find("$.n"), find("$.x"), find("a"), find("$.a.b[")), (None, None, None, None));
+    }
+
+    #[test]
+    fn numbers_are_written_as_printf_does() {
+        for (n, text) in [
+            (2.5, "2.5"),
+            (1000.0, "1000"),
+            (0.1, "0.1"),
+            (123456.7, "123457"),
+            (1e20, "1e+20"),
+            (1.5e-7, "1.5e-07"),
+            (0.0001, "0.0001"),
+            (-0.00001234, "-1.234e-05"),
+        ] {
+            assert_eq!(general(n), text);
+        }
     }
 
     #[test]

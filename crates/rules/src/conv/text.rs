@@ -4,7 +4,7 @@ use super::{ConvSpec, bytes_arg, conv};
 use crate::{
     keyword::{
         Arg,
-        ArgKind::{Int as Number, Regex, Str as Text, StrOrVar, Var},
+        ArgKind::{Int as Number, NonZero, Regex, Str as Text, Var, Within, Word},
         ArgSpec, Args, arg, opt,
     },
     value::{
@@ -12,10 +12,10 @@ use crate::{
         Value,
     },
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 use subtle::ConstantTimeEq as _;
 
-const FIELD: &[ArgSpec] = &[arg("index", Number), arg("delimiters", Text), opt("count", Number)];
+const FIELD: &[ArgSpec] = &[arg("index", NonZero), arg("delimiters", Word), opt("count", Number)];
 const CHARS: &[ArgSpec] = &[arg("chars", Text)];
 const VAR: &[ArgSpec] = &[arg("var", Var)];
 
@@ -45,15 +45,13 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Bin,
         "Bytes from an offset, at most so many.",
         |_, value, args| {
-            let offset = usize::try_from(args.int(0)?).ok()?;
-            let rest = cut(value, |bytes| bytes.get(offset..).unwrap_or_default())?;
-            match args.int(1) {
-                Some(len) => {
-                    let len = usize::try_from(len).ok()?;
-                    cut(rest, |bytes| &bytes[..bytes.len().min(len)])
-                }
-                None => Some(rest),
-            }
+            // A negative number is one beyond every text: nothing is left from there on, and all is shorter than that.
+            let offset = usize::try_from(args.int(0)?).unwrap_or(usize::MAX);
+            let len = args.int(1).map_or(usize::MAX, |len| usize::try_from(len).unwrap_or(usize::MAX));
+            cut(value, |bytes| {
+                let rest = bytes.get(offset..).unwrap_or_default();
+                &rest[..rest.len().min(len)]
+            })
         },
     ),
     conv(
@@ -84,7 +82,8 @@ pub(super) const TABLE: &[ConvSpec] = &[
         |_, value, args| {
             let (index, count) = (args.int(0)?, args.int(2).unwrap_or(1));
             let delimiters = args.bytes(1)?;
-            cut(value, |text| field(text, index, delimiters, count))
+            let place = field(value.bytes()?, index, delimiters, count)?;
+            cut(value, |text| &text[place.clone()])
         },
     ),
     conv("host_only", &[], Str, Str, "A Host value without its port, in lower case.", |_, value, _| {
@@ -125,11 +124,11 @@ pub(super) const TABLE: &[ConvSpec] = &[
     conv("port_only", &[], Str, Int, "The port of a Host value, 0 where there is none.", |_, value, _| {
         let text = value.bytes()?;
         let port = text.get(host_len(text) + 1..).unwrap_or_default();
-        Some(Value::Int(std::str::from_utf8(port).ok().and_then(|port| port.parse::<u16>().ok()).map_or(0, i64::from)))
+        Some(Value::Int(std::str::from_utf8(port).ok().and_then(|port| port.parse::<u32>().ok()).map_or(0, i64::from)))
     }),
     conv(
         "regsub",
-        &[arg("regex", Regex), arg("replacement", Text), opt("flags", Text)],
+        &[arg("regex", Regex), arg("replacement", Text), opt("flags", Within("gi"))],
         Str,
         Str,
         "Replaces what a regular expression matches; `g` all of it, `i` in any case.",
@@ -163,24 +162,18 @@ pub(super) const TABLE: &[ConvSpec] = &[
             Some(Value::Bool(value.bytes()?.ct_eq(other.bytes()?).into()))
         },
     ),
-    conv(
-        "strcmp",
-        &[arg("var", StrOrVar)],
-        Str,
-        Int,
-        "Compares with a variable as strcmp(3) does.",
-        |ctx, value, args| {
-            let other = bytes_arg(ctx, args, 0)?;
-            Some(Value::Int(compare(value.bytes()?, &other)))
-        },
-    ),
+    conv("strcmp", VAR, Str, Int, "Compares with a variable as strcmp(3) does.", |ctx, value, args| {
+        let other = bytes_arg(ctx, args, 0)?;
+        Some(Value::Int(compare(value.bytes()?, &other)))
+    }),
     conv("upper", &[], Str, Str, "In upper case.", |_, value, _| {
         Some(Value::string(value.bytes()?.to_ascii_uppercase()))
     }),
     conv("word", FIELD, Str, Str, "As `field`, but delimiters in a row are one.", |_, value, args| {
         let (index, count) = (args.int(0)?, args.int(2).unwrap_or(1));
         let delimiters = args.bytes(1)?;
-        cut(value, |text| word(text, index, delimiters, count))
+        let place = word(value.bytes()?, index, delimiters, count);
+        cut(value, |text| &text[place.clone()])
     }),
 ];
 
@@ -203,16 +196,17 @@ fn host_len(text: &[u8]) -> usize {
     memchr::memrchr(b':', &text[from..]).map_or(text.len(), |at| from + at)
 }
 
-/// Between delimiters, every one of which counts. A count of 0 is all that follow (or come before, from the end).
-fn field<'t>(text: &'t [u8], index: i64, delimiters: &[u8], count: i64) -> &'t [u8] {
+/// Between delimiters, every one of which counts. A count of 0 is all that follow (or come before, from the end). `None`
+/// where there is no field of the number.
+fn field(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Option<Range<usize>> {
     let spans: Vec<(usize, usize)> = spans(text, delimiters).collect();
     select(text, &spans, index, count)
 }
 
-/// The same, where delimiters in a row and at the ends do not count.
-fn word<'t>(text: &'t [u8], index: i64, delimiters: &[u8], count: i64) -> &'t [u8] {
+/// The same, where delimiters in a row and at the ends do not count, and a word that is not there is empty.
+fn word(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Range<usize> {
     let spans: Vec<(usize, usize)> = spans(text, delimiters).filter(|(start, end)| start != end).collect();
-    select(text, &spans, index, count)
+    select(text, &spans, index, count).unwrap_or(0..0)
 }
 
 fn spans<'t>(text: &'t [u8], delimiters: &'t [u8]) -> impl Iterator<Item = (usize, usize)> + 't {
@@ -225,19 +219,19 @@ fn spans<'t>(text: &'t [u8], delimiters: &'t [u8]) -> impl Iterator<Item = (usiz
     })
 }
 
-fn select<'t>(text: &'t [u8], spans: &[(usize, usize)], index: i64, count: i64) -> &'t [u8] {
-    let Some(place) = usize::try_from(index.unsigned_abs()).ok().and_then(|n| n.checked_sub(1)) else { return &[] };
-    if place >= spans.len() {
-        return &[];
-    }
-    let more = if count <= 0 { spans.len() } else { usize::try_from(count).unwrap_or(usize::MAX) - 1 };
-    let (first, last) = if index > 0 {
-        (place, place.saturating_add(more).min(spans.len() - 1))
+/// Where more are wanted than there are, what is given goes on to the text's own end, delimiters and all.
+fn select(text: &[u8], spans: &[(usize, usize)], index: i64, count: i64) -> Option<Range<usize>> {
+    let place = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1)?;
+    let more = if count <= 0 { usize::MAX } else { usize::try_from(count).unwrap_or(usize::MAX) - 1 };
+    if index > 0 {
+        let start = spans.get(place)?.0;
+        let end = place.checked_add(more).and_then(|last| spans.get(last)).map_or(text.len(), |(_, end)| *end);
+        Some(start..end)
     } else {
-        let last = spans.len() - 1 - place;
-        (last.saturating_sub(more), last)
-    };
-    &text[spans[first].0..spans[last].1]
+        let last = spans.len().checked_sub(place + 1)?;
+        let start = last.checked_sub(more).map_or(0, |first| spans[first].0);
+        Some(start..spans[last].1)
+    }
 }
 
 fn compare(a: &[u8], b: &[u8]) -> i64 {
@@ -270,10 +264,13 @@ fn language<'k>(accept: &[u8], known: &'k [u8]) -> Option<&'k [u8]> {
     best.map(|(_, found)| found)
 }
 
-/// A q-value (RFC 9110, section 12.4.2) in thousandths.
+/// A q-value (RFC 9110, section 12.4.2) in thousandths; what is none counts as 1.
 fn thousandths(text: &[u8]) -> u32 {
+    if text.first() != Some(&b'0') {
+        return 1000;
+    }
     let digit = |at: usize| text.get(at).filter(|b| b.is_ascii_digit()).map_or(0, |b| u32::from(b - b'0'));
-    (digit(0) * 1000 + digit(2) * 100 + digit(3) * 10 + digit(4)).min(1000)
+    (digit(2) * 100 + digit(3) * 10 + digit(4)).min(1000)
 }
 
 #[cfg(test)]
@@ -290,17 +287,18 @@ mod tests {
             (-2, 3, "f2_f3_"),
             (-3, 0, "f1_f2_f3"),
             (4, 1, ""),
-            (6, 1, ""),
             (-1, 1, "f5"),
         ] {
-            assert_eq!(field(text, index, b"_", count), expected.as_bytes(), "field({index},_,{count})");
+            let place = field(text, index, b"_", count).expect("the field is there");
+            assert_eq!(&text[place], expected.as_bytes(), "field({index},_,{count})");
         }
+        assert_eq!(field(text, 6, b"_", 1), None);
         for (index, count, expected) in
             [(4, 1, "f5"), (2, 0, "f2_f3__f5"), (3, 2, "f3__f5"), (-2, 3, "f1_f2_f3"), (-3, 0, "f1_f2"), (5, 1, "")]
         {
-            assert_eq!(word(text, index, b"_", count), expected.as_bytes(), "word({index},_,{count})");
+            assert_eq!(&text[word(text, index, b"_", count)], expected.as_bytes(), "word({index},_,{count})");
         }
-        assert_eq!(word(b"/f1/f2/f3/f4", 1, b"/", 1), b"f1");
+        assert_eq!(word(b"/f1/f2/f3/f4", 1, b"/", 1), 1..3);
     }
 
     #[test]

@@ -103,7 +103,8 @@ const INDEX: ArgSpec = arg("index", ArgKind::Int);
 const TABLE: ArgSpec = arg("table", ArgKind::Table);
 const ANOTHER: ArgSpec = opt("table", ArgKind::Table);
 
-/// All names, spelled out: `sc_`, `sc0_` to `sc2_` and `src_` before each suffix that the manual gives them.
+/// All names, spelled out: `sc_`, `sc0_` to `sc2_` and `src_` before each suffix. Arrays have but `sc_` and `src_`, and, in
+/// HAProxy's own table though not in its manual, one name more.
 pub(super) fn table() -> &'static [FetchSpec] {
     static ROWS: LazyLock<Vec<FetchSpec>> = LazyLock::new(|| {
         let mut rows = Vec::new();
@@ -139,7 +140,8 @@ pub(super) fn table() -> &'static [FetchSpec] {
             ];
             for (prefix, source, whose, args) in sources {
                 let client = source == Source::Client;
-                if client && tracked_only || !client && client_only {
+                let unnamed = indexed && matches!(source, Source::Slot(_)) && (prefix, suffix) != ("sc1_", "clr_gpc");
+                if client && tracked_only || !client && client_only || unnamed {
                     continue;
                 }
                 rows.push(FetchSpec {
@@ -148,6 +150,7 @@ pub(super) fn table() -> &'static [FetchSpec] {
                     output: if op == Op::Tracked { Bool } else { Int },
                     places: Places::SERVING,
                     doc: format!("{doc}: of {whose}.").leak(),
+                    changes: super::never,
                     support: Support::Yes(FetchRun::Counter(Counter { op, source, indexed })),
                 });
             }
@@ -167,7 +170,7 @@ impl Counter {
         let number = |n: Option<u64>| n.map(|n| Value::Int(n as i64)).ok_or(Missing::Absent);
         if self.source == Source::Client {
             let table = args.table(0).ok_or(Missing::Absent)?;
-            let src = Value::ip(ctx.conn.src.ok_or(Missing::Absent)?.ip().to_canonical());
+            let src = Value::ip(ctx.txn.source(ctx.conn).ok_or(Missing::Absent)?.ip());
             let makes = matches!(self.op, Op::CountConnection | Op::Increment(..));
             let entry = if makes { table.get_or_insert(src, now) } else { table.lookup(src, now) };
             return number(entry.map_or(Some(0), |entry| self.op.on(table, &entry, index, now)));
@@ -276,13 +279,15 @@ impl Lookup {
         let index = if self.indexed { usize::try_from(args.int(0)?).ok()? } else { 0 };
         let table: &Arc<StickTable> = args.table(at)?;
         let now = ctx.now.mono;
-        let Some(entry) = table.lookup(value, now) else {
+        let Some(entry) = table.find(value, now)? else {
             return match self.op {
                 LookupOp::Expire | LookupOp::Idle => args.int(at + 1).map(Value::Int),
                 LookupOp::Server | LookupOp::Value(_) => Some(Value::Int(0)),
             };
         };
         let number = match self.op {
+            // The look-up is counted as well, as HAProxy does.
+            LookupOp::Value(Op::Trackers) => u64::from(entry.trackers()) + 1,
             LookupOp::Value(op) => op.on(table, &entry, index, now)?,
             LookupOp::Expire => table.expires_in(&entry, now),
             LookupOp::Idle => table.idle(&entry, now),

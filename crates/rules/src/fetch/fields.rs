@@ -25,19 +25,46 @@ pub(super) fn count<'c>(mut next: impl FnMut(&mut Cursor) -> bool) -> Fetched<'c
     }
 }
 
-/// Chooses among values: all one after the other, the one of a number (negative from the end), or the last.
-fn choose<'c, I>(mut values: I, occurrence: Option<i64>, cursor: &mut Cursor) -> Result<&'c [u8], Missing>
-where
-    I: Iterator<Item = &'c [u8]>,
-{
-    match occurrence.unwrap_or(0) {
-        0 if cursor.iterating => {
-            let value = values.nth(cursor.given).ok_or(Missing::Absent)?;
-            cursor.given += 1;
-            // Asking once more costs less than looking ahead.
-            cursor.more = true;
-            Ok(value)
+/// Chooses among the values in field lines, at commas or semicolons: all one after the other, the one of a number (negative
+/// from the end), or the last. `split` takes the next value off a line, or gives none where a part of it is no value.
+///
+/// Each value costs its own length: a client fills a line with thousands, and an iteration that began at the first again
+/// for each would be at it for seconds.
+fn choose<'c>(
+    lines: impl Iterator<Item = &'c [u8]>,
+    split: impl Fn(&mut Option<&'c [u8]>) -> Option<&'c [u8]>,
+    occurrence: Option<i64>,
+    cursor: &mut Cursor,
+) -> Result<&'c [u8], Missing> {
+    if cursor.iterating && occurrence.unwrap_or(0) == 0 {
+        for line in lines.skip(cursor.given) {
+            let mut rest = line.get(cursor.position..);
+            while rest.is_some() {
+                let found = split(&mut rest);
+                cursor.position = rest.map_or(usize::MAX, |rest| line.len() - rest.len());
+                if let Some(value) = found {
+                    // Asking once more costs less than looking ahead.
+                    cursor.more = true;
+                    return Ok(value);
+                }
+            }
+            (cursor.given, cursor.position) = (cursor.given + 1, 0);
         }
+        return Err(Missing::Absent);
+    }
+    let split = &split;
+    let mut values = lines.flat_map(|line| {
+        let mut rest = Some(line);
+        std::iter::from_fn(move || {
+            while rest.is_some() {
+                if let Some(value) = split(&mut rest) {
+                    return Some(value);
+                }
+            }
+            None
+        })
+    });
+    match occurrence.unwrap_or(0) {
         0 => values.last().ok_or(Missing::Absent),
         n if n > 0 => values.nth(n as usize - 1).ok_or(Missing::Absent),
         n => {
@@ -69,22 +96,31 @@ fn split_commas(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The same with the white space around each value.
 pub(crate) fn split_raw(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
-    std::iter::from_fn(move || {
-        let value = rest?;
-        let end = if memchr::memchr2(b',', b'"', value).is_none() { value.len() } else { comma(value) };
-        rest = value.get(end + 1..);
-        Some(&value[..end])
-    })
+    std::iter::from_fn(move || next_raw(&mut rest))
 }
 
-fn comma(value: &[u8]) -> usize {
+/// Takes what is before the next comma.
+fn next_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
+    next_part(rest, b',')
+}
+
+/// Takes what is before the next delimiter outside quoted strings.
+fn next_part<'c>(rest: &mut Option<&'c [u8]>, delimiter: u8) -> Option<&'c [u8]> {
+    let value = (*rest)?;
+    let plain = memchr::memchr2(delimiter, b'"', value).is_none();
+    let end = if plain { value.len() } else { end_of_part(value, |byte| byte == delimiter) };
+    *rest = value.get(end + 1..);
+    Some(&value[..end])
+}
+
+fn end_of_part(value: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     let mut quoted = false;
     let mut at = 0;
     while at < value.len() {
         match value[at] {
             b'"' => quoted = !quoted,
             b'\\' if quoted => at += 1,
-            b',' if !quoted => return at,
+            byte if !quoted && is_end(byte) => return at,
             _ => {}
         }
         at += 1;
@@ -93,11 +129,13 @@ fn comma(value: &[u8]) -> usize {
 }
 
 pub(super) fn line<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
-    choose(lines(fields, args.bytes(0)), args.int(1), cursor)
+    let name = args.bytes(0).ok_or(Missing::Absent)?;
+    choose(lines(fields, Some(name)), |rest| rest.take().map(<[u8]>::trim_ascii), args.int(1), cursor)
 }
 
 pub(super) fn element<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
-    choose(elements(fields, args.bytes(0)), args.int(1), cursor)
+    let name = args.bytes(0).ok_or(Missing::Absent)?;
+    choose(lines(fields, Some(name)), |rest| next_raw(rest).map(<[u8]>::trim_ascii), args.int(1), cursor)
 }
 
 pub(super) fn count_lines<'c>(fields: &Fields, name: Option<&[u8]>) -> Fetched<'c> {
@@ -161,13 +199,40 @@ fn write_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// `name=value` pairs at semicolons (RFC 6265, section 4.2.1); a value may be quoted, and keeps its quotes.
-fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    line.split(|&byte| byte == b';').filter_map(|pair| {
-        let pair = pair.trim_ascii();
-        let equals = memchr::memchr(b'=', pair)?;
-        Some((pair[..equals].trim_ascii_end(), pair[equals + 1..].trim_ascii_start()))
-    })
+/// Where the first cookie of a line ends: at a semicolon (RFC 6265, section 4.2.1) or a comma (RFC 2965, section 3.2.2)
+/// outside quoted strings, or with the line.
+pub fn end_of_cookie(line: &[u8]) -> usize {
+    match memchr::memchr3(b';', b',', b'"', line) {
+        None => line.len(),
+        Some(_) => end_of_part(line, |byte| matches!(byte, b';' | b',')),
+    }
+}
+
+/// The cookies of a line, with the white space around each.
+pub fn cookies(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || next_cookie_raw(&mut rest))
+}
+
+fn next_cookie_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
+    let line = (*rest)?;
+    let end = end_of_cookie(line);
+    *rest = line.get(end + 1..);
+    Some(&line[..end])
+}
+
+/// Takes the next `name=value` pair off a line; a value may be quoted, and keeps its quotes. The value, if it is the pair
+/// that is asked for.
+fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&'c [u8]> {
+    let pair = next_cookie_raw(rest)?.trim_ascii();
+    let equals = memchr::memchr(b'=', pair)?;
+    let known = pair[..equals].trim_ascii_end();
+    name.is_none_or(|name| name.is_empty() || known == name).then(|| pair[equals + 1..].trim_ascii_start())
+}
+
+/// Without a name and outside ACLs it is the first pair that counts.
+fn occurrence(name: Option<&[u8]>, cursor: &Cursor) -> Option<i64> {
+    (!cursor.iterating && name.is_none_or(<[u8]>::is_empty)).then_some(1)
 }
 
 pub(super) fn request_cookie<'c>(
@@ -175,8 +240,7 @@ pub(super) fn request_cookie<'c>(
     name: Option<&'c [u8]>,
     cursor: &mut Cursor,
 ) -> Result<&'c [u8], Missing> {
-    let pairs = fields.all_known(Known::Cookie).flat_map(cookie_pairs);
-    choose(named(pairs, name), None, cursor)
+    choose(fields.all_known(Known::Cookie), |rest| next_cookie(rest, name), occurrence(name, cursor), cursor)
 }
 
 /// Only the first pair of a Set-Cookie is the cookie; the rest are its attributes, which count where no name is asked for.
@@ -185,14 +249,69 @@ pub(super) fn response_cookie<'c>(
     name: Option<&'c [u8]>,
     cursor: &mut Cursor,
 ) -> Result<&'c [u8], Missing> {
-    let pairs_of_line = if name.is_none_or(<[u8]>::is_empty) { usize::MAX } else { 1 };
-    let pairs = fields.all_known(Known::SetCookie).flat_map(|line| cookie_pairs(line).take(pairs_of_line));
-    choose(named(pairs, name), None, cursor)
+    let any = name.is_none_or(<[u8]>::is_empty);
+    let split = |rest: &mut Option<&'c [u8]>| {
+        let found = next_cookie(rest, name);
+        if !any {
+            *rest = None;
+        }
+        found
+    };
+    choose(fields.all_known(Known::SetCookie), split, occurrence(name, cursor), cursor)
 }
 
-fn named<'c>(
-    pairs: impl Iterator<Item = (&'c [u8], &'c [u8])>,
-    name: Option<&'c [u8]>,
-) -> impl Iterator<Item = &'c [u8]> {
-    pairs.filter(move |(known, _)| name.is_none_or(|name| name.is_empty() || *known == name)).map(|(_, value)| value)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn an_iteration_looks_at_each_byte_of_a_line_once() {
+        let line = vec![b','; 14_000];
+        let looked = Cell::new(0_usize);
+        let split = |rest: &mut Option<&'static [u8]>| {
+            let before = rest.map_or(0, <[u8]>::len);
+            let found = next_raw(rest);
+            looked.set(looked.get() + before - rest.map_or(0, <[u8]>::len));
+            found
+        };
+        let line: &'static [u8] = Box::leak(line.into_boxed_slice());
+        let mut cursor = Cursor { iterating: true, ..Cursor::default() };
+        let mut values = 0;
+        while choose([line].into_iter(), split, None, &mut cursor).is_ok() {
+            values += 1;
+        }
+        assert_eq!((values, looked.get()), (14_001, 14_000));
+    }
+
+    #[test]
+    fn values_are_the_same_one_after_the_other_and_by_number() {
+        let lines: [&[u8]; 4] = [b"a, \"b,c\" ,d", b"", b",e", b"f"];
+        let split = |rest: &mut Option<&'static [u8]>| next_raw(rest).map(<[u8]>::trim_ascii);
+        let mut cursor = Cursor { iterating: true, ..Cursor::default() };
+        let all: Vec<&[u8]> = std::iter::from_fn(|| choose(lines.into_iter(), split, None, &mut cursor).ok()).collect();
+        assert_eq!(all, [&b"a"[..], b"\"b,c\"", b"d", b"", b"", b"e", b"f"]);
+        for (at, value) in all.iter().enumerate() {
+            let number = at as i64 + 1;
+            let cursor = &mut Cursor::default();
+            assert_eq!(choose(lines.into_iter(), split, Some(number), cursor).ok(), Some(*value));
+            let back = number - all.len() as i64 - 1;
+            assert_eq!(choose(lines.into_iter(), split, Some(back), cursor).ok(), Some(*value));
+        }
+        assert_eq!(choose(lines.into_iter(), split, None, &mut Cursor::default()).ok(), Some(&b"f"[..]));
+    }
+
+    #[test]
+    fn cookies_are_pairs_and_a_named_one_is_the_first_of_its_set_cookie() {
+        let find = |line: &'static [u8], name: Option<&'static [u8]>| {
+            let mut rest = Some(line);
+            let mut all = Vec::new();
+            while rest.is_some() {
+                all.extend(next_cookie(&mut rest, name));
+            }
+            all
+        };
+        assert_eq!(find(b"a=1; b = 2;c; a=\"3\"", None), [&b"1"[..], b"2", b"\"3\""]);
+        assert_eq!(find(b"a=1; b = 2;c; a=\"3\"", Some(b"a")), [&b"1"[..], b"\"3\""]);
+    }
 }

@@ -6,16 +6,16 @@ use super::{
         all, all_binary, count, count_elements, count_lines, element, element_ip, line, names, parse_ip,
         request_cookie, response_cookie,
     },
-    internal::int,
+    internal::{in_exchange, int},
     one, refused,
 };
 use crate::{
-    context::Context,
+    context::{Context, Phase},
     expr::{Cursor, Fetched, Missing},
     hash,
     keyword::{
         Arg,
-        ArgKind::{self, Int as Number, Str as Text},
+        ArgKind::{self, Int as Number, Range, Str as Text},
         ArgSpec, Args, Places, arg, opt,
     },
     value::{
@@ -31,7 +31,8 @@ const REQUEST: Places = Places::IN_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const KEPT: Places = Places::FROM_REQUEST;
 const NAME: &[ArgSpec] = &[opt("name", Text)];
-const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Number)];
+/// HAProxy looks back at most ten occurrences.
+const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Range(-10, i64::MAX))];
 const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text)];
 const INDEX: &[ArgSpec] = &[arg("index", Number)];
 const DELIM: &[ArgSpec] = &[opt("delimiter", Text)];
@@ -183,13 +184,22 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(Value::string(basic_credentials(request(ctx)?).ok_or(Missing::Absent)?.1))
     }),
     one("http_auth_type", &[], Str, REQUEST, "The scheme of the authorisation.", |ctx, _| {
-        let value = request(ctx)?.fields.known(Known::Authorization).and_then(split_scheme).ok_or(Missing::Absent)?;
-        Ok(Value::str(value.0))
+        let head = request(ctx)?;
+        let value = head.fields.known(Known::Authorization).and_then(split_scheme).ok_or(Missing::Absent)?;
+        // The schemes whose credentials can be read, by their registered names.
+        if basic_credentials(head).is_some() {
+            Ok(Value::str(b"Basic"))
+        } else if value.0.eq_ignore_ascii_case(b"bearer") {
+            Ok(Value::str(b"Bearer"))
+        } else {
+            Err(Missing::Absent)
+        }
     }),
     one("http_auth_user", &[], Str, REQUEST, "The user of an authorisation by Basic.", |ctx, _| {
         Ok(Value::string(basic_credentials(request(ctx)?).ok_or(Missing::Absent)?.0))
     }),
     one("http_first_req", &[], Bool, KEPT, "Whether this is the connection's first request.", |ctx, _| {
+        in_exchange(ctx)?;
         Ok(Value::Bool(ctx.session.requests <= 1))
     }),
     one("method", &[], Method, KEPT, "The request's method.", |ctx, _| match ctx.request.as_deref() {
@@ -199,14 +209,15 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("path", &[], Str, REQUEST, "The path, without the query.", |ctx, _| {
         let path = request(ctx)?.path();
-        if path.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(path)) }
+        // The target of `OPTIONS *` has no path.
+        if path.starts_with(b"/") { Ok(Value::str(path)) } else { Err(Missing::Absent) }
     }),
     one("pathq", &[], Str, REQUEST, "The path and the query.", |ctx, _| {
         let path = request(ctx)?.path_and_query();
-        if path.is_empty() { Err(Missing::Absent) } else { Ok(Value::str(path)) }
+        if path.starts_with(b"/") { Ok(Value::str(path)) } else { Err(Missing::Absent) }
     }),
     one("query", &[], Str, REQUEST, "What follows the first `?`.", |ctx, _| {
-        Ok(Value::str(request(ctx)?.query().unwrap_or_default()))
+        request(ctx)?.query().map(Value::str).ok_or(Missing::Absent)
     }),
     one("res.body", &[], Bin, RESPONSE, "The part of the response's body that is buffered.", |ctx, _| {
         response(ctx)?;
@@ -283,6 +294,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("status", &[], Int, Places::FROM_RESPONSE, "The response's status.", |ctx, _| {
         match (ctx.response.as_deref(), ctx.txn.status) {
+            // To the log, the answers made here were none.
+            _ if ctx.phase != Phase::During && ctx.txn.response_version.is_none() => Err(Missing::Absent),
             (Some(head), _) => int(head.status()),
             (None, Some(status)) => int(status),
             (None, None) => Err(ctx.output.later()),
@@ -301,8 +314,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
         let authority = request(ctx)?.authority().ok_or(Missing::Absent)?;
         parse_ip(authority.host).map(Value::ip).ok_or(Missing::Absent)
     }),
-    one("url_port", &[], Int, REQUEST, "The port in an absolute target, else 80.", |ctx, _| {
-        int(request(ctx)?.authority().ok_or(Missing::Absent)?.port.unwrap_or(80))
+    one("url_port", &[], Int, REQUEST, "The port behind the address in an absolute target, else 80.", |ctx, _| {
+        let authority = request(ctx)?.authority().ok_or(Missing::Absent)?;
+        parse_ip(authority.host).ok_or(Missing::Absent)?;
+        int(authority.port.unwrap_or(80))
     }),
     each("urlp", PARAM, Str, REQUEST, "A parameter of the query.", |ctx, args, cursor| {
         parameter_of_query(ctx, args, cursor).map(Value::str)
@@ -337,7 +352,7 @@ fn hash32(bytes: &[u8]) -> u32 {
 
 fn with_source<'c>(ctx: &Context<'_>, hash: u32) -> Fetched<'c> {
     let mut out = hash.to_be_bytes().to_vec();
-    match ctx.conn.src.map(|src| src.ip().to_canonical()) {
+    match ctx.txn.source(ctx.conn).map(|src| src.ip()) {
         Some(IpAddr::V4(ip)) => out.extend(ip.octets()),
         Some(IpAddr::V6(ip)) => out.extend(ip.octets()),
         None => return Err(Missing::Absent),
@@ -369,7 +384,8 @@ pub(crate) fn path_of(target: &[u8]) -> &[u8] {
 }
 
 fn number<'c>(text: &[u8]) -> Fetched<'c> {
-    parse_int(text).map(Value::Int).ok_or(Missing::Absent)
+    // A field that is there and empty counts as 0.
+    int(parse_int(text).unwrap_or(0))
 }
 
 fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cursor) -> Result<&'c [u8], Missing> {
@@ -377,20 +393,14 @@ fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cu
     let delimiter = args.bytes(1).and_then(|d| d.first().copied());
     let query = match delimiter {
         None | Some(b'?') => head.query().ok_or(Missing::Absent)?,
-        // Parameters after another delimiter belong to the path.
+        // Parameters begin after the first delimiter of another kind, wherever it stands.
         Some(delimiter) => {
             let path = head.path_and_query();
             let at = memchr::memchr(delimiter, path).ok_or(Missing::Absent)?;
-            let rest = &path[at + 1..];
-            return parameter(
-                memchr::memchr(b'?', rest).map_or(rest, |end| &rest[..end]),
-                args.bytes(0),
-                delimiter,
-                cursor,
-            );
+            &path[at + 1..]
         }
     };
-    parameter(query, args.bytes(0), b'&', cursor)
+    parameter(query, args.bytes(0), delimiter.unwrap_or(b'?'), cursor)
 }
 
 /// The first parameter of a name; one after the other when iterating.
@@ -402,7 +412,7 @@ fn parameter<'c>(
 ) -> Result<&'c [u8], Missing> {
     let mut rest = query.get(cursor.position..).unwrap_or_default();
     while !rest.is_empty() {
-        let end = rest.iter().position(|&b| b == delimiter || delimiter == b'&' && b == b';').unwrap_or(rest.len());
+        let end = rest.iter().position(|&b| b == delimiter || matches!(b, b'&' | b';')).unwrap_or(rest.len());
         let pair = &rest[..end];
         rest = rest.get(end + 1..).unwrap_or_default();
         let (known, value) = match memchr::memchr(b'=', pair) {
@@ -437,9 +447,10 @@ pub(crate) fn basic_credentials(head: &RequestHead) -> Option<(Vec<u8>, Vec<u8>)
     Some((user, password))
 }
 
-/// The user, when the login is right.
+/// The user, when the login is right; nothing to say where there is none.
 fn login(ctx: &Context<'_>, args: &[Arg]) -> Result<Option<Vec<u8>>, Missing> {
     let Some(Arg::Userlist(list)) = args.first() else { return Err(Missing::Absent) };
-    let credentials = basic_credentials(request(ctx)?);
-    Ok(credentials.filter(|(user, password)| list.check(user, password)).map(|(user, _)| user))
+    let (user, password) = basic_credentials(request(ctx)?).ok_or(Missing::Absent)?;
+    let right = ctx.txn.logins.ask(list, &user, &password).ok_or(Missing::NotYet)?;
+    Ok(right.then_some(user))
 }

@@ -1,8 +1,8 @@
 //! Fetches of internal states (section 7.3.2): constants, clocks, loads, variables.
 
-use super::{FetchSpec, one, refused};
+use super::{FetchSpec, one, refused, while_waiting};
 use crate::{
-    context::Context,
+    context::{Context, Phase},
     expr::{Fetched, Missing},
     facts::{BackendLoad, FrontendLoad, ServerLoad},
     keyword::{
@@ -70,10 +70,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
             };
             int(now as i64 + args.int(0).unwrap_or(0))
         },
-    ),
+    )
+    .changing(while_waiting),
     one("date_us", &[], Int, ALWAYS, "The µs of the current second.", |ctx, _| {
         int((ctx.now.unix_us % 1_000_000) as i64)
-    }),
+    })
+    .changing(while_waiting),
     one("env", &[arg("name", ArgKind::Str)], Str, ALWAYS, "A variable of the environment at start.", |_, args| {
         args.bytes(0).map(Value::str).ok_or(Missing::Absent)
     }),
@@ -117,9 +119,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(backend(ctx, args)?.usable_servers)
     }),
     one("prio_class", &[], Int, SERVING, "The request's priority class in queues.", |ctx, _| {
+        in_exchange(ctx)?;
         int(ctx.txn.priority_class)
     }),
     one("prio_offset", &[], Int, SERVING, "The request's priority offset in queues, ms.", |ctx, _| {
+        in_exchange(ctx)?;
         int(ctx.txn.priority_offset_ms)
     }),
     one("proc", &[], Int, ALWAYS, "Number of this process: always 1.", |_, _| int(1)),
@@ -139,7 +143,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
                 None => int(random),
             }
         },
-    ),
+    )
+    .changing(while_waiting),
     one("srv_conn", SERVER, Int, SERVING, "Connections of a server now.", |ctx, args| int(server(ctx, args)?.conn)),
     one("srv_conn_free", SERVER, Int, SERVING, "Connections a server may still take.", |ctx, args| {
         int(server(ctx, args)?.conn_free)
@@ -175,9 +180,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
         ctx.make_unique_id();
         Ok(Value::string(ctx.txn.unique_id.borrow().clone().ok_or(Missing::Absent)?))
     }),
-    one("uuid", &[opt("version", ArgKind::Int)], Str, ALWAYS, "A random UUID (version 4).", |ctx, _| {
+    one("uuid", &[opt("version", ArgKind::Range(4, 4))], Str, ALWAYS, "A random UUID (version 4).", |ctx, _| {
         Ok(Value::string(uuid(ctx.world.random(), ctx.world.random())))
-    }),
+    })
+    .changing(while_waiting),
     one(
         "var",
         &[arg("var", ArgKind::Var), opt("default", ArgKind::Str)],
@@ -194,6 +200,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
 /// A number as a sample.
 pub(super) fn int<'c>(n: impl Into<i64>) -> Fetched<'c> {
     Ok(Value::Int(n.into()))
+}
+
+/// What is asked belongs to a request: there is none for rules of the connection, nor for the log of what was none.
+pub(super) fn in_exchange(ctx: &Context<'_>) -> Result<(), Missing> {
+    if ctx.phase == Phase::Before { Err(Missing::Absent) } else { Ok(()) }
 }
 
 /// The backend named, or the one at hand.

@@ -1,6 +1,10 @@
 //! Fetches of connections and sessions (section 7.3.3), stick counters apart.
 
-use super::{FetchSpec, internal::int, one, refused};
+use super::{
+    FetchSpec,
+    internal::{in_exchange, int},
+    one, refused,
+};
 use crate::{
     context::Context,
     expr::{Fetched, Missing},
@@ -27,47 +31,50 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(server_conn(ctx)?.error.0)
     }),
     one("bc_err_str", &[], Str, SERVER, "The error on the server's connection, in words.", |ctx, _| {
-        text(server_conn(ctx)?.error.1)
+        words(server_conn(ctx)?.error)
     }),
     one("bc_http_major", &[], Int, SERVER, "1 or 2 for the HTTP spoken with the server, 0 for raw.", |ctx, _| {
         int(server_conn(ctx)?.http_major)
     }),
     one("bc_src", &[], Addr, SERVER, "Our address towards the server.", |ctx, _| ip(server_conn(ctx)?.src)),
     one("bc_src_port", &[], Int, SERVER, "Our port towards the server.", |ctx, _| port(server_conn(ctx)?.src)),
-    one("be_id", &[], Int, BACKEND.or(Places::CHECK), "Number of the backend.", |ctx, _| int(backend(ctx).id)),
-    one("be_name", &[], Str, BACKEND.or(Places::CHECK), "Name of the backend.", |ctx, _| text(&backend(ctx).name)),
+    one("be_id", &[], Int, BACKEND.or(Places::CHECK), "Number of the backend.", |ctx, _| int(backend(ctx)?.id)),
+    one("be_name", &[], Str, BACKEND.or(Places::CHECK), "Name of the backend.", |ctx, _| text(&backend(ctx)?.name)),
     one("be_server_timeout", &[], Int, BACKEND, "`timeout server` of the backend, ms.", |ctx, _| {
-        int(backend(ctx).timeout_server_ms as i64)
+        int(backend(ctx)?.timeout_server_ms as i64)
     }),
     one("be_tunnel_timeout", &[], Int, BACKEND, "`timeout tunnel` of the backend, ms.", |ctx, _| {
-        int(backend(ctx).timeout_tunnel_ms as i64)
+        int(backend(ctx)?.timeout_tunnel_ms as i64)
     }),
     one("cur_server_timeout", &[], Int, BACKEND, "The server timeout in effect, ms.", |ctx, _| {
-        int(ctx.txn.timeout_server_ms.unwrap_or(backend(ctx).timeout_server_ms) as i64)
+        int(ctx.txn.timeout_server_ms.unwrap_or(backend(ctx)?.timeout_server_ms) as i64)
     }),
     one("cur_tunnel_timeout", &[], Int, BACKEND, "The tunnel timeout in effect, ms.", |ctx, _| {
-        int(ctx.txn.timeout_tunnel_ms.unwrap_or(backend(ctx).timeout_tunnel_ms) as i64)
+        int(ctx.txn.timeout_tunnel_ms.unwrap_or(backend(ctx)?.timeout_tunnel_ms) as i64)
     }),
-    one("dst", &[], Addr, CLIENT, "The address the client connected to.", |ctx, _| {
-        ctx.txn.dst_ip.map(Value::ip).map_or_else(|| ip(ctx.conn.dst), Ok)
-    }),
+    one("dst", &[], Addr, CLIENT, "The address the client connected to.", |ctx, _| ip(ctx.txn.destination(ctx.conn))),
     one("dst_conn", &[], Int, FRONTEND, "Connections on the listener.", |ctx, _| {
-        int(ctx.world.frontend(ctx.frontend.0).listener_conn)
+        int(ctx.world.listener(ctx.frontend.0, ctx.conn))
     }),
     one("dst_is_local", &[], Bool, CLIENT, "Whether the address connected to is this machine's.", |ctx, _| {
-        local(ctx, ctx.conn.dst)
+        local(ctx, ctx.txn.destination(ctx.conn))
     }),
     one("dst_port", &[], Int, CLIENT, "The port the client connected to.", |ctx, _| {
-        ctx.txn.dst_port.map_or_else(|| port(ctx.conn.dst), int)
+        port(ctx.txn.destination(ctx.conn))
     }),
-    one("fc_dst", &[], Addr, CLIENT, "The client connection's destination, before any rule or header.", |ctx, _| {
-        ip(ctx.conn.dst)
-    }),
+    one(
+        "fc_dst",
+        &[],
+        Addr,
+        CLIENT,
+        "The connection's destination: neither a PROXY header nor later rules change it.",
+        |ctx, _| ip(ctx.conn.dst),
+    ),
     one("fc_dst_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.dst)),
     one("fc_dst_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.dst)),
     one("fc_err", &[], Int, CLIENT, "Number of the error on the client's connection.", |ctx, _| int(ctx.conn.error.0)),
     one("fc_err_str", &[], Str, CLIENT, "The error on the client's connection, in words.", |ctx, _| {
-        text(ctx.conn.error.1)
+        words(ctx.conn.error)
     }),
     one("fc_fackets", &[], Int, CLIENT, "Forward acknowledgements, as the kernel counts them.", |ctx, _| {
         tcp(ctx, |info| info.fackets)
@@ -96,7 +103,14 @@ pub(super) const TABLE: &[FetchSpec] = &[
         tcp(ctx, |info| if args.word(0) == Some(1) { info.rttvar_us } else { info.rttvar_us / 1_000 })
     }),
     one("fc_sacked", &[], Int, CLIENT, "Segments acknowledged selectively.", |ctx, _| tcp(ctx, |info| info.sacked)),
-    one("fc_src", &[], Addr, CLIENT, "The client's address, before any rule changed it.", |ctx, _| ip(ctx.conn.src)),
+    one(
+        "fc_src",
+        &[],
+        Addr,
+        CLIENT,
+        "The connection's source: neither a PROXY header nor later rules change it.",
+        |ctx, _| ip(ctx.conn.src),
+    ),
     one("fc_src_is_local", &[], Bool, CLIENT, "Whether that is this machine's.", |ctx, _| local(ctx, ctx.conn.src)),
     one("fc_src_port", &[], Int, CLIENT, "Its port.", |ctx, _| port(ctx.conn.src)),
     one("fc_unacked", &[], Int, CLIENT, "Segments not acknowledged.", |ctx, _| tcp(ctx, |info| info.unacked)),
@@ -114,15 +128,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("so_name", &[], Str, FRONTEND, "Name of the listener.", |ctx, _| {
         text(ctx.conn.listener_name.as_deref().ok_or(Missing::Absent)?)
     }),
-    one("src", &[], Addr, CLIENT, "The client's address.", |ctx, _| {
-        ctx.txn.src_ip.map(Value::ip).map_or_else(|| ip(ctx.conn.src), Ok)
-    }),
+    one("src", &[], Addr, CLIENT, "The client's address.", |ctx, _| ip(ctx.txn.source(ctx.conn))),
     one("src_is_local", &[], Bool, CLIENT, "Whether the client's address is this machine's.", |ctx, _| {
-        local(ctx, ctx.conn.src)
+        local(ctx, ctx.txn.source(ctx.conn))
     }),
-    one("src_port", &[], Int, CLIENT, "The client's port.", |ctx, _| {
-        ctx.txn.src_port.map_or_else(|| port(ctx.conn.src), int)
-    }),
+    one("src_port", &[], Int, CLIENT, "The client's port.", |ctx, _| port(ctx.txn.source(ctx.conn))),
     one("srv_id", &[], Int, SERVER.or(Places::SERVER), "Number of the server.", |ctx, _| {
         int(ctx.server.ok_or(Missing::Absent)?.id)
     }),
@@ -132,7 +142,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
 ];
 
 fn ip<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
-    addr.map(|addr| Value::ip(addr.ip().to_canonical())).ok_or(Missing::Absent)
+    addr.map(|addr| Value::ip(addr.ip())).ok_or(Missing::Absent)
 }
 
 fn port<'c>(addr: Option<SocketAddr>) -> Fetched<'c> {
@@ -144,22 +154,29 @@ fn text(text: &str) -> Fetched<'_> {
 }
 
 fn local<'c>(ctx: &Context<'_>, addr: Option<SocketAddr>) -> Fetched<'c> {
-    Ok(Value::Bool(ctx.world.is_local(addr.ok_or(Missing::Absent)?.ip())))
+    Ok(Value::Bool(ctx.world.is_local(addr.ok_or(Missing::Absent)?.ip().to_canonical())))
 }
 
 fn tcp<'c>(ctx: &Context<'_>, field: impl Fn(TcpInfo) -> u32) -> Fetched<'c> {
-    int(field(ctx.world.client_tcp_info().ok_or(Missing::Absent)?))
+    in_exchange(ctx)?;
+    int(field(ctx.world.client_tcp_info(ctx.conn).ok_or(Missing::Absent)?))
 }
 
 fn header<'c>(ctx: &'c Context<'_>, field: impl Fn(&crate::facts::ProxyHeaderFacts) -> Option<&[u8]>) -> Fetched<'c> {
     ctx.conn.proxy_header.as_ref().and_then(field).map(Value::str).ok_or(Missing::Absent)
 }
 
+/// A connection's error in words.
+fn words<'c>(error: (u32, &'static str)) -> Fetched<'c> {
+    text(if error == (0, "") { "Success" } else { error.1 })
+}
+
 fn server_conn<'c>(ctx: &'c Context<'_>) -> Result<&'c ServerConnFacts, Missing> {
     ctx.server_conn.ok_or(Missing::Absent)
 }
 
-/// The backend, or the frontend while none is chosen.
-fn backend<'c>(ctx: &'c Context<'_>) -> &'c ProxyFacts {
-    ctx.backend.unwrap_or(ctx.frontend).1
+/// The backend, or the frontend while none is chosen for the request.
+fn backend<'c>(ctx: &'c Context<'_>) -> Result<&'c ProxyFacts, Missing> {
+    in_exchange(ctx)?;
+    Ok(ctx.backend.unwrap_or(ctx.frontend).1)
 }

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     expr::{Fetched, Missing},
     keyword::{Arg, ArgKind, ArgSpec, Args, Places, opt},
-    tls_facts::TlsFacts,
+    tls_facts::{Captured, TlsFacts},
     value::{
         Type::{Bin, Bool, Int, Str},
         Value,
@@ -128,10 +128,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("ssl_bc_cipher", &[], Str, SERVER, "The cipher used with the server.", |ctx, _| text(server_tls(ctx)?.cipher)),
     refused("ssl_bc_client_random", Bin, "Our random bytes towards the server.", RANDOM),
     one("ssl_bc_err", &[], Int, SERVER, "Number of the handshake's error with the server.", |ctx, _| {
-        int(ctx.server_conn.ok_or(Missing::Absent)?.error.0)
+        int(server_error(ctx)?.0)
     }),
     one("ssl_bc_err_str", &[], Str, SERVER, "The handshake's error with the server, in words.", |ctx, _| {
-        text(ctx.server_conn.ok_or(Missing::Absent)?.error.1)
+        reason(server_error(ctx)?)
     }),
     one("ssl_bc_is_resumed", &[], Bool, SERVER, "Whether the session with the server was resumed.", |ctx, _| {
         Ok(Value::Bool(server_tls(ctx)?.resumed))
@@ -142,7 +142,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     refused("ssl_bc_server_random", Bin, "The server's random bytes.", RANDOM),
     one("ssl_bc_session_id", &[], Bin, SERVER, "Identifier of the session with the server.", |ctx, _| {
-        Ok(Value::bin(&server_tls(ctx)?.session_id))
+        session_id(server_tls(ctx)?)
     }),
     refused("ssl_bc_session_key", Bin, "Key of the session with the server.", SECRET),
     refused("ssl_bc_unique_id", Bin, "`tls-unique` of the server's connection.", RANDOM),
@@ -153,7 +153,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(client_tls(ctx)?.ca_err)
     }),
     one("ssl_c_ca_err_depth", &[], Int, CLIENT, "Depth of that error.", |ctx, _| int(client_tls(ctx)?.ca_err_depth)),
-    one("ssl_c_chain_der", &[], Bin, CLIENT, "The client's whole chain, DER.", |ctx, _| chain(client_tls(ctx)?)),
+    one("ssl_c_chain_der", &[], Bin, CLIENT, "What the client sent above its certificate, DER.", |ctx, _| {
+        let tls = client_tls(ctx)?;
+        let chain = tls.peer.as_deref().filter(|_| !tls.resumed).map_or(&[][..], |peer| &peer.chain);
+        concatenated(chain.get(1..).unwrap_or_default())
+    }),
     one("ssl_c_err", &[], Int, CLIENT, "Error of the client's certificate itself.", |ctx, _| {
         int(client_tls(ctx)?.leaf_err)
     }),
@@ -200,10 +204,10 @@ pub(super) const TABLE: &[FetchSpec] = &[
         int(client_tls(ctx)?.engine_wait_us)
     }),
     one("ssl_fc_err", &[], Int, CLIENT, "Number of the handshake's error with the client.", |ctx, _| {
-        int(ctx.conn.error.0)
+        int(client_error(ctx)?.0)
     }),
     one("ssl_fc_err_str", &[], Str, CLIENT, "The handshake's error with the client, in words.", |ctx, _| {
-        text(ctx.conn.error.1)
+        reason(client_error(ctx)?)
     }),
     refused("ssl_fc_exporter_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_extlist_bin", Bin, "Extensions the client sent.", "only the list of ciphers is kept"),
@@ -216,23 +220,28 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Ok(Value::Bool(false))
     }),
     one("ssl_fc_has_sni", &[], Bool, CLIENT, "Whether the client named a server.", |ctx, _| {
-        Ok(Value::Bool(client_tls(ctx)?.sni.is_some()))
+        Ok(Value::Bool(client_tls(ctx).is_ok_and(|tls| tls.sni.is_some())))
     }),
     one("ssl_fc_is_resumed", &[], Bool, CLIENT, "Whether the session was resumed.", |ctx, _| {
-        Ok(Value::Bool(client_tls(ctx)?.resumed))
+        Ok(Value::Bool(client_tls(ctx).is_ok_and(|tls| tls.resumed)))
     }),
     refused("ssl_fc_npn", Str, "The protocol agreed on by NPN.", NPN),
     one("ssl_fc_protocol", &[], Str, CLIENT, "The version of TLS spoken with the client.", |ctx, _| {
         text(client_tls(ctx)?.version)
     }),
-    one("ssl_fc_protocol_hello_id", &[], Int, CLIENT, "The version in the ClientHello.", |ctx, _| {
-        int(client_tls(ctx)?.hello_version)
-    }),
+    one(
+        "ssl_fc_protocol_hello_id",
+        &[],
+        Int,
+        CLIENT,
+        "The version in the ClientHello, where it is captured.",
+        |ctx, _| int(hello(ctx)?.version),
+    ),
     refused("ssl_fc_server_handshake_traffic_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_server_random", Bin, "Our random bytes towards the client.", RANDOM),
     refused("ssl_fc_server_traffic_secret_0", Str, "A secret of the session.", SECRET),
     one("ssl_fc_session_id", &[], Bin, CLIENT, "Identifier of the session with the client.", |ctx, _| {
-        Ok(Value::bin(&client_tls(ctx)?.session_id))
+        session_id(client_tls(ctx)?)
     }),
     refused("ssl_fc_session_key", Bin, "Key of the session with the client.", SECRET),
     one("ssl_fc_sni", &[], Str, CLIENT, "The server the client named.", |ctx, _| {
@@ -242,7 +251,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("ssl_fc_use_keysize", &[], Int, CLIENT, "Bits of the cipher's key in use.", |ctx, _| {
         int(client_tls(ctx)?.keysize)
     }),
-    one("ssl_s_chain_der", &[], Bin, SERVER, "The server's whole chain, DER.", |ctx, _| chain(server_tls(ctx)?)),
+    one("ssl_s_chain_der", &[], Bin, SERVER, "The server's whole chain, DER.", |ctx, _| {
+        concatenated(server_tls(ctx)?.peer.as_deref().map_or(&[], |peer| &peer.chain))
+    }),
 ];
 
 fn client_tls<'c>(ctx: &'c Context<'_>) -> Result<&'c TlsFacts, Missing> {
@@ -269,12 +280,39 @@ fn alpn(tls: &TlsFacts) -> Fetched<'_> {
     tls.alpn.as_deref().map(Value::str).ok_or(Missing::Absent)
 }
 
-fn chain<'c>(tls: &TlsFacts) -> Fetched<'c> {
-    Ok(Value::Bin(Cow::Owned(tls.peer.as_deref().ok_or(Missing::Absent)?.chain.concat())))
+fn concatenated<'c>(chain: &[Vec<u8>]) -> Fetched<'c> {
+    if chain.is_empty() { Err(Missing::Absent) } else { Ok(Value::Bin(Cow::Owned(chain.concat()))) }
+}
+
+fn session_id(tls: &TlsFacts) -> Fetched<'_> {
+    if tls.session_id.is_empty() { Err(Missing::Absent) } else { Ok(Value::bin(&tls.session_id)) }
+}
+
+/// What OpenSSL would say of the handshake with the client, (0, "") where it went well; there is none in clear text.
+fn client_error(ctx: &Context<'_>) -> Result<(u32, &'static str), Missing> {
+    ctx.conn.tls_error.or(ctx.conn.tls.is_some().then_some((0, ""))).ok_or(Missing::Absent)
+}
+
+/// The same with the server.
+fn server_error(ctx: &Context<'_>) -> Result<(u32, &'static str), Missing> {
+    let conn = ctx.server_conn.ok_or(Missing::Absent)?;
+    conn.tls_error.or(conn.tls.is_some().then_some((0, ""))).ok_or(Missing::Absent)
+}
+
+/// An error as OpenSSL writes it.
+fn reason<'c>((number, words): (u32, &'static str)) -> Fetched<'c> {
+    if number == 0 {
+        return Err(Missing::Absent);
+    }
+    Ok(Value::string(format!("error:{number:08X}:SSL routines::{words}")))
+}
+
+fn hello<'c>(ctx: &'c Context<'_>) -> Result<&'c Captured, Missing> {
+    client_tls(ctx)?.hello.as_deref().ok_or(Missing::Absent)
 }
 
 fn ciphers<'c>(ctx: &'c Context<'_>) -> Result<&'c [u8], Missing> {
-    client_tls(ctx)?.hello_ciphers.as_deref().ok_or(Missing::Absent)
+    Ok(&hello(ctx)?.ciphers)
 }
 
 /// The list, without values of GREASE (RFC 8701) where the filter is 1.

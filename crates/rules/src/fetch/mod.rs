@@ -11,6 +11,7 @@ mod payload;
 
 pub(crate) use counters::{Counter, Lookup, lookups};
 pub(crate) use fields::split_raw;
+pub use fields::{cookies, end_of_cookie};
 pub(crate) use http::path_of;
 
 use crate::{
@@ -25,6 +26,9 @@ use std::{collections::HashMap, sync::LazyLock};
 pub type FetchFn = for<'c> fn(&'c Context<'_>, &'c [Arg]) -> Fetched<'c>;
 /// A fetch of values one after the other.
 pub type EachFn = for<'c> fn(&'c Context<'_>, &'c [Arg], &mut Cursor) -> Fetched<'c>;
+
+/// Whether a sample may still change.
+pub type ChangeFn = fn(&Context<'_>, &[Arg]) -> bool;
 
 /// How a fetch runs.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +54,8 @@ pub struct FetchSpec {
     pub places: Places,
     /// What it gives, in one line.
     pub doc: &'static str,
+    /// Whether what it gives now may be another thing before rules have to decide: a test that fails on it is not lost yet.
+    pub changes: ChangeFn,
     /// Whether it works here.
     pub support: Support<FetchRun>,
 }
@@ -62,7 +68,7 @@ const fn one(
     doc: &'static str,
     run: FetchFn,
 ) -> FetchSpec {
-    FetchSpec { name, args, output, places, doc, support: Support::Yes(FetchRun::One(run)) }
+    FetchSpec { name, args, output, places, doc, changes: never, support: Support::Yes(FetchRun::One(run)) }
 }
 
 const fn each(
@@ -73,11 +79,27 @@ const fn each(
     doc: &'static str,
     run: EachFn,
 ) -> FetchSpec {
-    FetchSpec { name, args, output, places, doc, support: Support::Yes(FetchRun::Each(run)) }
+    FetchSpec { name, args, output, places, doc, changes: never, support: Support::Yes(FetchRun::Each(run)) }
 }
 
 const fn refused(name: &'static str, output: Type, doc: &'static str, why: &'static str) -> FetchSpec {
-    FetchSpec { name, args: &[], output, places: Places::ALWAYS, doc, support: Support::No(why) }
+    FetchSpec { name, args: &[], output, places: Places::ALWAYS, doc, changes: never, support: Support::No(why) }
+}
+
+/// What it gives is settled: most are, and of those that wait for bytes the ones that say so themselves.
+pub(crate) fn never(_: &Context<'_>, _: &[Arg]) -> bool {
+    false
+}
+
+/// It is another thing each time, until the rules have to decide.
+fn while_waiting(ctx: &Context<'_>, _: &[Arg]) -> bool {
+    !(ctx.input.complete || ctx.output.complete)
+}
+
+impl FetchSpec {
+    const fn changing(self, changes: ChangeFn) -> FetchSpec {
+        FetchSpec { changes, ..self }
+    }
 }
 
 /// Sections of the manual and their fetches.

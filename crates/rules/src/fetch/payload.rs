@@ -1,9 +1,9 @@
 //! Fetches of buffered bytes (section 7.3.5): what a TCP rule may look at before it decides.
 
-use super::{FetchSpec, internal::int, one, refused};
+use super::{FetchSpec, each, internal::int, one, refused};
 use crate::{
     client_hello::ClientHello,
-    context::{Buffered, Context},
+    context::{Buffered, Context, Phase},
     expr::{Fetched, Missing},
     keyword::{
         Arg,
@@ -15,6 +15,7 @@ use crate::{
         Value,
     },
 };
+use penstock_http::{RequestHead, ResponseHead};
 use std::borrow::Cow;
 
 const REQUEST: Places = Places::IN_REQUEST;
@@ -27,15 +28,20 @@ const DISTCC: &str = "the distcc protocol is not read here; use req.payload";
 pub(super) const TABLE: &[FetchSpec] = &[
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
     refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
-    one("req.len", &[], Int, REQUEST, "Bytes buffered from the client.", |ctx, _| int(ctx.input.bytes.len() as i64)),
+    one("req.len", &[], Int, REQUEST, "Bytes buffered from the client; in HTTP, head and body.", |ctx, _| {
+        let head = ctx.request.as_deref().map_or(0, RequestHead::weight);
+        int((head + ctx.input.bytes.len() as u64) as i64)
+    })
+    .changing(|ctx, _| !ctx.input.complete),
     one(
         "req.payload",
         SPAN,
         Bin,
         REQUEST,
-        "Bytes from the client, from an offset; length 0 is all that is there.",
-        |ctx, args| payload(ctx.input, args),
-    ),
+        "Bytes from the client, from an offset; length 0 is all that is there. Not in HTTP.",
+        |ctx, args| if ctx.request.is_some() { Err(Missing::Absent) } else { payload(ctx.input, args) },
+    )
+    .changing(|ctx, args| args.int(1) == Some(0) && !ctx.input.complete),
     one("req.payload_lv", LV, Bin, REQUEST, "Bytes from the client whose length stands before them.", |ctx, args| {
         payload_lv(ctx.input, args)
     }),
@@ -57,20 +63,35 @@ pub(super) const TABLE: &[FetchSpec] = &[
             Err(not_yet) => Err(not_yet),
         }
     }),
-    one("req.ssl_alpn", &[], Str, REQUEST, "Protocols a ClientHello offers by ALPN, comma separated.", |ctx, _| {
-        let hello = hello(ctx)?;
-        let offered: Vec<&[u8]> = hello.alpn().collect();
-        if offered.is_empty() { Err(Missing::Absent) } else { Ok(Value::string(offered.join(&b','))) }
-    }),
-    one("req.ssl_ec_ext", &[], Bool, REQUEST, "Whether a ClientHello names elliptic curves.", |ctx, _| {
-        Ok(Value::Bool(hello(ctx)?.extension(crate::client_hello::extension::SUPPORTED_GROUPS).is_some()))
-    }),
-    one("req.ssl_hello_type", &[], Int, REQUEST, "1 for a ClientHello, 0 for anything else.", |ctx, _| {
-        match hello(ctx) {
-            Ok(_) => int(1),
-            Err(Missing::Absent) => int(0),
-            Err(not_yet) => Err(not_yet),
-        }
+    each(
+        "req.ssl_alpn",
+        &[],
+        Str,
+        REQUEST,
+        "A protocol that a ClientHello offers by ALPN: each in ACLs, else the first.",
+        |ctx, _, cursor| {
+            let hello = hello(ctx)?;
+            let mut offered = hello.alpn().skip(cursor.given);
+            let protocol = offered.next().ok_or(Missing::Absent)?;
+            cursor.given += 1;
+            cursor.more = cursor.iterating && offered.next().is_some();
+            Ok(Value::string(protocol))
+        },
+    ),
+    one(
+        "req.ssl_ec_ext",
+        &[],
+        Bool,
+        REQUEST,
+        "True for a ClientHello that names elliptic curves, else nothing.",
+        |ctx, _| {
+            let hello = hello(ctx)?;
+            let curves = hello.extension(crate::client_hello::extension::SUPPORTED_GROUPS);
+            curves.map(|_| Value::Bool(true)).ok_or(Missing::Absent)
+        },
+    ),
+    one("req.ssl_hello_type", &[], Int, REQUEST, "1 for a ClientHello, else nothing.", |ctx, _| {
+        hello(ctx).and_then(|_| int(1))
     }),
     one("req.ssl_sni", &[], Str, REQUEST, "The server name a ClientHello asks for.", |ctx, _| {
         match hello(ctx)?.sni() {
@@ -84,28 +105,38 @@ pub(super) const TABLE: &[FetchSpec] = &[
         Int,
         REQUEST,
         "Session ticket of a ClientHello: 0 none, 1 announced, 2 sent.",
-        |ctx, _| match hello(ctx)?.extension(crate::client_hello::extension::SESSION_TICKET) {
-            None => int(0),
-            Some([]) => int(1),
-            Some(_) => int(2),
+        |ctx, _| {
+            let hello = hello(ctx)?;
+            match hello.extension(crate::client_hello::extension::SESSION_TICKET) {
+                None if hello.extensions().next().is_none() => Err(Missing::Absent),
+                None => int(0),
+                Some([]) => int(1),
+                Some(_) => int(2),
+            }
         },
     ),
     one("req.ssl_ver", &[], Int, REQUEST, "Version in a ClientHello: major × 65536 + minor.", |ctx, _| {
         let version = hello(ctx)?.legacy_version;
         int(i64::from(version >> 8) << 16 | i64::from(version & 0xff))
     }),
-    one("res.len", &[], Int, RESPONSE, "Bytes buffered from the server.", |ctx, _| int(ctx.output.bytes.len() as i64)),
-    one("res.payload", SPAN, Bin, RESPONSE, "Bytes from the server, from an offset.", |ctx, args| {
-        payload(ctx.output, args)
-    }),
+    one("res.len", &[], Int, RESPONSE, "Bytes buffered from the server; in HTTP, head and body.", |ctx, _| {
+        let head = ctx.response.as_deref().map_or(0, ResponseHead::weight);
+        int((head + ctx.output.bytes.len() as u64) as i64)
+    })
+    .changing(|ctx, _| !ctx.output.complete),
+    one("res.payload", SPAN, Bin, RESPONSE, "Bytes from the server, from an offset. Not in HTTP.", |ctx, args| {
+        if ctx.response.is_some() { Err(Missing::Absent) } else { payload(ctx.output, args) }
+    })
+    .changing(|ctx, args| args.int(1) == Some(0) && !ctx.output.complete),
     one("res.payload_lv", LV, Bin, RESPONSE, "Bytes from the server whose length stands before them.", |ctx, args| {
         payload_lv(ctx.output, args)
     }),
-    one("res.ssl_hello_type", &[], Int, RESPONSE, "2 for a ServerHello, 0 for anything else.", |ctx, _| {
+    one("res.ssl_hello_type", &[], Int, RESPONSE, "2 for a ServerHello, else nothing.", |ctx, _| {
         match ctx.output.bytes {
-            [22, 3, _, _, _, kind, ..] => int(if *kind == 2 { 2 } else { 0 }),
+            [22, 3, _, _, _, 2, ..] => int(2),
+            [22, 3, _, _, _, _, ..] => Err(Missing::Absent),
             [22, 3, ..] | [22] | [] => Err(ctx.output.later()),
-            _ => int(0),
+            _ => Err(Missing::Absent),
         }
     }),
     one(
@@ -141,8 +172,7 @@ fn payload<'c>(buffer: Buffered<'c>, args: &[Arg]) -> Fetched<'c> {
     };
     let Some(rest) = buffer.bytes.get(offset..) else { return Err(buffer.later()) };
     if len == 0 {
-        // All of it: the answer grows while more may come.
-        return if rest.is_empty() { Err(buffer.later()) } else { Ok(Value::bin(rest)) };
+        return Ok(Value::bin(rest));
     }
     rest.get(..len).map(Value::bin).ok_or(buffer.later())
 }
@@ -201,11 +231,15 @@ fn rdp_cookie<'c>(buffer: Buffered<'c>, wanted: Option<&[u8]>) -> Fetched<'c> {
 
 /// In an HTTP proxy a request head is there already; in a TCP proxy the bytes are parsed.
 fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
+    if ctx.phase != Phase::During || ctx.response.is_some() {
+        // Nothing of what the client sent is there to look at.
+        return Err(Missing::Absent);
+    }
     if ctx.request.is_some() {
         return Ok(Value::Bool(true));
     }
-    let mut head = penstock_http::RequestHead::new();
-    match head.parse(ctx.input.bytes, &penstock_http::Limits::default()) {
+    let mut head = RequestHead::new();
+    match head.parse(ctx.input.bytes, &penstock_http::Limits { lenient: true, ..penstock_http::Limits::default() }) {
         Ok(penstock_http::Parse::Complete { .. }) => Ok(Value::Bool(true)),
         Ok(penstock_http::Parse::Partial) => match ctx.input.later() {
             Missing::Absent => Ok(Value::Bool(false)),

@@ -18,16 +18,18 @@ pub struct AliasSpec {
     pub http: bool,
     /// What it writes, in one line.
     pub doc: &'static str,
+    /// Blanks around it stay two, even where it writes nothing.
+    pub(super) solid: bool,
     /// Writes it.
     pub(super) write: fn(&Context<'_>, Flags, &mut Vec<u8>),
 }
 
 const fn row(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
-    AliasSpec { name, http: false, doc, write }
+    AliasSpec { name, http: false, doc, solid: false, write }
 }
 
 const fn http(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Flags, &mut Vec<u8>)) -> AliasSpec {
-    AliasSpec { name, http: true, doc, write }
+    AliasSpec { name, http: true, doc, solid: false, write }
 }
 
 /// All aliases. `%o` is no alias but sets flags for those that follow.
@@ -43,9 +45,12 @@ pub const ALIASES: &[AliasSpec] = &[
     http("HPO", "The path as received, without the query.", |c, f, out| {
         uri(c, f, out, |line| before_query(path_of(line.target())));
     }),
-    http("HQ", "The query as received, with its `?`.", |c, f, out| {
-        uri(c, f, out, |line| &line.target()[before_query(line.target()).len()..]);
-    }),
+    AliasSpec {
+        solid: true,
+        ..http("HQ", "The query as received, with its `?`.", |c, f, out| {
+            uri(c, f, out, |line| &line.target()[before_query(line.target()).len()..]);
+        })
+    },
     http("HU", "The target as received.", |c, f, out| uri(c, f, out, |line| line.target())),
     http("HV", "The version as received.", |c, f, out| uri(c, f, out, |line| line.version())),
     row("ID", "The unique-id.", |c, f, out| {
@@ -82,8 +87,8 @@ pub const ALIASES: &[AliasSpec] = &[
     row("cp", "The client's port.", |c, f, out| f.port(c.client(), Some(c.conn.listener_id), out)),
     row("f", "The frontend.", |c, f, out| f.text(Some(c.frontend.1.name.as_bytes()), out)),
     row("fc", "Connections of the frontend.", |c, _, out| write_int(out, c.log.feconn.into())),
-    row("fi", "The address the client connected to.", |c, f, out| f.ip(c.conn.dst, Some("unix"), out)),
-    row("fp", "The port the client connected to.", |c, f, out| f.port(c.conn.dst, Some(c.conn.listener_id), out)),
+    row("fi", "The address the client connected to.", |c, f, out| f.ip(c.destination(), Some("unix"), out)),
+    row("fp", "The port the client connected to.", |c, f, out| f.port(c.destination(), Some(c.conn.listener_id), out)),
     row("ft", "The frontend, with `~` behind it for TLS.", |c, f, out| {
         f.quoted(out, |out| {
             out.extend_from_slice(c.frontend.1.name.as_bytes());
@@ -268,7 +273,7 @@ impl Flags {
     }
 
     fn ip(self, addr: Option<SocketAddr>, without: Option<&str>, out: &mut Vec<u8>) {
-        match addr.map(|addr| addr.ip().to_canonical()) {
+        match addr.map(|addr| addr.ip()) {
             Some(IpAddr::V4(ip)) if self.hexadecimal => {
                 out.extend_from_slice(&crate::conv::hex_of(&ip.octets()));
             }
@@ -290,8 +295,12 @@ impl Flags {
 }
 
 impl Context<'_> {
-    /// The client's address as logs show it: what the connection says, whatever rules set.
+    /// The client's address as logs show it.
     fn client(&self) -> Option<SocketAddr> {
-        self.conn.src
+        self.txn.source(self.conn)
+    }
+    /// Where it went.
+    fn destination(&self) -> Option<SocketAddr> {
+        self.txn.destination(self.conn)
     }
 }

@@ -76,6 +76,12 @@ pub const DEFAULT_TCP: &str = "Connect from %ci:%cp to %fi:%fp (%f/TCP)";
 pub const DEFAULT_HTTP: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
 
 impl LogFormat {
+    /// Text as it is, whatever it contains.
+    pub fn literal(text: &[u8]) -> Self {
+        let node = Node { spaced: false, text: text.into(), part: Part::Nothing };
+        LogFormat { nodes: vec![node], encode_http: false }
+    }
+
     /// Renders it at the end of `out`.
     pub fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
         // Spaces around something that writes nothing are one space; none begins a line.
@@ -93,10 +99,15 @@ impl LogFormat {
             }
             match &node.part {
                 Part::Nothing => {}
-                Part::Alias(spec, flags) => (spec.write)(ctx, *flags, out),
+                Part::Alias(spec, flags) => {
+                    (spec.write)(ctx, *flags, out);
+                    spaced &= !spec.solid;
+                }
                 Part::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
             }
-            spaced &= out.len() == before;
+            // As in HAProxy, a query counts though it be empty.
+            let is_query = || matches!(&node.part, Part::Alias(spec, _) if spec.name == "HQ");
+            spaced &= out.len() == before && !is_query();
         }
     }
 
@@ -120,6 +131,7 @@ impl LogFormat {
                 Some(text) => flags.text(Some(text), out),
                 None => flags.text(Some(&value.to_text()), out),
             },
+            None if self.encode_http => {}
             None => flags.text(None, out),
         }
     }
@@ -237,9 +249,10 @@ impl Linker<'_> {
                     nodes.push(Part::Alias(spec, flags));
                     at += name.len();
                 }
-                byte => {
-                    nodes.literal.push(byte);
-                    at += 1;
+                _ => {
+                    let len = text[at..].chars().next().map_or(1, char::len_utf8);
+                    nodes.literal.extend_from_slice(&penstock_config::bytes_of(&text[at..at + len]));
+                    at += len;
                 }
             }
         }
@@ -294,9 +307,11 @@ impl Flags {
     fn change(&mut self, list: &str, at: usize) -> Result<(), Problem> {
         for flag in list.split(',').map(str::trim) {
             let (on, name) = match flag.as_bytes() {
+                [b'-' | b'+'] => continue,
                 [b'-', ..] => (false, &flag[1..]),
                 [b'+', ..] => (true, &flag[1..]),
-                _ => (true, flag),
+                // Without a sign it changes nothing.
+                _ => continue,
             };
             match name {
                 "Q" => self.quote = on,

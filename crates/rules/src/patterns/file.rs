@@ -60,10 +60,11 @@ impl PatternFile {
     pub fn rewrite(&self, text: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let PatternSet::Reg(list) = &state.set else { return None };
-        let (regex, at) = list.iter().find(|(regex, _)| regex.is_match(text))?;
-        let mut out = Vec::new();
-        regex.rewrite(text, state.entries.get(*at as usize)?.value.bytes()?, &mut out);
-        Some(out)
+        list.first(text, |regex, at| {
+            let mut out = Vec::new();
+            regex.rewrite(text, state.entries.get(at as usize)?.value.bytes()?, &mut out);
+            Some(out)
+        })?
     }
 
     /// Patterns in it.
@@ -119,7 +120,7 @@ pub(crate) fn typed(text: &str, output: Type) -> Result<Value<'static>, Problem>
     let value = match output {
         Type::Int => text.parse().ok().map(Value::Int),
         Type::Addr => text.parse().ok().map(Value::ip),
-        _ => Some(Value::string(text)),
+        _ => Some(Value::string(penstock_config::bytes_of(text))),
     };
     value.ok_or_else(|| Problem::new(0..text.len(), format!("`{text}` is no value of type {output}")))
 }

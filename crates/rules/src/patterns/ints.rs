@@ -30,7 +30,7 @@ impl IntSet {
             }
         };
         match range {
-            Some((low, high)) if text != ":" => {
+            Some((low, high)) if text != ":" && low <= high => {
                 self.ranges.push((low, high, at));
                 Ok(())
             }

@@ -71,7 +71,7 @@ impl IpSet {
     pub fn find_v4(&self, ip: Ipv4Addr) -> Option<u32> {
         self.v4.find(ip.into()).or_else(|| self.v6.find(ip.to_ipv6_mapped().into()))
     }
-    /// The same for IPv6; an address that carries an IPv4 address is looked for as that too.
+    /// The same for IPv6; a mapped, compatible or 6to4 address is looked for as the IPv4 address that it carries too.
     pub fn find_v6(&self, ip: Ipv6Addr) -> Option<u32> {
         self.v6.find(ip.into()).or_else(|| self.v4.find(v6_to_v4(ip)?.into()))
     }

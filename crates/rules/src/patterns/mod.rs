@@ -6,11 +6,13 @@
 mod file;
 mod ints;
 mod ips;
+mod regs;
 mod texts;
 
 pub use file::{Entry, PatternFile, parse_list, parse_map};
 pub use ints::IntSet;
 pub use ips::IpSet;
+pub use regs::RegSet;
 pub use texts::TextSet;
 pub(crate) use {
     file::typed,
@@ -20,7 +22,6 @@ pub(crate) use {
 
 use crate::{
     keyword::Problem,
-    regexes::Regex,
     value::{Type, Value},
 };
 
@@ -96,7 +97,7 @@ impl Method {
         match self {
             Method::Found => true,
             Method::Bool | Method::Int => kind.casts_to(Type::Int),
-            Method::Ip => kind.casts_to(Type::Addr) || kind == Type::Bin,
+            Method::Ip => kind.casts_to(Type::Addr),
             Method::Bin => kind.casts_to(Type::Bin),
             _ => kind.casts_to(Type::Str),
         }
@@ -132,7 +133,7 @@ pub enum PatternSet {
     /// Every other way to compare text.
     Text(TextSet),
     /// See [`Method::Reg`].
-    Reg(Vec<(Regex, u32)>),
+    Reg(RegSet),
 }
 
 impl PatternSet {
@@ -157,14 +158,7 @@ impl PatternSet {
                 each(&mut |pattern, at| set.add(&pattern.text, at))?;
                 PatternSet::Ip(set)
             }
-            Method::Reg => {
-                let mut set = Vec::with_capacity(patterns.len());
-                each(&mut |pattern, at| {
-                    set.push((Regex::new(&pattern.text, pattern.ignore_case)?, at));
-                    Ok(())
-                })?;
-                PatternSet::Reg(set)
-            }
+            Method::Reg => PatternSet::Reg(RegSet::new(patterns)?),
             text => PatternSet::Text(TextSet::new(text, patterns)?),
         })
     }
@@ -185,10 +179,10 @@ impl PatternSet {
                     _ => None,
                 },
             },
+            // Numbers and addresses are compared with bytes as the bytes that they are.
+            PatternSet::Text(set) if set.is_binary() => set.find(value.borrowed().cast(Type::Bin)?.bytes()?),
             PatternSet::Text(set) => with_text(value, |text| set.find(text)),
-            PatternSet::Reg(set) => {
-                with_text(value, |text| set.iter().find(|(regex, _)| regex.is_match(text)).map(|(_, at)| *at))
-            }
+            PatternSet::Reg(set) => with_text(value, |text| set.find(text)),
         }
     }
 }

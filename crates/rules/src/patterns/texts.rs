@@ -3,12 +3,14 @@
 use super::{Method, Pattern};
 use crate::keyword::Problem;
 use aho_corasick::{AhoCorasick, MatchKind};
+use penstock_config::bytes_of;
 use std::collections::HashMap;
 
 /// Patterns compared with text.
 #[derive(Clone, Debug)]
 pub struct TextSet {
     how: How,
+    binary: bool,
     exact: Group,
     folded: Group,
 }
@@ -47,7 +49,7 @@ impl TextSet {
             Method::Dom => How::Dom,
             _ => How::Whole,
         };
-        let mut set = TextSet { how, exact: Group::default(), folded: Group::default() };
+        let mut set = TextSet { how, binary: method == Method::Bin, exact: Group::default(), folded: Group::default() };
         for (at, pattern) in patterns.iter().enumerate() {
             let text = match method {
                 Method::Bin => parse_hex(&pattern.text).ok_or_else(|| {
@@ -56,9 +58,9 @@ impl TextSet {
                 })?,
                 Method::Dir | Method::Dom => {
                     let delimiter = |c: char| how.delimits(c as u8);
-                    pattern.text.trim_matches(delimiter).as_bytes().to_vec()
+                    bytes_of(pattern.text.trim_matches(delimiter)).into_owned()
                 }
-                _ => pattern.text.clone().into_bytes(),
+                _ => bytes_of(&pattern.text).into_owned(),
             };
             let group = if pattern.ignore_case { &mut set.folded } else { &mut set.exact };
             let text = if pattern.ignore_case { text.to_ascii_lowercase() } else { text };
@@ -67,6 +69,11 @@ impl TextSet {
         set.exact.index(how, false);
         set.folded.index(how, true);
         Ok(set)
+    }
+
+    /// Whether the patterns are bytes, written in hexadecimal.
+    pub(super) fn is_binary(&self) -> bool {
+        self.binary
     }
 
     /// The pattern that matches: the longest prefix, else the first written.

@@ -1,7 +1,7 @@
 //! The table itself: keys to entries, in shards that workers lock one at a time.
 
 use super::{Data, Millis, TableSpec, rate, schema::Column};
-use crate::value::{Type, Value, v6_to_v4};
+use crate::value::{Type, Value};
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
@@ -53,7 +53,7 @@ impl KeyType {
         key.len = 0;
         match (self, value) {
             (KeyType::Ip, Value::Ipv4(ip)) => key.push(&ip.octets()),
-            (KeyType::Ip, Value::Ipv6(ip)) => key.push(&v6_to_v4(ip)?.octets()),
+            (KeyType::Ip, Value::Ipv6(ip)) => key.push(&ip.to_ipv4_mapped()?.octets()),
             (KeyType::Ipv6, Value::Ipv4(ip)) => key.push(&ip.to_ipv6_mapped().octets()),
             (KeyType::Ipv6, Value::Ipv6(ip)) => key.push(&ip.octets()),
             (KeyType::Ip, other) => match other.cast(Type::Ipv4)? {
@@ -198,15 +198,20 @@ impl StickTable {
 
     /// The entry of a key, if there is one that has not expired. Does not count as a use.
     pub fn lookup(&self, key: Value<'_>, now: Millis) -> Option<Arc<Entry>> {
-        let mut room = KeyBuffer::new();
-        self.spec.key.key(key, &mut room)?;
-        self.lookup_key(room.bytes(), now)
+        self.find(key, now).flatten()
     }
 
     /// The same by a key as the table stores it.
     pub fn lookup_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
         let entry = self.shard(key).entries.get(key).cloned()?;
         (!self.expired(&entry, now)).then_some(entry)
+    }
+
+    /// The entry of a key, if there is one; `None` where the sample is no key for this table.
+    pub(crate) fn find(&self, key: Value<'_>, now: Millis) -> Option<Option<Arc<Entry>>> {
+        let mut room = KeyBuffer::new();
+        self.spec.key.key(key, &mut room)?;
+        Some(self.lookup_key(room.bytes(), now))
     }
 
     /// The entry of a key, made if there is none. `None` when the sample is no key for this table, or the table is full

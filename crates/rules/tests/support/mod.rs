@@ -5,8 +5,8 @@
 use penstock_config::{Config, Diagnostics, Env, model::Source};
 use penstock_http::{Limits, Parse, RequestHead, ResponseHead};
 use penstock_rules::{
-    Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, ProxyFacts, ProxyId, ProxyRules, Session, Txn,
-    Verdict, World,
+    Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, ProxyId, ProxyRules, Session,
+    Txn, Verdict, World,
 };
 
 /// A configuration and its rules.
@@ -18,7 +18,11 @@ pub struct Compiled {
 
 /// Reads and compiles; the diagnostics may have errors.
 pub fn compile(text: &str) -> Compiled {
-    let source = Source { name: "test.cfg".into(), text: text.into() };
+    compile_source(Source { name: "test.cfg".into(), text: text.into() })
+}
+
+/// The same from a file of any bytes.
+pub fn compile_source(source: Source) -> Compiled {
     let files = |path: &std::path::Path| std::fs::read(path);
     let env = Env { files: &files, ..Env::default() };
     let (config, mut diagnostics) = penstock_config::load([source], &env);
@@ -86,12 +90,17 @@ impl Stage {
 
     /// A connection that sent this request.
     pub fn request(text: &str) -> Stage {
+        Stage::request_of(text.as_bytes())
+    }
+
+    /// The same, where it need not be text.
+    pub fn request_of(bytes: &[u8]) -> Stage {
         let mut stage = Stage::empty();
         let mut head = RequestHead::new();
-        let Ok(Parse::Complete { consumed }) = head.parse(text.as_bytes(), &Limits::default()) else {
-            panic!("not a request: {text}");
+        let Ok(Parse::Complete { consumed }) = head.parse(bytes, &Limits::default()) else {
+            panic!("not a request: {}", bytes.escape_ascii());
         };
-        stage.body = text.as_bytes()[consumed..].to_vec();
+        stage.body = bytes[consumed..].to_vec();
         stage.txn.received.keep(&head, 1024);
         stage.session.requests = 1;
         stage.request = Some(head);
@@ -103,6 +112,7 @@ impl Stage {
         let announced = Some(self.body.len() as u64);
         let mut ctx = Context {
             now: self.now,
+            phase: Phase::During,
             conn: &self.conn,
             frontend: (ProxyId(0), &self.frontend),
             backend: None,
