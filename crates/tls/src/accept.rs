@@ -11,8 +11,8 @@ use crate::{
 };
 use penstock_config::{Config, Diagnostics, model::Bind};
 use penstock_engine::{KeyKind, Share, worker::Presence};
-use penstock_rules::{ClientHello, TlsFacts};
-use rustls::{ContentType, Error, ServerConfig, server::UnbufferedServerConnection};
+use penstock_rules::{Captured, ClientHello, HelloError, TlsFacts};
+use rustls::{ContentType, Error, PeerIncompatible, ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -24,6 +24,8 @@ pub struct Acceptor {
     /// What answers when no name matches: the first certificate, and those beside it with another kind of key.
     pub(crate) defaults: Vec<usize>,
     pub(crate) strict_sni: bool,
+    /// `tune.ssl.capture-buffer-size`: bytes kept of the list of ciphers that a ClientHello offers.
+    pub(crate) capture: usize,
     /// Whose handshakes these are where several wait: the frontend's.
     pub(crate) share: Share,
     /// `tune.crypto.max-wait`.
@@ -76,6 +78,10 @@ impl Acceptor {
         let mut input = prefix;
         let (context, config, known) = loop {
             let refused = match ClientHello::read(&input) {
+                // Said before anything else is missed: such a hello has no list of signatures either.
+                Ok(Some(hello)) if !(hello.supports_version(TLS13) || hello.supports_version(TLS12)) => {
+                    HandshakeError::Tls(PeerIncompatible::Tls12NotOffered.into())
+                }
                 Ok(Some(hello)) => match self.choose(&hello) {
                     Some(chosen) => break chosen,
                     None => HandshakeError::UnknownName,
@@ -89,6 +95,7 @@ impl Acceptor {
                         false => HandshakeError::Aborted(io::ErrorKind::UnexpectedEof.into()),
                     });
                 }
+                Err(HelloError::NotTls) if is_http(&input) => HandshakeError::ClearHttp,
                 Err(error) => HandshakeError::BadHello(error),
             };
             let _ = stream.write_all(&alert(&refused, &input)).await;
@@ -109,9 +116,7 @@ impl Acceptor {
         )
         .await?;
         let facts = open.facts_mut();
-        facts.sni = known.sni;
-        facts.session_id = known.session_id;
-        facts.hello_version = known.hello_version;
+        (facts.sni, facts.hello) = (known.sni, known.hello);
         facts.own.clone_from(&context.leaf);
         if let Some(clients) = context.clients.as_deref().filter(|clients| clients.ignores()) {
             ignored_refusal(clients, facts);
@@ -121,7 +126,7 @@ impl Acceptor {
 
     /// The configuration a ClientHello chooses, before any connection is made; with what facts need of the hello.
     fn choose(&self, hello: &ClientHello<'_>) -> Option<(&Context, Arc<ServerConfig>, TlsFacts)> {
-        let sni = hello.sni().map(|name| String::from_utf8_lossy(name).trim_end_matches('.').to_ascii_lowercase());
+        let sni = hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
         let named = sni.as_deref().map(|name| self.names.find(name)).unwrap_or_default();
         let candidates = match named.is_empty() {
             false => &named,
@@ -131,12 +136,12 @@ impl Acceptor {
         let context = self.best(candidates, hello)?;
         let agreed = hello.alpn().any(|offer| context.config.alpn_protocols.iter().any(|ours| ours == offer));
         let config = if agreed { &context.config } else { &context.without_alpn };
-        let known = TlsFacts {
-            sni,
-            session_id: hello.session_id().to_vec(),
-            hello_version: hello.legacy_version,
-            ..TlsFacts::default()
+        let captured = |most: usize| {
+            let ciphers = hello.cipher_suites_bytes();
+            Captured { version: hello.legacy_version, ciphers: ciphers[..ciphers.len().min(most)].into() }
         };
+        let hello = (self.capture > 0).then(|| Box::new(captured(self.capture)));
+        let known = TlsFacts { sni, hello, ..TlsFacts::default() };
         Some((context, config.clone(), known))
     }
 
@@ -155,9 +160,12 @@ impl Acceptor {
     }
 }
 
+/// Versions as a hello lists them.
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
+
 /// Whether the client says it can verify what such a key signs, and, in TLS 1.2, has a suite for it.
 fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
-    const TLS13: u16 = 0x0304;
     let scheme = |scheme: u16| match kind {
         // PKCS#1 with SHA-2 for TLS 1.2, PSS for both.
         KeyKind::Rsa { .. } => matches!(scheme, 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806),
@@ -174,6 +182,16 @@ fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
     hello.signature_algorithms().any(scheme) && (hello.supports_version(TLS13) || hello.cipher_suites().any(suite))
 }
 
+/// `X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY`.
+const NO_ISSUER: u32 = 20;
+/// `X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE`.
+const UNVERIFIED_LEAF: u32 = 21;
+
+/// Whether a client begins as OpenSSL knows requests to begin.
+fn is_http(input: &[u8]) -> bool {
+    [&b"GET "[..], b"POST ", b"HEAD ", b"PUT "].iter().any(|method| input.starts_with(method))
+}
+
 /// A session that is open in spite of a refusal that is ignored: its numbers. Found by verifying once more, which is
 /// stateless, and so is as true of a resumed session as of a new one.
 fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
@@ -181,7 +199,11 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
     let chain: Vec<_> = peer.chain.iter().map(|der| der.as_slice().into()).collect();
     let Some((leaf, above)) = chain.split_first() else { return };
     if let Err((refusal, _)) = clients.verdict(leaf, above, UnixTime::now()) {
-        facts.verify = refusal.code;
+        // OpenSSL goes on, and cannot verify the signature of a leaf whose issuer it does not have.
+        facts.verify = match (refusal.code, refusal.depth) {
+            (NO_ISSUER, 0) => UNVERIFIED_LEAF,
+            (code, _) => code,
+        };
         if refusal.depth == 0 {
             facts.leaf_err = refusal.code;
         } else {
@@ -196,10 +218,14 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
 fn alert(refused: &HandshakeError, input: &[u8]) -> Vec<u8> {
     const UNEXPECTED_MESSAGE: u8 = 10;
     const DECODE_ERROR: u8 = 50;
+    const PROTOCOL_VERSION: u8 = 70;
     const UNRECOGNIZED_NAME: u8 = 112;
     let fatal = |description| vec![0x15, 3, 3, 0, 2, 2, description];
     if matches!(refused, HandshakeError::UnknownName) {
         return fatal(UNRECOGNIZED_NAME);
+    }
+    if matches!(refused, HandshakeError::Tls(Error::PeerIncompatible(_))) {
+        return fatal(PROTOCOL_VERSION);
     }
     let mut reader = rustls::server::Acceptor::default();
     let mut rest = input;

@@ -8,6 +8,7 @@ use penstock_config::{Diagnostics, Spanned};
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, pem::SectionKind};
 use std::path::{Path, PathBuf};
+use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
 
 /// Where distributions keep the authorities that `@system-ca` means, OpenSSL's own place first.
 const SYSTEM_CA: [&str; 3] =
@@ -42,7 +43,24 @@ pub(crate) fn revocations(
         diagnostics.error(file.span, format!("'{}' holds no revocation list", file.value.display()));
         return None;
     }
+    if found.iter().any(|der| is_version_1(der)) {
+        diagnostics
+            .error(
+                file.span,
+                format!(
+                    "'{}' holds a revocation list of X.509 version 1; RFC 5280 has version 2",
+                    file.value.display()
+                ),
+            )
+            .hint("OpenSSL writes version 2 where 'crl_extensions' is set in the section of its 'ca' command");
+        return None;
+    }
     Some(found)
+}
+
+/// Lists of version 1 have no number and no reasons, and are what OpenSSL's `ca` writes unless it is told otherwise.
+fn is_version_1(der: &[u8]) -> bool {
+    CertificateRevocationList::from_der(der).is_ok_and(|(_, list)| list.version().is_none_or(|version| version.0 == 0))
 }
 
 /// A store of trust anchors; what cannot serve as one is named in a warning.

@@ -15,7 +15,7 @@ use crate::{
 use aws_lc_rs::digest;
 use penstock_config::{
     Config, Diagnostics, Span, Spanned,
-    model::{Bind, BindTls, TlsConf, Verify},
+    model::{Bind, BindTls, CrtStore, TlsConf, Verify},
 };
 use rustls::{
     ServerConfig,
@@ -249,6 +249,7 @@ impl Builder<'_> {
             names,
             defaults,
             strict_sni: self.tls.strict_sni || self.config.global.tls_bind.strict_sni,
+            capture: self.config.global.tune.ssl_capture as usize,
             share: 0,
             max_wait: self.config.global.crypto.max_wait.unwrap_or(line::MAX_WAIT),
         }
@@ -395,7 +396,7 @@ fn digest_of(context: digest::Context) -> PolicyId {
     id
 }
 
-/// Presents one certificate, whoever asks: the choice was made before. Its OCSP response goes with it while that is current.
+/// Presents one certificate to every client: the choice was made before. Its OCSP response goes with it while that is current.
 #[derive(Debug)]
 struct Fixed {
     bare: Arc<CertifiedKey>,
@@ -423,6 +424,43 @@ fn is_stored(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().starts_with(b"@")
 }
 
+/// One `load` line of a `crt-store`.
+struct Load<'c> {
+    /// The certificate's file as written, by which lines may refer to it.
+    crt: &'c str,
+    alias: Option<&'c str>,
+    path: PathBuf,
+    parts: Parts,
+    span: Span,
+}
+
+fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
+    let based = |base: &Option<PathBuf>, file: &str| match base {
+        Some(base) if !file.starts_with('/') => base.join(file),
+        _ => PathBuf::from(file),
+    };
+    store.loads.iter().filter_map(move |line| {
+        let value = |keyword: &str| {
+            let at = line.words.iter().position(|word| word.text == keyword)?;
+            line.words.get(at + 1).map(|word| word.text.as_str())
+        };
+        let crt = value("crt")?;
+        let parts =
+            Parts { key: value("key").map(|key| based(&store.key_base, key)), ocsp: value("ocsp").map(PathBuf::from) };
+        Some(Load { crt, alias: value("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
+    })
+}
+
+/// Loads every certificate of every `crt-store`, those that no line uses as well: a file that is missing is found when the
+/// configuration is checked.
+pub fn check_stores(config: &Config, loader: &dyn Loader, diagnostics: &mut Diagnostics) {
+    let extras = Extras::new(config.global.ssl_load_extra_files.as_deref(), config.global.ssl_load_extra_del_ext);
+    for load in config.crt_stores.iter().flat_map(loads) {
+        // What is wrong with it is among the diagnostics.
+        let _ = certificate::load(&load.path, &load.parts, &extras, loader, load.span, diagnostics);
+    }
+}
+
 /// The files a `crt-store` gives a name, `None` for a path of its own.
 fn stored(config: &Config, path: &Path) -> Option<Result<(PathBuf, Parts), String>> {
     let text = path.to_str()?.strip_prefix('@')?;
@@ -430,24 +468,9 @@ fn stored(config: &Config, path: &Path) -> Option<Result<(PathBuf, Parts), Strin
     let Some(store) = config.crt_stores.iter().find(|store| store.name == store_name) else {
         return Some(Err(format!("there is no crt-store '{store_name}'")));
     };
-    let based = |base: &Option<PathBuf>, file: &str| match base {
-        Some(base) if !file.starts_with('/') => base.join(file),
-        _ => PathBuf::from(file),
-    };
-    for load in &store.loads {
-        let words: Vec<&str> = load.words.iter().map(|word| word.text.as_str()).collect();
-        let value = |keyword: &str| {
-            let at = words.iter().position(|word| *word == keyword)?;
-            words.get(at + 1).copied()
-        };
-        let Some(crt) = value("crt") else { continue };
-        if value("alias") == Some(wanted) || crt == wanted {
-            let parts = Parts {
-                key: value("key").map(|key| based(&store.key_base, key)),
-                ocsp: value("ocsp").map(PathBuf::from),
-            };
-            return Some(Ok((based(&store.crt_base, crt), parts)));
-        }
-    }
-    Some(Err(format!("crt-store '{store_name}' loads no certificate '{wanted}'")))
+    let found = loads(store).find(|load| load.alias == Some(wanted) || load.crt == wanted);
+    Some(match found {
+        Some(load) => Ok((load.path, load.parts)),
+        None => Err(format!("crt-store '{store_name}' loads no certificate '{wanted}'")),
+    })
 }

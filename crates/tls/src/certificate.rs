@@ -14,8 +14,21 @@ use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::{
+    nom,
+    prelude::{FromDer, GeneralName, X509Certificate, X509Error},
+};
 use zeroize::{Zeroize, Zeroizing};
+
+/// Why a certificate cannot be decoded, in words.
+fn malformed(error: &nom::Err<X509Error>) -> String {
+    match error {
+        nom::Err::Error(X509Error::Der(_) | X509Error::NomError(_))
+        | nom::Err::Failure(X509Error::Der(_) | X509Error::NomError(_))
+        | nom::Err::Incomplete(_) => "its DER encoding is damaged or cut short".into(),
+        nom::Err::Error(other) | nom::Err::Failure(other) => other.to_string(),
+    }
+}
 
 /// A certificate ready to be presented.
 pub(crate) struct Certificate {
@@ -109,7 +122,9 @@ pub(crate) fn load(
     let parsed = match X509Certificate::from_der(&leaf) {
         Ok((_, parsed)) => parsed,
         Err(e) => {
-            diagnostics.error(span, format!("the certificate in '{shown}' cannot be decoded: {e}"));
+            diagnostics
+                .error(span, format!("the certificate in '{shown}' cannot be decoded: {}", malformed(&e)))
+                .hint("'openssl x509 -in FILE -noout -text' shows where it breaks off");
             return None;
         }
     };
@@ -231,7 +246,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
 
 fn encrypted<T>(file: &str, span: Span, diagnostics: &mut Diagnostics) -> Option<T> {
     diagnostics
-        .error(span, format!("the private key in '{file}' is encrypted, and nobody is there to give its passphrase"))
+        .error(span, format!("the private key in '{file}' is encrypted, and there is no way to enter its passphrase"))
         .hint("decrypt it with 'openssl pkey -in FILE -out FILE.key' and protect the file by its mode");
     None
 }
@@ -248,14 +263,14 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// HAProxy starts with an expired certificate and so do we, but not without a word.
+/// HAProxy starts with an expired certificate and so do we, even where warnings are errors (`-dW`), but not without a word.
 fn validity(parsed: &X509Certificate<'_>, shown: &str, span: Span, diagnostics: &mut Diagnostics) {
     let now = now();
     let validity = parsed.validity();
     if now > validity.not_after.timestamp() {
-        diagnostics.warning(span, format!("the certificate in '{shown}' expired on {}", validity.not_after));
+        diagnostics.notice(span, format!("the certificate in '{shown}' expired on {}", validity.not_after));
     } else if now < validity.not_before.timestamp() {
-        diagnostics.warning(span, format!("the certificate in '{shown}' is not valid before {}", validity.not_before));
+        diagnostics.notice(span, format!("the certificate in '{shown}' is not valid before {}", validity.not_before));
     }
 }
 

@@ -83,14 +83,18 @@ fn conf(options: &str, conf: &mut TlsConf, ca_base: Option<&Path>, span: Span) -
         match keyword {
             "allow-0rtt" => conf.allow_0rtt = true,
             "no-ca-names" => {}
-            "alpn" | "npn" => conf.alpn = Some(value()?.split(',').map(str::to_owned).collect()),
+            "npn" => {
+                value()?;
+            }
+            "alpn" => conf.alpn = Some(value()?.split(',').map(str::to_owned).collect()),
             "no-alpn" => conf.alpn = Some(Vec::new()),
             "ca-file" => conf.ca_file = authority(value()?),
             "ca-verify-file" => conf.ca_verify_file = authority(value()?),
             "crl-file" => conf.crl_file = authority(value()?),
             "ciphers" => conf.ciphers = spanned(value()?),
             "ciphersuites" => conf.ciphersuites = spanned(value()?),
-            "curves" | "ecdhe" => conf.curves = spanned(value()?),
+            "curves" => conf.curves = spanned(value()?),
+            "ecdhe" => conf.ecdhe = spanned(value()?),
             "ssl-min-ver" => conf.min_ver = Some(version(value()?)?),
             "ssl-max-ver" => conf.max_ver = Some(version(value()?)?),
             "verify" => {

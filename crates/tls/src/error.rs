@@ -9,6 +9,8 @@ pub enum HandshakeError {
     Empty,
     /// The peer closed, or the socket failed, in mid-handshake.
     Aborted(io::Error),
+    /// A request in clear text.
+    ClearHttp,
     /// What arrived first is no ClientHello, or a malformed one.
     BadHello(penstock_rules::HelloError),
     /// `strict-sni`, and no certificate for the name asked for (or none was asked for).
@@ -62,6 +64,7 @@ impl fmt::Display for HandshakeError {
         match self {
             HandshakeError::Aborted(e) => write!(f, " ({e})"),
             HandshakeError::BadHello(e) => write!(f, " ({e:?})"),
+            HandshakeError::ClearHttp => f.write_str(" (HTTP in clear text)"),
             HandshakeError::UnknownName => f.write_str(" (no certificate for the name asked for)"),
             HandshakeError::Certificate { verify, .. } => write!(f, " (verification result {verify})"),
             HandshakeError::Tls(e) => write!(f, " ({e})"),

@@ -23,6 +23,19 @@ pub(crate) fn facts(session: &Session) -> TlsFacts {
     }
 }
 
+/// The session's identifier in a flight that begins with a ServerHello (RFC 5246, 7.4.1.3), whose record is never encrypted.
+pub(crate) fn session_id(flight: &[u8]) -> Option<&[u8]> {
+    const HANDSHAKE: u8 = 22;
+    const SERVER_HELLO: u8 = 2;
+    // Headers of record and message, version, random.
+    const AT: usize = 5 + 4 + 2 + 32;
+    if flight.first() != Some(&HANDSHAKE) || flight.get(5) != Some(&SERVER_HELLO) {
+        return None;
+    }
+    let length = usize::from(*flight.get(AT)?);
+    flight.get(AT + 1..AT + 1 + length).filter(|id| id.len() <= 32)
+}
+
 fn openssl_version(version: ProtocolVersion) -> &'static str {
     match version {
         ProtocolVersion::TLSv1_2 => "TLSv1.2",

@@ -1,7 +1,7 @@
 //! Carries a handshake from its first bytes to an open session: read, pass, write, until rustls is content.
 
 use crate::{
-    HandshakeError,
+    HandshakeError, facts,
     line::Permit,
     output::Output,
     session::{Pass, Session},
@@ -86,7 +86,11 @@ where
 {
     let Opening { presence, mut permit, share } = opening;
     let engine = worker::engine_name();
+    let mut session_id: Option<Box<[u8]>> = None;
     loop {
+        if matches!(flight.session, Session::Client(_)) && session_id.is_none() {
+            session_id = facts::session_id(&flight.input).map(Into::into);
+        }
         let pass;
         let may_wait = flight.session.may_wait();
         (flight, pass) = suspended(may_wait, share, &mut waited, move || {
@@ -95,6 +99,9 @@ where
         })
         .await?;
         drop(permit.take());
+        if matches!(flight.session, Session::Server(_)) && session_id.is_none() {
+            session_id = facts::session_id(flight.output.as_slice()).map(Into::into);
+        }
         match pass {
             Ok(Pass::Handshaking) => {
                 write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
@@ -114,6 +121,7 @@ where
                 }
                 let mut open = TlsStream::new(stream, *flight, presence, matches!(pass, Ok(Pass::PeerClosed)));
                 let facts = open.facts_mut();
+                facts.session_id = session_id.unwrap_or_default();
                 facts.engine = engine;
                 facts.engine_wait_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
                 return Ok(open);

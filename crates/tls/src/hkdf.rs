@@ -86,7 +86,7 @@ struct Hashing<H: Hash> {
 }
 
 impl<H: Hash> Hashing<H> {
-    /// Goes on from a state in which so many bytes are, a number of whole blocks.
+    /// Continues from a state that has taken `len` bytes, a whole number of blocks.
     fn from(state: &H::State, length: usize) -> Self {
         Hashing { state: state.clone(), block: H::ZEROS, length }
     }

@@ -22,6 +22,7 @@ mod line;
 mod loader;
 mod names;
 mod ocsp;
+mod openssl;
 mod output;
 mod provider;
 mod session;
@@ -34,7 +35,7 @@ mod verify;
 mod warm;
 
 pub use accept::Acceptor;
-pub use build::Shared;
+pub use build::{Shared, check_stores};
 pub use connect::Connector;
 pub use drive::drive_engine;
 pub use error::HandshakeError;

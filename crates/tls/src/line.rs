@@ -65,9 +65,9 @@ struct Core<T> {
     spent: Duration,
     /// Mean time of a first flight, by which a turn is filled.
     flight: Mean,
-    /// Time from one to the next let in while others wait, by which the wait is foretold.
+    /// Time from one to the next let in while others wait, by which the wait is predicted.
     pace: Pace,
-    /// When the last turn let somebody in and left others waiting.
+    /// When the last turn let a handshake in and left others waiting.
     turned: Option<Instant>,
     entered: u32,
 }
@@ -105,7 +105,7 @@ impl Pace {
         }
     }
 
-    /// Nothing is foretold before a few have entered.
+    /// Nothing is predicted before a few have entered.
     fn get(&self) -> Duration {
         if self.entered < Self::MEMORY / 4 { Duration::ZERO } else { self.time / self.entered }
     }
@@ -129,8 +129,8 @@ impl<T> Core<T> {
     fn arrive(&self, max_wait: Duration) -> Arrival {
         if self.waiting.is_empty() && self.inside < INSIDE_MAX && self.spent < TURN_MAX {
             Arrival::Enter
-        } else if self.foretold() > max_wait * 3 / 4 {
-            // What is foretold may be wrong by a quarter before somebody has waited in vain. (By four fifths, at twice and three
+        } else if self.predicted() > max_wait * 3 / 4 {
+            // What is predicted may be wrong by a quarter before somebody has waited in vain. (By four fifths, at twice and three
             // times what a server in a quota could do, the slowest hundredth of its clients took as long as they may, and a bit.)
             Arrival::TurnedAway
         } else {
@@ -139,7 +139,7 @@ impl<T> Core<T> {
     }
 
     /// How long who comes now will wait.
-    fn foretold(&self) -> Duration {
+    fn predicted(&self) -> Duration {
         self.pace.get() * u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
 
@@ -183,7 +183,7 @@ struct Line {
     counts: LineCounts,
 }
 
-/// One who waits.
+/// A waiting handshake.
 #[derive(Default)]
 struct Waiting {
     called: Cell<bool>,
@@ -378,7 +378,7 @@ mod tests {
             assert!(service_us < 1000 || rate > 0.9 * peak);
             assert!(longest < bound * 11 / 10, "{longest:?} of {bound:?}");
             let (_, calm) = served(0.5, service, bound);
-            assert!(calm <= 2 * service, "half of capacity waits for nobody: {calm:?}");
+            assert!(calm <= 2 * service, "at half of capacity nothing waits: {calm:?}");
         }
     }
 
@@ -390,8 +390,8 @@ mod tests {
         core.leave(Some(Duration::from_micros(400)));
         (0..10).for_each(|item| core.waiting.push(0, item));
         assert_eq!(core.turn(now, |_| true), [0, 1], "two of 400 us in a turn of a millisecond");
-        assert_eq!(core.turn(now, |item| *item != 2), [3, 4], "who has gone takes nobody's place");
-        assert_eq!(core.arrive(MAX_WAIT), Arrival::Wait, "nobody passes the line");
+        assert_eq!(core.turn(now, |item| *item != 2), [3, 4], "a closed connection takes no place");
+        assert_eq!(core.arrive(MAX_WAIT), Arrival::Wait, "none passes the line");
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) fn over(inner: &TlsConf, outer: &TlsConf) -> TlsConf {
         ciphers: inner.ciphers.clone().or_else(|| outer.ciphers.clone()),
         ciphersuites: inner.ciphersuites.clone().or_else(|| outer.ciphersuites.clone()),
         curves: inner.curves.clone().or_else(|| outer.curves.clone()),
+        ecdhe: inner.ecdhe.clone().or_else(|| outer.ecdhe.clone()),
         min_ver: inner.min_ver.or(outer.min_ver),
         max_ver: inner.max_ver.or(outer.max_ver),
         no_tls_tickets: inner.no_tls_tickets || outer.no_tls_tickets,
@@ -60,7 +61,7 @@ pub(crate) fn resolve(
         let words = conf.ciphers.as_ref().or(defaults.ciphers.as_ref());
         suites.extend(chosen(words, own(false), ciphers::ciphers, "ciphers", diagnostics)?);
     }
-    let words = conf.curves.as_ref().or(defaults.curves.as_ref());
+    let words = conf.curves.as_ref().or(defaults.curves.as_ref()).or(conf.ecdhe.as_ref());
     let groups: Vec<&'static dyn SupportedKxGroup> =
         chosen(words, ciphers::default_groups(), ciphers::groups, "curves", diagnostics)?;
     if conf.allow_0rtt {

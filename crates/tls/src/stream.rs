@@ -158,7 +158,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// About to wait for the peer while something is to be sent. The first time it is session tickets, which do best in the
     /// same write as the first response: the task comes back once, after a poll of the driver, to see whether the request is
     /// there. After that nothing waits.
-    fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    ///
+    /// A task that waits for the socket without reading from it calls this too: a client whose system holds back small writes
+    /// until what it sent before is acknowledged (Nagle) sends its request only then.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.unsent.is_empty() {
+            return Ok(());
+        }
         if std::mem::take(&mut self.tickets_may_wait) {
             // Its first poll puts our waker behind the driver's next turn, and is pending by design.
             let _ = pin!(tokio::task::yield_now()).poll(cx);

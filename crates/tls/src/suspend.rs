@@ -291,7 +291,7 @@ fn usable(stack: &DefaultStack) -> *mut [u8] {
 }
 
 /// Makes a stack all zero again. The part that handshakes use is overwritten; what lies below it is given back to the system,
-/// which is done at once where nobody ever went so deep. (Looking for the deepest byte written instead meant reading 96 KiB a
+/// which is done at once where no handshake ever went so deep. (Looking for the deepest byte written instead meant reading 96 KiB a
 /// handshake, and a second-level cache full of zeros.)
 fn wipe(stack: &DefaultStack) {
     let range = usable(stack).cast::<u8>();

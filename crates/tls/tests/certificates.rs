@@ -171,7 +171,7 @@ fn each_thing_wrong_is_its_own_sentence_and_all_are_said_at_once() {
         (Severity::Error, "the private key of '/mismatch.pem' does not belong to its certificate"),
         (Severity::Error, "the private key in '/encrypted.pem' is encrypted"),
         (Severity::Error, "'/broken.pem' is not valid PEM"),
-        (Severity::Warning, "the certificate in '/expired.pem' expired on"),
+        (Severity::Notice, "the certificate in '/expired.pem' expired on"),
         (Severity::Error, "/list:1: 'verify sometimes'"),
         (Severity::Error, "/list:2: certificate '/gone.pem' cannot be read"),
         (Severity::Error, "'ciphers AES128-SHA' leaves nothing that we can speak"),
