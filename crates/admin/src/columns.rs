@@ -119,10 +119,12 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "rtime_max", tags: *b"MMP", value: |row, _| has_upstream(row, row.totals.response_time.max as u32) },
     Column { name: "ttime_max", tags: *b"MMP", value: |row, _| has_upstream(row, row.totals.total_time.max as u32) },
     Column { name: "eint", tags: *b"MCP", value: |row, _| row.totals.internal_errors.into() },
-    Column { name: "idle_conn_cur", tags: *b"MGP", value: |row, _| only(row, &[Server], 0_u32) },
-    Column { name: "safe_conn_cur", tags: *b"MGP", value: |row, _| only(row, &[Server], row.totals.idle_connections as u32) },
+    Column { name: "idle_conn_cur", tags: *b"MGP", value: |row, _| {
+        only(row, &[Server], row.totals.idle_connections.saturating_sub(row.totals.safe_idle_connections) as u32)
+    } },
+    Column { name: "safe_conn_cur", tags: *b"MGP", value: |row, _| only(row, &[Server], row.totals.safe_idle_connections as u32) },
     Column { name: "used_conn_cur", tags: *b"MGP", value: |row, _| only(row, &[Server], row.totals.used_connections as u32) },
-    Column { name: "need_conn_est", tags: *b"MGP", value: |row, _| only(row, &[Server], row.totals.used_connections as u32) },
+    Column { name: "need_conn_est", tags: *b"MGP", value: |row, _| only(row, &[Server], row.totals.needed_connections as u32) },
     Column { name: "uweight", tags: *b"MAP", value: |row, _| upstream(row, |up| up.user_weight) },
     Column { name: "agg_server_status", tags: *b"MGP", value: |row, _| only(row, &[Backend], 0_u32) },
     Column { name: "agg_server_check_status", tags: *b"MGP", value: |row, _| only(row, &[Backend], 0_u32) },
@@ -194,7 +196,7 @@ fn live_check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) 
     if paused { Value::Empty } else { check(row, value) }
 }
 
-/// A star marks a check under way.
+/// A star marks a check in progress.
 fn check_status(row: &Row) -> Value {
     let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
     let Some(check) = own_check(row).filter(|_| !paused) else { return Value::Empty };

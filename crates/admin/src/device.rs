@@ -27,8 +27,8 @@ pub fn render(out: &mut String, report: &DeviceReport) {
         let _ = writeln!(out, "penstock_device_operations_total{{class=\"{}\"}} {given}", class.name());
     }
     for (name, kind, value, help) in [
-        ("requests", "gauge", counters.depth, "Requests under way"),
-        ("requests_max", "gauge", counters.depth_max, "The most that one worker has had under way"),
+        ("requests", "gauge", counters.depth, "Requests in progress"),
+        ("requests_max", "gauge", counters.depth_max, "Most requests that one worker has had in progress"),
         ("ring_full_total", "counter", counters.ring_full, "Requests that found the ring full, and waited"),
         ("suspected_total", "counter", counters.suspected, "Handshakes that failed as one with a wrong secret does"),
         ("benched_total", "counter", counters.benched, "Times a worker took the device out of service"),
@@ -63,7 +63,7 @@ pub(crate) mod tests {
     use super::*;
     use penstock_engine::DeviceCounters;
 
-    /// An instance that is up, with seven requests under way.
+    /// An instance that is up, with seven requests in progress.
     pub(crate) fn instance(name: &str) -> Summary {
         Summary {
             name: name.into(),

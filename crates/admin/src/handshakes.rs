@@ -31,7 +31,7 @@ const CLASSES: &[Column<ClassCounters>] = &[
 const INSTANCES: &[Column<Summary>] = &[
     ("Node", "NUMA node it is on", |i| i.node.map(|node| node.to_string()).unwrap_or_default()),
     ("Workers", "Workers that share it", |i| Count(i.workers.into()).to_string()),
-    ("Under way", "Requests it has not answered, of all workers", |i| Count(i.depth.into()).to_string()),
+    ("In progress", "Requests it has not answered, of all workers", |i| Count(i.depth.into()).to_string()),
 ];
 
 /// Adds the sections; none where no handshake has asked for anything and there is no device.
@@ -63,7 +63,7 @@ fn instances(out: &mut String, device: &DeviceReport) {
     let given: u64 = c.given.iter().sum();
     let benched = if c.is_benched > 0 { format!(", now for {} workers", c.is_benched) } else { String::new() };
     let details = format!(
-        "by {} · {} operations · {} under way, most {} of a worker · ring full {} times · benched {}{benched} · {} resets",
+        "by {} · {} operations · {} in progress, most {} of a worker · ring full {} times · benched {}{benched} · {} resets",
         Text(device.library),
         Count(given),
         c.depth,
@@ -142,7 +142,7 @@ mod tests {
         for part in [
             "<th scope=\"row\">rsa2048</th><td>12</td>",
             "<td>2</td><td>6.0</td><td>&lt; 512 µs</td><td>&gt; 1 s</td>",
-            "by libqat.so.4 · <span class=\"zero\">0</span> operations · 7 under way, most 40 of a worker · ring full 5 times",
+            "by libqat.so.4 · <span class=\"zero\">0</span> operations · 7 in progress, most 40 of a worker · ring full 5 times",
             "&lt;qat0&gt; <span class=\"state up\">up</span></th><td>1</td><td>2</td><td>7</td>",
             "qat1 <span class=\"state down\">lost</span></th><td></td>",
         ] {

@@ -162,7 +162,7 @@ fn facts(out: &mut String, snapshot: &Snapshot) {
     out.push_str("</dl>");
 }
 
-/// The engine and who waits for it; its table has the rest.
+/// The engine and the handshakes that wait for it; its table has the rest.
 fn engine(snapshot: &Snapshot) -> String {
     let report = &snapshot.engine;
     let benched = if report.counters.is_benched { ", benched" } else { "" };
@@ -204,7 +204,7 @@ const HEAD: &[(&str, &[(&str, &str)])] = &[
     (
         "Sessions",
         &[
-            ("Now", "Sessions or requests under way"),
+            ("Now", "Sessions or requests in progress"),
             ("Max", "Most at once"),
             ("Limit", "maxconn, or fullconn of a backend"),
             ("Total", "All since the start"),

@@ -34,6 +34,9 @@ fn answer(status: u16, kind: &str, body: String) -> ServiceResponse {
 }
 
 impl Service for Exporter {
+    fn log_name(&self) -> &'static str {
+        "<PROMEX>"
+    }
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse {
         if request.method != b"GET" && request.method != b"HEAD" {
             return answer(405, "text/plain", "only GET and HEAD\n".into());
@@ -49,6 +52,9 @@ impl Service for Exporter {
 }
 
 impl Service for Stats {
+    fn log_name(&self) -> &'static str {
+        "<STATS>"
+    }
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse {
         let Some(page) = &request.proxy.stats else { return answer(404, "text/plain", String::new()) };
         if !page.auth.is_empty() && !authorized(page, &request) {

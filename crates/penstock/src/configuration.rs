@@ -4,7 +4,7 @@ use crate::flags::Flags;
 use penstock_config::{Config, Diagnostics, Env, Severity, model::Source};
 use std::{
     collections::BTreeMap,
-    io::IsTerminal,
+    io::{IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +42,6 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
 fn source(path: &Path) -> Result<Source, String> {
     let cannot = |why: String| format!("cannot open the configuration file {}: {why}", path.display());
     let bytes = std::fs::read(path).map_err(|e| cannot(e.to_string()))?;
-    // Comments may be in any encoding; the parser refuses what is not UTF-8 outside of them.
     Ok(Source::new(path.display().to_string(), &bytes))
 }
 
@@ -100,20 +99,28 @@ pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bo
     let fatal = |severity| severity == Severity::Error || (config.global.zero_warning && severity == Severity::Warning);
     if !flags.quiet {
         let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        eprint!("{}", diagnostics.render(&config.files, Severity::Notice, color));
+        // A reader that has seen enough closes the pipe.
+        let _ = write!(std::io::stderr(), "{}", diagnostics.render(&config.files, Severity::Notice, color));
     }
     let errors = diagnostics.list.iter().filter(|d| fatal(d.severity)).count();
     if errors > 0 && !flags.quiet {
         let (noun, verb) = if errors == 1 { ("error", "is") } else { ("errors", "are") };
         let because = if diagnostics.has_errors() { "" } else { " (warnings count as errors here)" };
-        eprintln!("penstock: there {verb} {errors} {noun} in the configuration{because}; nothing was started");
+        let _ = writeln!(
+            std::io::stderr(),
+            "penstock: there {verb} {errors} {noun} in the configuration{because}; nothing was started"
+        );
     }
     errors == 0
 }
 
-/// Whether any proxy that is not disabled listens anywhere.
+/// Whether anything listens anywhere: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The
+/// last two are listeners in HAProxy, which starts with nothing else.
 pub fn has_listener(config: &Config) -> bool {
+    let local = config.global.localpeer.as_deref();
     config.proxies.iter().any(|p| !p.disabled && !p.binds.is_empty())
+        || !config.global.stats_sockets.is_empty()
+        || config.peers.iter().flat_map(|section| &section.peers).any(|(name, _)| Some(name.as_str()) == local)
 }
 
 #[cfg(test)]
@@ -130,7 +137,7 @@ mod tests {
         let names: Vec<_> = sources(std::slice::from_ref(&dir)).unwrap().into_iter().map(|s| s.text).collect();
         assert_eq!(names, ["# a.cfg\n", "# b.cfg\n"]);
         std::fs::write(dir.join("a.cfg"), b"fine\n\xff\n").unwrap();
-        assert_eq!(sources(&[dir.join("a.cfg")]).unwrap()[0].text, "fine\n\u{fffd}\n");
+        assert_eq!(sources(&[dir.join("a.cfg")]).unwrap()[0].text, penstock_config::text_of(b"fine\n\xff\n"));
         assert!(sources(&[dir.join("none.cfg")]).unwrap_err().contains("none.cfg"));
         std::fs::remove_dir_all(dir).unwrap();
     }

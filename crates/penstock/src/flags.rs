@@ -213,7 +213,9 @@ impl Flags {
                 Glued(_) => apply(&mut flags, glued, &argument)?,
                 Next(what) => {
                     let value = arguments
-                        .next_if(|v| option.name == "-f" || !v.as_bytes().starts_with(b"-") || v.len() == 1)
+                        .next_if(|v| {
+                            matches!(option.name, "-f" | "-cc") || !v.as_bytes().starts_with(b"-") || v.len() == 1
+                        })
                         .ok_or_else(|| format!("{} needs <{what}> after it", option.name))?;
                     apply(&mut flags, &value.to_string_lossy(), &value)?;
                 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_proxy::handover;
-use penstock_sys::{Signal, Signals};
+use penstock_sys::{Signal, Signals, Silence};
 use std::{
     io,
     os::fd::OwnedFd,
@@ -55,6 +55,10 @@ pub fn run((config, mut diagnostics): (Config, Diagnostics), flags: &Flags) -> E
     if let Err(why) = serve::write_pid(&global) {
         return serve::fail(&why);
     }
+    let silence = match global.daemon.then(Silence::prepare).transpose() {
+        Ok(silence) => silence,
+        Err(e) => return serve::fail(&format!("cannot open /dev/null: {e}")),
+    };
     let outlives_workers = global.no_exit_on_failure;
     let mut master = Master { program, current: None, former: Vec::new(), sockets: Vec::new(), outlives_workers };
     if !master.start_worker() {
@@ -63,6 +67,7 @@ pub fn run((config, mut diagnostics): (Config, Diagnostics), flags: &Flags) -> E
     // A parent that has gone does not matter.
     let _ = reporter.ready(&[]);
     ready::notify("READY=1");
+    let _ = silence.map(Silence::begin);
     master.obey(&signals)
 }
 

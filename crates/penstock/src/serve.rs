@@ -11,12 +11,13 @@ use crate::{
     services,
 };
 use penstock_config::{
-    Config, Diagnostics,
+    Config, Diagnostics, Span,
     model::{Account, Global},
 };
 use penstock_proxy::{Handle, Runtime};
-use penstock_sys::{Forked, Signal, Signals};
+use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
+    io,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -73,9 +74,12 @@ pub fn serve(
     let mut listeners = match runtime.listen(inherited) {
         Ok(listeners) => listeners,
         Err(errors) => {
+            let mut found = Diagnostics::default();
             for error in &errors {
-                eprintln!("penstock: {error}");
+                let place = (error.span != Span::default()).then_some(error.span);
+                found.error(place, error.to_string());
             }
+            configuration::accepted(&config, &found, flags);
             return ExitCode::FAILURE.into();
         }
     };
@@ -109,6 +113,11 @@ pub fn serve(
             Err(why) => return fail(&why).into(),
         }
     }
+    // What goes wrong until it serves is said where it was started: only then does a process in the background fall silent.
+    let silence = match config.global.daemon.then(Silence::prepare).transpose() {
+        Ok(silence) => silence,
+        Err(e) => return fail(&format!("cannot open /dev/null: {e}")).into(),
+    };
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }
@@ -143,6 +152,8 @@ pub fn serve(
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
+    // dup2(2) on descriptors that are open does not fail.
+    let _ = silence.map(Silence::begin);
     obey(&handle, signals, &config.global, exposure)
 }
 
@@ -156,6 +167,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
+    check_accounts(&config.global, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
@@ -185,7 +197,7 @@ pub fn detach() -> std::io::Result<Side> {
     match penstock_sys::fork()? {
         Forked::Child => {
             drop(waiter);
-            penstock_sys::daemonize()?;
+            penstock_sys::new_session()?;
             Ok(Side::Child(reporter))
         }
         Forked::Parent(_) => {
@@ -195,33 +207,43 @@ pub fn detach() -> std::io::Result<Side> {
     }
 }
 
+/// The number of the configured `group`, or what is wrong with its name.
+fn group_id(global: &Global) -> Result<Option<u32>, String> {
+    let look_up = |name: &str| Ok(penstock_sys::group(name)?.map(|group| group.gid));
+    global.group.as_ref().map(|group| number("group", &group.value, look_up)).transpose()
+}
+
+/// The number of the configured `user`, or what is wrong with its name.
+fn user_id(global: &Global) -> Result<Option<u32>, String> {
+    let look_up = |name: &str| Ok(penstock_sys::user(name)?.map(|user| user.uid));
+    global.user.as_ref().map(|user| number("user", &user.value, look_up)).transpose()
+}
+
+fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option<u32>>) -> Result<u32, String> {
+    match account {
+        Account::Id(id) => Ok(*id),
+        Account::Name(name) => match look_up(name) {
+            Ok(Some(id)) => Ok(id),
+            Ok(None) => Err(format!("there is no {kind} '{name}'")),
+            Err(e) => Err(format!("cannot look up the {kind} '{name}': {e}")),
+        },
+    }
+}
+
+/// Accounts that do not exist are found when the configuration is checked, not when it is in the background.
+fn check_accounts(global: &Global, diagnostics: &mut Diagnostics) {
+    if let (Err(why), Some(group)) = (group_id(global), &global.group) {
+        diagnostics.error(group.span, why);
+    }
+    if let (Err(why), Some(user)) = (user_id(global), &global.user) {
+        diagnostics.error(user.span, why);
+    }
+}
+
 /// `chroot`, then `group` and `user`.
 fn give_up_privileges(global: &Global) -> Result<(), String> {
     // Names are looked up while /etc can still be read.
-    let gid = match &global.group {
-        None => None,
-        Some(group) => Some(match &group.value {
-            Account::Id(gid) => *gid,
-            Account::Name(name) => {
-                penstock_sys::group(name)
-                    .map_err(|e| format!("cannot look up the group '{name}': {e}"))?
-                    .ok_or_else(|| format!("there is no group '{name}'"))?
-                    .gid
-            }
-        }),
-    };
-    let uid = match &global.user {
-        None => None,
-        Some(user) => Some(match &user.value {
-            Account::Id(uid) => *uid,
-            Account::Name(name) => {
-                penstock_sys::user(name)
-                    .map_err(|e| format!("cannot look up the user '{name}': {e}"))?
-                    .ok_or_else(|| format!("there is no user '{name}'"))?
-                    .uid
-            }
-        }),
-    };
+    let (gid, uid) = (group_id(global)?, user_id(global)?);
     if let Some(root) = &global.chroot {
         penstock_sys::chroot(&root.value).map_err(|e| format!("cannot chroot to {}: {e}", root.value.display()))?;
     }
@@ -230,9 +252,12 @@ fn give_up_privileges(global: &Global) -> Result<(), String> {
         .map_err(|e| format!("cannot become the configured user and group: {e}"))
 }
 
+/// How long clients may take to read that their sessions were ended by `hard-stop-after`.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Waits for signals and for the workers' end.
 fn obey(handle: &Handle, signals: Signals, global: &Global, mut exposure: Option<Exposure>) -> Ended {
-    let (mut asked, mut draining) = (None::<Instant>, false);
+    let (mut asked, mut draining, mut cut) = (None::<Instant>, false, false);
     loop {
         match signals.wait(LOOK) {
             Some(signal @ (Signal::Term | Signal::Int)) => {
@@ -257,8 +282,13 @@ fn obey(handle: &Handle, signals: Signals, global: &Global, mut exposure: Option
                 }
                 handle.drain();
             }
-            if global.hard_stop_after.is_some_and(|longest| since >= longest) {
-                handle.stop();
+            if let Some(over) = global.hard_stop_after.and_then(|longest| since.checked_sub(longest)) {
+                if !std::mem::replace(&mut cut, true) {
+                    handle.end_sessions();
+                }
+                if over >= LAST_WORDS {
+                    handle.stop();
+                }
             }
         }
         if handle.is_finished() {

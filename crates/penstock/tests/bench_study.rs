@@ -123,7 +123,7 @@ fn a_device_double_takes_part_and_every_figure_says_whose_it_is() {
         ["bench", "study", "handshake", "--quick", "--contestants", "penstock-hw", "--qat-libraries", "/nowhere"];
     let output = penstock().args(nowhere).arg("--out").arg(place.0.join("none")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("nobody can take part: penstock-hw: "), "{}", said(&output));
+    assert!(said(&output).contains("no contestant can take part: penstock-hw: "), "{}", said(&output));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_cannot_be_measured_is_said_and_what_can_is_kept() {
     refused(&["throughput", "--quick", "--nginx", "/nowhere/nginx"], "/nowhere/nginx is not a file");
     refused(
         &["handshake", "--quick", "--penstock", "/bin/false", "--contestants", "penstock-native"],
-        "nobody can take part",
+        "no contestant can take part",
     );
     // One of two is missing: the other's figures are kept, and the result says that it is partial.
     let out = place.0.join("partial");

@@ -128,6 +128,28 @@ fn a_daemon_serves_once_its_parent_has_gone_and_leaves_its_pid() {
 }
 
 #[test]
+fn a_daemon_that_cannot_serve_says_why_where_it_was_started() {
+    let place = Place::new("daemon-fails");
+    let text = std::fs::read_to_string(place.config(free_port())).unwrap();
+    let config = place.file("chroot.cfg", &text.replace("global\n", "global\n  chroot /not/there/at/all\n"));
+    for mode in [&["-D"][..], &["-D", "-W"]] {
+        let ended = penstock().args(mode).arg("-f").arg(&config).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot chroot to /not/there/at/all"), "{mode:?}: {said}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_no_check_in_a_panic() {
+    let place = Place::new("closed-pipe");
+    let config = place.file("wrong.cfg", &"no such keyword\n".repeat(900));
+    let mut check = penstock().args(["-c", "-f"]).arg(config).stderr(Stdio::piped()).spawn().unwrap();
+    drop(check.stderr.take());
+    assert_eq!(check.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn a_new_process_takes_over_with_sf() {
     let place = Place::new("sf");
     let port = free_port();

@@ -5,6 +5,7 @@ use crate::{
     listener::{Listener, backlog, is_unix},
     shared::{Limits, Place},
     socket::{Socket, Tcp},
+    turn::{self, Who},
     watchdog::Stage,
     worker::Worker,
 };
@@ -153,7 +154,9 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// Starts the connection's task on this worker.
     pub fn start(self, worker: Rc<Worker>) {
-        tokio::task::spawn_local(handshake::run(worker, self));
+        let Accepted { proxy, bind, .. } = self;
+        let who = Who::Connection { proxy, bind, peer: self.socket.peer_addr().ok() };
+        turn::spawn(&worker.clone(), who, handshake::run(worker, self));
     }
 }
 
@@ -168,6 +171,7 @@ pub(crate) struct Moved {
 
 impl Accepted {
     /// Takes it out of this worker's reactor, to another's. Unix sockets stay: their listening socket is everybody's.
+    #[allow(clippy::result_large_err, reason = "what cannot be moved is given back whole, once a connection at most")]
     pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
         let Accepted { socket, mut place, proxy, bind, accepted } = self;
         match socket {
@@ -179,7 +183,7 @@ impl Accepted {
                 }
                 Err(e) => crate::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
             },
-            socket @ Socket::Unix(_) => Err(Accepted { socket, place, proxy, bind, accepted }),
+            socket => Err(Accepted { socket, place, proxy, bind, accepted }),
         }
     }
 }

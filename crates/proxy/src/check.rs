@@ -9,23 +9,28 @@ mod protocol;
 pub mod run;
 pub mod schedule;
 pub mod script;
+mod steps;
 
 pub use outcome::{Effect, Outcome, Verdict};
 
 use crate::connect::open_socket;
+use crate::exchange::facts_of;
 use crate::server::{Server, ServerRef};
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stream::Stream;
+use crate::turn::{self, Who};
 use crate::worker::Worker;
 use penstock_config::{
     Config, Diagnostics,
-    model::{Proxy, ServerHost, ServerPort, ServerTls},
+    model::{ServerHost, ServerPort, ServerTls},
 };
 use penstock_http::proxy_protocol;
+use penstock_rules::{Now, ProxyId};
 use penstock_tls::{Connector, Disk};
-use run::{ConnectError, Next, Run};
+use run::{About, ConnectError, Next, Run};
 use schedule::{first, interval, spread};
-use script::{Connect, Script};
+use script::{Connect, Kind, Script};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -34,23 +39,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-/// The checks of a configuration. Immutable.
+/// The TLS of a configuration's checks. Immutable.
 pub(crate) struct Plans {
-    /// By proxy.
-    scripts: Vec<Option<Arc<Script>>>,
-    /// TLS of checks where the server's own traffic has none or other settings.
+    /// Where the server's own traffic has none or other settings, by proxy and server.
     connectors: Vec<Vec<Option<Connector>>>,
 }
 
 impl Plans {
-    /// What `check` lines ask for; what is wrong with them goes to `diagnostics`.
-    pub fn build(config: &Config, diagnostics: &mut Diagnostics) -> Plans {
-        let script = |proxy: &Proxy, diagnostics: &mut Diagnostics| {
-            let checks = proxy.servers.iter().any(|server| server.settings.check.enabled);
-            checks.then(|| Arc::new(compile::compile(proxy, diagnostics)))
-        };
-        let scripts: Vec<_> = config.proxies.iter().map(|proxy| script(proxy, diagnostics)).collect();
-        let connectors = config.proxies.iter().zip(&scripts).map(|(proxy, script)| {
+    /// What `check` lines and the scripts of the proxies ask for; what is wrong with it goes to `diagnostics`.
+    pub fn build(config: &Config, scripts: &[Option<Arc<Script>>], diagnostics: &mut Diagnostics) -> Plans {
+        let connectors = config.proxies.iter().zip(scripts).map(|(proxy, script)| {
             let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| step.action.wants_tls()));
             let servers = proxy.servers.iter().map(|server| {
                 let settings = &server.settings;
@@ -62,8 +60,7 @@ impl Plans {
             });
             servers.collect()
         });
-        let connectors = connectors.collect();
-        Plans { scripts, connectors }
+        Plans { connectors: connectors.collect() }
     }
 }
 
@@ -78,9 +75,6 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     let shared = &worker.shared;
     let mut checked = Vec::new();
     for backend in shared.backends.iter() {
-        if shared.checks.scripts[backend.proxy].is_none() {
-            continue;
-        }
         for server in &backend.servers {
             let at = ServerRef { proxy: backend.proxy, server: server.index };
             if server.config.settings.check.enabled && shared.backends.tracked_by(at).is_none() {
@@ -90,7 +84,8 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     }
     let count = checked.len();
     for (index, at) in checked.into_iter().enumerate() {
-        tokio::task::spawn_local(watch(worker.clone(), at, index, count));
+        let who = Who::Check { proxy: at.proxy, server: at.server };
+        turn::spawn(worker, who, watch(worker.clone(), at, index, count));
     }
 }
 
@@ -99,7 +94,7 @@ async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
     let shared = worker.shared.clone();
     let global = &shared.config.global;
     let Some(backend) = shared.backends.get(at.proxy) else { return };
-    let Some(script) = shared.checks.scripts[at.proxy].clone() else { return };
+    let Some(script) = shared.program.checks[at.proxy].clone() else { return };
     let server = &backend.servers[at.server];
     let check = &server.config.settings.check;
     let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ (index as u64 + 1) << 20;
@@ -108,8 +103,14 @@ async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
         if shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
             shared.backends.check_begins(at);
             let started = Instant::now();
-            let names = shared.backends.names(at, global.node.as_deref());
-            let outcome = probe(&worker, at, Run::new(script.clone(), names)).await;
+            let about = About {
+                backend: (ProxyId(at.proxy as u32), &shared.proxies[at.proxy]),
+                server: &shared.servers[at.proxy][at.server],
+                world: &*worker,
+                now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
+                standing: shared.backends.standing(at, global.node.as_deref()),
+            };
+            let outcome = probe(&worker, at, Run::new(script.clone(), about)).await;
             let (took, now) = (started.elapsed(), std::time::Instant::now());
             let told = shared.config.proxies[at.proxy].options.log_health_checks;
             shared.backends.checked(at, &outcome, took, told, now);
@@ -129,7 +130,7 @@ async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
 }
 
 /// One check: from the first connection to an outcome.
-async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
+async fn probe(worker: &Worker, at: ServerRef, mut run: Run<'_>) -> Outcome {
     let proxy = &worker.shared.config.proxies[at.proxy];
     let settings = &proxy.servers[at.server].settings.check;
     let started = Instant::now();
@@ -139,21 +140,19 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
         Some(check) => (proxy.timeouts.connect.map_or(settings.inter, |limit| limit.min(settings.inter)), Some(check)),
         None => (settings.inter, None),
     };
-    let mut stream: Option<Stream> = None;
+    let mut stream: Option<Open> = None;
     let mut deadline = started + settings.inter;
     let mut buffer = vec![0; 16 * 1024];
     loop {
         match run.step() {
             Next::Done(outcome) => return outcome,
             Next::Connect(connect) => {
-                if let Some(old) = stream.take() {
-                    old.reset();
-                }
+                drop(stream.take());
                 let limit = if answer_limit.is_some() { Instant::now() + connect_limit } else { deadline };
                 match dial(worker, at, &connect, limit).await {
                     Ok(open) => {
-                        run.connected(open.tls().is_some());
-                        stream = Some(open);
+                        run.connected(facts_of(&open));
+                        stream = Some(Open { stream: open, linger: connect.linger });
                     }
                     Err(error) => return run.connect_failed(error),
                 }
@@ -162,7 +161,7 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
                 }
             }
             Next::Send(bytes) => {
-                let Some(open) = &mut stream else { return run.broken("not connected") };
+                let Some(Open { stream: open, .. }) = &mut stream else { return run.broken("not connected") };
                 match timeout_at(deadline, open.write_all(&bytes)).await {
                     Err(_) => return run.timed_out(),
                     Ok(Err(error)) => return run.broken(&words(&error)),
@@ -171,7 +170,7 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run) -> Outcome {
                 let _ = timeout_at(deadline, open.flush()).await;
             }
             Next::Receive => {
-                let Some(open) = &mut stream else { return run.broken("not connected") };
+                let Some(Open { stream: open, .. }) = &mut stream else { return run.broken("not connected") };
                 match timeout_at(deadline, open.read(&mut buffer)).await {
                     Err(_) => return run.timed_out(),
                     Ok(Err(error)) => return run.broken(&words(&error)),
@@ -214,11 +213,23 @@ async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant)
     let connector = connector.or(shared.checks.connectors[at.proxy][at.server].as_ref());
     let connector = connector.ok_or_else(|| ConnectError::Tls("no TLS settings".into()))?;
     let sni = connect.sni.as_deref().or(settings.check.sni.as_deref());
+    let connector = connector.offering(&protocols(shared, at, connect));
     match timeout_at(limit, connector.connect(socket, sni)).await {
         Err(_) => Err(ConnectError::TlsTimeout),
         Ok(Err(_)) => Err(ConnectError::Tls("SSL handshake failure".into())),
         Ok(Ok(tls)) => Ok(Stream::Tls(Box::new(tls))),
     }
+}
+
+/// What a check offers by ALPN: what the step says, else `check-alpn`, else what the server's line does. An HTTP check speaks
+/// HTTP/1, and does not offer what it could not go on with.
+fn protocols<'a>(shared: &'a Shared, at: ServerRef, connect: &'a Connect) -> Vec<&'a [u8]> {
+    let settings = &shared.config.proxies[at.proxy].servers[at.server].settings;
+    let of_line = settings.tls.as_ref().unwrap_or(&settings.tls_settings).conf.alpn.as_ref();
+    let of_check = settings.check.alpn.as_ref().filter(|_| connect.as_server);
+    let http = shared.program.checks[at.proxy].as_ref().is_some_and(|script| script.kind == Kind::Http);
+    let offered = connect.alpn.as_ref().or(of_check).or(of_line).into_iter().flatten();
+    offered.filter(|name| !(http && *name == "h2")).map(String::as_bytes).collect()
 }
 
 /// Where a check goes: the step's address and port, else those of `check`, else the server's.
@@ -232,7 +243,8 @@ fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint
     if let Some(ip) = addr {
         endpoint.host = Some(crate::server::Host::Ip(ip));
     }
-    if let Some(port) = connect.port.or(check.port) {
+    // A step with an address and no port still asks the port that checks go to.
+    if let Some(port) = connect.port.or(check.port).or(check.addr_port) {
         endpoint.port = ServerPort::Fixed(port);
     }
     endpoint
@@ -261,10 +273,18 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-impl Stream {
-    /// Closes at once, without leaving a socket in TIME_WAIT a check.
-    fn reset(self) {
-        self.socket().reset_on_close();
+/// A check's connection.
+struct Open {
+    stream: Stream,
+    /// It is closed in good order. Others are reset, which leaves no socket in TIME_WAIT a check.
+    linger: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.linger {
+            self.stream.socket().reset_on_close();
+        }
     }
 }
 

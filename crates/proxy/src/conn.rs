@@ -33,7 +33,7 @@ pub(crate) struct Conn {
     /// Requests so far.
     pub requests: u64,
     /// Server connections that are this client's alone.
-    pub own: Own,
+    pub own: Rc<Own>,
     /// Kept by the connection itself, not by the streams it carries.
     pub _held: Option<(Place, Alive)>,
 }
@@ -71,7 +71,7 @@ impl Conn {
             expects_proxy_header: false,
             handshake_ms: self.handshake_ms,
             requests: self.requests,
-            own: Own::default(),
+            own: self.own.clone(),
             _held: None,
         }
     }

@@ -1,13 +1,16 @@
 //! A new connection to a server: socket, PROXY header, TLS.
 
 use crate::{
+    Shared,
     conn::Conn,
-    server::{Server, ServerRef, Target},
+    reuse::Key,
+    server::{Server, Target},
     socket::Socket,
     stream::Stream,
 };
 use penstock_config::model::{Proxy, SourceAddress};
 use penstock_http::proxy_protocol;
+use penstock_rules::Txn;
 use penstock_tls::HandshakeError;
 use std::{
     io,
@@ -33,30 +36,20 @@ pub(crate) enum Failure {
     Tls(HandshakeError),
 }
 
-/// Connects to a server on behalf of a client, and offers it nothing but HTTP/1.1 where the request can have nothing else.
-/// The time limit is the caller's.
-pub(crate) async fn open(
-    conn: &Conn,
-    server: &Server,
-    at: ServerRef,
-    sni: Option<&str>,
-    only_http1: bool,
-) -> Result<Stream, Failure> {
-    let shared = &conn.worker.shared;
-    let target = server.endpoint.load().target(conn.facts.dst).ok_or(Failure::NoAddress)?;
+/// Connects to a server, as the key of the connection says. The time limit is the caller's.
+pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<Stream, Failure> {
     let settings = &server.config.settings;
-    let proxy = &shared.config.proxies[at.proxy];
+    let proxy = &shared.config.proxies[key.at.proxy];
     let source = settings.source.as_ref().or(proxy.source.as_ref());
-    let mut socket = open_socket(proxy, server, &target, source).await.map_err(classify)?;
-    if let Some(version) = settings.send_proxy {
-        let mut header = Vec::with_capacity(128);
-        proxy_header(conn, version, &settings.proxy_v2_options, &mut header);
-        socket.write_all(&header).await.map_err(Failure::Refused)?;
+    let mut socket = open_socket(proxy, server, &key.target, source).await.map_err(classify)?;
+    if let Some(header) = &key.header {
+        socket.write_all(header).await.map_err(Failure::Refused)?;
     }
-    match &shared.connectors[at.proxy][at.server] {
+    match &shared.connectors[key.at.proxy][key.at.server] {
         None => Ok(Stream::Clear(socket)),
         Some(connector) => {
-            let connecting = match only_http1 {
+            let sni = key.sni.as_deref();
+            let connecting = match key.only_http1 {
                 true => connector.offering(&[b"http/1.1"]).connect(socket, sni).await,
                 false => connector.connect(socket, sni).await,
             };
@@ -75,14 +68,18 @@ pub(crate) async fn open_socket(
 ) -> io::Result<Socket> {
     let address = match target {
         Target::Ip(address) => *address,
-        Target::Unix(path) => return UnixStream::connect(path).await.map(Socket::Unix),
+        Target::Unix(path) => return UnixStream::connect(&**path).await.map(Socket::Unix),
         Target::Abstract(name) => {
-            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(&**name)?;
             let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
             stream.set_nonblocking(true)?;
             return UnixStream::from_std(stream).map(Socket::Unix);
         }
     };
+    #[cfg(test)]
+    if let Some(memory) = crate::memory::connect(address) {
+        return Ok(Socket::Memory(memory));
+    }
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_nodelay(true)?;
     if proxy.options.srvtcpka {
@@ -128,16 +125,21 @@ fn classify(e: io::Error) -> Failure {
     }
 }
 
-/// What `send-proxy` and its relatives write: who the client is.
-fn proxy_header(conn: &Conn, version: u8, options: &[String], out: &mut Vec<u8>) {
+/// What `send-proxy` and its relatives write: who the client is. A unique-id must have been made before.
+pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[String], out: &mut Vec<u8>) {
     let facts = &conn.facts;
-    let addresses = facts.src.zip(facts.dst);
+    let addresses = txn.source(facts).zip(txn.destination(facts));
     if version == 1 {
         return proxy_protocol::write_v1(addresses, out);
     }
     let asked = |name: &str| options.iter().any(|option| option == name);
     let mut header = proxy_protocol::Header { addresses, ..Default::default() };
     let tls = facts.tls.as_deref();
+    header.tlvs.alpn = tls.and_then(|tls| tls.alpn.clone());
+    if asked("unique-id") {
+        // As HAProxy does, an empty one where no format is set.
+        header.tlvs.unique_id = Some(txn.unique_id.borrow().clone().unwrap_or_default());
+    }
     if asked("authority") {
         header.tlvs.authority = tls
             .and_then(|tls| tls.sni.as_ref())

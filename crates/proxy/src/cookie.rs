@@ -3,6 +3,7 @@
 use crate::{exchange::Exchange, route, server::Backend};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
 use penstock_http::{Known, ResponseHead};
+use penstock_rules::fetch::end_of_cookie;
 use std::time::Duration;
 
 /// What a persistence cookie said and when, and what became of it.
@@ -118,6 +119,12 @@ fn judge(
     b'V'
 }
 
+/// Whether the log says what became of the cookie: not where it is only read.
+pub(crate) fn is_managed(proxy: &Proxy) -> bool {
+    let managed = |c: &Cookie| c.mode != CookieMode::Passive || c.indirect || c.nocache || c.preserve;
+    proxy.cookie.as_ref().is_some_and(managed)
+}
+
 /// Sees to the persistence cookie in a response: rewrites, prefixes, takes out or inserts it.
 pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
@@ -133,7 +140,7 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u6
         let header = field.value.to_vec();
         x.log.cookie[1] = b'P';
         let equals = memchr::memchr(b'=', &header).map_or(header.len(), |at| at + 1);
-        let end = memchr::memchr(b';', &header).unwrap_or(header.len());
+        let end = end_of_cookie(&header);
         let value = match (conf.mode, own) {
             (CookieMode::Insert, _) if !conf.preserve => {
                 x.log.cookie[1] = b'D';
@@ -238,7 +245,7 @@ fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
 fn find(header: &[u8], name: &[u8]) -> Option<(usize, usize, (usize, usize))> {
     let mut start = 0;
     while start < header.len() {
-        let end = memchr::memchr(b';', &header[start..]).map_or(header.len(), |at| start + at);
+        let end = start + end_of_cookie(&header[start..]);
         let skip = header[start..end].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let pair = &header[start + skip..end];
         if let Some(equals) = memchr::memchr(b'=', pair)

@@ -29,6 +29,10 @@ impl Count {
             self.0.store(n, Relaxed);
         }
     }
+    /// As many as there are.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
     /// What it is.
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)
@@ -250,8 +254,12 @@ counters! {
     reuses,
     /// Connections to this server that are idle in pools.
     idle_connections,
+    /// Those of them that have served more than one request.
+    safe_idle_connections,
     /// Connections to this server in use.
     used_connections,
+    /// Connections to this server that are estimated to be needed: what was in use at most, and less with time.
+    needed_connections,
     /// TLS handshakes done.
     ssl_sessions,
     /// TLS handshakes that resumed a session.
@@ -296,6 +304,23 @@ counters! {
     h1_bytes_in,
     /// HTTP/1 bytes sent.
     h1_bytes_out,
+}
+
+/// A connection to a server while it is in use.
+pub(crate) struct InUse<'a>(&'a Cells);
+
+impl<'a> InUse<'a> {
+    pub fn of(server: &'a Cells) -> Self {
+        server.used_connections.inc();
+        server.needed_connections.raise(server.used_connections.read());
+        InUse(server)
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.used_connections.dec();
+    }
 }
 
 impl Cells {

@@ -40,7 +40,7 @@ fn show(conn: &Conn, proxy: &str, write: impl FnOnce(&mut Vec<u8>, &dyn Fn(&str)
     if !conn.worker.shared.config.global.debug {
         return;
     }
-    let client = conn.facts.src.map_or_else(|| "unix".to_owned(), |src| src.to_string());
+    let client = conn.facts.source().map_or_else(|| "unix".to_owned(), |src| src.to_string());
     let mut out = Vec::new();
     // Writing to a Vec does not fail; and a reader of ours that has gone is no reason to stop serving.
     let _ = write(&mut out, &|event| format!("{proxy}.{event}[{client}]"));

@@ -6,22 +6,24 @@ mod attempt;
 mod retry;
 mod transfer;
 
-pub(crate) use assign::{PAUSE, Unserved, assign, connect, count_connect_error, may_redispatch};
+pub(crate) use assign::{Attempts, Unserved, assign, connect, count_connect_error, facts_of};
 pub(crate) use attempt::flush;
 
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Buffers},
     conn::Conn,
     debug, finish,
-    message::Client,
+    message::{Client, Counts},
     route::{self, Route},
     server::Presence,
+    turn::{self, cost},
     watchdog::Stage,
     worker::Worker,
 };
 use penstock_config::model::Proxy;
 use penstock_http::{RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
+use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// Everything a request needs while there is one. Kept by the worker between requests, with its memory.
@@ -40,6 +42,13 @@ pub(crate) struct Exchange {
     /// What was read of the body ahead of forwarding, and whether that is all.
     pub body: Option<Buffer>,
     pub body_complete: bool,
+    /// What was read of the response's body ahead of forwarding, and whether that is all.
+    pub response_body: Option<Buffer>,
+    pub response_complete: bool,
+    /// The length of the response's body, where its head told.
+    pub response_announced: Option<u64>,
+    /// What the log counts for `100 Continue` and early hints that were said here.
+    pub continued: u64,
     /// The length of the body, where its head told.
     pub announced: Option<u64>,
     /// The server that persistence names.
@@ -48,6 +57,8 @@ pub(crate) struct Exchange {
     pub cookie: crate::cookie::Persistence,
     /// The response head has gone to the client.
     pub responded: bool,
+    /// It was no request: its line has the format of failed connections.
+    pub refused: bool,
     /// Another attempt at a server is left.
     pub may_retry: bool,
     pub presence: Option<Presence>,
@@ -82,8 +93,11 @@ impl Exchange {
         if let Some(body) = self.body.take() {
             worker.buffers.give(body);
         }
+        self.forget_response_body(&worker.buffers);
         self.cookie = crate::cookie::Persistence::default();
-        (self.body_complete, self.responded, self.announced) = (false, false, None);
+        (self.body_complete, self.responded, self.announced, self.continued) = (false, false, None, 0);
+        self.response_announced = None;
+        self.refused = false;
         let mut kept = worker.exchanges.borrow_mut();
         if kept.len() < KEPT {
             kept.push(self);
@@ -95,16 +109,41 @@ impl Exchange {
         self.times.first_byte = Some(first_byte);
         self.log.Th = if conn.requests == 0 { conn.handshake_ms } else { 0 };
         self.log.Ti = ms_between(ready, first_byte);
+        self.log.request_unix_us = conn.worker.clock.unix_us();
+    }
+    /// It gets its number in the process.
+    pub fn number(&mut self, worker: &Worker) {
+        self.log.request_counter = worker.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
     /// Its head has been read.
     pub fn request_complete(&mut self, conn: &mut Conn) {
         let now = conn.worker.clock.now();
         self.times.complete = Some(now);
         self.log.TR = self.times.first_byte.map_or(-1, |first| ms_between(first, now));
-        self.log.request_unix_us = conn.worker.clock.unix_us();
+        self.number(&conn.worker);
         conn.session.requests += 1;
+        conn.worker.counters().frontend(conn.frontend).request(conn.worker.now_ms());
         let tune = &conn.worker.shared.config.global.tune;
         self.txn.received.keep(&self.request, tune.http_logurilen);
+    }
+    /// What answers it has no body, whatever became of its method since: the client asked with HEAD.
+    pub fn wants_head_only(&self) -> bool {
+        self.txn.received.method() == b"HEAD"
+    }
+    /// Rules will see no more of the body than they see now: there is no more, or no room for it.
+    pub fn body_is_final(&self) -> bool {
+        self.body_complete || self.body.as_ref().is_some_and(Buffer::is_full)
+    }
+    /// Lets go of what was read ahead of a response that does not go out.
+    pub fn forget_response_body(&mut self, buffers: &Buffers) {
+        if let Some(body) = self.response_body.take() {
+            buffers.give(body);
+        }
+        self.response_complete = false;
+    }
+    /// So many bytes have come from the server.
+    pub fn count_response(&mut self, upstream: Counts) {
+        self.log.bytes_read = self.continued + upstream.received;
     }
     /// It ended before there was a response; the log shows this status.
     pub fn aborted(&mut self, status: u16) {
@@ -130,10 +169,12 @@ pub(crate) fn ms_between(from: Instant, to: Instant) -> i64 {
 /// Runs an exchange whose request head has been read.
 pub(crate) async fn run(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
     conn.worker.pulse().enter(Stage::Route);
+    turn::spend(cost::REQUEST);
     if let Some(fault) = conn.worker.planted.filter(|_| x.request.path() == b"/planted-fault") {
-        fault.strike();
+        fault.strike().await;
     }
     debug::request(conn, x);
+    penstock_http::receive_hop_by_hop(&mut x.request.fields);
     match route::request(conn, client, x).await {
         Route::Backend(backend) => retry::to_backend(conn, client, x, backend).await,
         Route::Answered => {}

@@ -2,14 +2,16 @@
 
 use crate::{
     conn::Conn,
+    cookie,
     exchange::{Exchange, ms_between},
     judge,
     log::severity,
-    message::{Client, Counts},
+    message::Client,
     watchdog::Stage,
 };
 use penstock_config::model::Mode;
-use penstock_rules::LogLevel;
+use penstock_rules::{LogLevel, Phase};
+use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
@@ -18,30 +20,37 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
     x.presence = None;
     let now = conn.worker.clock.now();
     x.log.bytes_uploaded = client.counts().received;
-    if conn.proxy().mode == Mode::Http && x.txn.received.is_empty() {
-        // HAProxy answers what is no request below the layer that counts, and so do its logs and statistics.
-        x.log.bytes_read = 0;
-    }
     measure(conn, x, now);
     count(conn, x);
     write(conn, x);
 }
 
+/// Counts and logs a request over HTTP/2 that was none: its stream was reset, as HAProxy does, and nobody got an answer.
+pub(crate) fn malformed(conn: &mut Conn) {
+    let mut x = Exchange::take(&conn.worker);
+    let now = conn.worker.clock.now();
+    x.begin(conn, now, now);
+    x.log.termination = *b"PR";
+    x.aborted(0);
+    measure(conn, &mut x, now);
+    count(conn, &x);
+    write(conn, &mut x);
+    x.give(&conn.worker);
+}
+
 /// Counts and logs a connection in `mode tcp`.
-pub(crate) fn tcp(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
+pub(crate) fn tcp(conn: &mut Conn, received: u64, x: &mut Exchange) {
     x.presence = None;
-    x.log.bytes_read = counts.sent;
-    x.log.bytes_uploaded = counts.received;
+    x.log.bytes_uploaded = received;
     measure(conn, x, conn.worker.clock.now());
     count(conn, x);
     write(conn, x);
 }
 
 /// `option logasap` in `mode tcp`: the line is written once the server is connected.
-pub(crate) fn tcp_as_soon_as(conn: &mut Conn, counts: Counts, x: &mut Exchange) {
+pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
     if conn.proxy().options.logasap {
         x.log.as_soon_as = true;
-        x.log.bytes_read = counts.sent;
         measure(conn, x, conn.worker.clock.now());
         write_line(conn, x);
     }
@@ -83,6 +92,20 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     }
 }
 
+/// A status counts for whoever is tracked: 4xx is an error, 5xx but 501 and 505 a failure (manual, `http_err_cnt` and
+/// `http_fail_cnt` of `stick-table`).
+pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
+    let now = conn.worker.now_ms();
+    for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
+        match status {
+            400..=499 => tracking.http_error(now),
+            501 | 505 => {}
+            500..=599 => tracking.http_failure(now),
+            _ => {}
+        }
+    }
+}
+
 fn count(conn: &Conn, x: &Exchange) {
     let counters = conn.worker.counters();
     let now_ms = conn.worker.now_ms();
@@ -90,6 +113,13 @@ fn count(conn: &Conn, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http;
+    // A server's status was counted when it came.
+    if http && x.times.answered.is_none() && (400..500).contains(&status) {
+        track_status(conn, x, status);
+    }
+    for tracking in [&conn.session.tracking, &x.txn.tracking] {
+        tracking.bytes(x.log.bytes_uploaded, x.log.bytes_read, now_ms);
+    }
     for cells in conn.listener_cells() {
         cells.bytes_in.add(x.log.bytes_uploaded);
         cells.bytes_out.add(x.log.bytes_read);
@@ -98,7 +128,9 @@ fn count(conn: &Conn, x: &Exchange) {
         }
     }
     if http {
-        frontend.request(now_ms);
+        if x.times.complete.is_none() {
+            frontend.request(now_ms);
+        }
         frontend.response(status);
     }
     let Some(backend) = x.backend else { return };
@@ -145,18 +177,33 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
         return;
     }
     worker.pulse().enter(Stage::Log);
-    x.log.log_counter = worker.log_counter.replace(worker.log_counter.get() + 1);
+    if x.times.complete.is_none() {
+        x.number(&worker);
+    }
+    x.log.log_counter = worker.shared.log_lines[frontend].fetch_add(1, Ordering::Relaxed);
+    x.log.as_soon_as = conn.proxy().options.logasap;
+    if x.refused {
+        x.log.bytes_uploaded = 0;
+    }
+    if x.backend.is_some_and(|index| !cookie::is_managed(&worker.shared.config.proxies[index])) {
+        x.log.cookie = *b"--";
+    }
     let rules = worker.shared.program.of(frontend);
     let mut line = worker.buffers.take_head();
     let mut structured = Vec::new();
+    let refused = x.refused;
     {
         let stage = match (x.txn.received.is_empty(), x.responded) {
             (true, _) => judge::Stage::Raw,
             (false, false) => judge::Stage::Request,
             (false, true) => judge::Stage::Response,
         };
-        let context = judge::context(&worker, conn, x, stage);
-        rules.log_format.render(&context, &mut line);
+        let mut context = judge::context(&worker, conn, x, stage);
+        if context.phase == Phase::During {
+            context.phase = Phase::After;
+        }
+        let format = rules.error_log_format.as_ref().filter(|_| refused).unwrap_or(&rules.log_format);
+        format.render(&context, &mut line);
         if let Some(format) = &rules.log_format_sd {
             format.render(&context, &mut structured);
         }
@@ -169,7 +216,6 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
 pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let worker = conn.worker.clone();
     let frontend = conn.frontend;
-    worker.counters().frontend(frontend).ssl_failed_handshakes.inc();
     if !worker.logger.logs(frontend) {
         return;
     }

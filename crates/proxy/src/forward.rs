@@ -4,7 +4,9 @@
 use crate::{
     buffer::{Buffer, Buffers},
     message::{Body, End, Fault, Sink, Source},
+    turn,
 };
+use penstock_http::Error;
 use std::{
     io,
     task::{Context, Poll},
@@ -16,6 +18,8 @@ pub(crate) struct Flow {
     buffer: Option<Buffer>,
     /// A head may wait in the sink.
     head_due: bool,
+    /// The sink has not taken yet what it was given last, though it may have emptied the buffer: nothing is put behind that.
+    sending: bool,
     /// The source has given everything.
     read: bool,
     /// The sink has taken everything.
@@ -76,6 +80,8 @@ impl Flow {
         Some((buffer, self.read))
     }
     /// Moves what can be moved now; ready once the whole body has been sent.
+    ///
+    /// Every turn of the loop moves bytes, sends a head that was due, or is the last.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -84,20 +90,22 @@ impl Flow {
         buffers: &Buffers,
     ) -> Poll<Result<(), Broken>> {
         while !self.done {
-            let buffer = self.buffer.get_or_insert_with(|| buffers.take());
-            if buffer.is_empty() && !self.read {
-                let (front, tail) = sink.room();
-                if front > 0 {
-                    buffer.reserve(front, tail);
-                }
+            turn::round();
+            let buffer = self.buffer.get_or_insert_with(|| if self.read { Buffer::none() } else { buffers.take() });
+            if buffer.is_empty() && !self.read && !self.sending {
                 match source.poll_body(cx, buffer) {
-                    Poll::Pending if self.head_due => buffer.clear(),
+                    Poll::Pending if self.head_due => {}
                     Poll::Pending => {
                         self.give_back(buffers);
                         self.waits_for = Waits::Source;
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(Body::More)) => {}
+                    Poll::Ready(Ok(Body::More(_))) => {}
+                    // It is empty and has room: whoever says otherwise would be asked forever.
+                    Poll::Ready(Ok(Body::Full)) => {
+                        self.give_back(buffers);
+                        return Poll::Ready(Err(Broken::Source(Fault::Invalid(Error::TooLarge))));
+                    }
                     Poll::Ready(Ok(Body::End)) => self.read = true,
                     Poll::Ready(Err(fault)) => {
                         self.give_back(buffers);
@@ -108,9 +116,16 @@ impl Flow {
             }
             let full = buffer.is_full();
             let end = self.read.then(|| End { trailers: source.trailers() });
+            self.sending = true;
             match sink.poll_send(cx, buffer, end) {
                 Poll::Pending => {
                     self.waits_for = Waits::Sink;
+                    // Nobody knows for how long: what it waits with is no more than it has to be.
+                    match buffer.is_empty() {
+                        _ if !sink.may_refill() => {}
+                        true => self.give_back(buffers),
+                        false => buffers.shrink(buffer),
+                    }
                     return Poll::Pending;
                 }
                 Poll::Ready(Err(e)) => {
@@ -119,9 +134,11 @@ impl Flow {
                 }
                 Poll::Ready(Ok(())) => {
                     self.moved = true;
-                    self.head_due = false;
+                    (self.head_due, self.sending) = (false, false);
                     self.done = self.read;
-                    if full && !self.done {
+                    if buffers.is_shrunk(buffer) {
+                        self.give_back(buffers);
+                    } else if full && !self.done && buffer.capacity() < sink.buffer_max() {
                         buffer.clear();
                         buffers.grow(buffer);
                     }
@@ -131,9 +148,9 @@ impl Flow {
         self.give_back(buffers);
         Poll::Ready(Ok(()))
     }
-    /// Puts payload in that was read ahead of its turn (`option http-buffer-request`).
-    pub fn preload(&mut self, buffer: Buffer, complete: bool) {
-        self.buffer = Some(buffer);
+    /// Puts payload in that was read ahead of its turn (`option http-buffer-request`), or says that there is none.
+    pub fn preload(&mut self, buffer: Option<Buffer>, complete: bool) {
+        self.buffer = buffer;
         self.read = complete;
     }
     /// Gives the buffer back to the worker.
@@ -169,8 +186,9 @@ mod tests {
             if self.1 {
                 return Poll::Pending;
             }
+            let had = buffer.len();
             buffer.append(self.0.remove(0));
-            Poll::Ready(Ok(if self.0.is_empty() { Body::End } else { Body::More }))
+            Poll::Ready(Ok(if self.0.is_empty() { Body::End } else { Body::grown(buffer, had) }))
         }
         fn trailers(&self) -> Option<&Fields> {
             None
@@ -196,16 +214,50 @@ mod tests {
     #[test]
     fn a_head_leaves_before_a_body_that_is_not_there_yet_and_no_buffer_is_kept_while_waiting() {
         let buffers = Buffers::new(1024);
-        let (mut source, mut sink) = (Pieces(vec![b"ab", b"", b"cd"], false), Collect::default());
+        let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());
         let mut flow = Flow::new();
         let cx = &mut Context::from_waker(Waker::noop());
         assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
         assert_eq!((sink.0.as_slice(), sink.1, sink.2), (&b"ab"[..], 2, false));
         assert_eq!(flow.waits_for, Waits::Source);
         assert!(flow.buffer.is_none());
-        assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
         assert!(matches!(flow.poll(cx, &mut source, &mut sink, &buffers), Poll::Ready(Ok(()))));
         assert_eq!((sink.0.as_slice(), sink.2), (&b"abcd"[..], true));
+    }
+
+    /// Takes three bytes at most, every second time; the first time it takes nothing.
+    #[derive(Default)]
+    struct Reluctant(Vec<u8>, bool);
+    impl Sink for Reluctant {
+        fn may_refill(&self) -> bool {
+            true
+        }
+        fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, _: Option<End<'_>>) -> Poll<io::Result<()>> {
+            self.1 = !self.1;
+            if !self.1 {
+                let taken = buffer.len().min(3);
+                self.0.extend_from_slice(&buffer.data()[..taken]);
+                buffer.consume(taken);
+            }
+            if buffer.is_empty() && !self.1 { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+    }
+
+    #[test]
+    fn a_flow_whose_sink_takes_nothing_holds_what_it_must_and_loses_nothing() {
+        let buffers = Buffers::new(1024);
+        let (mut source, mut sink) = (Pieces(vec![b"abcdefgh", b"ij"], false), Reluctant::default());
+        let mut flow = Flow::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        for _ in 0..50 {
+            if let Poll::Ready(result) = flow.poll(cx, &mut source, &mut sink, &buffers) {
+                assert!(result.is_ok());
+                break;
+            }
+            let held = flow.buffer.as_ref().map_or(0, Buffer::capacity);
+            assert!(held <= 8, "{held} bytes are held");
+        }
+        assert_eq!(sink.0, b"abcdefghij");
     }
 
     #[test]
@@ -213,7 +265,7 @@ mod tests {
         let buffers = Buffers::new(1024);
         let cx = &mut Context::from_waker(Waker::noop());
         for (limit, kept) in [(4, true), (3, false)] {
-            let (mut source, mut sink) = (Pieces(vec![b"ab", b"", b"cd"], false), Collect::default());
+            let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());
             let mut flow = Flow::new();
             flow.keep(limit);
             while flow.poll(cx, &mut source, &mut sink, &buffers).is_pending() {}

@@ -1,6 +1,6 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
-use crate::{Shared, worker::Control};
+use crate::{Shared, server::Shutdown, worker::Control};
 use penstock_engine::Plan;
 use std::{
     sync::{
@@ -41,6 +41,19 @@ pub enum State {
 }
 
 impl Handle {
+    /// Of workers that listen to these.
+    pub(crate) fn new(shared: Arc<Shared>, workers: Vec<UnboundedSender<Control>>) -> Handle {
+        Handle {
+            inner: Arc::new(Inner {
+                shared,
+                state: AtomicU8::new(0),
+                handing_over: AtomicU32::new(0),
+                started: Instant::now(),
+                workers,
+                threads: Mutex::default(),
+            }),
+        }
+    }
     /// Configuration and shared state.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
@@ -62,6 +75,12 @@ impl Handle {
     pub fn drain(&self) {
         self.tell(1, || Control::Drain);
     }
+    /// Ends the sessions with servers: clients that have no response yet get a 502.
+    pub fn end_sessions(&self) {
+        for server in self.inner.shared.backends.iter().flat_map(|backend| &backend.servers) {
+            server.shut_sessions(Shutdown::Operator);
+        }
+    }
     /// Ends now: every connection is closed.
     pub fn stop(&self) {
         self.tell(2, || Control::Stop);
@@ -71,6 +90,15 @@ impl Handle {
         for worker in &self.inner.workers {
             let _ = worker.send(Control::Engine(Box::new(plan.clone())));
         }
+    }
+    /// What was done beside the workers: passwords hashed, and requests answered by services.
+    pub fn aside(&self) -> [(&'static str, crate::AsideReport); 2] {
+        let shared = self.shared();
+        [("passwords", shared.hashing.report()), ("services", shared.answering.report())]
+    }
+    /// How many turns of tasks were used up: each time, a task that had more to do went to the end of the line.
+    pub fn turns_spent(&self) -> u64 {
+        self.shared().pulses.iter().map(crate::watchdog::Pulse::turns_spent).sum()
     }
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {

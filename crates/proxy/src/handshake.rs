@@ -3,9 +3,7 @@
 use crate::{
     accept::Accepted,
     conn::{Alive, Conn, in_time},
-    debug, http2, judge,
-    own::Own,
-    serve,
+    debug, http2, judge, serve,
     socket::Socket,
     stream::Stream,
     tcp,
@@ -36,32 +34,32 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         handshake_ms: 0,
         expects_proxy_header: false,
         requests: 0,
-        own: Own::default(),
+        own: Rc::default(),
         _held: Some((place, alive)),
     });
     // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.
     let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
-        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(*conn, stream, Vec::new())).await,
+        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(conn, stream, Vec::new())).await,
         Mode::Http => serve::run(conn, stream).await,
     }
 }
 
-/// Whether the client's first bytes will be HTTP/2's: agreed on by ALPN, or said by the `bind` line. On clear text a
-/// client may also simply begin so, which the reader of HTTP/1 requests notices.
+/// Whether the client's first bytes will be HTTP/2's: said by the `bind` line, which counts first, or agreed on by ALPN. Where
+/// neither says anything a client may also simply begin so, which the reader of HTTP/1 requests notices.
 fn speaks_http2(conn: &Conn) -> bool {
-    match &conn.facts.tls {
-        Some(tls) if tls.alpn.is_some() => tls.alpn.as_deref() == Some(b"h2"),
-        _ => conn.bind().proto.as_deref() == Some("h2"),
+    match (&conn.bind().proto, &conn.facts.tls) {
+        (Some(proto), _) => proto == "h2",
+        (None, tls) => tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2")),
     }
 }
 
 /// What is known as soon as it is accepted.
 fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFacts {
     let (peer, local) = match socket {
-        Socket::Tcp(_) => (socket.peer_addr().ok().map(canonical), socket.local_addr().ok().map(canonical)),
         Socket::Unix(_) => (None, None),
+        _ => (socket.peer_addr().ok(), socket.local_addr().ok()),
     };
     let conf = &worker.shared.config.proxies[proxy].binds[bind];
     ConnFacts {
@@ -69,16 +67,13 @@ fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFac
         dst: local,
         peer,
         local,
+        bind: bind as u32,
         listener_id: conf.id.unwrap_or(bind as u32 + 1),
         listener_name: conf.name.as_deref().map(Into::into),
         accepted_unix_us: worker.clock.unix_us(),
+        socket: socket.number(),
         ..ConnFacts::default()
     }
-}
-
-/// An IPv4 address that a dual-stack socket shows as IPv6 counts as what it is.
-fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
-    std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Runs what comes before the first request, within `timeout client`.
@@ -125,24 +120,18 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
 /// Runs `tcp-request connection` or `session` rules; whether the connection goes on.
 fn admitted(conn: &mut Conn, socket: &Socket, kind: judge::Kind) -> bool {
     let worker = conn.worker.clone();
-    let verdict = judge::connection(conn, socket, kind);
+    let passed = judge::connection(conn, socket, kind) == judge::Judged::GoOn;
     let cells = worker.counters().frontend(conn.frontend);
     let now = worker.now_ms();
     match kind {
         judge::Kind::Connection => cells.connection(now),
-        judge::Kind::Session => {
+        judge::Kind::Session if passed => {
             cells.session(now);
             worker.counters().listener(conn.frontend, conn.bind).session(now);
         }
+        judge::Kind::Session => {}
     }
-    if verdict == judge::Judged::GoOn {
-        return true;
-    }
-    match kind {
-        judge::Kind::Connection => conn.listener_cells().iter().for_each(|cells| cells.denied_connections.inc()),
-        judge::Kind::Session => conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc()),
-    }
-    false
+    passed
 }
 
 /// Why there is no stream.
@@ -160,7 +149,7 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
     };
     if let Failure::Tls(e) = reason {
         conn.worker.counters().frontend(conn.frontend).ssl_failed_handshakes.inc();
-        conn.facts.error = (e.code(), e.message());
+        (conn.facts.error, conn.facts.tls_error) = ((e.code(), e.message()), Some(e.library()));
     }
     if !(silent && conn.proxy().options.dontlognull) {
         crate::finish::log_handshake_failure(conn, text);
@@ -170,40 +159,47 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
 
 /// Reads a PROXY header and not one byte more: what follows it stays in the socket.
 async fn read_proxy_header(socket: &Socket) -> Result<Box<proxy_protocol::Header>, Failure> {
-    let mut seen = vec![0; proxy_protocol::V2_BYTES_MAX];
-    let mut before = 0;
-    let (header, length) = loop {
+    let mut begun = Vec::new();
+    loop {
         poll_fn(|cx| socket.poll_read_ready(cx)).await.map_err(|_| ABORTED)?;
-        let n = match socket.try_peek(&mut seen) {
-            Ok(0) => return Err(ABORTED),
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(_) => return Err(ABORTED),
-        };
-        match proxy_protocol::parse(&seen[..n]) {
-            Ok(proxy_protocol::Parse::Complete(header, length)) => break (header, length),
-            Ok(proxy_protocol::Parse::Partial) if n == before => {
-                // Peeking does not use the readiness up: wait for more bytes than are there.
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
-            Ok(proxy_protocol::Parse::Partial) => before = n,
-            Err(proxy_protocol::Error::Signature) => {
-                return Err(Failure::Header("Received something which does not look like a PROXY protocol header"));
-            }
-            Err(_) => return Err(Failure::Header("Received an invalid PROXY protocol header")),
+        if let Some(header) = proxy_header(socket, &mut begun)? {
+            return Ok(header);
         }
+    }
+}
+
+/// Looks at what the socket has, and takes what of it belongs to the header, of which `begun` has been taken already.
+///
+/// All of a header that is not complete belongs to it. So it is taken at once: what is only looked at leaves the socket
+/// readable, and nothing would tell of the bytes that follow.
+fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy_protocol::Header>>, Failure> {
+    let mut bytes = [0; proxy_protocol::V2_BYTES_MAX];
+    let have = begun.len();
+    bytes[..have].copy_from_slice(begun);
+    let seen = match socket.try_peek(&mut bytes[have..]) {
+        Ok(0) => return Err(ABORTED),
+        Ok(n) => have + n,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(_) => return Err(ABORTED),
     };
-    let mut left = length;
-    while left > 0 {
-        // They were seen there a moment ago.
-        match socket.try_read(&mut seen[..left]) {
-            Ok(0) => return Err(ABORTED),
-            Ok(n) => left -= n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                poll_fn(|cx| socket.poll_read_ready(cx)).await.map_err(|_| ABORTED)?;
-            }
-            Err(_) => return Err(ABORTED),
+    let (header, end) = match proxy_protocol::parse(&bytes[..seen]) {
+        Ok(proxy_protocol::Parse::Complete(header, length)) => (Some(header), length),
+        Ok(proxy_protocol::Parse::Partial) => (None, seen),
+        Err(proxy_protocol::Error::Signature) => {
+            return Err(Failure::Header("Received something which does not look like a PROXY protocol header"));
         }
+        Err(_) => return Err(Failure::Header("Received an invalid PROXY protocol header")),
+    };
+    let mut at = have;
+    while at < end {
+        // They were seen there a moment ago.
+        match socket.try_read(&mut bytes[at..end]) {
+            Ok(n @ 1..) => at += n,
+            _ => return Err(ABORTED),
+        }
+    }
+    if header.is_none() {
+        begun.extend_from_slice(&bytes[have..end]);
     }
     Ok(header)
 }
@@ -212,7 +208,8 @@ const ABORTED: Failure = Failure::Header("Connection closed while waiting for PR
 
 fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
     if let Some((src, dst)) = header.addresses {
-        (conn.facts.src, conn.facts.dst) = (Some(canonical(src)), Some(canonical(dst)));
+        // The connection itself still has the proxy's address.
+        (conn.facts.session_src, conn.facts.session_dst) = (Some(src), Some(dst));
     }
     conn.facts.proxy_header =
         Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
@@ -231,3 +228,49 @@ pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bo
 
 /// A peer that does not take our last bytes for so long is not waited for.
 const CLOSE_TIME: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use tokio::{io::AsyncWriteExt, net::UnixStream};
+
+    #[test]
+    fn a_header_that_comes_byte_by_byte_is_waited_for_without_looking_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut peer, ours) = UnixStream::pair().unwrap();
+            let (socket, mut polls) = (Socket::Unix(ours), 0);
+            let mut reading = std::pin::pin!(read_proxy_header(&socket));
+            let mut read = poll_fn(|cx| {
+                polls += 1;
+                reading.as_mut().poll(cx)
+            });
+            let bytes = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\nGET";
+            for byte in &bytes[..bytes.len() - 4] {
+                peer.write_all(&[*byte]).await.unwrap();
+                let waited = tokio::time::timeout(std::time::Duration::from_millis(10), &mut read).await;
+                assert!(waited.is_err(), "there is no header yet");
+            }
+            peer.write_all(&bytes[bytes.len() - 4..]).await.unwrap();
+            let Ok(header) = read.await else { panic!("the header is complete") };
+            assert_eq!(header.addresses.unwrap().0, "192.0.2.1:1000".parse().unwrap());
+            // For each byte: when it is asked, when it is told, when the test's patience ends.
+            assert!(polls <= 4 * bytes.len(), "{polls} polls");
+            let mut rest = [0; 8];
+            assert_eq!(socket.try_read(&mut rest).unwrap(), 3, "what follows stays in the socket");
+        });
+    }
+
+    #[test]
+    fn a_header_that_breaks_off_is_an_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut peer, ours) = UnixStream::pair().unwrap();
+            let socket = Socket::Unix(ours);
+            peer.write_all(b"PROXY TCP4").await.unwrap();
+            drop(peer);
+            assert!(matches!(read_proxy_header(&socket).await, Err(Failure::Header(_))));
+        });
+    }
+}

@@ -2,11 +2,11 @@
 
 use crate::{conn::Conn, exchange::Exchange, forwarded, server::Server};
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
-use penstock_http::{Connection, Fields, Known, Persistence, Version, remove_hop_by_hop, set_connection};
-use std::{
-    fmt::Write,
-    net::{IpAddr, SocketAddr},
+use penstock_http::{
+    Connection, Fields, Framing, Known, Persistence, Version, receive_hop_by_hop, remove_hop_by_hop, set_connection,
 };
+use penstock_rules::fetch::{cookies, end_of_cookie};
+use std::{fmt::Write, net::IpAddr};
 
 /// Prepares the request's head for a server; whether the connection may be kept afterwards.
 pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
@@ -16,11 +16,11 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
         version => version,
     };
     let close = frontend.options.connection != ConnectionMode::KeepAlive
-        || backend.options.connection != ConnectionMode::KeepAlive;
-    let connection = Connection::of(&x.request.fields);
-    let upgrade = connection.upgrade;
+        || backend.options.connection != ConnectionMode::KeepAlive
+        || conn.worker.draining.get();
+    let upgrade = Connection::of(&x.request.fields).upgrade;
     let fields = &mut x.request.fields;
-    remove_hop_by_hop(fields, connection, upgrade);
+    remove_hop_by_hop(fields, upgrade);
     let persistence =
         if close && !backend.options.http_pretend_keepalive { Persistence::Close } else { Persistence::KeepAlive };
     set_connection(fields, version, version, persistence, upgrade);
@@ -34,20 +34,15 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
 pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
     let (front, back) = (&conn.proxy().options, &backend.options);
     if front.forwardfor.is_some() || back.forwardfor.is_some() {
-        let source = x.txn.src_ip.or(conn.facts.src.map(|a| a.ip()));
+        let source = x.txn.source(&conn.facts).map(|a| a.ip());
         add_address(&mut x.request.fields, [&front.forwardfor, &back.forwardfor], source, "x-forwarded-for");
     }
     if front.originalto.is_some() || back.originalto.is_some() {
-        let destination = x.txn.dst_ip.or(conn.facts.dst.map(|a| a.ip()));
+        let destination = x.txn.destination(&conn.facts).map(|a| a.ip());
         add_address(&mut x.request.fields, [&front.originalto, &back.originalto], destination, "x-original-to");
     }
     let Some(conf) = front.forwarded.as_ref().or(back.forwarded.as_ref()) else { return };
-    // Rules may have given the connection other addresses.
-    let with = |told: Option<IpAddr>, facts: Option<SocketAddr>| match (told, facts) {
-        (Some(ip), facts) => Some(SocketAddr::new(ip, facts.map_or(0, |a| a.port()))),
-        (None, facts) => facts,
-    };
-    let (source, destination) = (with(x.txn.src_ip, conn.facts.src), with(x.txn.dst_ip, conn.facts.dst));
+    let (source, destination) = (x.txn.source(&conn.facts), x.txn.destination(&conn.facts));
     let host = x.request.fields.get(b"host").map(<[u8]>::to_vec);
     if let Some(value) = forwarded::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
         let _ = x.request.fields.append(b"forwarded", value.as_bytes());
@@ -57,14 +52,15 @@ pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
 /// Adds a field with an address, called `name` where neither side says otherwise.
 fn add_address(fields: &mut Fields, both: [&Option<ForwardFor>; 2], address: Option<IpAddr>, name: &str) {
     let [front, back] = both.map(Option::as_ref);
-    // The backend's header name wins, either side's exception counts.
+    // The backend's option names the header, if only by default; either side's exception counts.
     let (Some(conf), Some(address)) = (back.or(front), address) else { return };
     let sides = || [front, back].into_iter().flatten();
     if sides().any(|side| is_excepted(side, address)) {
         return;
     }
-    let name = conf.header.as_deref().or(front.and_then(|front| front.header.as_deref())).unwrap_or(name);
-    if sides().any(|side| side.if_none) && fields.get(name.as_bytes()).is_some() {
+    let name = conf.header.as_deref().unwrap_or(name);
+    // One side that adds it always is enough.
+    if sides().all(|side| side.if_none) && fields.get(name.as_bytes()).is_some() {
         return;
     }
     let mut text = String::with_capacity(40);
@@ -84,21 +80,54 @@ fn is_excepted(conf: &ForwardFor, address: IpAddr) -> bool {
     net_size == size && (prefix == 0 || (net ^ address) >> (128 - prefix.min(128)) == 0)
 }
 
+/// Prepares an interim response (1xx) for the client: it has no body and ends no connection, whatever it says
+/// (RFC 9110 section 8.6).
+pub(crate) fn interim_to_client(x: &mut Exchange) {
+    let fields = &mut x.response.fields;
+    receive_hop_by_hop(fields);
+    remove_hop_by_hop(fields, false);
+    fields.remove_known(Known::TransferEncoding);
+    fields.remove_known(Known::ContentLength);
+}
+
+/// How the client sees the response end, which is not how the server does where a rule has changed the method to HEAD or
+/// from it, or the status.
+pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
+    if framing == Framing::Tunnel {
+        return framing;
+    }
+    let status = x.response.status();
+    if status == 204 {
+        // RFC 9110, 8.6: what a rule made of another status keeps no length.
+        x.response.fields.remove_known(Known::TransferEncoding);
+        x.response.fields.remove_known(Known::ContentLength);
+    }
+    if x.wants_head_only() || matches!(status, 204 | 304) {
+        return Framing::None;
+    }
+    if x.request.method() == b"HEAD" {
+        // The length is that of a body which nobody asked the server for: a client that waited for it would take the next
+        // response for it.
+        x.response.fields.remove_known(Known::TransferEncoding);
+        x.response.fields.set(b"content-length", b"0").expect("a name and a number");
+    }
+    framing
+}
+
 /// Prepares the response's head for the client.
 pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
-    let connection = Connection::of(&x.response.fields);
     let upgrade = x.response.status() == 101;
-    remove_hop_by_hop(&mut x.response.fields, connection, upgrade);
+    remove_hop_by_hop(&mut x.response.fields, upgrade);
     if upgrade {
         let version = x.response.version();
         set_connection(&mut x.response.fields, version, version, Persistence::KeepAlive, true);
     }
 }
 
-/// Whether the configuration wants the client's connection closed after this exchange (`option httpclose`).
-pub(crate) fn closes(conn: &Conn, x: &Exchange) -> bool {
-    let close = |proxy: &Proxy| proxy.options.connection == ConnectionMode::Close;
-    close(conn.proxy()) || close(x.proxy(conn)) || conn.worker.draining.get()
+/// Whether the client's connection is to be closed after this exchange: its frontend says so (`option httpclose`; that of a
+/// backend closes its servers' connections), or the worker ends.
+pub(crate) fn closes(conn: &Conn) -> bool {
+    conn.proxy().options.connection == ConnectionMode::Close || conn.worker.draining.get()
 }
 
 fn set(x: &mut Exchange, name: &str, value: &[u8]) {
@@ -110,7 +139,7 @@ fn set(x: &mut Exchange, name: &str, value: &[u8]) {
 pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
     fields
         .all_known(Known::Cookie)
-        .flat_map(|header| header.split(|&b| b == b';').map(<[u8]>::trim_ascii))
+        .flat_map(|header| cookies(header).map(<[u8]>::trim_ascii))
         .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
         .map(|cookie| cut(cookie, capture))
 }
@@ -119,7 +148,7 @@ pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<
 pub(crate) fn captured_set_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
     fields
         .all_known(Known::SetCookie)
-        .map(|header| header.split(|&b| b == b';').next().unwrap_or_default().trim_ascii())
+        .map(|header| header[..end_of_cookie(header)].trim_ascii())
         .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
         .map(|cookie| cut(cookie, capture))
 }

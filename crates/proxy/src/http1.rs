@@ -2,24 +2,21 @@
 //! what goes out.
 
 use crate::{
-    buffer::{Buffer, Buffers},
+    buffer::{Buffer, Buffers, FRONT},
     message::{Body, End, Fault},
-    stream::Stream,
+    stream::{Fill, Stream},
+    turn,
 };
-use penstock_http::{BodyReader, Error, Fields, Framing, Known, Limits, Step, write_last_chunk};
+use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Step, write_last_chunk};
 use std::{
     io,
+    num::NonZeroUsize,
     task::{Context, Poll, ready},
 };
 
-/// How many bytes a head counts for in logs and statistics (`%B`, `%U`, `bin`, `bout`). HAProxy counts messages in its own
-/// form, not as they are on the wire: twenty bytes and the parts of the start line, names and values (`connection:
-/// close` and `keep-alive` are not kept), and one byte for the end.
+/// How many bytes a head counts for in logs and statistics; see [`Fields::weight`].
 pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
-    let kept = |value: &[u8]| !(value.eq_ignore_ascii_case(b"close") || value.eq_ignore_ascii_case(b"keep-alive"));
-    let dropped = fields.all_known(Known::Connection).filter(|value| !kept(value));
-    let dropped: usize = dropped.map(|value| Known::Connection.name().len() + value.len()).sum();
-    (20 + start_line + fields.text_len() - dropped + 1) as u64
+    fields.weight(start_line)
 }
 
 /// The length of `HTTP/1.1`.
@@ -55,6 +52,18 @@ impl Inbound {
             Inbound::Length(_) | Inbound::UntilClose => false,
         }
     }
+    /// Whether what was read together with the head begins a valid body.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check(&self, input: Option<&Buffer>) -> Result<(), Error> {
+        let (Inbound::Chunked(reader), Some(input)) = (self, input) else { return Ok(()) };
+        let (mut reader, mut rest) = (reader.clone(), input.data());
+        while let Step::Data(n) | Step::Framing(n) | Step::Skip(n) = reader.step(rest)? {
+            rest = &rest[n..];
+        }
+        Ok(())
+    }
     pub fn trailers(&self) -> Option<&Fields> {
         match self {
             Inbound::Chunked(reader) => Some(reader.trailers()).filter(|fields| !fields.is_empty()),
@@ -67,6 +76,38 @@ impl Inbound {
             Inbound::Chunked(reader) => trailer_weight(reader.trailers()),
             _ => 0,
         }
+    }
+    /// Steps over what `input` holds of the body; how many bytes of payload, and for its end, that was.
+    pub fn skip(&mut self, input: &mut Option<Buffer>, buffers: &Buffers) -> u64 {
+        let Some(raw) = input else { return 0 };
+        let mut skipped = 0;
+        match self {
+            Inbound::Ended => {}
+            Inbound::UntilClose => raw.clear(),
+            Inbound::Length(left) => {
+                let taken = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                raw.consume(taken);
+                skipped = taken as u64;
+                *left -= skipped;
+                if *left == 0 {
+                    *self = Inbound::Ended;
+                }
+            }
+            Inbound::Chunked(reader) => {
+                // A body that is none does not end, and nothing follows it.
+                while let Ok(step @ (Step::Data(n) | Step::Framing(n) | Step::Skip(n))) = reader.step(raw.data()) {
+                    if matches!(step, Step::Data(_)) {
+                        skipped += n as u64;
+                    }
+                    raw.consume(n);
+                }
+                if reader.is_ended() {
+                    skipped += trailer_weight(reader.trailers());
+                }
+            }
+        }
+        give_if_empty(input, buffers);
+        skipped
     }
     /// Moves payload from `input` (what was read together with the head) and from `stream` to `buffer`.
     pub fn poll_body(
@@ -81,36 +122,49 @@ impl Inbound {
             Inbound::Ended => Poll::Ready(Ok(Body::End)),
             Inbound::Length(left) => {
                 let limit = usize::try_from(*left).unwrap_or(usize::MAX);
-                let got = match take_input(input, buffers, buffer, limit) {
-                    0 => ready!(stream.poll_fill(cx, buffer, limit))?,
-                    n => n,
-                };
-                if got == 0 {
-                    return Poll::Ready(Err(Fault::Closed));
+                match ready!(poll_plain(cx, stream, input, buffers, buffer, limit))? {
+                    Fill::End => Poll::Ready(Err(Fault::Closed)),
+                    Fill::Full => Poll::Ready(Ok(Body::Full)),
+                    Fill::Bytes(got) => {
+                        *left -= got.get() as u64;
+                        if *left > 0 {
+                            return Poll::Ready(Ok(Body::More(got)));
+                        }
+                        *self = Inbound::Ended;
+                        Poll::Ready(Ok(Body::End))
+                    }
                 }
-                *left -= got as u64;
-                if *left > 0 {
-                    return Poll::Ready(Ok(Body::More));
-                }
-                *self = Inbound::Ended;
-                Poll::Ready(Ok(Body::End))
             }
-            Inbound::UntilClose => {
-                let got = match take_input(input, buffers, buffer, usize::MAX) {
-                    0 => ready!(stream.poll_fill(cx, buffer, usize::MAX))?,
-                    n => n,
-                };
-                if got > 0 {
-                    return Poll::Ready(Ok(Body::More));
+            Inbound::UntilClose => match ready!(poll_plain(cx, stream, input, buffers, buffer, usize::MAX))? {
+                Fill::Bytes(got) => Poll::Ready(Ok(Body::More(got))),
+                Fill::Full => Poll::Ready(Ok(Body::Full)),
+                Fill::End => {
+                    *self = Inbound::Ended;
+                    Poll::Ready(Ok(Body::End))
                 }
-                *self = Inbound::Ended;
-                Poll::Ready(Ok(Body::End))
-            }
+            },
             Inbound::Chunked(reader) => poll_chunks(reader, cx, stream, input, buffers, buffer),
         }
     }
 }
 
+/// Moves up to `limit` bytes to `buffer` as they are: those of `input`, if it has any, else what `stream` gives.
+fn poll_plain(
+    cx: &mut Context<'_>,
+    stream: &mut Stream,
+    input: &mut Option<Buffer>,
+    buffers: &Buffers,
+    buffer: &mut Buffer,
+    limit: usize,
+) -> Poll<io::Result<Fill>> {
+    let Some(raw) = input else { return stream.poll_fill(cx, buffer, limit) };
+    let taken = buffer.append(&raw.data()[..raw.len().min(limit)]);
+    raw.consume(taken);
+    give_if_empty(input, buffers);
+    Poll::Ready(Ok(NonZeroUsize::new(taken).map_or(Fill::Full, Fill::Bytes)))
+}
+
+/// Takes chunks apart. Every turn of the loop steps over bytes or reads some, or is the last.
 fn poll_chunks(
     reader: &mut BodyReader,
     cx: &mut Context<'_>,
@@ -121,13 +175,12 @@ fn poll_chunks(
 ) -> Poll<Result<Body, Fault>> {
     let had = buffer.len();
     loop {
-        let raw = input.get_or_insert_with(|| buffers.take());
-        // The reader is only shown what there is room for: what it has stepped over is gone.
-        let room = buffer.room();
-        if room == 0 {
-            return Poll::Ready(Ok(Body::More));
-        }
-        match reader.step(&raw.data()[..raw.len().min(room)])? {
+        turn::round();
+        let Some(room) = NonZeroUsize::new(buffer.room()) else {
+            return Poll::Ready(Ok(Body::grown(buffer, had)));
+        };
+        let raw = input.get_or_insert_with(|| buffers.take_input());
+        match reader.step_within(raw.data(), room)? {
             Step::Data(n) => {
                 buffer.append(&raw.data()[..n]);
                 raw.consume(n);
@@ -137,33 +190,25 @@ fn poll_chunks(
                 give_if_empty(input, buffers);
                 return Poll::Ready(Ok(Body::End));
             }
-            Step::NeedMore if raw.len() > room => return Poll::Ready(Ok(Body::More)),
             Step::NeedMore => {
                 raw.compact();
-                if raw.is_full() {
-                    return Poll::Ready(Err(Fault::Invalid(Error::TooLarge)));
-                }
                 match stream.poll_fill(cx, raw, usize::MAX) {
-                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(Fault::Closed)),
-                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Ok(Fill::Bytes(_))) => {}
+                    Poll::Ready(Ok(Fill::End)) => return Poll::Ready(Err(Fault::Closed)),
+                    // A size line or a trailer section that is longer than a buffer.
+                    Poll::Ready(Ok(Fill::Full)) => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e.into())),
                     Poll::Pending => {
                         give_if_empty(input, buffers);
-                        return if buffer.len() > had { Poll::Ready(Ok(Body::More)) } else { Poll::Pending };
+                        return match buffer.len() > had {
+                            true => Poll::Ready(Ok(Body::grown(buffer, had))),
+                            false => Poll::Pending,
+                        };
                     }
                 }
             }
         }
     }
-}
-
-/// Moves up to `limit` bytes of `input` to `buffer`.
-fn take_input(input: &mut Option<Buffer>, buffers: &Buffers, buffer: &mut Buffer, limit: usize) -> usize {
-    let Some(raw) = input else { return 0 };
-    let taken = buffer.append(&raw.data()[..raw.len().min(limit)]);
-    raw.consume(taken);
-    give_if_empty(input, buffers);
-    taken
 }
 
 /// Gives an empty buffer back to the worker.
@@ -199,9 +244,6 @@ enum Form {
 /// Payload up to this much is copied behind the head, so that both leave in one record and one system call.
 const JOIN_MAX: usize = 8192;
 
-/// Hexadecimal digits of the largest buffer, and CRLF.
-const CHUNK_HEAD: usize = 8;
-
 impl Outbound {
     /// Starts a message; its head is written by `write`.
     pub fn start(&mut self, buffers: &Buffers, chunked: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -212,8 +254,9 @@ impl Outbound {
         self.form = if chunked { Form::Chunked } else { Form::Plain };
         (self.framed, self.ended) = (false, false);
     }
-    pub fn room(&self) -> (usize, usize) {
-        if self.form == Form::Chunked { (CHUNK_HEAD, 2) } else { (0, 0) }
+    /// What follows is no message: it goes as it is.
+    pub fn tunnel(&mut self) {
+        (self.form, self.framed, self.ended) = (Form::Plain, false, false);
     }
     /// Nothing waits to be sent.
     pub fn is_idle(&self) -> bool {
@@ -234,6 +277,7 @@ impl Outbound {
         if !self.head.is_empty() && self.head_sent == 0 && buffer.len() <= JOIN_MAX {
             self.head.extend_from_slice(buffer.data());
             buffer.clear();
+            self.framed = false;
         }
         if buffer.is_empty() {
             self.end(buffers, end);
@@ -280,8 +324,8 @@ impl Outbound {
 
 /// Makes one chunk of what `buffer` holds.
 fn frame_chunk(buffer: &mut Buffer) {
-    let mut line = [0; CHUNK_HEAD];
-    let mut at = CHUNK_HEAD - 2;
+    let mut line = [0; FRONT];
+    let mut at = FRONT - 2;
     line[at..].copy_from_slice(b"\r\n");
     let mut left = buffer.len();
     while left > 0 {
@@ -289,8 +333,7 @@ fn frame_chunk(buffer: &mut Buffer) {
         line[at] = b"0123456789abcdef"[left & 15];
         left >>= 4;
     }
-    buffer.prepend(&line[at..]);
-    buffer.append_tail(b"\r\n");
+    buffer.surround(&line[at..], b"\r\n");
 }
 
 #[cfg(test)]
@@ -301,7 +344,6 @@ mod tests {
     fn a_chunk_is_its_size_its_bytes_and_its_end() {
         let buffers = Buffers::new(16384);
         let mut buffer = buffers.take();
-        buffer.reserve(CHUNK_HEAD, 2);
         buffer.append(&[b'x'; 300]);
         frame_chunk(&mut buffer);
         assert!(buffer.data().starts_with(b"12c\r\nxxx"));
@@ -316,10 +358,9 @@ mod tests {
         for _ in 0..8 {
             buffers.grow(&mut buffer);
         }
-        buffer.reserve(CHUNK_HEAD, 2);
         buffer.append(&vec![b'x'; 1 << 20]);
         assert!(buffer.is_full());
         frame_chunk(&mut buffer);
-        assert!(buffer.data().starts_with(b"3fff6\r\n"));
+        assert!(buffer.data().starts_with(b"40000\r\n"));
     }
 }

@@ -5,14 +5,17 @@ mod client;
 mod connection;
 mod convert;
 mod guard;
+mod heads;
+mod inlet;
+mod outlet;
 mod server;
 pub(crate) mod websocket;
 
 use crate::stream::Stream;
 use penstock_config::model::ServerSettings;
 
-pub(crate) use connection::run;
-pub(crate) use server::{Http2Server, Mux, MuxPool};
+pub(crate) use connection::{may_begin_so, run};
+pub(crate) use server::{Http2Server, Mux, MuxInUse, MuxPool};
 
 /// Whether a connection to a server that was just opened carries HTTP/2: said by `proto h2`, or agreed on by ALPN.
 pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod aside;
 pub mod balance;
 mod body;
 mod buffer;
@@ -32,7 +33,12 @@ mod http2;
 mod judge;
 mod listener;
 mod log;
+mod login;
+#[cfg(test)]
+mod memory;
 mod message;
+#[cfg(test)]
+mod model;
 mod own;
 mod parse;
 mod patience;
@@ -41,6 +47,7 @@ mod program;
 pub mod queue;
 mod resolve;
 mod respond;
+mod reuse;
 mod route;
 mod runtime;
 mod serve;
@@ -52,11 +59,13 @@ mod socket;
 mod stream;
 mod tcp;
 mod timer;
+mod turn;
 mod upstream;
 mod watchdog;
 mod worker;
 mod world;
 
+pub use aside::AsideReport;
 pub use handle::{Handle, State};
 pub use listener::{Inherited, ListenError, Listener, Listeners};
 pub use program::Program;

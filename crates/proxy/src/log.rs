@@ -74,7 +74,7 @@ impl LogTargets {
             targets,
             of_proxy,
             tags: config.proxies.iter().map(|p| p.log_tag.as_ref().map(|tag| tag.clone().into_bytes())).collect(),
-            tag: config.global.log_tag.clone().unwrap_or_else(|| "penstock".into()).into_bytes(),
+            tag: config.global.log_tag.clone().unwrap_or_else(program_name).into_bytes(),
             hostname,
             pid: std::process::id(),
         }
@@ -87,6 +87,13 @@ impl LogTargets {
     pub fn dropped(&self) -> u64 {
         self.targets.iter().map(|target| target.dropped.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// The name that the program was started by, as HAProxy tags its lines where `log-tag` says nothing.
+fn program_name() -> String {
+    let name = std::env::args_os().next();
+    let name = name.as_deref().and_then(|name| std::path::Path::new(name).file_name());
+    name.map_or_else(|| "penstock".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The lines of one worker on their way out.

@@ -7,16 +7,26 @@ use crate::buffer::Buffer;
 use penstock_http::{Error, Fields, Framing, RequestHead, ResponseHead};
 use std::{
     io,
+    num::NonZeroUsize,
     task::{Context, Poll},
 };
 
 /// What a read of a body came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// There is payload in the buffer, and more may follow.
-    More,
+    /// So many bytes of payload were added to the buffer, and more may follow.
+    More(NonZeroUsize),
+    /// Nothing was added, since the buffer has no room: it has to be emptied before there is a point in asking again.
+    Full,
     /// The body is complete with what the buffer holds.
     End,
+}
+
+impl Body {
+    /// What a read came to that left `buffer` with more than the `had` bytes before it, or with no room.
+    pub fn grown(buffer: &Buffer, had: usize) -> Body {
+        NonZeroUsize::new(buffer.len() - had).map_or(Body::Full, Body::More)
+    }
 }
 
 /// Why an end of an exchange is of no further use.
@@ -45,7 +55,7 @@ impl From<Error> for Fault {
 
 /// An end that sends us a body.
 pub(crate) trait Source {
-    /// Appends payload to `buffer`, which has room. Not called again after [`Body::End`].
+    /// Appends payload to `buffer`. Not called again after [`Body::End`].
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>>;
     /// The trailers of a body that has ended.
     fn trailers(&self) -> Option<&Fields>;
@@ -53,9 +63,13 @@ pub(crate) trait Source {
 
 /// An end that we send a body to.
 pub(crate) trait Sink {
-    /// Room that framing needs before and behind the payload in the buffer.
-    fn room(&self) -> (usize, usize) {
-        (0, 0)
+    /// Up to what size a buffer of what goes there may grow.
+    fn buffer_max(&self) -> usize {
+        usize::MAX
+    }
+    /// Whether another buffer with the same bytes may be shown to it after it has been pending.
+    fn may_refill(&self) -> bool {
+        false
     }
     /// Sends what `buffer` holds, with the head if that is still due; with `end` also what ends the body. Ready once
     /// nothing is left to send. `buffer` is not touched by others until then.
@@ -73,13 +87,16 @@ pub(crate) struct End<'a> {
 pub(crate) trait Client: Source + Sink {
     /// Says how the request's body is framed, once rules have let it pass.
     fn request_framing(&self) -> Framing;
-    /// Sends `100 Continue` if the client waits for it and nothing was sent yet.
-    fn allow_body(&mut self);
+    /// Takes `100 Continue` to send now if the client waits for it and nothing was sent yet; whether it does.
+    fn allow_body(&mut self) -> bool;
     /// Takes an interim response (1xx) to send now.
     fn interim(&mut self, head: &ResponseHead);
     /// Takes the final response's head; framing fields of its own side are the client end's business. `last` is whether
     /// the connection must not carry another exchange.
     fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool);
+    /// Lets go of what has come of a body that nobody will read: a request that is here whole leaves the connection free for
+    /// the next, although it was answered without its body.
+    fn skip_body(&mut self) {}
     /// Ready when the client has gone away (`abort` too: it has reset), though it owes us nothing now.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Ready when the client has said that it will not read the response, as it can by resetting an HTTP/2 stream.

@@ -4,7 +4,8 @@ use crate::{
     buffer::Buffer,
     http1::{Inbound, Outbound, VERSION, give_if_empty, weight},
     message::{Body, Client, Counts, End, Fault, Sink, Source},
-    stream::Stream,
+    stream::{Fill, Stream},
+    turn,
     worker::Worker,
 };
 use penstock_http::{
@@ -40,6 +41,8 @@ pub(crate) struct Http1Client {
     closing: bool,
     /// The end of the response is the end of the connection.
     ends_with_close: bool,
+    /// It carries the bytes of another protocol.
+    tunnel: bool,
     received: u64,
 }
 
@@ -64,11 +67,11 @@ pub(crate) enum Received {
 }
 
 impl Http1Client {
-    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits) -> Self {
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits, input: Option<Buffer>) -> Self {
         Http1Client {
             stream,
             worker,
-            input: None,
+            input,
             ended: None,
             framing: Framing::None,
             inbound: Inbound::Ended,
@@ -80,6 +83,7 @@ impl Http1Client {
             aborted: false,
             closing: false,
             ends_with_close: false,
+            tunnel: false,
             received: 0,
         }
     }
@@ -90,20 +94,20 @@ impl Http1Client {
         }
         // An error is found again by reading.
         let _ = ready!(self.stream.poll_read_ready(cx));
-        self.poll_fill(cx)
+        self.poll_fill(cx).map(drop)
     }
     /// Reads once behind what there is; how it ended is kept.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
+        let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
         let read = self.stream.poll_fill(cx, input, usize::MAX);
         give_if_empty(&mut self.input, &self.worker.buffers);
-        match ready!(read) {
-            Ok(0) => self.ended = Some(Ended::Closed),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => self.ended = Some(Ended::Closed),
-            Err(_) => self.ended = Some(Ended::Failed),
-        }
-        Poll::Ready(())
+        self.ended = match ready!(read) {
+            Ok(fill @ (Fill::Bytes(_) | Fill::Full)) => return Poll::Ready(fill),
+            Ok(Fill::End) => Some(Ended::Closed),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Some(Ended::Closed),
+            Err(_) => Some(Ended::Failed),
+        };
+        Poll::Ready(Fill::End)
     }
     /// Whether bytes of the next request are here already.
     pub fn has_input(&self) -> bool {
@@ -112,6 +116,7 @@ impl Http1Client {
     /// Reads a request's head into `head`.
     pub fn poll_request(&mut self, cx: &mut Context<'_>, head: &mut RequestHead) -> Poll<Received> {
         loop {
+            turn::round();
             if let Some(input) = &mut self.input {
                 match head.parse(input.data(), &self.limits) {
                     Ok(Parse::Complete { consumed }) => {
@@ -126,15 +131,16 @@ impl Http1Client {
                     Ok(Parse::Partial) => input.compact(),
                     Err(e) => return Poll::Ready(Received::Invalid(e)),
                 }
-                if input.is_full() {
-                    return Poll::Ready(Received::Invalid(penstock_http::Error::TooLarge));
-                }
             }
             let partial = self.input.is_some();
             match self.ended {
                 Some(Ended::Closed) => return Poll::Ready(Received::Closed { partial }),
                 Some(Ended::Failed) => return Poll::Ready(Received::Failed { partial }),
-                None => ready!(self.poll_fill(cx)),
+                None => {}
+            }
+            if ready!(self.poll_fill(cx)) == Fill::Full {
+                // The head is longer than a buffer.
+                return Poll::Ready(Received::Invalid(penstock_http::Error::TooLarge));
             }
         }
     }
@@ -142,14 +148,8 @@ impl Http1Client {
     fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
         self.framing = request_framing(head)?;
         self.inbound = Inbound::new(self.framing, self.limits);
+        self.inbound.check(self.input.as_ref())?;
         let connection = Connection::of(&head.fields);
-        let websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
-        if connection.upgrade
-            && head.fields.known(Known::Upgrade).is_some_and(websocket)
-            && !head.fields.has(Known::SecWebsocketKey)
-        {
-            return Err(penstock_http::Error::WebSocketKey);
-        }
         self.request_version = head.version();
         self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
         self.expects_continue = self.framing != Framing::None && expects_continue(head);
@@ -210,11 +210,12 @@ impl Source for Http1Client {
 }
 
 impl Sink for Http1Client {
-    fn room(&self) -> (usize, usize) {
-        self.outbound.room()
-    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end)
+        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        if self.tunnel && end.is_some() {
+            return self.stream.poll_end(cx);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -222,12 +223,14 @@ impl Client for Http1Client {
     fn request_framing(&self) -> Framing {
         self.framing
     }
-    fn allow_body(&mut self) {
-        if std::mem::take(&mut self.expects_continue) {
+    fn allow_body(&mut self) -> bool {
+        let expected = std::mem::take(&mut self.expects_continue);
+        if expected {
             self.outbound.start(&self.worker.buffers, false, |out| {
                 out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             });
         }
+        expected
     }
     fn interim(&mut self, head: &ResponseHead) {
         // RFC 9110 section 15.2: a 1.0 client does not know interim responses.
@@ -264,6 +267,9 @@ impl Client for Http1Client {
         }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }
+    fn skip_body(&mut self) {
+        self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
+    }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
         while self.input.is_none() {
@@ -293,7 +299,7 @@ impl Client for Http1Client {
     }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
-        (self.closing, self.ends_with_close) = (true, true);
+        (self.closing, self.ends_with_close, self.tunnel) = (true, true, true);
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) struct Patience {
     pub server: Option<Duration>,
     client_due: Option<Instant>,
     server_due: Option<Instant>,
+    is_half_closed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +27,20 @@ pub(crate) enum Side {
 impl Patience {
     pub fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
         let server = x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server);
-        Patience { client: conn.proxy().timeouts.client, server, client_due: None, server_due: None }
+        Patience {
+            client: conn.proxy().timeouts.client,
+            server,
+            client_due: None,
+            server_due: None,
+            is_half_closed: false,
+        }
+    }
+    /// From now on these are the limits, where they are set: one direction has ended, and the time starts anew.
+    pub fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
+        if !std::mem::replace(&mut self.is_half_closed, true) {
+            (self.client, self.server) = (client.or(self.client), server.or(self.server));
+            (self.client_due, self.server_due) = (None, None);
+        }
     }
     /// Ready with the side that kept us waiting too long. `moved` restarts both.
     pub fn poll(

@@ -1,10 +1,15 @@
 //! Connections to servers between exchanges, kept by each worker for itself; which of them a request may use is what
-//! `http-reuse` says.
+//! [`Claim`] and [`Key`] say.
 
-use crate::{server::ServerRef, stream::Stream, worker::Worker};
-use penstock_config::{Config, model::HttpReuse};
+use crate::{
+    reuse::{Claim, Key, Offer, may_go_on},
+    server::ServerRef,
+    stream::Stream,
+    worker::Worker,
+};
+use penstock_config::Config;
 use penstock_rules::ServerConnFacts;
-use std::{cell::RefCell, io::ErrorKind, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::HashMap, io::ErrorKind, rc::Rc, time::Duration};
 use tokio::time::Instant;
 
 /// A connection without an exchange.
@@ -19,14 +24,22 @@ pub(crate) struct Returned {
     pub facts: ServerConnFacts,
     /// Exchanges it has carried.
     pub uses: u64,
-    /// The name TLS was asked for.
-    pub sni: Option<String>,
+}
+
+/// The idle connections of one worker to one server.
+#[derive(Default)]
+struct List {
+    alike: HashMap<Key, Vec<Idle>>,
+    /// How many there are.
+    len: usize,
+    /// Those that have carried more than one exchange.
+    safe: usize,
 }
 
 /// The idle connections of one worker.
 pub(crate) struct Pool {
     /// Those of every server, one proxy's after the other's.
-    lists: RefCell<Vec<Vec<Idle>>>,
+    lists: RefCell<Vec<List>>,
     /// Where each proxy's begin.
     first: Vec<usize>,
 }
@@ -38,66 +51,104 @@ impl Pool {
             servers += proxy.servers.len();
             servers - proxy.servers.len()
         });
-        Pool { first: first.collect(), lists: RefCell::new((0..servers).map(|_| Vec::new()).collect()) }
+        Pool { first: first.collect(), lists: RefCell::new((0..servers).map(|_| List::default()).collect()) }
     }
     fn place(&self, at: ServerRef) -> usize {
         self.first[at.proxy] + at.server
     }
     /// The connection used last that this request may have; those found closed by the server are dropped.
-    pub fn take(&self, at: ServerRef, reuse: HttpReuse, first_request: bool, sni: Option<&str>) -> Option<Returned> {
-        // One that has carried more than one exchange has proved that its server honours keep-alive.
-        let proven_only = match (reuse, first_request) {
-            (HttpReuse::Never, _) | (HttpReuse::Safe, true) => return None,
-            (HttpReuse::Aggressive, true) => true,
-            (HttpReuse::Safe | HttpReuse::Aggressive, false) | (HttpReuse::Always, _) => false,
-        };
-        let list = &mut self.lists.borrow_mut()[self.place(at)];
-        loop {
-            let usable =
-                |idle: &Idle| (idle.connection.uses > 1 || !proven_only) && idle.connection.sni.as_deref() == sni;
-            let found = list.swap_remove(list.iter().rposition(usable)?).connection;
-            if is_quiet(&found.stream) {
-                return Some(found);
-            }
+    pub fn take(&self, worker: &Worker, key: &Key, claim: &Claim) -> Option<Returned> {
+        let mut lists = self.lists.borrow_mut();
+        let list = &mut lists[self.place(key.at)];
+        if list.len == 0 {
+            return None;
         }
+        let found = list.take(key, claim);
+        list.count(worker, key.at);
+        found
     }
     /// Takes a connection back after its exchange, if the server's limits let it be kept.
-    pub fn give(&self, worker: &Worker, at: ServerRef, connection: Returned) {
-        let settings = &worker.shared.config.proxies[at.proxy].servers[at.server].settings;
-        // The limit is the server's; each worker keeps its share.
-        let kept =
-            usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(worker.shared.loads.len()));
-        let reusable = settings.max_reuse < 0 || connection.uses as i64 <= settings.max_reuse;
-        let list = &mut self.lists.borrow_mut()[self.place(at)];
-        if reusable && list.len() < kept && !worker.draining.get() {
-            list.push(Idle { connection, since: worker.clock.now() });
+    pub fn give(&self, worker: &Worker, key: Key, connection: Returned) {
+        let settings = &worker.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
+        let list = &mut self.lists.borrow_mut()[self.place(key.at)];
+        let room = list.len < worker.share_of_idle(settings);
+        if may_go_on(settings, connection.uses) && room && !worker.draining.get() {
+            list.len += 1;
+            list.safe += usize::from(connection.uses > 1);
+            list.count(worker, key.at);
+            list.alike.entry(key).or_default().push(Idle { connection, since: worker.clock.now() });
         }
     }
     /// Closes all of them.
-    pub fn clear(&self) {
-        self.lists.borrow_mut().iter_mut().for_each(Vec::clear);
+    pub fn clear(&self, worker: &Worker) {
+        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(&worker.shared.config)) {
+            *list = List::default();
+            list.count(worker, at);
+        }
     }
     /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address), and
     /// half of what nobody needed for `pool-purge-delay`.
     fn purge(&self, worker: &Worker) {
         let now = Instant::now();
-        let proxies = worker.shared.config.proxies.iter().enumerate();
-        let servers = proxies.flat_map(|(proxy, settings)| {
-            settings.servers.iter().enumerate().map(move |(server, line)| (ServerRef { proxy, server }, &line.settings))
-        });
-        for (list, (at, settings)) in self.lists.borrow_mut().iter_mut().zip(servers) {
-            let leads_on = |idle: &Idle| !worker.shared.backends.has_left(at, idle.connection.facts.dst);
-            list.retain(|idle| is_quiet(&idle.connection.stream) && leads_on(idle));
-            let stale = list.iter().filter(|idle| now - idle.since >= settings.pool_purge_delay).count();
-            let low = settings.pool_low_conn as usize;
-            let mut drop = stale.div_ceil(2).min(list.len().saturating_sub(low));
-            list.retain(|idle| {
-                let purged = drop > 0 && now - idle.since >= settings.pool_purge_delay;
-                drop -= usize::from(purged);
-                !purged
+        let config = &worker.shared.config;
+        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(config)).filter(|(list, _)| list.len > 0) {
+            let settings = &config.proxies[at.proxy].servers[at.server].settings;
+            let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
+            list.alike.retain(|key, alike| {
+                if worker.shared.backends.has_left(key.at, &key.target) {
+                    alike.clear();
+                }
+                alike.retain(|idle| is_quiet(&idle.connection.stream));
+                !alike.is_empty()
             });
+            let stale = list.alike.values().flatten().filter(|idle| is_stale(idle)).count();
+            let mut drop = stale.div_ceil(2);
+            list.alike.values_mut().for_each(|alike| {
+                alike.retain(|idle| {
+                    let purged = drop > 0 && is_stale(idle);
+                    drop -= usize::from(purged);
+                    !purged
+                });
+            });
+            list.len = list.alike.values().map(Vec::len).sum();
+            list.safe = list.alike.values().flatten().filter(|idle| idle.connection.uses > 1).count();
+            list.count(worker, at);
+            if stale == 0 {
+                continue;
+            }
+            let cells = worker.counters().server(at.proxy, at.server);
+            let (used, needed) = (cells.used_connections.read(), cells.needed_connections.read());
+            cells.needed_connections.set(used.max((used + needed) / 2));
         }
     }
+}
+
+impl List {
+    /// The connection used last that this request may have.
+    fn take(&mut self, key: &Key, claim: &Claim) -> Option<Returned> {
+        let alike = self.alike.get_mut(key)?;
+        loop {
+            let offer = |idle: &Idle| Offer { carried: idle.connection.uses, running: None, multiplexed: false };
+            let found = alike.swap_remove(alike.iter().rposition(|idle| claim.may_have(&offer(idle)))?).connection;
+            self.len -= 1;
+            self.safe -= usize::from(found.uses > 1);
+            if is_quiet(&found.stream) {
+                return Some(found);
+            }
+        }
+    }
+    /// Shows in the counters how many there are.
+    fn count(&self, worker: &Worker, at: ServerRef) {
+        let cells = worker.counters().server(at.proxy, at.server);
+        cells.idle_connections.set(self.len as u64);
+        cells.safe_idle_connections.set(self.safe as u64);
+    }
+}
+
+/// All servers, one proxy's after the other's.
+fn servers(config: &Config) -> impl Iterator<Item = ServerRef> + '_ {
+    let proxies = config.proxies.iter().enumerate();
+    proxies.flat_map(|(proxy, conf)| (0..conf.servers.len()).map(move |server| ServerRef { proxy, server }))
 }
 
 /// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was

@@ -1,11 +1,17 @@
 //! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
 
+use crate::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{Balance, Proxy},
 };
 use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, table::StickTable};
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::Path,
+    sync::Arc,
+};
 
 /// The compiled configuration.
 pub struct Program {
@@ -13,14 +19,19 @@ pub struct Program {
     pub rules: Vec<ProxyRules>,
     /// Stick tables by name.
     pub tables: BTreeMap<String, Arc<StickTable>>,
+    /// A rule looks at what a server has sent of a body.
+    pub(crate) reads_responses: bool,
     /// What stands before the reason where a connection fails in its handshake.
     pub(crate) handshake_failure: Vec<LogFormat>,
     /// `sni` of each server.
     pub(crate) sni: Vec<Vec<Option<Expr>>>,
     /// Where requests go that no rule sends elsewhere: `default_backend`, or the proxy itself.
     pub(crate) default_backend: Vec<Option<usize>>,
+    backends: HashMap<String, usize>,
     /// `balance hash` and `balance rdp-cookie`.
     pub(crate) balance: Vec<Option<Expr>>,
+    /// What servers that are checked are asked.
+    pub(crate) checks: Vec<Option<Arc<Script>>>,
 }
 
 /// Rules may name files anywhere.
@@ -40,7 +51,10 @@ impl Program {
         let mut sni = Vec::new();
         let mut balance = Vec::new();
         let mut default_backend = Vec::new();
+        let backends = config.proxies.iter().enumerate().rev().filter(|(_, proxy)| proxy.kind.has_backend());
+        let backends: HashMap<String, usize> = backends.map(|(index, proxy)| (proxy.name.clone(), index)).collect();
         let mut handshake_failure = Vec::new();
+        let mut checks = Vec::new();
         for (index, proxy) in config.proxies.iter().enumerate() {
             let id = ProxyId(index as u32);
             let of_servers = proxy.servers.iter().map(|server| {
@@ -49,25 +63,28 @@ impl Program {
             });
             sni.push(of_servers.collect());
             default_backend.push(match &proxy.default_backend {
-                Some(name) => backend_named(config, name.text.as_bytes()),
+                Some(name) => backends.get(&name.text).copied(),
                 None => proxy.kind.has_backend().then_some(index),
             });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(&line, id, Places::REQUEST)));
+            let checked = proxy.servers.iter().any(|server| server.settings.check.enabled);
+            checks.push(checked.then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
         }
-        Program { rules, tables: compiler.tables(), handshake_failure, sni, default_backend, balance }
+        let (tables, reads_responses) = (compiler.tables(), compiler.reads_responses());
+        Program { rules, tables, reads_responses, handshake_failure, sni, default_backend, backends, balance, checks }
     }
 
     /// The rules of a proxy.
     pub fn of(&self, proxy: usize) -> &ProxyRules {
         &self.rules[proxy]
     }
-}
 
-/// The place of a backend in the configuration.
-pub(crate) fn backend_named(config: &Config, name: &[u8]) -> Option<usize> {
-    config.proxies.iter().position(|proxy| proxy.kind.has_backend() && proxy.name.as_bytes() == name)
+    /// The place of a backend in the configuration.
+    pub(crate) fn backend_named(&self, name: &[u8]) -> Option<usize> {
+        self.backends.get(std::str::from_utf8(name).ok()?).copied()
+    }
 }
 
 /// As HAProxy writes a connection that never became a session; the listener's name and the reason follow.

@@ -1,5 +1,5 @@
 //! Requests that wait for a place: one queue a server for those that persistence binds to it, one a backend for the
-//! others, in the order they came. A place freed by one worker wakes a request of another.
+//! others, by their priority, then in the order they came. A place freed by one worker wakes a request of another.
 //!
 //! A place is counted for a waiter before it is told, so that nobody overtakes it; whoever drops a [`Ticket`] leaves
 //! the queue, and a place that was on its way to it frees itself and wakes the next.
@@ -23,16 +23,30 @@ pub enum Granted {
 pub struct Ticket {
     backend: Arc<Backend>,
     server: Option<usize>,
-    number: u64,
+    turn: Turn,
     ahead: u32,
     grant: oneshot::Receiver<Granted>,
 }
 
+/// What decides who leaves a queue first: the lowest does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Priority {
+    /// `set-priority-class`.
+    pub class: i32,
+    /// When it came, moved by `set-priority-offset`; milliseconds of the worker's clock.
+    pub due_ms: i64,
+}
+
+/// A place in a queue: priority, and a number that counts those who came.
+type Turn = (Priority, u64);
+
+type Queue = BTreeMap<Turn, oneshot::Sender<Granted>>;
+
 /// All queues of a backend, under its lock.
 pub(crate) struct Queues {
     next: u64,
-    any: BTreeMap<u64, oneshot::Sender<Granted>>,
-    servers: Vec<BTreeMap<u64, oneshot::Sender<Granted>>>,
+    any: Queue,
+    servers: Vec<Queue>,
     /// The most that waited for no server in particular.
     any_max: u32,
 }
@@ -57,29 +71,29 @@ impl Queues {
         self.any_max
     }
 
-    /// A new place at the end.
-    pub(crate) fn join(&mut self, backend: &Arc<Backend>, server: Option<usize>) -> Ticket {
+    /// A new place, behind all of the same or a higher priority.
+    pub(crate) fn join(&mut self, backend: &Arc<Backend>, server: Option<usize>, priority: Priority) -> Ticket {
         let (sender, grant) = oneshot::channel();
-        let number = self.next;
+        let turn = (priority, self.next);
         self.next += 1;
         let queue = self.of(server);
         let ahead = queue.len() as u32;
-        queue.insert(number, sender);
+        queue.insert(turn, sender);
         self.any_max = self.any_max.max(self.any.len() as u32);
-        Ticket { backend: backend.clone(), server, number, ahead, grant }
+        Ticket { backend: backend.clone(), server, turn, ahead, grant }
     }
 
-    fn of(&mut self, server: Option<usize>) -> &mut BTreeMap<u64, oneshot::Sender<Granted>> {
+    fn of(&mut self, server: Option<usize>) -> &mut Queue {
         match server {
             Some(server) => &mut self.servers[server],
             None => &mut self.any,
         }
     }
 
-    /// The one that came first of those that this server may serve.
+    /// The one whose turn it is of those that this server may serve.
     fn pop(&mut self, server: usize, any: bool) -> Option<oneshot::Sender<Granted>> {
-        let bound = self.servers[server].first_key_value().map(|(&number, _)| number);
-        let free = self.any.first_key_value().map(|(&number, _)| number).filter(|_| any);
+        let bound = self.servers[server].first_key_value().map(|(&turn, _)| turn);
+        let free = self.any.first_key_value().map(|(&turn, _)| turn).filter(|_| any);
         let queue = match (bound, free) {
             (Some(bound), Some(free)) if free < bound => &mut self.any,
             (None, Some(_)) => &mut self.any,
@@ -119,7 +133,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let left = {
             let mut core = self.backend.core();
-            let left = core.queues.of(self.server).remove(&self.number);
+            let left = core.queues.of(self.server).remove(&self.turn);
             if let (Some(_), Some(server)) = (&left, self.server) {
                 self.backend.publish(&mut core, server);
             }

@@ -7,6 +7,7 @@ mod message;
 
 use crate::log::severity;
 use crate::server::{Admin, Backends, Host, Notice, ServerRef};
+use crate::turn::{self, Who};
 use crate::worker::Worker;
 use message::{Answer, Family};
 use penstock_config::{
@@ -84,7 +85,8 @@ pub(crate) fn start(worker: &Rc<Worker>) {
         for ((name, ipv4), servers) in questions {
             let family = if ipv4 { Family::V4 } else { Family::V6 };
             let question = Question { name, family, servers };
-            tokio::task::spawn_local(resolve(worker.clone(), section.clone(), nameservers.clone(), question));
+            let task = resolve(worker.clone(), section.clone(), nameservers.clone(), question);
+            turn::spawn(worker, Who::Worker, task);
         }
     }
 }
@@ -155,10 +157,10 @@ async fn resolve(
     }
 }
 
-/// The preferred family, and the other where that has no address. Silence is asked again, `resolve_retries` times; an
-/// error is an answer.
+/// The preferred family, and the other where that has no address. Where there is silence, `resolve_retries` questions are
+/// asked in all, as HAProxy counts them; an error is an answer.
 async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question: &Question) -> Status {
-    for _ in 0..=section.resolve_retries {
+    for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
         for family in [question.family, question.family.other()] {
             status = ask_once(section, nameservers, &question.name, family).await;

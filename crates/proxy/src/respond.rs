@@ -1,24 +1,28 @@
 //! Answers made here: error pages, replies of rules, the stats page.
 
 use crate::{
-    Service, ServiceRequest,
+    Handle, Service, ServiceRequest, ServiceResponse,
     body::{self, Waited},
     conn::{Conn, in_time},
     exchange::{Exchange, ms_between},
     http1::{VERSION, weight},
     judge::{self, Stage},
+    login,
     message::{Client, End},
 };
 use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
 use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
-use std::{fmt::Write, future::poll_fn, task::Poll};
+use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
-/// Answers a request that could not be read; the connection ends.
+/// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
+/// has `http-after-response` rules.
 pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
-    let body = page(conn, x, status);
-    send(conn, client, x, &body, true, status).await;
-    // HAProxy writes this answer before there is a request that it could count for.
+    x.refused = true;
+    match page(conn, x, status) {
+        Page::Body(body) => send(conn, client, x, &body, true, status).await,
+        Page::Silence => hang_up(client, x, status),
+    }
     x.log.bytes_read = 0;
 }
 
@@ -27,13 +31,30 @@ pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exch
     if x.responded {
         return client.abort();
     }
-    let body = page(conn, x, status);
-    send(conn, client, x, &body, false, status).await;
+    match page(conn, x, status) {
+        Page::Body(body) => send(conn, client, x, &body, false, status).await,
+        Page::Silence => hang_up(client, x, status),
+    }
+}
+
+/// What is said where there is no response.
+pub(crate) enum Page {
+    /// A response, whose head is in the exchange.
+    Body(Arc<[u8]>),
+    /// Nothing: the errorfile is empty, as `/dev/null` is.
+    Silence,
+}
+
+/// Ends the connection, or the stream, without a word; the log shows `status`.
+pub(crate) fn hang_up(client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    x.aborted(status);
+    x.responded = true;
+    client.abort();
 }
 
 /// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
 /// frontend's, or the built-in one.
-pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Vec<u8> {
+pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
     let shared = conn.worker.shared.clone();
     let frontend = &shared.config.proxies[conn.frontend];
     let backend = x.backend.map(|index| &shared.config.proxies[index]);
@@ -41,24 +62,25 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Vec<u8> {
         if let Some(template) = shared.program.of(index).http_errors.get(&status) {
             return from_template(conn, x, template);
         }
-        if let Some(body) = own_page(proxy, &mut x.response, status) {
-            return body;
+        if let Some(page) = own_page(proxy, &mut x.response, status) {
+            return page;
         }
     }
-    builtin(&mut x.response, status)
+    Page::Body(builtin(&mut x.response, status).into())
 }
 
 /// A page that `http-error` describes.
-fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Vec<u8> {
+fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
     let worker = conn.worker.clone();
     let reply = template.render(&judge::context(&worker, conn, x, Stage::Request), Span::default());
     let (raw, body) = match reply.body {
-        ReplyBody::Bytes(bytes) => (None, bytes),
+        ReplyBody::Bytes(bytes) => (None, bytes.to_vec()),
+        ReplyBody::Raw(raw) if raw.is_empty() => return Page::Silence,
         ReplyBody::Raw(raw) => (parse_page(&raw, &mut x.response), Vec::new()),
-        ReplyBody::ErrorPage => (None, builtin(&mut x.response, reply.status)),
+        ReplyBody::ErrorPage => return Page::Body(builtin(&mut x.response, reply.status).into()),
     };
     if let Some(body) = raw {
-        return body;
+        return Page::Body(body.into());
     }
     x.response.start(reply.status, Version::Http11);
     for (name, value) in &reply.fields {
@@ -66,17 +88,20 @@ fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) ->
         let _ = x.response.fields.append(name, value);
     }
     let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
-    body
+    Page::Body(body.into())
 }
 
-fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Vec<u8>> {
+fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Page> {
     if let Some((code, url)) = proxy.errorlocs.get(&status) {
         head.start(*code, Version::Http11);
         fields(head, &[("cache-control", "no-cache"), ("content-length", "0"), ("location", url)]);
-        return Some(Vec::new());
+        return Some(Page::Body(Arc::default()));
     }
     let file = proxy.errorfiles.get(&status)?;
-    parse_page(&file.content, head)
+    match file.content.is_empty() {
+        true => Some(Page::Silence),
+        false => parse_page(&file.content, head).map(|body| Page::Body(body.into())),
+    }
 }
 
 /// Reads a response as an errorfile holds it.
@@ -162,10 +187,15 @@ pub(crate) async fn send(
     last: bool,
     status: u16,
 ) {
-    crate::route::after_response(conn, x);
+    let before = x.response.status();
+    if !x.refused {
+        // A rule that fails here leaves the answer as it is: there is none to take its place.
+        let _ = crate::route::after_response(conn, x);
+    }
     let said = Connection::of(&x.response.fields).close;
     x.response.fields.remove_known(Known::Connection);
-    x.txn.status = Some(status);
+    // The log has the status that was meant, unless a rule has said another.
+    x.txn.status = Some(if x.response.status() == before { status } else { x.response.status() });
     x.log.bytes_read += weight(VERSION + 3 + x.response.reason().len(), &x.response.fields);
     if last || said {
         x.log.bytes_read += CLOSE.len() as u64;
@@ -173,7 +203,7 @@ pub(crate) async fn send(
     if x.response.status() == 204 {
         x.response.fields.remove_known(Known::ContentLength);
     }
-    let head_only = x.request.method() == b"HEAD" || matches!(x.response.status(), 204 | 304);
+    let head_only = x.wants_head_only() || matches!(x.response.status(), 204 | 304);
     let (framing, body) = match head_only {
         true => (Framing::None, &b""[..]),
         // The page of an errorfile may leave its length out: then the end of the connection tells.
@@ -181,20 +211,30 @@ pub(crate) async fn send(
         false => (Framing::Length(body.len() as u64), body),
     };
     x.log.bytes_read += body.len() as u64;
-    let last = last || said || crate::headers::closes(conn, x);
+    let last = last || said || crate::headers::closes(conn);
+    client.skip_body();
     client.respond(&mut x.response, framing, last);
     x.responded = true;
-    let mut buffer = conn.worker.buffers.take();
+    let mut lent = None;
     let mut rest = body;
+    let buffers = &conn.worker.buffers;
     let sending = poll_fn(|cx| {
         loop {
+            let buffer = lent.get_or_insert_with(|| buffers.take());
             if buffer.is_empty() {
                 let taken = buffer.append(rest);
                 rest = &rest[taken..];
             }
             let end = rest.is_empty().then_some(End { trailers: None });
-            match client.poll_send(cx, &mut buffer, end) {
-                Poll::Pending => return Poll::Pending,
+            match client.poll_send(cx, buffer, end) {
+                Poll::Pending => {
+                    // Who does not take an answer holds no copy of it.
+                    if client.may_refill() {
+                        rest = &body[body.len() - rest.len() - buffer.len()..];
+                        buffers.give(lent.take().expect("it was there to be sent from"));
+                    }
+                    return Poll::Pending;
+                }
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
                 Poll::Ready(Ok(())) if end.is_some() => return Poll::Ready(true),
                 Poll::Ready(Ok(())) => {}
@@ -203,7 +243,9 @@ pub(crate) async fn send(
     });
     conn.deadline.set(conn.worker.clock.now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
     let sent = in_time(&mut conn.deadline, sending).await;
-    conn.worker.buffers.give(buffer);
+    if let Some(buffer) = lent {
+        buffers.give(buffer);
+    }
     if sent != Some(true) {
         client.abort();
     }
@@ -218,12 +260,38 @@ pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
     x.times.connected = Some(now);
 }
 
+/// A request as it goes to where a service has the time to answer it: some pages describe thousands of servers.
+struct Asked {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Vec<u8>,
+    proxy: usize,
+    admin: bool,
+    handle: Handle,
+}
+
+impl Asked {
+    fn answer(&self, service: &dyn Service) -> ServiceResponse {
+        let fields: Vec<_> = self.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        service.answer(ServiceRequest {
+            method: &self.method,
+            target: &self.target,
+            fields: &fields,
+            body: &self.body,
+            proxy: &self.handle.shared().config.proxies[self.proxy],
+            admin: self.admin,
+            handle: &self.handle,
+        })
+    }
+}
+
 /// Has a service answer the request, once its body is there.
 pub(crate) async fn service(
     conn: &mut Conn,
     client: &mut dyn Client,
     x: &mut Exchange,
-    service: &dyn Service,
+    service: Arc<dyn Service>,
     proxy: usize,
 ) {
     let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
@@ -232,25 +300,33 @@ pub(crate) async fn service(
         return error(conn, client, x, 408).await;
     }
     let shared = conn.worker.shared.clone();
-    let admin = {
+    let rules = shared.program.of(proxy);
+    let admin = login::known(conn, client, x, |conn, x| {
         let worker = conn.worker.clone();
         let context = judge::context(&worker, conn, x, judge::Stage::Request);
-        shared.program.of(proxy).stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
-    };
+        rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
+    });
+    let Some(admin) = admin.await else { return };
     let now = conn.worker.clock.now();
     x.log.Tr = x.times.connected.map_or(0, |connected| ms_between(connected, now));
     x.times.answered = Some(now);
-    let answer = {
-        let fields: Vec<_> = x.request.fields.iter().map(|field| (field.name, field.value)).collect();
-        service.answer(ServiceRequest {
-            method: x.request.method(),
-            target: x.request.path_and_query(),
-            fields: &fields,
-            body: x.body.as_ref().map_or(&[], |body| body.data()),
-            proxy: &shared.config.proxies[proxy],
-            admin,
-            handle: &conn.worker.handle,
-        })
+    let asked = Asked {
+        method: x.request.method().to_vec(),
+        target: x.request.path_and_query().to_vec(),
+        fields: x.request.fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
+        body: x.body.as_ref().map_or(Vec::new(), |body| body.data().to_vec()),
+        proxy,
+        admin,
+        handle: conn.worker.handle.clone(),
+    };
+    let from = conn.facts.source().map(|address| address.ip());
+    let answered = shared.answering.run(from, move |_| asked.answer(service.as_ref()));
+    conn.deadline.set(now, conn.proxy().timeouts.client);
+    let answer = in_time(&mut conn.deadline, answered).await.flatten();
+    conn.worker.clock.tick();
+    let Some(answer) = answer else {
+        x.log.termination = *b"RR";
+        return error(conn, client, x, 503).await;
     };
     x.response.start(answer.status, Version::Http11);
     for (name, value) in &answer.fields {

@@ -3,19 +3,22 @@
 
 use crate::{
     balance::Subject,
+    body::Ahead,
     conn::{Conn, in_time},
     exchange::Exchange,
     headers,
     judge::{self, Judged, Stage},
+    login,
     message::Client,
-    program::backend_named,
+    queue::Priority,
     respond,
-    server::{Backend, Server, ServerRef},
+    server::{Backend, Server, ServerRef, Want},
+    stream::Fill,
     tcp::Raw,
     worker::Worker,
 };
-use penstock_config::model::{Balance, Proxy};
-use penstock_http::Framing;
+use penstock_config::model::{Balance, Mode, Proxy};
+use penstock_http::{Framing, Limits, Parse};
 use penstock_rules::{Answer, Condition, Destination, LogLevel, ProxyRules, ServerOf, Value, Verdict};
 use std::{future::poll_fn, rc::Rc};
 
@@ -36,7 +39,7 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
     if monitor(conn, client, x, frontend, rules).await {
         return Route::Answered;
     }
-    if !rules.request_captures.is_empty() {
+    if !rules.request_captures.is_empty() || !rules.response_captures.is_empty() {
         rules.capture_request(&x.request.fields, &mut x.txn);
     }
     if let Some(capture) = &frontend.capture_cookie {
@@ -49,7 +52,10 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
     if section(conn, client, x, conn.frontend).await == Judged::Over {
         return Route::Answered;
     }
-    let Some(backend) = choose(&worker, conn, x, Stage::Request) else {
+    let Some(chosen) = login::known(conn, client, x, |conn, x| choose(&worker, conn, x, Stage::Request)).await else {
+        return Route::Answered;
+    };
+    let Some(backend) = chosen else {
         x.log.termination = *b"SC";
         x.log.TR = -1;
         respond::error(conn, client, x, 503).await;
@@ -74,12 +80,19 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
 async fn section(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> Judged {
     let worker = conn.worker.clone();
     let rules = worker.shared.program.of(proxy);
-    if !rules.tcp_content.is_empty() && judge::request(conn, client, x, &rules.tcp_content).await == Judged::Over {
+    let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
+    // Those of a TCP frontend have made this connection one of HTTP.
+    let switched = proxy == conn.frontend && conn.proxy().mode == Mode::Tcp;
+    if !(switched || rules.tcp_content.is_empty())
+        && judge::request(conn, client, x, &rules.tcp_content, inspect).await == Judged::Over
+    {
         // These rules come before HTTP: to the log there was no request.
         x.txn.received.clear();
         return Judged::Over;
     }
-    if !rules.http_request.is_empty() && judge::request(conn, client, x, &rules.http_request).await == Judged::Over {
+    if !rules.http_request.is_empty()
+        && judge::request(conn, client, x, &rules.http_request, None).await == Judged::Over
+    {
         return Judged::Over;
     }
     if stats(conn, client, x, proxy, rules).await { Judged::Over } else { Judged::GoOn }
@@ -94,14 +107,15 @@ async fn monitor(
     rules: &ProxyRules,
 ) -> bool {
     let Some(uri) = &frontend.monitor_uri else { return false };
-    if uri.as_bytes() != x.request.path_and_query() {
+    if uri.as_bytes() != x.request.path_and_query() && uri.as_bytes() != x.request.target() {
         return false;
     }
     let worker = conn.worker.clone();
-    let failed = {
+    let failed = login::known(conn, client, x, |conn, x| {
         let context = judge::context(&worker, conn, x, Stage::Request);
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
-    };
+    });
+    let Some(failed) = failed.await else { return true };
     // A monitor asks all the time: its requests are answered and not logged.
     x.txn.log_level = Some(LogLevel::Silent);
     x.log.termination = *b"LR";
@@ -113,10 +127,14 @@ async fn monitor(
 async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize, rules: &ProxyRules) -> bool {
     let worker = conn.worker.clone();
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
-    let asked = x.request.path_and_query().starts_with(page.uri.as_bytes());
-    let Some(service) = worker.shared.services.stats.as_deref().filter(|_| asked) else { return false };
-    respond::taken_by(conn, x, "<STATS>");
-    if !rules.stats_request.is_empty() && judge::request(conn, client, x, &rules.stats_request).await == Judged::Over {
+    // Other methods are the server's business.
+    let asked = matches!(x.request.method(), b"GET" | b"HEAD" | b"POST")
+        && x.request.path_and_query().starts_with(page.uri.as_bytes());
+    let Some(service) = worker.shared.services.stats.clone().filter(|_| asked) else { return false };
+    respond::taken_by(conn, x, service.log_name());
+    if !rules.stats_request.is_empty()
+        && judge::request(conn, client, x, &rules.stats_request, None).await == Judged::Over
+    {
         return true;
     }
     respond::service(conn, client, x, service, proxy).await;
@@ -151,7 +169,7 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
         for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
             let found = match &rule.to {
                 Destination::Backend(id) => Some(id.0 as usize),
-                Destination::Named(format) => backend_named(&shared.config, &format.to_bytes(&context)),
+                Destination::Named(format) => shared.program.backend_named(&format.to_bytes(&context)),
             };
             if found.is_some() {
                 return found;
@@ -222,7 +240,11 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: 
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(at.proxy).stick;
     let Some(pool) = worker.shared.backends.get(at.proxy).filter(|_| !rules.is_empty()) else { return };
-    let id = pool.servers[at.server].id;
+    let server = &pool.servers[at.server];
+    if server.config.settings.non_stick {
+        return;
+    }
+    let id = server.id;
     let context = judge::context(&worker, conn, x, stage);
     for rule in rules {
         if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
@@ -232,9 +254,22 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: 
 }
 
 /// Runs the rules on a server's response, the backend's first; whether it goes out.
-pub(crate) async fn response(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> bool {
+pub(crate) async fn response(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    ahead: &mut Ahead<'_>,
+) -> bool {
     let worker = conn.worker.clone();
     let shared = &worker.shared;
+    if let Some(backend) = x.backend {
+        let list = &shared.program.of(backend).tcp_response;
+        // Without a delay these rules decide before there is a response.
+        let seen = shared.config.proxies[backend].tcp_response_inspect_delay.is_some();
+        if !list.is_empty() && judge::response(conn, client, x, list, seen, ahead).await == Judged::Over {
+            return false;
+        }
+    }
     let rules = shared.program.of(conn.frontend);
     if !rules.response_captures.is_empty() {
         rules.capture_response(&x.response.fields, &mut x.txn);
@@ -244,59 +279,100 @@ pub(crate) async fn response(conn: &mut Conn, client: &mut dyn Client, x: &mut E
     }
     x.txn.response_version = Some(x.response.version());
     x.txn.status = Some(x.response.status());
+    if shared.program.reads_responses {
+        crate::body::look_ahead(conn, x, ahead).await;
+    }
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
-        let rules = shared.program.of(proxy);
-        for list in [&rules.tcp_response, &rules.http_response] {
-            if !list.is_empty() && judge::response(conn, client, x, list).await == Judged::Over {
-                return false;
-            }
+        let list = &shared.program.of(proxy).http_response;
+        if !list.is_empty() && judge::response(conn, client, x, list, true, ahead).await == Judged::Over {
+            return false;
         }
     }
     if let (Some(proxy), Some(server)) = (x.backend, x.server) {
         remember(conn, x, ServerRef { proxy, server }, Stage::Response);
     }
-    after_response(conn, x);
+    if !after_response(conn, x) {
+        x.log.termination = *b"PH";
+        respond::error(conn, client, x, 500).await;
+        return false;
+    }
     true
 }
 
-/// Runs `http-after-response` on any response.
-pub(crate) fn after_response(conn: &mut Conn, x: &mut Exchange) {
+/// Runs `http-after-response` on any response; whether none of the rules failed.
+pub(crate) fn after_response(conn: &mut Conn, x: &mut Exchange) -> bool {
     let worker = conn.worker.clone();
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let rules = &worker.shared.program.of(proxy).http_after_response;
         if !rules.is_empty() {
-            // These rules change the response; none of them can refuse it.
-            rules.run(&mut judge::context(&worker, conn, x, Stage::Response), 0);
+            let verdict = rules.run(&mut judge::context(&worker, conn, x, Stage::Response), 0);
+            if matches!(verdict, Verdict::Failed) {
+                worker.counters().frontend(conn.frontend).failed_rewrites.inc();
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// How a connection of `mode tcp` goes on.
+pub(crate) enum Connected {
+    Backend(usize),
+    /// As one of HTTP: `tcp-request content switch-mode`.
+    Http,
+    Over,
+}
+
+/// Runs the rules of `mode tcp` on what a client sends first, and chooses its backend.
+pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Connected {
+    let worker = conn.worker.clone();
+    match content(conn, client, x, conn.frontend).await {
+        Content::Passed => {}
+        Content::Http => return Connected::Http,
+        Content::Refused => return Connected::Over,
+    }
+    let stage = peek_request(x, client.pending());
+    std::mem::swap(&mut x.body, &mut client.input);
+    let chosen = choose(&worker, conn, x, stage);
+    std::mem::swap(&mut x.body, &mut client.input);
+    x.request.clear();
+    let Some(backend) = chosen else {
+        x.log.termination = *b"SC";
+        return Connected::Over;
+    };
+    x.backend = Some(backend);
+    if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
+        return Connected::Over;
+    }
+    Connected::Backend(backend)
+}
+
+/// What the client has sent so far, read as a request of HTTP if it is one: rules of TCP mode may ask about that too. It is
+/// forwarded as it came, so that whatever a server might take for a request is one here.
+fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
+    x.request.clear();
+    match x.request.parse(bytes, &Limits { lenient: true, ..Limits::default() }) {
+        Ok(Parse::Complete { .. }) => Stage::Request,
+        _ => {
+            x.request.clear();
+            Stage::Raw
         }
     }
 }
 
-/// Runs the rules of `mode tcp` on what a client sends first; the backend they choose, unless they end the connection.
-pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Option<usize> {
-    let worker = conn.worker.clone();
-    if !content(conn, client, x, conn.frontend).await {
-        return None;
-    }
-    std::mem::swap(&mut x.body, &mut client.input);
-    let chosen = choose(&worker, conn, x, Stage::Raw);
-    std::mem::swap(&mut x.body, &mut client.input);
-    let Some(backend) = chosen else {
-        x.log.termination = *b"SC";
-        return None;
-    };
-    x.backend = Some(backend);
-    if backend != conn.frontend && !content(conn, client, x, backend).await {
-        return None;
-    }
-    Some(backend)
+/// What rules of content say of a connection.
+enum Content {
+    Passed,
+    Http,
+    Refused,
 }
 
-/// `tcp-request content`, as more and more is read, for at most `inspect-delay`; whether the connection goes on.
-async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> bool {
+/// `tcp-request content`, as more and more is read, for at most `inspect-delay`.
+async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> Content {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(proxy).tcp_content;
     if rules.is_empty() {
-        return true;
+        return Content::Passed;
     }
     let delay = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
     // Without a delay the rules decide with what is there.
@@ -305,12 +381,18 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
     let mut complete = false;
     loop {
         let verdict = {
-            let mut context = judge::context(&worker, conn, x, Stage::Raw);
+            let stage = peek_request(x, client.pending());
+            let mut context = judge::context(&worker, conn, x, stage);
             context.input = penstock_rules::Buffered { bytes: client.pending(), complete, announced: None };
+            context.output.complete = complete;
             rules.run(&mut context, from)
         };
         let refused = match verdict {
-            Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => return true,
+            Verdict::Continue | Verdict::Accept => {
+                x.request.clear();
+                return Content::Passed;
+            }
+            Verdict::SwitchToHttp => return Content::Http,
             Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if complete => {
                 from = next + 1;
                 continue;
@@ -319,7 +401,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
                 from = next;
                 let more = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_more(cx))).await;
                 worker.clock.tick();
-                complete = client.is_full() || !matches!(more, Some(Ok(1..)));
+                complete = client.is_full() || !matches!(more, Some(Ok(Fill::Bytes(_))));
                 continue;
             }
             Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
@@ -331,22 +413,32 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
                 true
             }
             Verdict::Reject | Verdict::Close | Verdict::Respond(..) | Verdict::Service(_) | Verdict::Failed => true,
+            // No password comes before HTTP.
+            Verdict::Verify { .. } => true,
         };
         debug_assert!(refused);
         conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
         x.log.termination = *b"PR";
-        return false;
+        x.request.clear();
+        return Content::Refused;
     }
 }
 
+/// What it asks of its backend.
+pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Want {
+    let due_ms = conn.worker.now_ms() as i64 + i64::from(x.txn.priority_offset_ms);
+    let priority = Priority { class: x.txn.priority_class, due_ms };
+    Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
+}
+
 /// The hash by which the backend chooses a server, where it does so by hash.
-pub(crate) fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
+fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
     let mut subject = Subject::default();
     match pool.balance() {
         Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_) => {
             return None;
         }
-        Balance::Source => subject.source = x.txn.src_ip.or(conn.facts.src.map(|a| a.ip())),
+        Balance::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),
         Balance::Uri { .. } => subject.target = x.request.target(),
         Balance::UrlParam { .. } => {
             subject.target = x.request.target();
@@ -370,7 +462,7 @@ pub(crate) fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
 /// The server that this client has a connection of its own to: `option prefer-last-server`, which a client that
 /// authenticates connections has without asking.
 pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<usize> {
-    if !(conn.own.authenticates || proxy.options.prefer_last_server) {
+    if !(conn.own.authenticates() || proxy.options.prefer_last_server) {
         return None;
     }
     conn.own.last(pool.proxy).filter(|&server| pool.servers[server].is_usable())

@@ -1,21 +1,12 @@
 //! From a configuration to running workers, in three steps that can fail for three kinds of reasons.
 
 use crate::{
-    Handle, Inherited, ListenError, Listener, Listeners, Services, Shared,
-    handle::Inner,
-    watchdog,
+    Handle, Inherited, ListenError, Listener, Listeners, Services, Shared, watchdog,
     worker::{self, Worker},
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
-use std::{
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, AtomicU32},
-    },
-    time::Instant,
-};
+use std::{io, sync::Arc};
 use tokio::sync::mpsc::unbounded_channel;
 
 /// A configuration that has been checked as a whole and can be run.
@@ -79,16 +70,7 @@ impl Runtime {
     /// When a thread or its reactor cannot be made; then none is left running.
     pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
-        let handle = Handle {
-            inner: Arc::new(Inner {
-                shared: self.shared,
-                state: AtomicU8::new(0),
-                handing_over: AtomicU32::new(0),
-                started: Instant::now(),
-                workers: senders,
-                threads: Mutex::default(),
-            }),
-        };
+        let handle = Handle::new(self.shared, senders);
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
         for listener in listeners.list {
             match listener.worker {

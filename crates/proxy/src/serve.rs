@@ -1,12 +1,15 @@
 //! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
 
 use crate::{
+    buffer::Buffer,
     conn::{Conn, PAUSE},
     exchange::{self, Exchange},
     finish, handshake, http2,
+    message::Client,
     parse::{Http1Client, Received},
     respond,
-    stream::Stream,
+    stream::{Fill, Stream},
+    turn,
     watchdog::Stage,
 };
 use penstock_http::{Error, Limits};
@@ -14,10 +17,15 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
 /// Serves requests until the connection ends.
-pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
+pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
+    resume(conn, stream, None).await;
+}
+
+/// The same, for a client of which something has been read.
+pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
     conn.facts.http_major = 1;
     let limits = limits(&conn);
-    let mut client = Http1Client::new(stream, conn.worker.clone(), limits);
+    let mut client = Http1Client::new(stream, conn.worker.clone(), limits, input);
     let mut ready = conn.worker.clock.tick();
     loop {
         match wait(&mut conn, &mut client, ready, None).await {
@@ -32,7 +40,7 @@ pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
             Next::End => break,
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
-                return Box::pin(http2::run(*conn, stream, begun)).await;
+                return Box::pin(http2::run(conn, stream, begun)).await;
             }
         }
     }
@@ -42,6 +50,7 @@ pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream) {
 /// Serves a request and those that follow without a pause.
 async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant) -> Next {
     loop {
+        turn::proceed().await;
         match request(conn, client, ready).await {
             Next::Idle { since } => ready = since,
             other => return other,
@@ -137,15 +146,33 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             client.is_reusable()
         }
         Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
-        Some(Received::Closed { partial } | Received::Failed { partial }) => {
+        Some(Received::Closed { partial }) => {
+            // It may still read, and learns what became of it.
             x.log.termination = *b"CR";
-            x.aborted(400);
+            respond::refuse(conn, client, &mut x, 400).await;
             finish::log_unless_null(conn, client, &mut x, partial);
             false
         }
-        Some(Received::Invalid(Error::Http2Preface)) if conn.requests == 0 => {
+        Some(Received::Failed { partial }) => {
+            x.log.termination = *b"CR";
+            x.aborted(400);
+            x.refused = true;
+            finish::log_unless_null(conn, client, &mut x, partial);
+            false
+        }
+        Some(Received::Invalid(Error::Http2Preface))
+            if conn.requests == 0 && conn.bind().proto.is_none() && http2::may_begin_so(client.partial()) =>
+        {
             x.give(&conn.worker);
             return Next::Http2;
+        }
+        Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
+            // To HAProxy's parser this is a request, whose answer counts.
+            x.log.termination = *b"PR";
+            client.close();
+            respond::error(conn, client, &mut x, 400).await;
+            finish::run(conn, client, &mut x);
+            false
         }
         Some(Received::Invalid(error)) => {
             x.log.termination = *b"PR";
@@ -174,8 +201,8 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
 
 /// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
 /// would make the system send a reset, and the client might lose the answer.
-const LINGER_BYTES: usize = 1 << 20;
-const LINGER_TIME: Duration = Duration::from_secs(2);
+pub(crate) const LINGER_BYTES: usize = 1 << 20;
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(2);
 
 async fn end(conn: &mut Conn, client: &mut Http1Client) {
     client.give_back();
@@ -202,7 +229,7 @@ pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
         while left > 0 {
             buffer.clear();
             match stream.poll_fill(cx, &mut buffer, usize::MAX) {
-                Poll::Ready(Ok(n @ 1..)) => left = left.saturating_sub(n),
+                Poll::Ready(Ok(Fill::Bytes(n))) => left = left.saturating_sub(n.get()),
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => return deadline.poll_expired(cx),
             }

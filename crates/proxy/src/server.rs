@@ -6,6 +6,7 @@
 
 mod change;
 mod endpoint;
+mod full;
 mod observe;
 mod status;
 
@@ -15,13 +16,13 @@ pub use observe::Seen;
 pub use status::{Admin, Agent, Check, Operational, Status};
 
 use crate::balance::{self, Balancer, Demand, Load, Member, Subject};
-use crate::queue::{Queues, Ticket};
+use crate::queue::{Priority, Queues, Ticket};
+use crate::shared;
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
     model::{self, Balance, ServerHost},
 };
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -146,6 +147,8 @@ pub struct Want {
     pub hash: Option<u32>,
     /// The server that just failed this request.
     pub avoid: Option<usize>,
+    /// Whom it lets pass in a queue.
+    pub priority: Priority,
 }
 
 /// What a request gets.
@@ -267,23 +270,16 @@ impl Server {
 }
 
 impl Backend {
-    fn new(config: &Config, proxy: usize, maxconn: u32) -> Backend {
+    fn new(config: &Config, proxy: usize, fullconn: u32, operated: bool) -> Backend {
         let section = &config.proxies[proxy];
-        // An operator may end sessions where a statistics page has actions.
-        let operated =
-            config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
         let spares_backups = section.servers.iter().any(|server| server.settings.on_marked_up_shutdown_backup);
-        let mut next_id = 1;
+        let ids = shared::numbers(section.servers.iter().map(|server| server.settings.id), 1);
         let servers: Box<[Server]> = section
             .servers
             .iter()
+            .zip(ids)
             .enumerate()
-            .map(|(index, server)| {
-                while server.settings.id.is_none() && section.servers.iter().any(|s| s.settings.id == Some(next_id)) {
-                    next_id += 1;
-                }
-                let id = server.settings.id.unwrap_or(next_id);
-                next_id += 1;
+            .map(|(index, (server, id))| {
                 let settings = &server.settings;
                 let may_shut = operated || settings.on_marked_down_shutdown || settings.backup && spares_backups;
                 Server::new(index, id, server, may_shut)
@@ -309,7 +305,7 @@ impl Backend {
             name: section.name.clone(),
             balance,
             hash_type: section.hash_type,
-            fullconn: section.fullconn.unwrap_or_else(|| maxconn.div_ceil(10)).max(1),
+            fullconn: section.fullconn.unwrap_or(fullconn).max(1),
             redispatch: section.options.redispatch.is_some() && !section.options.persist,
             listens: section.kind == model::ProxyKind::Listen,
             sessions: AtomicU32::new(0),
@@ -343,6 +339,12 @@ impl Backend {
         (self.active.load(Relaxed), self.backup.load(Relaxed))
     }
 
+    /// The weight of a server in effect, its slow start included, and the one that an operator sees.
+    pub(crate) fn weights(&self, server: usize) -> (u32, u32) {
+        let core = self.core();
+        (core.balancer.weight_of(server), core.status[server].weight)
+    }
+
     /// Requests in this backend, queued or served.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Relaxed)
@@ -353,7 +355,7 @@ impl Backend {
         self.sessions_max.load(Relaxed)
     }
 
-    /// `fullconn`, or a tenth of what the frontends let in.
+    /// `fullconn`, or a tenth of what the frontends that come here let in.
     pub fn fullconn(&self) -> u32 {
         self.fullconn
     }
@@ -402,7 +404,7 @@ impl Backend {
                         }
                         server
                     }
-                    None => return Assignment::Queued(core.queues.join(self, None)),
+                    None => return Assignment::Queued(core.queues.join(self, None, want.priority)),
                 }
             }
         };
@@ -411,7 +413,7 @@ impl Backend {
             if member.maxqueue > 0 && member.queued >= member.maxqueue {
                 return Assignment::Full(server);
             }
-            let ticket = core.queues.join(self, Some(server));
+            let ticket = core.queues.join(self, Some(server), want.priority);
             self.publish(&mut core, server);
             return Assignment::Queued(ticket);
         }
@@ -451,15 +453,19 @@ impl Backend {
 }
 
 impl Backends {
-    /// The backends of `config`; `maxconn` is what its frontends let in together, from which `fullconn` follows.
+    /// The backends of `config`; `maxconn` is what a frontend lets in that does not say.
     pub fn new(config: &Config, maxconn: u32, announce: Announce) -> Backends {
+        // An operator may end sessions where a statistics page has actions, and whoever waits no longer for the last of them.
+        let operated = config.global.hard_stop_after.is_some()
+            || config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
+        let fullconn = full::automatic(config, maxconn);
         let by_proxy: Vec<Option<Arc<Backend>>> = config
             .proxies
             .iter()
             .enumerate()
             .map(|(index, proxy)| {
                 let serves = proxy.kind.has_backend() && !proxy.disabled;
-                serves.then(|| Arc::new(Backend::new(config, index, maxconn)))
+                serves.then(|| Arc::new(Backend::new(config, index, fullconn[index], operated)))
             })
             .collect();
         let mut backends = Backends { by_proxy, trackers: Vec::new(), started: Instant::now(), announce };
@@ -473,10 +479,9 @@ impl Backends {
         self.by_proxy.get(proxy)?.as_ref()
     }
 
-    /// Whether the server has moved away from the address that a connection leads to.
-    pub(crate) fn has_left(&self, at: ServerRef, address: Option<SocketAddr>) -> bool {
-        let (Some(backend), Some(address)) = (self.get(at.proxy), address) else { return false };
-        backend.servers[at.server].endpoint.load().excludes(address)
+    /// Whether the server has moved away from where a connection leads.
+    pub(crate) fn has_left(&self, at: ServerRef, target: &Target) -> bool {
+        self.get(at.proxy).is_some_and(|backend| backend.servers[at.server].endpoint.load().excludes(target))
     }
 
     /// The backend of that name.

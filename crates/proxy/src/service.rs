@@ -41,8 +41,10 @@ pub struct ServiceResponse {
     pub body: Vec<u8>,
 }
 
-/// Answers requests inside the process. Called on a worker: it must not block.
+/// Answers requests inside the process. Called beside the workers, so that it may take its time.
 pub trait Service: Send + Sync {
+    /// What stands in a server's place in logs.
+    fn log_name(&self) -> &'static str;
     /// Answers one request.
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse;
 }

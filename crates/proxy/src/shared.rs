@@ -2,6 +2,7 @@
 
 use crate::{
     Services,
+    aside::Aside,
     check::Plans,
     counters::{Counters, Shape},
     engine::Reports,
@@ -13,6 +14,7 @@ use crate::{
 use penstock_config::{Config, Diagnostics, model::Proxy};
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk};
+use std::collections::HashSet;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -51,8 +53,15 @@ pub struct Shared {
     pub counters: Counters,
     /// What their crypto engines did.
     pub engines: Reports,
+    /// Requests so far, and connections in TCP mode: `%rt`.
+    pub(crate) requests: AtomicU32,
+    /// Log lines of each frontend so far: `%lc`.
+    pub(crate) log_lines: Vec<AtomicU32>,
     /// Connections each worker has, from their acceptance on, which tell who is least busy.
     pub(crate) loads: Vec<AtomicU32>,
+    /// Threads that hash passwords, and one that answers for services: neither waits for the other.
+    pub(crate) hashing: Aside,
+    pub(crate) answering: Aside,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// The machine's name.
@@ -69,6 +78,7 @@ impl Shared {
     ) -> Option<Arc<Self>> {
         let mut complete = true;
         let sessions = penstock_tls::Shared::new(&config);
+        penstock_tls::check_stores(&config, &Disk, diagnostics);
         let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {
             let acceptors = proxy.binds.iter().map(|bind| {
                 bind.tls.as_ref()?;
@@ -89,8 +99,8 @@ impl Shared {
             connectors.collect::<Vec<_>>()
         });
         let connectors = connectors.collect();
-        let checks = Plans::build(&config, diagnostics);
         let program = Program::compile(&config, diagnostics);
+        let checks = Plans::build(&config, &program.checks, diagnostics);
         if !complete || diagnostics.has_errors() {
             return None;
         }
@@ -130,8 +140,12 @@ impl Shared {
             checks,
             notices: Mutex::new(Some(notices)),
             logs: Arc::new(LogTargets::new(&config)),
+            requests: AtomicU32::new(0),
+            log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            hashing: Aside::new("hashing", (workers / 2).max(1)),
+            answering: Aside::new("answering", 1),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
             services,
@@ -149,30 +163,39 @@ impl Shared {
 /// What the process lets in where `maxconn` is not given and no limit of descriptors was asked for.
 const MAXCONN: u32 = 8192;
 
-/// Every proxy's number: its `id`, else the next free one. A `stats socket` is a proxy too, and comes first.
+/// Every proxy's number. A `stats socket` is a proxy too, and comes first.
 fn proxy_ids(config: &Config) -> Vec<u32> {
-    let mut next = 1 + u32::from(!config.global.stats_sockets.is_empty());
-    let number = |proxy: &Proxy| {
-        while proxy.id.is_none() && config.proxies.iter().any(|other| other.id == Some(next)) {
+    let first = 1 + u32::from(!config.global.stats_sockets.is_empty());
+    numbers(config.proxies.iter().map(|proxy| proxy.id), first)
+}
+
+/// The number of each of a list: its own `id`, else the next free one.
+pub(crate) fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Vec<u32> {
+    let taken: HashSet<u32> = ids.clone().flatten().collect();
+    let mut next = first;
+    let number = |id: Option<u32>| {
+        while id.is_none() && taken.contains(&next) {
             next += 1;
         }
-        let id = proxy.id.unwrap_or(next);
+        let number = id.unwrap_or(next);
         next += 1;
-        id
+        number
     };
-    config.proxies.iter().map(number).collect()
+    ids.map(number).collect()
 }
 
 fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
     let ms = |timeout: Option<std::time::Duration>| timeout.map_or(0, |t| t.as_millis() as u64);
+    // What a frontend has got from its defaults of a backend's matters is not its own.
+    let of_backend = |timeout| if proxy.kind.has_backend() { ms(timeout) } else { 0 };
     ProxyFacts {
         name: proxy.name.clone(),
         id,
         http: proxy.mode == penstock_config::model::Mode::Http,
         default_backend: proxy.default_backend.as_ref().map(|word| word.text.clone()),
         timeout_client_ms: ms(proxy.timeouts.client),
-        timeout_server_ms: ms(proxy.timeouts.server),
-        timeout_tunnel_ms: ms(proxy.timeouts.tunnel),
+        timeout_server_ms: of_backend(proxy.timeouts.server),
+        timeout_tunnel_ms: of_backend(proxy.timeouts.tunnel),
         unique_id_format: None,
     }
 }

@@ -8,7 +8,7 @@ use std::{
     cell::OnceCell,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -21,6 +21,8 @@ use tokio::{
 pub(crate) enum Socket {
     Tcp(Tcp),
     Unix(UnixStream),
+    #[cfg(test)]
+    Memory(crate::memory::Memory),
 }
 
 /// A TCP connection that asks the kernel for its addresses at most once, not for each request it carries.
@@ -73,6 +75,8 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.stream.poll_read_ready(cx),
             Socket::Unix(s) => s.poll_read_ready(cx),
+            #[cfg(test)]
+            Socket::Memory(s) => s.poll_read_ready(cx),
         }
     }
     /// Looks at the first bytes without taking them; `WouldBlock` when there are none yet.
@@ -81,6 +85,8 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.stream.try_io(Interest::READABLE, peek),
             Socket::Unix(s) => s.try_io(Interest::READABLE, peek),
+            #[cfg(test)]
+            Socket::Memory(s) => s.try_peek(into),
         }
     }
     /// Takes bytes that were peeked at; `WouldBlock` when there are none.
@@ -88,6 +94,15 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.stream.try_read(into),
             Socket::Unix(s) => s.try_read(into),
+            #[cfg(test)]
+            Socket::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+    /// The descriptor's number, of a TCP connection.
+    pub fn number(&self) -> Option<i32> {
+        match self {
+            Socket::Tcp(s) => Some(s.stream.as_raw_fd()),
+            _ => None,
         }
     }
     /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
@@ -95,6 +110,8 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.peer(),
             Socket::Unix(_) => Ok(UNSPECIFIED),
+            #[cfg(test)]
+            Socket::Memory(s) => Ok(s.addresses()[1]),
         }
     }
     /// This end.
@@ -102,16 +119,30 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.local(),
             Socket::Unix(_) => Ok(UNSPECIFIED),
+            #[cfg(test)]
+            Socket::Memory(s) => Ok(s.addresses()[0]),
         }
     }
-    /// Closing it will send a reset that does not get past the first router: the peer waits for nothing.
+    /// Closing it will tell the peer nothing: the system forgets the connection, or where this process may not ask for that,
+    /// sends a reset that does not get past the first router.
     pub fn vanish_on_close(&self) {
+        #[cfg(test)]
+        if let Socket::Memory(_) = self {
+            return self.reset_on_close();
+        }
+        if penstock_sys::forget_on_close(self.as_fd()).is_ok() {
+            return;
+        }
         // A failure means the connection is gone already.
         let _ = socket2::SockRef::from(self).set_ttl_v4(1);
         self.reset_on_close();
     }
     /// Closing it will send RST and drop what is unsent: the peer must not take what it got for the whole.
     pub fn reset_on_close(&self) {
+        #[cfg(test)]
+        if let Socket::Memory(s) = self {
+            return s.reset_on_close();
+        }
         let socket = socket2::SockRef::from(self);
         // A failure means the connection is gone already.
         let _ = socket.set_linger(Some(std::time::Duration::ZERO));
@@ -126,6 +157,8 @@ impl AsFd for Socket {
         match self {
             Socket::Tcp(s) => s.stream.as_fd(),
             Socket::Unix(s) => s.as_fd(),
+            #[cfg(test)]
+            Socket::Memory(_) => unreachable!("there is no descriptor in memory, and none is asked for"),
         }
     }
 }
@@ -177,6 +210,8 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Socket::Tcp(s) => s.poll_read(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_read(cx, buf),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_read(cx, buf),
         }
     }
 }
@@ -186,6 +221,8 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(s) => s.poll_write(cx, buf),
             Socket::Unix(s) => Pin::new(s).poll_write(cx, buf),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_write(cx, buf),
         }
     }
     fn poll_write_vectored(
@@ -196,6 +233,8 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(s) => Pin::new(&mut s.stream).poll_write_vectored(cx, bufs),
             Socket::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_write_vectored(cx, bufs),
         }
     }
     fn is_write_vectored(&self) -> bool {
@@ -208,6 +247,8 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Tcp(s) => Pin::new(&mut s.stream).poll_shutdown(cx),
             Socket::Unix(s) => Pin::new(s).poll_shutdown(cx),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_shutdown(cx),
         }
     }
 }

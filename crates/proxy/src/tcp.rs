@@ -3,28 +3,37 @@
 use crate::{
     buffer::{Buffer, Buffers},
     conn::Conn,
-    exchange::{self, Exchange, PAUSE, Unserved, may_redispatch},
+    counters::InUse,
+    exchange::{self, Attempts, Exchange, Unserved},
     finish,
     forward::{Broken, Flow, Waits},
     http1::give_if_empty,
-    judge::Stage,
+    judge::{self, Stage},
     message::{Body, Counts, End, Fault, Sink, Source},
     patience::{Patience, Side},
-    route,
-    server::{ServerRef, Slot, Want},
-    stream::Stream,
+    reuse::Key,
+    route::{self, Connected},
+    serve,
+    server::{ServerRef, Slot},
+    stream::{Fill, Stream},
+    timer::Deadline,
     worker::Worker,
 };
 use penstock_config::model::Proxy;
 use penstock_http::Fields;
+use penstock_rules::{Buffered, Verdict};
 use std::{
     future::poll_fn,
     io,
+    num::NonZeroUsize,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 use tokio::io::AsyncWrite;
+
+/// So much of what a client has sent is thrown away before its connection is closed; one that sends more is reset.
+const DISCARD_BYTES: usize = 64 * 1024;
 
 /// One end of a connection as a stream of bytes.
 pub(crate) struct Raw {
@@ -35,19 +44,21 @@ pub(crate) struct Raw {
     counts: Counts,
     /// Our half is closed.
     shut: bool,
+    /// Nothing behind what was read already is wanted.
+    cut: bool,
     /// It is the client's end, not the server's.
     is_client: bool,
 }
 
 impl Raw {
     fn new(stream: Stream, worker: Rc<Worker>, is_client: bool) -> Self {
-        Raw { stream, worker, input: None, counts: Counts::default(), shut: false, is_client }
+        Raw { stream, worker, input: None, counts: Counts::default(), shut: false, cut: false, is_client }
     }
     fn buffers(&self) -> &Buffers {
         &self.worker.buffers
     }
-    /// Reads more for rules to look at; 0 is the end.
-    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Reads more for rules to look at.
+    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Fill>> {
         if self.input.is_none() {
             ready!(self.stream.poll_read_ready(cx))?;
         }
@@ -56,9 +67,30 @@ impl Raw {
         give_if_empty(&mut self.input, &self.worker.buffers);
         read
     }
+    /// Throws away what has come already: a close that leaves it unread would make a reset of what should be an end.
+    async fn discard(&mut self) {
+        let mut left = DISCARD_BYTES;
+        poll_fn(|cx| {
+            loop {
+                if let Some(mut input) = self.input.take() {
+                    left = left.saturating_sub(input.len());
+                    input.clear();
+                    self.worker.buffers.give(input);
+                }
+                if left == 0 || !matches!(self.poll_more(cx), Poll::Ready(Ok(Fill::Bytes(_)))) {
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
+    }
     /// Nothing more can be read before some is forwarded.
     pub fn is_full(&self) -> bool {
         self.input.as_ref().is_some_and(Buffer::is_full)
+    }
+    /// Bytes that have come, read by anybody or not yet.
+    fn received(&self) -> u64 {
+        self.counts.received + self.pending().len() as u64
     }
     /// Bytes read and not yet forwarded.
     pub fn pending(&self) -> &[u8] {
@@ -68,21 +100,27 @@ impl Raw {
 
 impl Source for Raw {
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        if self.cut && self.input.is_none() {
+            return Poll::Ready(Ok(Body::End));
+        }
         if let Some(input) = &mut self.input {
             let taken = buffer.append(input.data());
             input.consume(taken);
             give_if_empty(&mut self.input, &self.worker.buffers);
             self.counts.received += taken as u64;
-            return Poll::Ready(Ok(Body::More));
+            return Poll::Ready(Ok(NonZeroUsize::new(taken).map_or(Body::Full, Body::More)));
         }
-        let read = match ready!(self.stream.poll_fill(cx, buffer, usize::MAX)) {
-            Ok(read) => read,
+        Poll::Ready(match ready!(self.stream.poll_fill(cx, buffer, usize::MAX)) {
+            Ok(Fill::Bytes(read)) => {
+                self.counts.received += read.get() as u64;
+                Ok(Body::More(read))
+            }
+            Ok(Fill::Full) => Ok(Body::Full),
+            Ok(Fill::End) => Ok(Body::End),
             // Clients often just close: without a protocol to say so, what they sent counts as whole.
-            Err(e) if self.is_client && e.kind() == io::ErrorKind::UnexpectedEof => 0,
-            Err(e) => return Poll::Ready(Err(e.into())),
-        };
-        self.counts.received += read as u64;
-        Poll::Ready(Ok(if read == 0 { Body::End } else { Body::More }))
+            Err(e) if self.is_client && e.kind() == io::ErrorKind::UnexpectedEof => Ok(Body::End),
+            Err(e) => Err(e.into()),
+        })
     }
     fn trailers(&self) -> Option<&Fields> {
         None
@@ -97,7 +135,8 @@ impl Sink for Raw {
         ready!(result)?;
         ready!(self.stream.poll_flush_all(cx))?;
         if end.is_some() && !self.shut {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            // All there is has been sent: a peer that has reset the connection since, having said its own last, misses nothing.
+            let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
             self.shut = true;
         }
         Poll::Ready(Ok(()))
@@ -111,14 +150,24 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     let now = worker.clock.tick();
     x.begin(&conn, now, now);
     x.times.complete = Some(now);
+    x.number(&worker);
+    x.txn.status = Some(0);
     let mut client = Raw::new(stream, worker.clone(), true);
-    if let Some(backend) = route::connection(&mut conn, &mut client, &mut x).await {
-        to_backend(&mut conn, &mut client, &mut x, backend).await;
+    match route::connection(&mut conn, &mut client, &mut x).await {
+        Connected::Backend(backend) => to_backend(&mut conn, &mut client, &mut x, backend).await,
+        Connected::Http => {
+            x.give(&worker);
+            return Box::pin(serve::resume(Box::new(conn), client.stream, client.input)).await;
+        }
+        Connected::Over => {}
+    }
+    if x.times.connected.is_none() {
+        client.discard().await;
     }
     if let Some(input) = client.input.take() {
         client.buffers().give(input);
     }
-    finish::tcp(&mut conn, client.counts, &mut x);
+    finish::tcp(&mut conn, client.counts.received, &mut x);
     x.give(&worker);
 }
 
@@ -134,12 +183,12 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     worker.counters().backend(backend).session(worker.now_ms());
     // Rules see what the client has sent so far.
     std::mem::swap(&mut x.body, &mut client.input);
-    route::bind(conn, x, pool, Stage::Raw);
+    let persistence = route::bind(conn, x, pool, Stage::Raw);
     route::stick(conn, x, pool, Stage::Raw);
-    let mut want = Want { persistent: x.persistent, hash: route::hash(conn, x, pool, Stage::Raw), avoid: None };
+    let mut want = route::want(conn, x, pool, Stage::Raw);
     std::mem::swap(&mut x.body, &mut client.input);
-    let mut failures = 0;
-    let (slot, stream) = loop {
+    let mut attempts = Attempts::new(&want, persistence.forced);
+    let (slot, stream, _in_use) = loop {
         let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
@@ -154,33 +203,27 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         };
         let at = ServerRef { proxy: backend, server: slot.server().index };
         x.server = Some(at.server);
-        worker.counters().server(backend, at.server).session(worker.now_ms());
-        let sni = route::sni(conn, x, slot.server(), at, Stage::Raw);
-        if let Some(stream) = exchange::connect(conn, x, slot.server(), at, sni.as_deref()).await {
-            break (slot, stream);
+        let cells = worker.counters().server(backend, at.server);
+        cells.session(worker.now_ms());
+        let in_use = InUse::of(cells);
+        attempts.assigned(&worker, x, backend, at.server);
+        let key = Key::of(conn, x, slot.server(), at, false, Stage::Raw);
+        if let Some(stream) = exchange::connect(conn, x, slot.server(), at, key.as_ref()).await {
+            break (slot, stream, in_use);
         }
         drop(slot);
-        if failures >= proxy.retries {
+        if !attempts.are_left(proxy) {
             exchange::count_connect_error(&worker, at);
             return;
         }
-        failures += 1;
-        x.log.retries = failures;
-        if !may_redispatch(proxy, failures) {
-            worker.counters().server(backend, at.server).retries.inc();
-            worker.counters().backend(backend).retries.inc();
-            want.persistent = Some(at.server);
-            tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
-        } else if pool.servers.len() > 1 {
-            (want.persistent, want.avoid) = (None, Some(at.server));
-            x.log.redispatched = true;
-            worker.counters().server(backend, at.server).redispatches.inc();
-            worker.counters().backend(backend).redispatches.inc();
+        let pause = attempts.failed(proxy, pool, x, &mut want);
+        if let Some(pause) = pause.filter(|_| x.log.termination != *b"sC") {
+            tokio::time::sleep(pause).await;
         }
     };
     route::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
-    finish::tcp_as_soon_as(conn, client.counts, x);
-    let mut server = Raw::new(stream, worker, false);
+    finish::tcp_as_soon_as(conn, x);
+    let mut server = Raw::new(stream, worker.clone(), false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
     x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
@@ -194,35 +237,46 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         (patience.client, patience.server) = (Some(limit), Some(limit));
     }
     let (mut up, mut down) = (Flow::default(), Flow::default());
+    let mut inspection = Inspection::new(&worker, slot.backend().proxy);
     let mut shut_down = std::pin::pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
         if Future::poll(shut_down.as_mut(), cx).is_ready() {
             return Poll::Ready(Some([slot.server().shut_reason(), b'D']));
         }
-        if !up.done {
-            if let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers) {
-                return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"CD" } else { *b"SD" }));
-            }
-            if up.done {
-                // The client has said all it will: it has less time to take the rest.
-                patience.client = timeouts.client_fin.or(patience.client);
-            }
+        if !up.done
+            && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
+        {
+            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"CD" } else { *b"SD" }));
         }
-        if !down.done {
-            if let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers) {
-                return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"SD" } else { *b"CD" }));
+        let passed = inspection.poll(cx, conn, x, server);
+        match passed {
+            Poll::Ready(Inspected::Refused) => return Poll::Ready(Some(*b"PD")),
+            Poll::Ready(Inspected::Dropped) => {
+                client.stream.socket().vanish_on_close();
+                return Poll::Ready(Some(*b"PR"));
             }
-            if down.done {
-                patience.server = proxy.timeouts.server_fin.or(patience.server);
-            }
+            _ => {}
+        }
+        if matches!(passed, Poll::Ready(Inspected::Cut)) {
+            (server.cut, up.done) = (true, true);
+        }
+        if passed.is_ready()
+            && !down.done
+            && let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers)
+        {
+            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"SD" } else { *b"CD" }));
         }
         if up.done && down.done {
             return Poll::Ready(None);
         }
+        if up.done != down.done {
+            // Whichever side has ended, the other has only so long for what it still says or takes.
+            patience.half_closed(timeouts.client_fin, proxy.timeouts.server_fin);
+        }
         let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
         let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
-        let on_client = waits(&up, Waits::Source) || waits(&down, Waits::Sink) || up.done;
-        let on_server = waits(&down, Waits::Source) || waits(&up, Waits::Sink) || down.done;
+        let on_client = waits(&up, Waits::Source) || waits(&down, Waits::Sink);
+        let on_server = waits(&down, Waits::Source) || waits(&up, Waits::Sink);
         match patience.poll(cx, &mut conn.deadline, worker.clock.tick(), (on_client, on_server), moved) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
@@ -232,6 +286,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     .await;
     up.give_back(&worker.buffers);
     down.give_back(&worker.buffers);
+    x.log.bytes_read = server.received();
     if let Some(termination) = ended {
         x.log.termination = termination;
         let backend = slot.backend().proxy;
@@ -249,5 +304,90 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             b'C' => server.stream.socket().reset_on_close(),
             _ => {}
         }
+    }
+}
+
+/// `tcp-response content`: what the server sends first is held back until the rules have decided, for at most `tcp-response
+/// inspect-delay`. Without a delay they decide before there is anything.
+struct Inspection {
+    backend: usize,
+    /// The next rule to run.
+    from: usize,
+    delay: Deadline,
+    /// Nothing more is waited for.
+    complete: bool,
+    over: Option<Inspected>,
+}
+
+/// What the rules said.
+#[derive(Clone, Copy)]
+enum Inspected {
+    Passed,
+    /// It is closed behind what it has sent already.
+    Cut,
+    Refused,
+    /// The client is not told that it is over.
+    Dropped,
+}
+
+impl Inspection {
+    fn new(worker: &Worker, backend: usize) -> Self {
+        let delay = worker.shared.config.proxies[backend].tcp_response_inspect_delay;
+        let mut deadline = Deadline::default();
+        deadline.set(worker.clock.now(), delay);
+        let over = worker.shared.program.of(backend).tcp_response.is_empty().then_some(Inspected::Passed);
+        Inspection { backend, from: 0, delay: deadline, complete: delay.is_none(), over }
+    }
+    fn poll(&mut self, cx: &mut Context<'_>, conn: &mut Conn, x: &mut Exchange, server: &mut Raw) -> Poll<Inspected> {
+        loop {
+            if let Some(over) = self.over {
+                return Poll::Ready(over);
+            }
+            let verdict = self.run(conn, x, server);
+            self.over = match verdict {
+                Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => Some(Inspected::Passed),
+                Verdict::Close => Some(Inspected::Cut),
+                Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if self.complete => {
+                    self.from = next + 1;
+                    None
+                }
+                Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } => {
+                    self.from = next;
+                    match server.poll_more(cx) {
+                        Poll::Ready(Ok(Fill::Bytes(_))) => self.complete = server.is_full(),
+                        Poll::Ready(_) => self.complete = true,
+                        Poll::Pending => {
+                            ready!(self.delay.poll_expired(cx));
+                            self.complete = true;
+                        }
+                    }
+                    None
+                }
+                Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
+                    self.from = next;
+                    None
+                }
+                Verdict::SilentDrop => {
+                    judge::count_silent_drop(conn, x);
+                    Some(Inspected::Dropped)
+                }
+                Verdict::Reject
+                | Verdict::Respond(..)
+                | Verdict::Service(_)
+                | Verdict::Failed
+                // No password comes before HTTP.
+                | Verdict::Verify { .. } => {
+                    judge::count_denied_response(conn, x);
+                    Some(Inspected::Refused)
+                }
+            };
+        }
+    }
+    fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
+        let worker = conn.worker.clone();
+        let mut context = judge::context(&worker, conn, x, Stage::Raw);
+        context.output = Buffered { bytes: server.pending(), complete: self.complete, announced: None };
+        context.input.complete = self.complete;
+        worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)
     }
 }

@@ -3,8 +3,10 @@
 use crate::{
     buffer::Buffer,
     http1::{Inbound, Outbound, VERSION, give_if_empty, weight},
+    http2::websocket,
     message::{Body, Counts, End, Fault, Sink, Source, Upstream},
-    stream::Stream,
+    stream::{Fill, Stream},
+    turn,
     worker::Worker,
 };
 use penstock_http::{
@@ -28,11 +30,15 @@ pub(crate) struct Http1Server {
     method: Method,
     /// The request asked for another protocol.
     upgrade: bool,
+    /// What a server must answer to a WebSocket's key that was ours and not the client's.
+    proof: Option<String>,
     answered: bool,
     /// The server lets the connection carry another exchange.
     persistent: bool,
     /// The request has been sent whole.
     requested: bool,
+    /// It carries the bytes of another protocol.
+    tunnel: bool,
     received: u64,
 }
 
@@ -55,9 +61,11 @@ impl Http1Server {
             limits,
             method: Method::Other,
             upgrade: false,
+            proof: None,
             answered: false,
             persistent: true,
             requested: false,
+            tunnel: false,
             received: 0,
         }
     }
@@ -96,12 +104,12 @@ impl Source for Http1Server {
 }
 
 impl Sink for Http1Server {
-    fn room(&self) -> (usize, usize) {
-        self.outbound.room()
-    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
         self.requested |= end.is_some();
+        if self.tunnel && end.is_some() {
+            return self.stream.poll_end(cx);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -118,37 +126,50 @@ impl Upstream for Http1Server {
             // An HTTP/2 request of unknown length.
             head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
         }
+        if !matches!(framing, Framing::None | Framing::Length(0)) {
+            // The other protocol would begin behind a body that the server may not have read (RFC 9110 section 7.8): as in
+            // HAProxy such a request asks for none.
+            head.fields.remove_known(Known::Upgrade);
+        }
         let connection = Connection::of(&head.fields);
-        (self.persistent, self.upgrade) = (!connection.close, connection.upgrade);
+        (self.persistent, self.upgrade) = (!connection.close, connection.upgrade && head.fields.has(Known::Upgrade));
+        if self.upgrade && head.version() == Version::Http2 {
+            // Its client speaks RFC 8441, and will never see the answer.
+            self.proof = head.fields.known(Known::SecWebsocketKey).map(websocket::accept);
+        }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
         loop {
+            turn::round();
             if let Some(input) = &mut self.input {
                 match head.parse(input.data(), &self.limits)? {
                     Parse::Complete { consumed } => {
                         input.consume(consumed);
+                        // A coding beats a length, which then counts for no log.
+                        if head.fields.has(Known::TransferEncoding) {
+                            head.fields.remove_known(Known::ContentLength);
+                        }
                         self.received += weight(VERSION + 3 + head.reason().len(), &head.fields);
                         give_if_empty(&mut self.input, &self.worker.buffers);
                         return Poll::Ready(self.begin(head).map_err(Fault::Invalid));
                     }
                     Parse::Partial => input.compact(),
                 }
-                if input.is_full() {
-                    return Poll::Ready(Err(Fault::Invalid(Error::TooLarge)));
-                }
             } else {
                 // No buffer while the server thinks.
                 ready!(self.stream.poll_read_ready(cx))?;
             }
-            let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
+            let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
             let read = self.stream.poll_fill(cx, input, usize::MAX);
-            if !matches!(read, Poll::Ready(Ok(1..))) {
+            if !matches!(read, Poll::Ready(Ok(Fill::Bytes(_)))) {
                 give_if_empty(&mut self.input, &self.worker.buffers);
             }
             match ready!(read)? {
-                0 => return Poll::Ready(Err(Fault::Closed)),
-                _ => self.answered = true,
+                Fill::Bytes(_) => self.answered = true,
+                Fill::End => return Poll::Ready(Err(Fault::Closed)),
+                // The head is longer than a buffer.
+                Fill::Full => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
             }
         }
     }
@@ -157,7 +178,8 @@ impl Upstream for Http1Server {
     }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
-        self.persistent = false;
+        self.outbound.tunnel();
+        (self.persistent, self.tunnel) = (false, true);
     }
     fn counts(&self) -> Counts {
         Counts { received: self.received, sent: self.outbound.sent }
@@ -180,7 +202,12 @@ impl Http1Server {
         if head.version() == Version::Http10 && head.fields.has(Known::TransferEncoding) {
             return Err(Error::CodingVersion);
         }
+        let answer = head.fields.known(Known::SecWebsocketAccept);
+        if framing == Framing::Tunnel && self.proof.as_ref().is_some_and(|proof| answer != Some(proof.as_bytes())) {
+            return Err(Error::WebSocketProof);
+        }
         self.inbound = Inbound::new(framing, self.limits);
+        self.inbound.check(self.input.as_ref())?;
         Ok(framing)
     }
 }

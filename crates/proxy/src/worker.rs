@@ -13,8 +13,10 @@ use crate::{
     http2::MuxPool,
     log::{Logger, severity},
     pool::{self, Pool},
+    turn::{self, Rounds, Who},
     watchdog::{Fault, Pulse},
 };
+use penstock_config::model::ServerSettings;
 use penstock_engine::Plan;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use slab::Slab;
@@ -57,6 +59,8 @@ pub(crate) struct Worker {
     pub shared: Arc<Shared>,
     pub clock: Clock,
     pub buffers: Buffers,
+    /// How many of its tasks use their turns up.
+    pub rounds: Rounds,
     pub exchanges: Kept,
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
@@ -72,8 +76,6 @@ pub(crate) struct Worker {
     /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
     reserve: RefCell<Vec<File>>,
     exhaustion_told: Cell<u64>,
-    /// Log lines written.
-    pub log_counter: Cell<u32>,
     /// State of the worker's random numbers.
     pub random: Cell<u64>,
     /// A quarter of an hour of UTC and how far local time is ahead in it.
@@ -112,10 +114,31 @@ impl Worker {
             Ok(runtime) => runtime,
             Err(e) => return drop(ready.send(Err(e))),
         };
-        let worker = Rc::new(Worker {
+        let buffers = Buffers::new(shared.config.global.tune.bufsize);
+        let worker = Rc::new(Worker::new(id, handle, shared, buffers));
+        worker.refill_reserve();
+        if worker.shared.acceptors.iter().flatten().any(Option::is_some) {
+            penstock_tls::warm_up();
+        }
+        plan.install();
+        let serving = worker.clone().serve(control, listeners, plan, ready);
+        runtime.block_on(turn::turns(&worker, Who::Worker, serving));
+        // Connections that are left end here; what they log goes out.
+        drop(runtime);
+        penstock_engine::worker::uninstall();
+        worker.pool.clear(&worker);
+        worker.muxes.clear();
+        worker.logger.flush();
+        pulse.end();
+    }
+
+    /// A worker that has nothing to do yet.
+    pub fn new(id: usize, handle: Handle, shared: Arc<Shared>, buffers: Buffers) -> Worker {
+        Worker {
             id,
             clock: Clock::new(shared.backends.started()),
-            buffers: Buffers::new(shared.config.global.tune.bufsize),
+            buffers,
+            rounds: Rounds::default(),
             exchanges: Kept::default(),
             pool: Pool::new(&shared.config),
             muxes: MuxPool::default(),
@@ -126,26 +149,12 @@ impl Worker {
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
-            log_counter: Cell::new(0),
             random: Cell::new(random_seed(id)),
             zone: Cell::new((i64::MIN, 0)),
             planted: Fault::planted(),
             handle,
             shared,
-        });
-        worker.refill_reserve();
-        if worker.shared.acceptors.iter().flatten().any(Option::is_some) {
-            penstock_tls::warm_up();
         }
-        plan.install();
-        runtime.block_on(worker.clone().serve(control, listeners, plan, ready));
-        // Connections that are left end here; what they log goes out.
-        drop(runtime);
-        penstock_engine::worker::uninstall();
-        worker.pool.clear();
-        worker.muxes.clear();
-        worker.logger.flush();
-        pulse.end();
     }
 
     async fn serve(
@@ -155,21 +164,22 @@ impl Worker {
         mut plan: Plan,
         ready: std::sync::mpsc::Sender<io::Result<()>>,
     ) {
-        let spawn = |listener| tokio::task::spawn_local(accept::run(self.clone(), listener));
+        let spawn = |listener: Listener| {
+            let who = Who::Acceptor { proxy: listener.proxy, bind: listener.bind };
+            turn::spawn(&self, who, accept::run(self.clone(), listener))
+        };
         let mut acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
         let logger = self.clone();
-        tokio::task::spawn_local(async move { logger.logger.run(&logger.clock).await });
-        tokio::task::spawn_local(pool::run(self.clone()));
-        tokio::task::spawn_local(penstock_tls::drive_engine());
-        tokio::task::spawn_local(engine::report(self.clone()));
+        turn::spawn(&self, Who::Worker, async move { logger.logger.run(&logger.clock).await });
+        turn::spawn(&self, Who::Worker, pool::run(self.clone()));
+        turn::spawn(&self, Who::Worker, penstock_tls::drive_engine());
+        turn::spawn(&self, Who::Worker, engine::report(self.clone()));
         if self.id == 0 {
             check::start(&self);
             crate::resolve::start(&self);
-            tokio::task::spawn_local(check::tick(self.clone()));
-            tokio::task::spawn_local(check::tell(self.clone()));
+            turn::spawn(&self, Who::Worker, check::tick(self.clone()));
+            turn::spawn(&self, Who::Worker, check::tell(self.clone()));
         }
-        let beating = self.clone();
-        tokio::task::spawn_local(async move { beating.pulse().beat().await });
         // Whoever started us does not wait any more if this fails.
         let _ = ready.send(Ok(()));
         drop(ready);
@@ -219,10 +229,15 @@ impl Worker {
         // The connections that came last begin with what they have sent, and are counted.
         tokio::task::yield_now().await;
         self.draining.set(true);
-        self.pool.clear();
+        self.pool.clear(self);
         self.muxes.clear();
         self.connections.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
         self.check_drained();
+    }
+
+    /// The idle connections to a server that this worker may keep: the limit is the server's, each worker has its share.
+    pub fn share_of_idle(&self, settings: &ServerSettings) -> usize {
+        usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(self.shared.loads.len()))
     }
 
     /// Ends the worker once it drains and has no connection left.

@@ -1,10 +1,27 @@
 //! What rules may ask about everything above them.
 
-use crate::{counters::Part, handle::State, worker::Worker};
-use penstock_rules::{BackendLoad, FrontendLoad, ProxyId, ServerId, ServerLoad, World};
+use crate::{
+    counters::Part,
+    handle::State,
+    watchdog::{self, Fault},
+    worker::Worker,
+};
+use penstock_config::Span;
+use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ProxyId, ServerId, ServerLoad, TcpInfo, World};
 use std::net::{IpAddr, UdpSocket};
 
 impl World for Worker {
+    fn head_bytes(&self) -> usize {
+        self.shared.config.global.tune.bufsize
+    }
+
+    fn at_rule(&self, rule: Option<(Kind, Span)>) {
+        self.pulse().at_rule(rule);
+        if rule.is_some() && self.planted == Some(Fault::Rule) {
+            watchdog::spin();
+        }
+    }
+
     fn backend(&self, id: ProxyId) -> BackendLoad {
         let Some(backend) = self.shared.backends.get(id.0 as usize) else { return BackendLoad::default() };
         let queued: u32 = backend.servers.iter().map(|server| server.queued()).sum();
@@ -42,17 +59,21 @@ impl World for Worker {
         let totals = self.shared.counters.sum(id.0 as usize, Part::Frontend, self.now_ms());
         FrontendLoad {
             conn: limits.frontend.current(),
-            listener_conn: limits.binds.first().map_or(0, |bind| bind.current()),
             sess_rate: totals.session_rate.rate,
             req_rate: totals.request_rate.rate,
         }
     }
 
+    fn listener(&self, id: ProxyId, conn: &ConnFacts) -> u32 {
+        let limits = self.shared.limits.frontends.get(id.0 as usize);
+        limits.and_then(|limits| limits.binds.get(conn.bind as usize)).map_or(0, |bind| bind.current())
+    }
+
     fn server(&self, id: ServerId) -> ServerLoad {
         let backend = self.shared.backends.get(id.proxy.0 as usize);
-        let Some(server) = backend.and_then(|backend| backend.servers.get(id.index as usize)) else {
-            return ServerLoad::default();
-        };
+        let found = backend.and_then(|backend| Some((backend, backend.servers.get(id.index as usize)?)));
+        let Some((backend, server)) = found else { return ServerLoad::default() };
+        let (weight, user_weight) = backend.weights(server.index);
         let settings = &server.config.settings;
         let free = match settings.maxconn {
             0 => -1,
@@ -65,10 +86,36 @@ impl World for Worker {
             conn_free: free,
             queue: server.queued(),
             sess_rate: self.shared.counters.sum(id.proxy.0 as usize, part, self.now_ms()).session_rate.rate,
-            weight: settings.weight,
+            weight,
             initial_weight: settings.weight,
-            user_weight: settings.weight,
+            user_weight,
         }
+    }
+
+    fn find_backend(&self, name: &[u8]) -> Option<ProxyId> {
+        self.shared.program.backend_named(name).map(|index| ProxyId(index as u32))
+    }
+
+    fn find_server(&self, name: &[u8]) -> Option<ServerId> {
+        let slash = name.iter().position(|byte| *byte == b'/')?;
+        let proxy = self.find_backend(&name[..slash])?;
+        let servers = &self.shared.servers[proxy.0 as usize];
+        let index = servers.iter().position(|server| server.name.as_bytes() == &name[slash + 1..])?;
+        Some(ServerId { proxy, index: index as u32 })
+    }
+
+    fn client_tcp_info(&self, conn: &ConnFacts) -> Option<TcpInfo> {
+        let info = penstock_sys::tcp_info(conn.socket?, conn.peer?)?;
+        Some(TcpInfo {
+            rtt_us: info.tcpi_rtt,
+            rttvar_us: info.tcpi_rttvar,
+            unacked: info.tcpi_unacked,
+            sacked: info.tcpi_sacked,
+            lost: info.tcpi_lost,
+            retrans: info.tcpi_retrans,
+            fackets: info.tcpi_fackets,
+            reordering: info.tcpi_reordering,
+        })
     }
 
     /// xorshift64*, one state a worker.

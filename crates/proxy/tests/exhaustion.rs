@@ -17,6 +17,9 @@ const VICTIM: &str = "PENSTOCK_TEST_PORTS";
 struct Page;
 
 impl Service for Page {
+    fn log_name(&self) -> &'static str {
+        "<PAGE>"
+    }
     fn answer(&self, _: ServiceRequest<'_>) -> ServiceResponse {
         ServiceResponse { status: 200, fields: Vec::new(), body: b"statistics".to_vec() }
     }

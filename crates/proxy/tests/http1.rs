@@ -184,7 +184,10 @@ fn websocket_becomes_a_tunnel() {
         assert!(head.contains("connection: upgrade\r\n") && head.contains("upgrade: websocket\r\n"), "{head}");
         recorder
             .stream
-            .write_all(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
+            .write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+                sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nhi",
+            )
             .unwrap();
         let bytes = recorder.bytes(4).unwrap();
         recorder.stream.write_all(&bytes).unwrap();

@@ -2,6 +2,7 @@
 
 mod common;
 
+use base64::Engine;
 use bytes::Bytes;
 use common::{Client, Origin, PATIENCE, Proxy, Recorder, port};
 use h2::{
@@ -162,18 +163,25 @@ fn trailers_go_both_ways() {
 /// What no framing may show as a whole body: HAProxy 2.6 ends such a stream as if it were one.
 #[test]
 fn a_server_that_fails_in_mid_body_is_seen_by_the_client_whatever_the_framing() {
-    for (name, head, reset) in [
-        ("length, end", &b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"[..], false),
-        ("length, reset", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", true),
-        ("chunked, end", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", false),
-        ("chunked, reset", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", true),
-        ("chunked, malformed", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", false),
-        ("close, reset", b"HTTP/1.1 200 OK\r\n\r\nhello", true),
+    for (name, head, later, reset) in [
+        ("length, end", &b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"[..], &b""[..], false),
+        ("length, reset", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", b"", true),
+        ("chunked, end", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"", false),
+        ("chunked, reset", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"", true),
+        // Together with the head it would be a 502.
+        (
+            "chunked, malformed",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+            b"zz\r\n",
+            false,
+        ),
+        ("close, reset", b"HTTP/1.1 200 OK\r\n\r\nhello", b"", true),
     ] {
         let origin = Origin::start(move |recorder, _| {
             recorder.head().unwrap();
             recorder.stream.write_all(head).unwrap();
             std::thread::sleep(Duration::from_millis(100));
+            recorder.stream.write_all(later).unwrap();
             if reset {
                 recorder.reset();
             }
@@ -300,6 +308,13 @@ fn a_client_that_resets_its_stream_ends_the_exchange_with_the_server() {
     has_ended.recv_timeout(PATIENCE).unwrap();
 }
 
+/// RFC 6455 section 4.2.2.
+fn proof_of(key: &str) -> String {
+    let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(digest)
+}
+
 #[test]
 fn a_websocket_goes_over_a_stream() {
     let origin = Origin::start(|recorder, _| {
@@ -308,8 +323,13 @@ fn a_websocket_goes_over_a_stream() {
         for line in ["\r\nconnection: upgrade\r\n", "\r\nupgrade: websocket\r\n", "\r\nsec-websocket-key: "] {
             assert!(head.contains(line), "{head}");
         }
-        let response = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-        recorder.stream.write_all(response).unwrap();
+        let key = head.split("\r\nsec-websocket-key: ").nth(1).unwrap().lines().next().unwrap();
+        let response = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {}\r\n\r\n",
+            proof_of(key)
+        );
+        recorder.stream.write_all(response.as_bytes()).unwrap();
         assert_eq!(recorder.bytes(4).unwrap(), b"ping");
         recorder.stream.write_all(b"pong").unwrap();
     });
@@ -330,6 +350,23 @@ fn a_websocket_goes_over_a_stream() {
         stream.send_data(Bytes::from_static(b"ping"), false).unwrap();
         assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "pong");
     });
+}
+
+#[test]
+fn a_workaround_keeps_websockets_from_being_offered() {
+    let origin = Origin::start(|recorder, _| {
+        recorder.head().unwrap();
+        recorder.stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    });
+    for (more, is_offered) in [("", true), ("global\n h2-workaround-bogus-websocket-clients\n", false)] {
+        let (_proxy, port) = start(&origin, more);
+        block_on(async {
+            let mut send = connect(port).await;
+            // The response comes after the settings, which say it.
+            assert_eq!(exchange(&mut send, get("/")).await.0.status().as_u16(), 204);
+            assert_eq!(send.is_extended_connect_protocol_enabled(), is_offered);
+        });
+    }
 }
 
 #[test]

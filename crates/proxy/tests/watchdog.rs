@@ -16,13 +16,25 @@ fn victim() {
     }
     let origin = Origin::fixed(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let port = port();
+    let fault = std::env::var("PENSTOCK_PLANT_FAULT").unwrap();
+    // A rule that spins does so for every request.
+    let rule = if fault == "rule" { " http-request allow if TRUE\n" } else { "" };
     let _proxy = Proxy::start(&format!(
         "global\n nbthread 2\ndefaults\n mode http\n timeout client 9s\n timeout server 9s\n timeout connect 9s\n\
-         listen web\n bind 127.0.0.1:{port}\n server s1 127.0.0.1:{}\n",
+         listen web\n bind 127.0.0.1:{port}\n{rule} server s1 127.0.0.1:{}\n",
         origin.port
     ));
-    assert!(Client::connect(port).send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response().starts_with("HTTP/1.1 200"));
-    let _ = Client::connect(port).send("GET /planted-fault HTTP/1.1\r\nhost: x\r\n\r\n").rest();
+    assert!(
+        fault == "rule"
+            || Client::connect(port).send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response().starts_with("HTTP/1.1 200")
+    );
+    let mut client = Client::connect(port);
+    client.send("GET /planted-fault HTTP/1.1\r\nhost: x\r\n\r\n");
+    if fault == "busy" {
+        assert!(client.response().starts_with("HTTP/1.1 200"));
+        return;
+    }
+    let _ = client.rest();
     std::thread::sleep(common::PATIENCE);
 }
 
@@ -43,11 +55,26 @@ fn aborted(output: &Output) -> bool {
 }
 
 #[test]
-fn a_worker_that_makes_no_turn_for_a_second_is_named_with_its_backtrace_and_ends_the_process() {
+fn a_turn_that_does_not_end_is_named_with_its_connection_and_place_and_ends_the_process() {
     let (output, text) = run("spin");
     assert!(aborted(&output), "{output:?}");
-    assert!(text.contains("has made no turn for 1.") && text.contains("busy with running rules"), "{text}");
+    assert!(text.contains("is in one turn of the connection of client 127.0.0.1:"), "{text}");
+    assert!(text.contains("to web, bind in test.cfg:9 for 1."), "{text}");
+    assert!(text.contains("busy with running rules"), "{text}");
     assert!(text.contains("watchdog::spin"), "the function that spins is not named:\n{text}");
+}
+
+#[test]
+fn a_rule_that_does_not_end_is_named_with_its_place() {
+    let (output, text) = run("rule");
+    assert!(aborted(&output), "{output:?}");
+    assert!(text.contains("busy with running rules, at 'http-request' in test.cfg:10;"), "{text}");
+}
+
+#[test]
+fn a_worker_that_is_busy_for_seconds_in_short_turns_is_left_alone() {
+    let (output, text) = run("busy");
+    assert!(output.status.success(), "{output:?}\n{text}");
 }
 
 #[test]

@@ -33,14 +33,39 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Leaves the terminal's session and points the standard streams to /dev/null, in the child of a fork.
-pub fn daemonize() -> io::Result<()> {
+/// Leaves the terminal's session, in the child of a fork.
+///
+/// # Errors
+/// Those of setsid(2).
+pub fn new_session() -> io::Result<()> {
     rustix::process::setsid()?;
-    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
     Ok(())
+}
+
+/// What standard input, output and error become once a process in the background has nothing more to say. It is opened
+/// before a `chroot`, behind which there may be no `/dev/null`.
+#[derive(Debug)]
+pub struct Silence(std::fs::File);
+
+impl Silence {
+    /// Opens `/dev/null`.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn prepare() -> io::Result<Silence> {
+        std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map(Silence)
+    }
+
+    /// Nothing is read from, or shown by, the terminal from here on.
+    ///
+    /// # Errors
+    /// Those of dup2(2).
+    pub fn begin(self) -> io::Result<()> {
+        rustix::stdio::dup2_stdin(&self.0)?;
+        rustix::stdio::dup2_stdout(&self.0)?;
+        rustix::stdio::dup2_stderr(&self.0)?;
+        Ok(())
+    }
 }
 
 /// execv(3): replaces this process; returns only an error.

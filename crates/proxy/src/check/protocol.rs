@@ -1,18 +1,20 @@
 //! The fixed protocols: what is sent and what counts as an answer.
 
-use super::script::{Action, Connect, Expect, Judge, Kind, Pattern, Script, Step, Template};
+use super::script::{Action, Connect, Expect, Judge, Kind, Pattern, Script, Step, Text};
 use super::{Outcome, Verdict};
+use penstock_config::model::MysqlUser;
 
 /// A connection, then the steps of one protocol. Whether the connection counts in the numbers of steps that messages
-/// name is a matter of custom.
+/// name is a matter of custom; where it does, it is also closed in good order.
 fn script(counted: bool, steps: impl IntoIterator<Item = Action>) -> Script {
-    let connect = Action::Connect(Connect { implicit: !counted, as_server: true, ..Connect::default() });
+    let connect = Connect { implicit: !counted, as_server: true, linger: counted, ..Connect::default() };
+    let connect = Action::Connect(connect);
     let steps = std::iter::once(connect).chain(steps).map(|action| Step { action, comment: None });
     Script { steps: steps.collect(), kind: Kind::Plain, ..Script::default() }
 }
 
-fn send(bytes: impl Into<Vec<u8>>) -> Action {
-    Action::Send(Template::bytes(bytes))
+fn send(bytes: impl AsRef<[u8]>) -> Action {
+    Action::Send(Text::bytes(bytes.as_ref()))
 }
 
 fn expect(judge: Judge) -> Action {
@@ -106,13 +108,16 @@ pub fn pgsql(user: &str) -> Script {
 fn pgsql_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     match input.first()? {
         b'R' if input.len() < 9 => None,
-        b'R' => Some(Ok(Outcome::new(Verdict::L7Ok, "PostgreSQL server is ok"))),
+        // A request for one of the ways to authenticate that begin an exchange, or for none.
+        b'R' if input[1..4] == [0; 3] && input[5..8] == [0; 3] && matches!(input[8], 0 | 2..=7 | 9 | 10) => {
+            Some(Ok(Outcome::new(Verdict::L7Ok, "PostgreSQL server is ok")))
+        }
         b'E' => {
-            // Behind type and length stand fields, the first of which is the severity.
-            let said = input.get(6..)?;
+            // Behind type and length stand fields, each a letter and text up to a NUL: the first is the severity.
+            let said = input.get(6..)?.split(|&byte| byte == 0).next()?;
             Some(Err(Outcome::new(Verdict::L7Response, text(said))))
         }
-        _ => Some(Err(Outcome::new(Verdict::L7Response, "PostgreSQL unknown error"))),
+        _ => Some(Err(Outcome::new(Verdict::L7Status, "PostgreSQL unknown error"))),
     }
 }
 
@@ -148,19 +153,26 @@ fn ldap_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
 }
 
 /// `option mysql-check`: the greeting; with a user also an authentication without a password.
-pub fn mysql(user: Option<&str>) -> Script {
+pub fn mysql(user: Option<&MysqlUser>) -> Script {
     let Some(user) = user else { return script(true, [expect(mysql_greeting)]) };
-    // Protocol 4.1 with authentication, no compression, packets up to 16 MB, latin1 replaced by UTF-8.
-    let mut body = vec![0x00, 0x82, 0x00, 0x00, 0x00, 0x80, 0x00, 0x01, 0x21];
-    body.resize(body.len() + 23, 0);
-    body.extend_from_slice(user.as_bytes());
+    let mut body = if user.pre_41 {
+        // Protocol 3.20, packets up to 16 MB.
+        vec![0x00, 0x80, 0x00, 0x00, 0x01]
+    } else {
+        // Protocol 4.1 with authentication, no compression, packets up to 16 MB, latin1 replaced by UTF-8.
+        let mut body = vec![0x00, 0x82, 0x00, 0x00, 0x00, 0x80, 0x00, 0x01, 0x21];
+        body.resize(body.len() + 23, 0);
+        body
+    };
+    body.extend_from_slice(user.name.as_bytes());
     body.extend_from_slice(&[0, 0]);
     let mut login = (body.len() as u32).to_le_bytes()[..3].to_vec();
     login.push(1);
     login.append(&mut body);
     const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
     login.extend_from_slice(&QUIT);
-    script(true, [expect(mysql_greeting), send(login), expect(mysql_answer)])
+    // What is sent does not depend on the greeting, and does not wait for it.
+    script(true, [send(login), expect(mysql_greeting), expect(mysql_answer)])
 }
 
 /// The packet at the start of the input and what follows it: length in three bytes, a sequence number, the body.
@@ -190,11 +202,13 @@ fn mysql_greeting(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
+/// The packet behind the greeting; what is told is the greeting's version.
 fn mysql_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
-    let (body, _) = mysql_packet(input)?;
+    let (_, rest) = mysql_packet(input)?;
+    let (body, _) = mysql_packet(rest)?;
     Some(match body.first() {
         Some(0xff) => Err(mysql_error(body)),
-        Some(_) => Ok(Outcome::new(Verdict::L7Ok, "MySQL server is ok")),
+        Some(_) => return mysql_greeting(input),
         None => Err(Outcome::new(Verdict::L7Response, "")),
     })
 }
@@ -214,6 +228,7 @@ pub fn ssl_hello() -> Script {
     message.append(&mut hello);
     let mut answer = Expect::new(Pattern::Protocol(ssl_answer));
     answer.ok_status = Some(Verdict::L6Ok);
+    answer.error_status = Some(Verdict::L6Response);
     answer.timeout_status = Some(Verdict::L6Timeout);
     script(false, [send(message), Action::Expect(answer)])
 }

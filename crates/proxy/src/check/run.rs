@@ -1,8 +1,13 @@
 //! One check under way: bytes in, what to do next out. Sockets and clocks are the runner's.
 
-use super::script::{Action, Connect, Expect, Kind, Names, Pattern, Script};
+use super::script::{Action, Connect, Expect, Kind, Match, Pattern, Script, Standing};
 use super::{Outcome, Verdict};
 use penstock_http::{BodyReader, Error, Framing, Limits, Parse, ResponseHead, Step as BodyStep, response_framing};
+use penstock_rules::{
+    Buffered, ConnFacts, Context, Expr, LogFacts, LogFormat, Now, Phase, ProxyFacts, ProxyId, ServerConnFacts,
+    ServerFacts, Session, Txn, Type, Value, World,
+};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What the runner does next.
@@ -31,16 +36,38 @@ pub enum ConnectError {
     TlsTimeout,
 }
 
+/// Whom a check asks about, and what its expressions may ask.
+pub struct About<'a> {
+    /// The backend.
+    pub backend: (ProxyId, &'a ProxyFacts),
+    /// The server.
+    pub server: &'a ServerFacts,
+    /// What lives above.
+    pub world: &'a dyn World,
+    /// When the check began.
+    pub now: Now,
+    /// What the server is told of itself.
+    pub standing: Standing,
+}
+
 /// A check under way.
-pub struct Run {
+pub struct Run<'a> {
     script: Arc<Script>,
-    names: Names,
+    about: About<'a>,
     at: usize,
     input: Vec<u8>,
     ended: bool,
-    connected_tls: bool,
     exchanged: bool,
     method: String,
+    /// The head of the response, and the payload of its body as far as it has come.
+    response: Option<ResponseHead>,
+    body: Vec<u8>,
+    /// What expressions see beside that: there is no client.
+    server_conn: Option<ServerConnFacts>,
+    conn: ConnFacts,
+    log: LogFacts,
+    session: Session,
+    txn: Txn,
     /// The outcome if the script ends now.
     last: Option<Outcome>,
 }
@@ -48,35 +75,50 @@ pub struct Run {
 /// An answer larger than this is judged by its beginning.
 const INPUT_MAX: usize = 16 * 1024;
 
-/// What a pattern makes of the input.
-enum Found {
-    /// More bytes may tell.
-    Open,
-    /// What came is no answer of the protocol.
-    Broken,
-    /// A fixed protocol's answer.
-    Judged(Result<Outcome, Outcome>),
-    /// The pattern is there, or not.
-    Bytes(bool),
-    /// It is in the response of that status and reason, or not.
-    Response { matched: bool, in_body: bool, status: u16, reason: String },
-    /// `disable-on-404` applies.
-    Conditional,
-}
+/// What is made of an answer; `None` while more of it may tell.
+type Judged<T> = Option<Result<T, Outcome>>;
 
-impl Run {
+impl<'a> Run<'a> {
     /// A check that is about to begin.
-    pub fn new(script: Arc<Script>, names: Names) -> Run {
+    pub fn new(script: Arc<Script>, about: About<'a>) -> Run<'a> {
         Run {
             script,
-            names,
+            about,
             at: 0,
             input: Vec::new(),
             ended: false,
-            connected_tls: false,
             exchanged: false,
             method: String::new(),
+            response: None,
+            body: Vec::new(),
+            server_conn: None,
+            conn: ConnFacts::default(),
+            log: LogFacts::default(),
+            session: Session { check_vars: Some(Box::default()), ..Session::default() },
+            txn: Txn::default(),
             last: None,
+        }
+    }
+
+    /// What expressions see. They have to decide with it.
+    fn context(&mut self) -> Context<'_> {
+        let bytes = if self.script.kind == Kind::Http { &self.body } else { &self.input };
+        Context {
+            now: self.about.now,
+            phase: Phase::During,
+            conn: &self.conn,
+            frontend: self.about.backend,
+            backend: Some(self.about.backend),
+            server: Some(self.about.server),
+            server_conn: self.server_conn.as_ref(),
+            request: None,
+            response: self.response.as_mut(),
+            input: Buffered { complete: true, ..Buffered::default() },
+            output: Buffered { bytes, complete: true, announced: None },
+            session: &mut self.session,
+            txn: &mut self.txn,
+            log: &self.log,
+            world: self.about.world,
         }
     }
 
@@ -86,20 +128,33 @@ impl Run {
         while let Some(step) = script.steps.get(self.at) {
             match &step.action {
                 Action::Comment => self.at += 1,
-                Action::Connect(connect) => return Next::Connect(connect.clone()),
-                Action::Send(bytes) => {
+                Action::Set(rules) => {
                     self.at += 1;
-                    self.exchanged = true;
-                    let mut out = Vec::new();
-                    bytes.render(&self.names, &mut out);
-                    return Next::Send(out);
+                    rules.run(&mut self.context(), 0);
+                }
+                Action::Connect(connect) => {
+                    let mut connect = connect.clone();
+                    if let Some(from) = &connect.port_from {
+                        connect.port = self.number_from(from);
+                    }
+                    return Next::Connect(connect);
+                }
+                Action::Send(text) => {
+                    self.forget();
+                    let Some(bytes) = text.render(&self.context()) else {
+                        let text =
+                            format!("tcp-check send : failed to build log-format string at step {}", self.number());
+                        return Next::Done(Outcome::new(Verdict::L7Response, text));
+                    };
+                    self.at += 1;
+                    return Next::Send(bytes);
                 }
                 Action::Request(request) => {
+                    self.forget();
                     self.at += 1;
-                    self.exchanged = true;
-                    self.input.clear();
                     self.method.clone_from(&request.method);
-                    return Next::Send(request.render(&self.names, script.send_state));
+                    let state = script.send_state.then(|| self.about.standing.state.clone());
+                    return Next::Send(request.render(&self.context(), state.as_deref()));
                 }
                 Action::Expect(expect) => {
                     self.exchanged = true;
@@ -107,10 +162,6 @@ impl Run {
                         None => return Next::Receive,
                         Some(Err(outcome)) => return Next::Done(outcome),
                         Some(Ok(outcome)) => {
-                            // The bytes of the answer belong to this step; an HTTP answer may be judged twice.
-                            if !matches!(script.steps.get(self.at + 1).map(|s| &s.action), Some(Action::Expect(_))) {
-                                self.input.clear();
-                            }
                             self.last = Some(outcome);
                             self.at += 1;
                         }
@@ -121,8 +172,17 @@ impl Run {
         Next::Done(self.last.take().unwrap_or_else(|| self.passed()))
     }
 
+    /// What came so far is no answer to what is sent now.
+    fn forget(&mut self) {
+        self.exchanged = true;
+        self.input.clear();
+        self.body.clear();
+        self.response = None;
+    }
+
     fn passed(&self) -> Outcome {
-        match (self.script.kind, self.exchanged, self.connected_tls) {
+        let tls = self.server_conn.as_ref().is_some_and(|conn| conn.tls.is_some());
+        match (self.script.kind, self.exchanged, tls) {
             (Kind::Tcp, true, _) => Outcome::new(Verdict::L7Ok, "(tcp-check)"),
             (_, false, true) => Outcome::new(Verdict::L6Ok, ""),
             (_, false, false) => Outcome::new(Verdict::L4Ok, ""),
@@ -130,10 +190,12 @@ impl Run {
         }
     }
 
-    /// The connection is made, with or without TLS.
-    pub fn connected(&mut self, tls: bool) {
-        self.connected_tls = tls;
-        self.input.clear();
+    /// The connection is made.
+    pub fn connected(&mut self, conn: ServerConnFacts) {
+        let exchanged = self.exchanged;
+        self.forget();
+        self.exchanged = exchanged;
+        self.server_conn = Some(conn);
         self.ended = false;
         self.at += 1;
     }
@@ -187,12 +249,10 @@ impl Run {
             Some(Action::Connect(Connect { port: Some(port), .. })) => format!(" (connect port {port})"),
             Some(Action::Connect(_)) => " (connect)".into(),
             Some(Action::Send(_)) => " (send)".into(),
-            Some(Action::Expect(Expect { pattern: Pattern::Bytes { bytes, name }, .. })) => {
-                format!(" (expect {name} '{}')", String::from_utf8_lossy(bytes))
-            }
-            Some(Action::Expect(Expect { pattern: pattern @ Pattern::Regex { .. }, .. })) => {
-                format!(" (expect {})", name_of(pattern))
-            }
+            Some(Action::Expect(Expect { pattern, .. })) => match quoted(pattern) {
+                Some(text) => format!(" (expect {} '{text}')", name_of(pattern)),
+                None => format!(" (expect {})", name_of(pattern)),
+            },
             _ => String::new(),
         };
         let comment = self.comment().map(|comment| format!(" comment: '{comment}'")).unwrap_or_default();
@@ -210,162 +270,189 @@ impl Run {
         self.script.steps.iter().take(self.at + 1).rev().find_map(|step| step.comment.as_deref())
     }
 
-    /// Whether the input is what is expected: `None` while that is open.
-    fn judge(&self, expect: &Expect) -> Option<Result<Outcome, Outcome>> {
-        if self.input.len() < expect.min_recv && !self.ended {
-            return None;
-        }
-        let http = self.script.kind == Kind::Http;
-        if self.input.is_empty() && !http {
-            if !self.ended {
-                return None;
-            }
-            let verdict = expect.error_status.unwrap_or(Verdict::L7Response);
-            let text = format!("TCPCHK got an empty response at step {}", self.number());
-            return Some(Err(Outcome::new(verdict, text)));
-        }
-        let found = if http { self.look_http(expect) } else { self.look(expect) };
-        let (matched, success, failure) = match found {
-            Found::Open if !self.ended => return None,
-            Found::Open if !http && !matches!(expect.pattern, Pattern::Protocol(_)) => {
-                (false, self.passed(), self.mismatch(expect))
-            }
-            Found::Open | Found::Broken => {
-                return Some(Err(self.failure(expect, Outcome::new(Verdict::L7Response, ""))));
-            }
-            Found::Judged(Ok(outcome)) => (!expect.inverse, outcome, self.mismatch(expect)),
-            Found::Judged(Err(outcome)) => return Some(Err(outcome)),
-            Found::Bytes(matched) => (matched, self.passed(), self.mismatch(expect)),
-            Found::Conditional => return Some(Ok(Outcome::new(Verdict::L7Conditional, "").code(404))),
-            Found::Response { matched, in_body, status, reason } => {
-                let status = u32::from(status);
-                let failure =
-                    if in_body { self.mismatch(expect) } else { Outcome::new(Verdict::L7Status, reason).code(status) };
-                (matched, Outcome::new(Verdict::L7Ok, "").code(status), failure)
-            }
-        };
-        if matched == expect.inverse {
-            return Some(Err(self.failure(expect, failure)));
-        }
-        let mut success = success;
-        if let Some(verdict) = expect.ok_status {
-            success = Outcome { verdict, ..success };
-        }
-        if let Some(text) = &expect.on_success {
-            success.info = self.rendered(text);
-        }
-        let code = success.code.unwrap_or(0);
-        Some(Ok(success.code(code)))
+    /// Whether the answer is what is expected.
+    fn judge(&mut self, expect: &Expect) -> Judged<Outcome> {
+        if self.script.kind == Kind::Http { self.judge_response(expect) } else { self.judge_bytes(expect) }
     }
 
-    fn rendered(&self, text: &super::script::Template) -> String {
-        let mut out = Vec::new();
-        text.render(&self.names, &mut out);
-        String::from_utf8_lossy(&out).into_owned()
+    fn judge_bytes(&mut self, expect: &Expect) -> Judged<Outcome> {
+        if self.input.is_empty() {
+            let text = format!("TCPCHK got an empty response at step {}", self.number());
+            let verdict = expect.error_status.unwrap_or(Verdict::L7Response);
+            return self.ended.then(|| Err(Outcome::new(verdict, text)));
+        }
+        if let Pattern::Protocol(judge) = expect.pattern {
+            return match judge(&self.input) {
+                None if !self.ended => None,
+                None => Some(Err(self.failure(expect, Outcome::new(Verdict::L7Response, "")))),
+                Some(Ok(outcome)) => Some(Ok(self.success(expect, outcome))),
+                Some(Err(outcome)) => Some(Err(outcome)),
+            };
+        }
+        let found = self.search(expect, self.ended)?;
+        Some(found.and_then(|found| self.conclude(expect, found, self.passed(), self.mismatch(expect))))
+    }
+
+    fn judge_response(&mut self, expect: &Expect) -> Judged<Outcome> {
+        let broken = Outcome::new(Verdict::L7Response, "");
+        let whole = match self.read_response() {
+            Ok(Some(whole)) => whole,
+            Ok(None) if !self.ended => return None,
+            _ => return Some(Err(self.failure(expect, broken))),
+        };
+        let Some(head) = &self.response else { return Some(Err(self.failure(expect, broken))) };
+        let status = head.status();
+        if self.script.disable_on_404 && status == 404 && !self.about.standing.down {
+            return Some(Ok(Outcome::new(Verdict::L7Conditional, "").code(404)));
+        }
+        let reason = String::from_utf8_lossy(head.reason()).into_owned();
+        let found = match &expect.pattern {
+            Pattern::Status(ranges) => ranges.iter().any(|range| (range.0..=range.1).contains(&status)),
+            Pattern::StatusRegex(regex) => regex.is_match(status.to_string().as_bytes()),
+            Pattern::Header { full, name, value } => self.has_field(*full, name, value.as_ref()),
+            _ => {
+                let last = whole || self.ended;
+                if self.body.is_empty() {
+                    let text = "HTTP content check could not find a response body";
+                    let failure = Outcome::new(Verdict::L7Response, text);
+                    return last.then(|| Err(self.failure(expect, failure)));
+                }
+                let found = self.search(expect, last)?;
+                let well = Outcome::new(Verdict::L7Ok, "").code(status.into());
+                return Some(found.and_then(|found| self.conclude(expect, found, well, self.mismatch(expect))));
+            }
+        };
+        let well = Outcome::new(Verdict::L7Ok, "").code(status.into());
+        Some(self.conclude(expect, found, well, Outcome::new(Verdict::L7Status, reason).code(status.into())))
+    }
+
+    fn conclude(
+        &mut self,
+        expect: &Expect,
+        found: bool,
+        success: Outcome,
+        failure: Outcome,
+    ) -> Result<Outcome, Outcome> {
+        if found == expect.inverse { Err(self.failure(expect, failure)) } else { Ok(self.success(expect, success)) }
+    }
+
+    fn rendered(&mut self, text: &LogFormat) -> String {
+        String::from_utf8_lossy(&text.to_bytes(&self.context())).into_owned()
+    }
+
+    fn number_from<T: TryFrom<i64>>(&mut self, expr: &Expr) -> Option<T> {
+        match expr.eval(&self.context()).ok()?.cast(Type::Int)? {
+            Value::Int(n) => T::try_from(n).ok(),
+            _ => None,
+        }
+    }
+
+    /// A success, as the configuration wants it told.
+    fn success(&mut self, expect: &Expect, mut outcome: Outcome) -> Outcome {
+        outcome.verdict = expect.ok_status.unwrap_or(outcome.verdict);
+        if let Some(text) = &expect.on_success {
+            outcome.info = self.rendered(text);
+        }
+        self.coded(expect, outcome)
     }
 
     /// The failure of an expectation, as the configuration wants it told.
-    fn failure(&self, expect: &Expect, mut outcome: Outcome) -> Outcome {
+    fn failure(&mut self, expect: &Expect, mut outcome: Outcome) -> Outcome {
         outcome.verdict = expect.error_status.unwrap_or(outcome.verdict);
-        match (&expect.on_error, self.comment()) {
-            (Some(text), _) => outcome.info = self.rendered(text),
-            (None, Some(comment)) if self.script.kind != Kind::Plain => {
-                outcome.info = format!("{} comment: {comment}", outcome.info);
-            }
-            _ => {}
+        if let Some(text) = &expect.on_error {
+            outcome.info = self.rendered(text);
+        } else if let Some(comment) = self.comment().filter(|_| self.script.kind != Kind::Plain) {
+            outcome.info = format!("{} comment: {comment}", outcome.info);
         }
-        let code = outcome.code.unwrap_or(0);
+        self.coded(expect, outcome)
+    }
+
+    fn coded(&mut self, expect: &Expect, outcome: Outcome) -> Outcome {
+        let code = expect.code.as_ref().and_then(|code| self.number_from(code));
+        let code = code.or(outcome.code).unwrap_or(0);
         outcome.code(code)
     }
 
     fn mismatch(&self, expect: &Expect) -> Outcome {
-        let text = match (&expect.pattern, expect.inverse, self.script.kind) {
-            (_, true, Kind::Http) => "HTTP check matched unwanted content".into(),
-            (_, false, Kind::Http) => "HTTP content check did not match".into(),
-            (Pattern::Bytes { bytes, name: "string" }, inverse, _) => {
-                let verb = if inverse { "matched unwanted" } else { "did not match" };
-                format!("TCPCHK {verb} content '{}' at step {}", String::from_utf8_lossy(bytes), self.number())
+        let verb = if expect.inverse { "matched unwanted" } else { "did not match" };
+        let text = match (self.script.kind, quoted(&expect.pattern)) {
+            (Kind::Http, _) if expect.inverse => "HTTP check matched unwanted content".into(),
+            (Kind::Http, _) => "HTTP content check did not match".into(),
+            (_, Some(text)) if name_of(&expect.pattern) == "string" => {
+                format!("TCPCHK {verb} content '{text}' at step {}", self.number())
             }
-            (pattern @ (Pattern::Bytes { .. } | Pattern::Regex { .. }), inverse, _) => {
-                let verb = if inverse { "matched unwanted" } else { "did not match" };
-                format!("TCPCHK {verb} content ({}) at step {}", name_of(pattern), self.number())
-            }
-            _ => String::new(),
+            _ => format!("TCPCHK {verb} content ({}) at step {}", name_of(&expect.pattern), self.number()),
         };
         Outcome::new(Verdict::L7Response, text)
     }
 
-    fn look(&self, expect: &Expect) -> Found {
-        // An absence is final only when the server has had its say, or as soon as enough has come for an inverse.
-        let enough = expect.inverse || self.ended;
-        match &expect.pattern {
-            Pattern::Bytes { bytes, .. } => match memchr::memmem::find(&self.input, bytes) {
-                Some(_) => Found::Bytes(true),
-                None if enough && self.input.len() >= bytes.len() => Found::Bytes(false),
-                None => Found::Open,
+    /// Whether the bytes or the body hold the pattern; `last`: no more of them come.
+    fn search(&mut self, expect: &Expect, last: bool) -> Judged<bool> {
+        let refused = |text: &str| Some(Err(Outcome::new(Verdict::L7Response, text)));
+        let wanted = match &expect.pattern {
+            Pattern::Bytes { text, .. } => match text.render(&self.context()) {
+                None => return refused("Failed to parse hexastring resulting of eval of a log-format string"),
+                Some(wanted) if wanted.is_empty() => return refused("log-format string evaluated to an empty string"),
+                Some(wanted) => wanted,
             },
-            Pattern::Regex { regex, hexadecimal } => match matches(regex, &self.input, *hexadecimal) {
-                true => Found::Bytes(true),
-                false if enough => Found::Bytes(false),
-                false => Found::Open,
-            },
-            Pattern::Protocol(judge) => judge(&self.input).map_or(Found::Open, Found::Judged),
-            _ => Found::Broken,
+            _ => Vec::new(),
+        };
+        let seen = if self.script.kind == Kind::Http { &self.body } else { &self.input };
+        if !last && seen.len() < wanted.len().max(expect.min_recv.unwrap_or(0)) {
+            return None;
         }
+        let found = match &expect.pattern {
+            Pattern::Bytes { .. } => memchr::memmem::find(seen, &wanted).is_some(),
+            Pattern::Regex { regex, hexadecimal } => matches(regex, seen, *hexadecimal),
+            _ => return refused(""),
+        };
+        if !found && !last && expect.min_recv.is_none() {
+            return None;
+        }
+        Some(Ok(found))
     }
 
-    fn look_http(&self, expect: &Expect) -> Found {
+    fn has_field(&mut self, full: bool, name: &Match, value: Option<&Match>) -> bool {
+        let (name, value) = {
+            let context = self.context();
+            (name.wanted(&context), value.map(|value| value.wanted(&context)))
+        };
+        let wanted = |text: &[u8]| value.as_ref().is_none_or(|value| value.matches(text, false));
+        let mut fields = self.response.iter().flat_map(|head| head.fields.iter());
+        fields.any(|field| {
+            name.matches(field.name, true)
+                && match full {
+                    true => wanted(field.value),
+                    false => field.value.split(|&c| c == b',').any(|value| wanted(value.trim_ascii())),
+                }
+        })
+    }
+
+    /// Reads the response as far as it has come, interim ones left out: whether it is whole, `None` while its head is not.
+    fn read_response(&mut self) -> Result<Option<bool>, Error> {
         let limits = Limits::default();
         let mut head = ResponseHead::new();
         let mut consumed = 0;
         loop {
-            match head.parse(&self.input[consumed..], &limits) {
-                Ok(Parse::Partial) => return Found::Open,
-                Err(_) => return Found::Broken,
-                Ok(Parse::Complete { consumed: n }) => consumed += n,
+            match head.parse(&self.input[consumed..], &limits)? {
+                Parse::Partial => return Ok(None),
+                Parse::Complete { consumed: n } => consumed += n,
             }
             if !head.is_interim() {
                 break;
             }
             head.clear();
         }
-        let status = head.status();
-        if self.script.disable_on_404 && status == 404 && !self.names.down {
-            return Found::Conditional;
-        }
-        let reason = String::from_utf8_lossy(head.reason()).into_owned();
-        let (matched, in_body) = match &expect.pattern {
-            Pattern::Status(ranges) => (ranges.iter().any(|range| (range.0..=range.1).contains(&status)), false),
-            Pattern::StatusRegex(regex) => (regex.is_match(status.to_string().as_bytes()), false),
-            Pattern::Header { full, name, value } => {
-                let wanted = |text: &[u8]| value.as_ref().is_none_or(|value| value.matches(text, false));
-                let found = head.fields.iter().filter(|field| name.matches(field.name, true)).any(|field| match full {
-                    true => wanted(field.value),
-                    false => field.value.split(|&c| c == b',').any(|value| wanted(value.trim_ascii())),
-                });
-                (found, false)
-            }
-            pattern => {
-                let Ok(framing) = response_framing(&mut head, self.method.as_bytes(), false) else {
-                    return Found::Broken;
-                };
-                let Ok((body, whole)) = payload(&self.input[consumed..], framing) else { return Found::Broken };
-                let matched = match pattern {
-                    Pattern::BodyBytes(want) => memchr::memmem::find(&body, want).is_some(),
-                    Pattern::BodyRegex(regex) => regex.is_match(&body),
-                    _ => return Found::Broken,
-                };
-                if !matched && !whole && !self.ended {
-                    return Found::Open;
-                }
-                (matched, true)
-            }
+        let (body, whole) = match head.status() {
+            101 => (Vec::new(), true),
+            _ => payload(&self.input[consumed..], response_framing(&mut head, self.method.as_bytes(), false)?)?,
         };
-        Found::Response { matched, in_body, status, reason }
+        (self.response, self.body) = (Some(head), body);
+        Ok(Some(whole))
     }
 }
 
-fn matches(regex: &regex::bytes::Regex, input: &[u8], hexadecimal: bool) -> bool {
+fn matches(regex: &penstock_rules::Regex, input: &[u8], hexadecimal: bool) -> bool {
     if !hexadecimal {
         return regex.is_match(input);
     }
@@ -373,12 +460,20 @@ fn matches(regex: &regex::bytes::Regex, input: &[u8], hexadecimal: bool) -> bool
     regex.is_match(digits.as_bytes())
 }
 
-/// What messages call a pattern that they do not quote.
+/// What messages call a pattern.
 fn name_of(pattern: &Pattern) -> &'static str {
     match pattern {
         Pattern::Bytes { name, .. } => name,
         Pattern::Regex { hexadecimal: true, .. } => "binary regex",
         _ => "regex",
+    }
+}
+
+/// What messages quote of it: bytes that depend on nothing.
+fn quoted(pattern: &Pattern) -> Option<Cow<'_, str>> {
+    match pattern {
+        Pattern::Bytes { text, name: "string" | "binary" } => text.format.constant().map(String::from_utf8_lossy),
+        _ => None,
     }
 }
 

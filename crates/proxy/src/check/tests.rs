@@ -1,13 +1,19 @@
 //! Configurations, what a server answers, and what HAProxy 2.6 said of it (recorded from its statistics).
 
 use super::compile::compile;
-use super::run::{ConnectError, Next, Run};
+use super::run::{About, ConnectError, Next, Run};
 use super::schedule::{Conclusion, interval};
-use super::script::Names;
+use super::script::Standing;
 use super::{Outcome, Verdict};
 use crate::server::Check;
-use penstock_config::model::{ServerCheck, Source};
-use std::sync::Arc;
+use penstock_config::{
+    Files,
+    model::{ServerCheck, Source},
+};
+use penstock_rules::{Compiler, NoWorld, Now, ProxyFacts, ProxyId, ServerConnFacts, ServerFacts};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// What the server does after connecting, in order.
@@ -24,18 +30,36 @@ fn script_of(lines: &str) -> Arc<super::script::Script> {
     let text = format!("backend b\n mode {mode}\n {lines}\n server s 127.0.0.1:80 check\n");
     let sources = [Source { name: "test.cfg".into(), text }];
     let (config, mut diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
-    let script = compile(&config.proxies[0], &mut diagnostics);
+    let mut compiler = Compiler::new(&config, &NoFiles, &mut diagnostics);
+    let script = compile(&config.proxies[0], ProxyId(0), &mut compiler);
     assert!(!diagnostics.has_errors(), "{lines}: {:?}", diagnostics.list);
     Arc::new(script)
 }
 
-fn names() -> Names {
-    Names { server: "s".into(), backend: "b".into(), state: "UP 1/3; ...".into(), down: false }
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+static BACKEND: LazyLock<ProxyFacts> = LazyLock::new(|| ProxyFacts { name: "b".into(), ..ProxyFacts::default() });
+static SERVER: LazyLock<ServerFacts> = LazyLock::new(|| ServerFacts { name: "s".into(), id: 1 });
+
+fn about(down: bool) -> About<'static> {
+    About {
+        backend: (ProxyId(0), &BACKEND),
+        server: &SERVER,
+        world: &NoWorld,
+        now: Now::default(),
+        standing: Standing { state: "UP 1/3; ...".into(), down },
+    }
 }
 
 /// Plays one check; its outcome and what was sent.
 fn play(lines: &str, peer: &[Peer]) -> (Outcome, Vec<u8>) {
-    let mut run = Run::new(script_of(lines), names());
+    let mut run = Run::new(script_of(lines), about(false));
     let mut peer = peer.iter();
     let mut sent = Vec::new();
     loop {
@@ -45,7 +69,7 @@ fn play(lines: &str, peer: &[Peer]) -> (Outcome, Vec<u8>) {
                 if connect.port == Some(1) {
                     return (run.connect_failed(ConnectError::Refused("Connection refused".into())), sent);
                 }
-                run.connected(false);
+                run.connected(ServerConnFacts::default());
             }
             Next::Send(bytes) => sent.extend(bytes),
             Next::Receive => match peer.next() {
@@ -228,10 +252,10 @@ fn what_is_sent_is_what_haproxy_sends() {
 #[test]
 fn a_404_does_not_bring_up_a_server_that_is_down() {
     let script = script_of("option httpchk\n http-check disable-on-404");
-    let mut run = Run::new(script, Names { down: true, ..names() });
+    let mut run = Run::new(script, about(true));
     loop {
         match run.step() {
-            Next::Connect(_) => run.connected(false),
+            Next::Connect(_) => run.connected(ServerConnFacts::default()),
             Next::Send(_) => {}
             Next::Receive => run.received(MISSING.as_bytes()),
             Next::Done(outcome) => break assert_eq!(outcome.verdict, Verdict::L7Status),

@@ -4,13 +4,13 @@ use super::{Exchange, ms_between};
 use crate::{
     conn::{Conn, in_time},
     connect::{self, Failure},
-    http2::websocket,
     queue::Granted,
+    reuse::Key,
     server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
     stream::Stream,
     worker::Worker,
 };
-use penstock_config::model::Proxy;
+use penstock_config::model::{Balance, Proxy};
 use penstock_rules::ServerConnFacts;
 use std::{
     future::{Future, poll_fn},
@@ -93,14 +93,16 @@ pub(crate) async fn connect(
     x: &mut Exchange,
     server: &Server,
     at: ServerRef,
-    sni: Option<&str>,
+    key: Option<&Key>,
 ) -> Option<Stream> {
     let worker = conn.worker.clone();
     let timeout = worker.shared.config.proxies[at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
     let mut deadline = std::mem::take(&mut conn.deadline);
-    let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let opened = in_time(&mut deadline, Box::pin(connect::open(conn, server, at, sni, only_http1))).await;
+    let opened = match key {
+        Some(key) => in_time(&mut deadline, Box::pin(connect::open(&worker.shared, server, key))).await,
+        None => Some(Err(Failure::NoAddress)),
+    };
     conn.deadline = deadline;
     worker.clock.tick();
     worker.counters().server(at.proxy, at.server).connects.inc();
@@ -112,6 +114,11 @@ pub(crate) async fn connect(
             return Some(stream);
         }
         Some(Err(Failure::Exhausted(_))) => *b"RC",
+        Some(Err(Failure::Tls(e))) => {
+            let (error, tls_error) = ((e.code(), e.message()), Some(e.library()));
+            x.server_conn = ServerConnFacts { error, tls_error, ..ServerConnFacts::default() };
+            *b"SC"
+        }
         Some(Err(_)) => *b"SC",
         None => *b"sC",
     };
@@ -127,7 +134,8 @@ pub(super) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) 
     x.server_conn = facts;
 }
 
-pub(super) fn facts_of(stream: &Stream) -> ServerConnFacts {
+/// A connection to a server as rules see it.
+pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
     let socket = stream.socket();
     ServerConnFacts {
         src: socket.local_addr().ok(),
@@ -144,15 +152,82 @@ pub(crate) fn count_connect_error(worker: &Worker, at: ServerRef) {
     worker.counters().backend(at.proxy).connect_errors.inc();
 }
 
-/// Between two attempts at one server.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+/// Between two attempts at one server, where `timeout connect` is not shorter.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the next attempt may go to another server (`option redispatch`).
-pub(crate) fn may_redispatch(proxy: &Proxy, failures: u32) -> bool {
-    match proxy.options.redispatch {
-        None => false,
-        Some(0) => failures == proxy.retries,
-        Some(every @ 1..) => failures.is_multiple_of(every as u32),
-        Some(last) => failures + last.unsigned_abs() == proxy.retries + 1,
+/// A request's attempts at servers: how often it may fail, and where it goes next (manual, `retries` and
+/// `option redispatch`). HTTP and TCP ask the same.
+pub(crate) struct Attempts {
+    /// Failures so far.
+    failures: u32,
+    /// Persistence names its server, and no failure has undone that.
+    bound: bool,
+    /// `force-persist` holds: it stays with its server whatever happens.
+    forced: bool,
+    /// The server of the last attempt.
+    last: Option<usize>,
+}
+
+impl Attempts {
+    pub fn new(want: &Want, forced: bool) -> Attempts {
+        Attempts { failures: 0, bound: want.persistent.is_some(), forced, last: None }
     }
+    /// None of them has failed.
+    pub fn are_new(&self) -> bool {
+        self.failures == 0
+    }
+    /// A failure now would be followed by another attempt.
+    pub fn are_left(&self, proxy: &Proxy) -> bool {
+        self.failures < proxy.retries
+    }
+    /// The request has a place on a server: counts an attempt that was repeated or moved there.
+    pub fn assigned(&mut self, worker: &Worker, x: &mut Exchange, backend: usize, server: usize) {
+        let Some(before) = self.last.replace(server) else { return };
+        let counters = worker.counters();
+        let cells = [counters.server(backend, before), counters.backend(backend)];
+        if before == server {
+            cells.iter().for_each(|cells| cells.retries.inc());
+            return;
+        }
+        cells.iter().for_each(|cells| cells.redispatches.inc());
+        x.log.redispatched = true;
+        if std::mem::take(&mut x.cookie.direct) {
+            // The server that the cookie names did not answer.
+            x.log.cookie[0] = b'D';
+        }
+    }
+    /// An attempt failed, and another is left: decides where it goes, and says for how long it must wait if the server
+    /// failed to take the connection. It does where the same server is asked again, and where there is no other.
+    pub fn failed(&mut self, proxy: &Proxy, pool: &Backend, x: &mut Exchange, want: &mut Want) -> Option<Duration> {
+        self.failures += 1;
+        x.log.retries = self.failures;
+        let active = pool.counts().0;
+        if self.moves(proxy, active) {
+            self.bound = false;
+            (want.persistent, want.avoid) = (None, self.last);
+            if active > 1 {
+                return None;
+            }
+        } else {
+            want.persistent = self.last;
+        }
+        Some(proxy.timeouts.connect.map_or(PAUSE, |limit| limit.min(PAUSE)))
+    }
+    /// The next attempt may go to another server: `option redispatch` says so of this failure, or nothing ties the request
+    /// to the server that failed it, which the algorithm chose without looking at the request.
+    fn moves(&self, proxy: &Proxy, active: u32) -> bool {
+        let Some(interval) = proxy.options.redispatch.filter(|_| !self.forced) else { return false };
+        let every =
+            if interval >= 0 { i64::from(interval) } else { i64::from(proxy.retries) + 1 + i64::from(interval) };
+        let due = interval != 0 && every != 0 && i64::from(self.failures) % every == 0;
+        due || !self.bound && active > 1 && !looks_at_requests(proxy)
+    }
+}
+
+/// The algorithm looks at the request: the next choice would be the same.
+fn looks_at_requests(proxy: &Proxy) -> bool {
+    !matches!(
+        proxy.balance,
+        None | Some(Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_))
+    )
 }

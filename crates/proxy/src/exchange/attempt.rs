@@ -5,22 +5,27 @@ use super::{
     assign::{connect, connected},
     ms_between,
     retry::{Ended, Reason, is_repeatable, keep_body, may_repeat_body, retries_on, retries_on_status},
-    transfer::{finish_body, poll_body, tunnel},
+    transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
 use crate::{
+    body::Ahead,
     buffer::Buffer,
     conn::{Conn, in_time},
-    cookie, debug, finish,
+    cookie,
+    counters::InUse,
+    debug, finish,
     forward::{Broken, Flow, Waits},
     headers,
-    http2::{self, Http2Server, Mux, websocket},
+    http2::{self, Http2Server, Mux, MuxInUse, websocket},
     judge,
     message::{Client, Fault, Upstream},
-    own,
     patience::{Patience, Side},
     pool::Returned,
-    respond, route,
-    server::{Seen, ServerRef, Slot},
+    respond,
+    reuse::{Claim, Key, may_go_on},
+    route,
+    server::{Seen, Server, ServerRef, Slot},
+    turn::{self, cost},
     upstream::Http1Server,
     watchdog::Stage,
 };
@@ -46,40 +51,46 @@ pub(super) async fn attempt(
     let cells = worker.counters().server(at.proxy, at.server);
     let server = slot.server();
     let first = conn.requests == 0 && !repeated;
-    let sni = route::sni(conn, x, server, at, judge::Stage::Request);
-    let private =
-        server.config.settings.send_proxy.is_some() || proxy.http_reuse == HttpReuse::Never || conn.own.authenticates;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
-    let reuse = if private { HttpReuse::Never } else { proxy.http_reuse };
     let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    if !only_http1 && let Some(mux) = worker.muxes.take(at, reuse, first, sni.as_deref()) {
+    let Some(key) = Key::of(conn, x, server, at, only_http1, judge::Stage::Request) else {
+        connect(conn, x, server, at, None).await;
+        return Err(Ended::Retry(Reason::Connect));
+    };
+    let private = proxy.http_reuse == HttpReuse::Never || conn.own.authenticates();
+    let claim = (!private).then(|| Claim::new(proxy, first, conn.own.session()));
+    if !only_http1 && let Some(mux) = taken_mux(conn, &key, claim.as_ref(), server) {
         cells.reuses.inc();
         connected(x, mux.facts().clone(), worker.clock.now());
-        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+        return multiplexed(conn, client, x, &mux, slot, &key, proxy, limits).await;
     }
-    let own = conn.own.take(at, sni.as_deref());
+    let in_use = InUse::of(cells);
+    let own = conn.own.take(&key);
     let private = private || own.is_some();
-    let (stream, uses) = match own.or_else(|| worker.pool.take(at, reuse, first, sni.as_deref())) {
+    let (stream, uses) = match own.or_else(|| worker.pool.take(&worker, &key, claim.as_ref()?)) {
         Some(taken) => {
             cells.reuses.inc();
             connected(x, taken.facts, worker.clock.now());
             (taken.stream, taken.uses)
         }
-        None => match connect(conn, x, server, at, sni.as_deref()).await {
+        None => match connect(conn, x, server, at, Some(&key)).await {
             Some(stream) => (stream, 0),
             None => return Err(Ended::Retry(Reason::Connect)),
         },
     };
     if !only_http1 && http2::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
-        let Ok(mux) = Mux::open(stream, x.server_conn.clone(), sni, tune).await else {
+        let Ok(mux) = Mux::open(&worker, stream, x.server_conn.clone(), tune, &limits).await else {
             x.log.termination = *b"SC";
             return Err(Ended::Retry(Reason::Connect));
         };
-        if !private && !worker.draining.get() {
-            worker.muxes.share(at, mux.clone());
+        match private {
+            _ if worker.draining.get() => {}
+            true => conn.own.give_mux(key.clone(), mux.clone()),
+            false => worker.muxes.share(key.clone(), mux.clone()),
         }
-        return multiplexed(conn, client, x, &mux, slot, at, proxy, limits).await;
+        drop(in_use);
+        return multiplexed(conn, client, x, &mux, slot, &key, proxy, limits).await;
     }
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
     let may_keep = headers::to_server(conn, x, proxy, server);
@@ -89,17 +100,24 @@ pub(super) async fn attempt(
     match result {
         Ok(()) if may_keep => {
             if let Some(stream) = upstream.into_idle() {
-                let idle = Returned { stream, facts: x.server_conn.clone(), uses: uses + 1, sni };
-                if private || conn.own.authenticates {
-                    conn.own.give(at, idle)
+                let idle = Returned { stream, facts: x.server_conn.clone(), uses: uses + 1 };
+                if private || conn.own.authenticates() {
+                    conn.own.give(key, idle)
                 } else {
-                    worker.pool.give(&worker, at, idle)
+                    worker.pool.give(&worker, key, idle)
                 }
             }
         }
         _ => upstream.give_back(),
     }
     result
+}
+
+/// A connection over HTTP/2 that this request may have: the client's own, or one that is shared.
+fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
+    let settings = &server.config.settings;
+    let own = conn.own.take_mux(key, |mux| may_go_on(settings, mux.begun()));
+    own.or_else(|| conn.worker.muxes.take(&conn.worker, key, claim?))
 }
 
 /// An attempt over a connection that others may share.
@@ -110,7 +128,7 @@ pub(super) async fn multiplexed(
     x: &mut Exchange,
     mux: &Rc<Mux>,
     slot: &Slot,
-    at: ServerRef,
+    key: &Key,
     proxy: &Proxy,
     limits: Limits,
 ) -> Result<(), Ended> {
@@ -123,10 +141,22 @@ pub(super) async fn multiplexed(
             return Err(Ended::Over);
         }
     }
-    let mut upstream = Http2Server::new(mux.clone(), limits);
+    let worker = conn.worker.clone();
+    let _in_use = MuxInUse::of(worker.counters().server(key.at.proxy, key.at.server), mux);
+    let mut upstream = Http2Server::new(mux.clone(), conn.own.session(), limits);
     headers::to_server(conn, x, proxy, slot.server());
     upstream.request(&mut x.request, client.request_framing());
-    forward(conn, client, x, &mut upstream, at, proxy, mux.uses() > 0).await
+    let authenticated = conn.own.authenticates();
+    let result = forward(conn, client, x, &mut upstream, key.at, proxy, mux.uses() > 0).await;
+    drop(upstream);
+    let worker = conn.worker.clone();
+    if conn.own.authenticates() && !authenticated {
+        // From here on the server takes it for this client's.
+        worker.muxes.withdraw(key.at, mux);
+        conn.own.give_mux(key.clone(), mux.clone());
+    }
+    worker.muxes.settle(&worker, key.at, mux);
+    result
 }
 
 /// What waiting for a response head came to.
@@ -154,12 +184,12 @@ pub(super) async fn forward(
     let mut patience = Patience::new(conn, x, proxy);
     let mut request = Flow::new();
     if let Some(body) = x.body.take() {
-        request.preload(body, x.body_complete);
+        request.preload(Some(body), x.body_complete);
     } else if client.request_framing() == Framing::None {
-        request.preload(Buffer::none(), true);
+        request.preload(None, true);
     }
     if client.request_framing() != Framing::None && may_repeat_body(proxy) && !x.txn.no_retry {
-        request.keep(worker.shared.config.global.tune.bufsize);
+        request.keep(buffers.size());
     }
     let mut woken = false;
     let framing = loop {
@@ -168,39 +198,53 @@ pub(super) async fn forward(
             poll_head(cx, conn, client, x, upstream, &mut request, &mut patience, proxy.options.abortonclose)
         })
         .await;
-        match head {
+        let failed = match head {
             Head::Got(Framing::None) if x.response.is_interim() => {
+                turn::spend(cost::HEAD);
+                turn::proceed().await;
+                headers::interim_to_client(x);
                 client.interim(&x.response);
-                flush(conn, client).await;
+                if flush(conn, client).await {
+                    continue;
+                }
+                // A server may go on with them for ever.
+                Head::Timeout(Side::Client)
             }
             Head::Got(framing) => break framing,
-            failed => {
-                request.give_back(buffers);
-                let ended = head_failed(conn, client, x, upstream, at, failed, stale, &request).await;
-                if matches!(ended, Ended::Retry(_)) {
-                    keep_body(x, &mut request, buffers);
-                }
-                return Err(ended);
-            }
+            failed => failed,
+        };
+        request.give_back(buffers);
+        let ended = head_failed(conn, client, x, upstream, at, failed, stale, &request).await;
+        if matches!(ended, Ended::Retry(_)) {
+            keep_body(x, &mut request, buffers);
         }
+        return Err(ended);
     };
     let now = worker.clock.now();
     debug::response(conn, x);
+    penstock_http::receive_hop_by_hop(&mut x.response.fields);
     x.times.answered = Some(now);
     let cells = worker.counters().server(at.proxy, at.server);
     cells.requests.inc();
     cells.response(x.response.status());
-    conn.own.authenticates |= own::authenticates_connection(&x.response);
+    finish::track_status(conn, x, x.response.status());
+    conn.own.heed(&x.response);
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(at, seen, now.into_std());
-    x.log.bytes_read = upstream.counts().received;
+    x.count_response(upstream.counts());
     if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
         request.give_back(buffers);
         keep_body(x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
     x.txn.request_forwarded();
-    if !route::response(conn, client, x).await {
+    let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !x.wants_head_only();
+    x.response_announced = match framing {
+        Framing::Length(length) if has_body => Some(length),
+        _ => None,
+    };
+    let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
+    if !route::response(conn, client, x, &mut ahead).await {
         request.give_back(buffers);
         return Err(Ended::Over);
     }
@@ -209,7 +253,8 @@ pub(super) async fn forward(
     if let Some(pool) = worker.shared.backends.get(at.proxy) {
         cookie::to_client(x, proxy, pool, worker.clock.unix_s());
     }
-    let last = headers::closes(conn, x) || !request.done;
+    let framing = headers::framing_to_client(x, framing);
+    let last = headers::closes(conn) || !request.done;
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
     x.responded = true;
     x.txn.status = Some(x.response.status());
@@ -220,26 +265,37 @@ pub(super) async fn forward(
     }
     finish::as_soon_as(conn, client, x);
     let mut response = Flow::new();
+    let unread = x.wants_head_only() && x.request.method() != b"HEAD" && !x.response_complete;
+    if x.wants_head_only() || has_body && framing == Framing::None {
+        // Nobody gets the body. That of an answer to HEAD is skipped later, another ends the server's connection.
+        x.forget_response_body(buffers);
+        response.preload(None, true);
+    } else if let Some(body) = x.response_body.take() {
+        response.preload(Some(body), x.response_complete);
+    }
     let mut woken = false;
     let result = poll_fn(|cx| {
         worker.clock.resume(&mut woken);
         let polled = poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience);
         // Kept up to date, as the server's sessions may be ended at any moment.
-        x.log.bytes_read = upstream.counts().received;
+        x.count_response(upstream.counts());
         polled
     })
     .await;
     request.give_back(buffers);
     response.give_back(buffers);
+    if unread && matches!(result, Transfer::Done) {
+        skip_body(conn, upstream).await;
+    }
     finish_body(conn, client, x, at, result)
 }
 
-/// Sends what waits in the client's end.
-pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) {
+/// Sends what waits in the client's end; false when the client did not take it in time.
+pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) -> bool {
     conn.deadline.set(conn.worker.clock.now(), conn.proxy().timeouts.client);
     let mut nothing = Buffer::none();
     // A failure shows again, and is handled, when the response is sent.
-    let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await;
+    in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await.is_some()
 }
 
 #[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]

@@ -2,7 +2,7 @@
 
 use super::{
     Exchange,
-    assign::{PAUSE, Unserved, assign, count_connect_error, may_redispatch},
+    assign::{Attempts, Unserved, assign, count_connect_error},
     attempt::attempt,
 };
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
     conn::Conn,
     cookie,
     forward::Flow,
-    judge,
+    judge, login,
     message::Client,
     respond, route,
-    server::{ServerRef, Slot, Want},
+    server::{ServerRef, Slot},
 };
 use penstock_config::model::Proxy;
 use penstock_http::Framing;
@@ -57,22 +57,23 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
-    let persistence = route::bind(conn, x, pool, judge::Stage::Request);
+    let bound = login::known(conn, client, x, |conn, x| route::bind(conn, x, pool, judge::Stage::Request));
+    let Some(persistence) = bound.await else { return };
     cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
     route::stick(conn, x, pool, judge::Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want =
-        Want { persistent: x.persistent, hash: route::hash(conn, x, pool, judge::Stage::Request), avoid: None };
+    let mut want = route::want(conn, x, pool, judge::Stage::Request);
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = route::last_server(conn, pool, proxy);
     }
-    let mut failures = 0;
+    let mut attempts = Attempts::new(&want, persistence.forced);
     loop {
         let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
             Ok(slot) => slot,
             Err(Unserved(termination, 0)) => {
+                // It left the queue by itself: no status is its own.
                 x.log.termination = termination;
-                return x.aborted(503);
+                return;
             }
             Err(Unserved(termination, status)) => {
                 worker.counters().backend(backend).connect_errors.inc();
@@ -81,12 +82,13 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
         };
         let server = slot.server().index;
         x.server = Some(server);
+        attempts.assigned(&worker, x, backend, server);
         worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
-        x.may_retry = failures < proxy.retries;
+        x.may_retry = attempts.are_left(proxy);
         let attempt = {
             // Pinned, so that it stays where it is made: it is the largest future of all.
-            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, failures > 0));
+            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, !attempts.are_new()));
             unless_shut_down(&slot, attempt).await
         };
         let Some(attempt) = attempt else {
@@ -105,35 +107,17 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
             Err(Ended::Retry(reason)) => reason,
         };
         drop(slot);
-        if failures >= proxy.retries {
+        if !attempts.are_left(proxy) || !retries_on(proxy, reason) {
             if reason == Reason::Connect {
                 count_connect_error(&worker, at);
             }
             return fail_server(conn, client, x, reason).await;
         }
-        failures += 1;
-        x.log.retries = failures;
-        // A server that took the connection and failed the request is left at once; one that refused it may be busy.
-        if reason != Reason::Connect || may_redispatch(proxy, failures) {
-            // It counts as sent elsewhere, not as tried again.
-            if pool.servers.len() > 1 {
-                (want.persistent, want.avoid) = (None, Some(server));
-                if std::mem::take(&mut x.cookie.direct) {
-                    // The server that the cookie names did not answer.
-                    x.log.cookie[0] = b'D';
-                }
-                x.log.redispatched = true;
-                worker.counters().server(backend, server).redispatches.inc();
-                worker.counters().backend(backend).redispatches.inc();
-            }
-        } else {
-            want.persistent = Some(server);
-            worker.counters().server(backend, server).retries.inc();
-            worker.counters().backend(backend).retries.inc();
-            if reason == Reason::Connect {
-                // The same server again: give it a moment.
-                tokio::time::sleep(proxy.timeouts.connect.unwrap_or(PAUSE).min(PAUSE)).await;
-            }
+        let pause = attempts.failed(proxy, pool, x, &mut want);
+        // A server that took the connection and failed the request need not be spared, and time has passed already where
+        // connecting took too long.
+        if let Some(pause) = pause.filter(|_| reason == Reason::Connect && x.log.termination != *b"sC") {
+            tokio::time::sleep(pause).await;
         }
     }
 }

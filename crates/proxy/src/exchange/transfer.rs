@@ -2,16 +2,18 @@
 
 use super::{Exchange, retry::Ended};
 use crate::{
-    conn::Conn,
+    buffer::Buffer,
+    conn::{Conn, in_time},
     finish,
     forward::{Broken, Flow, Waits},
-    message::{Client, Sink, Source, Upstream},
+    message::{Client, End, Sink, Source, Upstream},
     patience::{Patience, Side},
     server::ServerRef,
 };
 use penstock_config::model::Proxy;
 use std::{
     future::poll_fn,
+    io,
     task::{Context, Poll},
     time::Duration,
 };
@@ -60,6 +62,35 @@ pub(super) fn poll_body(
     patience
         .poll(cx, &mut conn.deadline, conn.worker.clock.now(), (waits_client, waits_server), moved)
         .map(Transfer::Timeout)
+}
+
+/// A body that is longer, or takes longer, costs more than the new connection that is saved.
+const SKIPPED_MAX: usize = 256 * 1024;
+const SKIPPING_MAX: Duration = Duration::from_secs(1);
+
+/// Takes bytes and drops them, so many at most.
+struct Nowhere(usize);
+
+impl Sink for Nowhere {
+    fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, _: Option<End<'_>>) -> Poll<io::Result<()>> {
+        let length = buffer.data().len();
+        buffer.consume(length);
+        match self.0.checked_sub(length) {
+            Some(left) => self.0 = left,
+            None => return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads a body that nobody gets to its end, so that the server's connection can go on. Where that fails, it cannot.
+pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
+    let worker = conn.worker.clone();
+    let (mut flow, mut nowhere) = (Flow::new(), Nowhere(SKIPPED_MAX));
+    conn.deadline.set(worker.clock.now(), Some(SKIPPING_MAX));
+    let skipped = poll_fn(|cx| flow.poll(cx, upstream, &mut nowhere, &worker.buffers));
+    let _ = in_time(&mut conn.deadline, skipped).await;
+    flow.give_back(&worker.buffers);
 }
 
 pub(super) fn finish_body(
@@ -118,6 +149,7 @@ pub(super) async fn tunnel(
     if limit.is_some() {
         (patience.client, patience.server) = (limit, limit);
     }
+    let fins = (conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
     let ended = poll_fn(|cx| {
         conn.worker.clock.tick();
         let buffers = &conn.worker.buffers;
@@ -132,8 +164,15 @@ pub(super) async fn tunnel(
                 return Poll::Ready(Some(if by_client { *b"CD" } else { *b"SD" }));
             }
         }
-        if down.done || up.done {
+        if down.done && up.done {
             return Poll::Ready(None);
+        }
+        // Who has said all it will has less time to take the rest.
+        if up.done {
+            patience.client = fins.0.or(patience.client);
+        }
+        if down.done {
+            patience.server = fins.1.or(patience.server);
         }
         let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
         match patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (true, true), moved) {
@@ -145,7 +184,7 @@ pub(super) async fn tunnel(
     .await;
     up.give_back(&conn.worker.buffers);
     down.give_back(&conn.worker.buffers);
-    x.log.bytes_read = upstream.counts().received;
+    x.count_response(upstream.counts());
     if let Some(termination) = ended {
         x.log.termination = termination;
     }

@@ -3,15 +3,17 @@
 use super::{
     convert::{read_trailers, write_fields, write_response},
     guard::Signals,
+    inlet::Inlet,
 };
 use crate::{
     buffer::Buffer,
     message::{Body, Client, Counts, End, Fault, Sink, Source},
+    turn,
 };
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream, server::SendResponse};
 use http::Response;
-use penstock_http::{Fields, Framing, Known, RequestHead, ResponseHead, expects_continue};
+use penstock_http::{Fields, Framing, Known, Limits, RequestHead, ResponseHead, expects_continue};
 use std::{
     io,
     rc::Rc,
@@ -21,10 +23,11 @@ use std::{
 /// One stream of a client's connection.
 pub(crate) struct Http2Client {
     inbound: RecvStream,
-    /// DATA that did not fit in the buffer.
-    rest: Bytes,
+    /// DATA that nobody has taken yet.
+    inlet: Inlet,
     trailers: Option<Fields>,
     framing: Framing,
+    limits: Limits,
     respond: SendResponse<Bytes>,
     outbound: Outbound,
     signals: Rc<Signals>,
@@ -38,8 +41,8 @@ pub(crate) struct Http2Client {
 enum Outbound {
     /// There is none yet.
     Waiting,
-    /// Its head waits for what follows it, so that a response without a body is one frame.
-    Head(Response<()>),
+    /// Its head, with the length of that, waits for what follows it, so that a response without a body is one frame.
+    Head(Response<()>, usize),
     Body(SendStream<Bytes>),
     /// All of it was sent.
     Ended,
@@ -67,12 +70,14 @@ impl Http2Client {
         inbound: RecvStream,
         respond: SendResponse<Bytes>,
         signals: Rc<Signals>,
+        limits: Limits,
     ) -> Self {
         Http2Client {
             inbound,
-            rest: Bytes::new(),
+            inlet: Inlet::default(),
             trailers: None,
             framing,
+            limits,
             respond,
             outbound: Outbound::Waiting,
             signals,
@@ -85,10 +90,39 @@ impl Http2Client {
     pub fn is_answered(&self) -> bool {
         matches!(self.outbound, Outbound::Ended)
     }
+    /// Whether the request has come to its end, or its answer never will.
+    pub fn has_ended(&self) -> bool {
+        self.inbound.is_end_stream() || !self.is_answered()
+    }
     /// Ends the stream with a reason of its own, when nothing was answered.
     pub fn refuse(&mut self, reason: Reason) {
         self.respond.send_reset(reason);
         self.outbound = Outbound::Reset;
+    }
+    /// Reads what still comes of a request that was answered before it ended, and throws it away: up to `limit` bytes.
+    ///
+    /// The stream's end would tell the client at once to stop, by RST_STREAM with NO_ERROR right behind the answer. That is
+    /// its right (RFC 9113 section 8.1), but curl then reports an error in the answer's place.
+    pub fn poll_rest(&mut self, cx: &mut Context<'_>, limit: &mut usize) -> Poll<()> {
+        while *limit > 0 && !self.has_ended() {
+            let Some(Ok(data)) = ready!(self.inbound.poll_data(cx)) else { break };
+            *limit = limit.saturating_sub(data.len());
+            if self.inbound.flow_control().release_capacity(data.len()).is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+    /// Takes what has come out of h2, whose frames cost more than they carry. The client may send more only as it is
+    /// forwarded.
+    fn absorb(&mut self, cx: &mut Context<'_>) {
+        if self.framing == Framing::None && !self.tunnel {
+            return;
+        }
+        while let Poll::Ready(Some(Ok(data))) = self.inbound.poll_data(cx) {
+            turn::round();
+            self.inlet.push(data);
+        }
     }
     fn ended(&mut self) {
         self.outbound = Outbound::Ended;
@@ -104,31 +138,32 @@ impl Source for Http2Client {
         }
         let before = buffer.len();
         loop {
-            let taken = buffer.append(&self.rest);
-            self.rest.advance(taken);
+            turn::round();
+            let taken = self.inlet.move_to(buffer);
             self.counts.received += taken as u64;
             if taken > 0 {
                 // The client may send as much again only now: what waits here is bounded by the stream's window.
                 self.inbound.flow_control().release_capacity(taken).map_err(broken)?;
                 self.expects_continue = false;
             }
-            if !self.rest.is_empty() {
-                return Poll::Ready(Ok(Body::More));
+            if !self.inlet.is_empty() {
+                return Poll::Ready(Ok(Body::grown(buffer, before)));
             }
             if self.inbound.is_end_stream() {
                 return Poll::Ready(Ok(Body::End));
             }
             match self.inbound.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) => self.rest = data,
+                Poll::Ready(Some(Ok(data))) => self.inlet.push(data),
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
                 Poll::Ready(None) => match ready!(self.inbound.poll_trailers(cx)) {
                     Ok(trailers) => {
-                        self.trailers = trailers.as_ref().map(read_trailers);
+                        let read = |map| read_trailers(map, &self.limits);
+                        self.trailers = trailers.as_ref().map(read).transpose()?;
                         return Poll::Ready(Ok(Body::End));
                     }
                     Err(e) => return Poll::Ready(Err(fault(e))),
                 },
-                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::More)),
+                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::grown(buffer, before))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -139,13 +174,24 @@ impl Source for Http2Client {
 }
 
 impl Sink for Http2Client {
+    fn buffer_max(&self) -> usize {
+        HELD_MAX / self.signals.open.get().max(1)
+    }
+    fn may_refill(&self) -> bool {
+        true
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        if let Outbound::Head(_) = self.outbound {
-            let Outbound::Head(response) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {
+        if let Outbound::Waiting | Outbound::Head(..) = self.outbound {
+            // For interim responses too, which a server may send without end.
+            ready!(self.signals.outlet.poll_room(cx));
+        }
+        if let Outbound::Head(..) = self.outbound {
+            let Outbound::Head(response, len) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {
                 unreachable!("looked at a line before")
             };
             let whole = buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
             let stream = self.respond.send_response(response, whole).map_err(io_error)?;
+            self.signals.outlet.head(len);
             if whole {
                 self.ended();
             } else {
@@ -158,12 +204,16 @@ impl Sink for Http2Client {
             buffer.clear();
             return Poll::Ready(if gone { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) });
         };
-        if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent))? {
+        if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent, &self.signals))? {
             self.ended();
         }
         Poll::Ready(Ok(()))
     }
 }
+
+/// What the streams of one connection may hold together in buffers that have grown, so that a client with many streams of
+/// which it takes nothing costs no more than the buffers all begin with.
+const HELD_MAX: usize = 256 * 1024;
 
 /// Sends payload as the peer's windows allow; ready once none is left, with whether the stream is ended by it.
 pub(super) fn poll_send_body(
@@ -172,8 +222,12 @@ pub(super) fn poll_send_body(
     buffer: &mut Buffer,
     end: Option<End<'_>>,
     sent: &mut u64,
+    signals: &Signals,
 ) -> Poll<io::Result<bool>> {
     while !buffer.is_empty() {
+        turn::round();
+        // First: what is reserved of the connection's window is kept from other streams.
+        ready!(signals.outlet.poll_room(cx));
         stream.reserve_capacity(buffer.len());
         let room = match stream.capacity() {
             0 => match ready!(stream.poll_capacity(cx)) {
@@ -190,6 +244,7 @@ pub(super) fn poll_send_body(
         let last = len == buffer.len() && end.is_some_and(|end| end.trailers.is_none());
         stream.send_data(Bytes::copy_from_slice(&buffer.data()[..len]), last).map_err(io_error)?;
         buffer.consume(len);
+        signals.data_sent(len, buffer.len());
         *sent += len as u64;
         if last {
             return Poll::Ready(Ok(true));
@@ -207,14 +262,17 @@ impl Client for Http2Client {
     fn request_framing(&self) -> Framing {
         self.framing
     }
-    fn allow_body(&mut self) {
-        if std::mem::take(&mut self.expects_continue) {
+    fn allow_body(&mut self) -> bool {
+        let expected = std::mem::take(&mut self.expects_continue);
+        if expected {
             self.interim(&ResponseHead::from_status(100));
         }
+        expected
     }
     fn interim(&mut self, head: &ResponseHead) {
         self.expects_continue = false;
         if let (Outbound::Waiting, Ok(response)) = (&self.outbound, write_response(head)) {
+            self.signals.outlet.head(head.fields.wire_len());
             // A stream that is gone is noticed by who waits for it.
             let _ = self.respond.send_informational(response);
         }
@@ -223,13 +281,14 @@ impl Client for Http2Client {
         self.expects_continue = false;
         self.counts.sent += head.fields.wire_len() as u64;
         match write_response(head) {
-            Ok(response) => self.outbound = Outbound::Head(response),
+            Ok(response) => self.outbound = Outbound::Head(response, head.fields.wire_len()),
             Err(_) => self.refuse(Reason::INTERNAL_ERROR),
         }
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.absorb(cx);
         match &mut self.outbound {
-            Outbound::Waiting | Outbound::Head(_) => self.respond.poll_reset(cx).map(drop),
+            Outbound::Waiting | Outbound::Head(..) => self.respond.poll_reset(cx).map(drop),
             Outbound::Body(stream) => stream.poll_reset(cx).map(drop),
             Outbound::Ended => Poll::Pending,
             Outbound::Reset => Poll::Ready(()),
@@ -270,5 +329,92 @@ pub(super) fn io_error(error: h2::Error) -> io::Error {
     match error.is_io() {
         true => error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),
         false => io::Error::new(io::ErrorKind::BrokenPipe, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{buffer::Buffers, http2::guard::Guard};
+    use std::future::poll_fn;
+    use tokio::{io::duplex, task::LocalSet};
+
+    /// A stream whose client has asked, and whose connection's task runs; the client reads nothing while `work` does.
+    fn with_unread_stream(work: impl AsyncFnOnce(&mut Http2Client)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (theirs, ours) = duplex(4096);
+            let (guard, signals) = Guard::of_client(ours, Vec::new());
+            let mut windows = h2::client::Builder::new();
+            windows.initial_window_size(1 << 30).initial_connection_window_size(1 << 30);
+            let (client, server) = tokio::join!(windows.handshake::<_, Bytes>(theirs), h2::server::handshake(guard));
+            let ((mut send, mut theirs), mut ours) = (client.unwrap(), server.unwrap());
+            let asked = send.send_request(http::Request::get("http://h/").body(()).unwrap(), true).unwrap();
+            let accepted = tokio::select! {
+                accepted = ours.accept() => accepted,
+                ended = &mut theirs => panic!("{ended:?}"),
+            };
+            let (request, respond) = accepted.unwrap().unwrap();
+            let told = signals.clone();
+            let running = tokio::task::spawn_local(poll_fn(move |cx| {
+                let polled = ours.poll_closed(cx);
+                told.outlet.turn_over();
+                polled
+            }));
+            let head = RequestHead::new();
+            let body = request.into_body();
+            let mut stream = Http2Client::new(&head, Framing::None, body, respond, signals, Limits::default());
+            work(&mut stream).await;
+            drop((asked, send, theirs));
+            running.abort();
+        });
+    }
+
+    /// Lets the connection's task have its turns.
+    async fn turns() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_not_sent_interim_responses_without_end() {
+        with_unread_stream(async |stream| {
+            let mut hints = ResponseHead::from_status(103);
+            hints.fields.append(b"link", b"</a.css>; rel=preload").unwrap();
+            let (mut sent, mut nothing) = (0, Buffer::none());
+            loop {
+                stream.interim(&hints);
+                turns().await;
+                let polled = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut nothing, None))).await;
+                if polled.is_pending() {
+                    break;
+                }
+                assert!(matches!(polled, Poll::Ready(Ok(()))));
+                sent += 1;
+                assert!(sent < 2000, "as many as the server sends");
+            }
+        });
+    }
+
+    #[test]
+    fn a_body_that_nobody_reads_stays_where_it_is() {
+        with_unread_stream(async |stream| {
+            let buffers = Buffers::new(16384);
+            stream.respond(&mut ResponseHead::from_status(200), Framing::Chunked, false);
+            let mut taken = 0;
+            loop {
+                let mut buffer = buffers.take();
+                buffer.append(&[7; 16384]);
+                turns().await;
+                let polled = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut buffer, None))).await;
+                if polled.is_pending() {
+                    break;
+                }
+                assert!(matches!(polled, Poll::Ready(Ok(()))));
+                taken += 16384;
+                assert!(taken < 1 << 20, "a window of a gigabyte is filled");
+            }
+        });
     }
 }

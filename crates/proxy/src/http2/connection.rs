@@ -8,8 +8,9 @@ use super::{
 use crate::{
     conn::{Conn, PAUSE, in_time},
     exchange::{self, Exchange},
-    handshake, serve,
-    stream::Stream,
+    finish, handshake, serve,
+    stream::{Fill, Stream},
+    turn::{self, Share, Who, cost},
     worker::Worker,
 };
 use bytes::Bytes;
@@ -34,9 +35,9 @@ type Accepted = (Request<RecvStream>, server::SendResponse<Bytes>);
 /// A task is some 4 KiB with all the states it can be in: serving one stream after the other with it costs less than
 /// making one for each (measured: 12 % of the instructions of a small request). A connection keeps them through a pause
 /// between requests, and none once it is idle.
-#[derive(Default)]
 struct Streams {
-    open: Cell<usize>,
+    signals: Rc<Signals>,
+    share: Rc<Share>,
     /// The connection's task, which times idleness.
     idle: RefCell<Option<Waker>>,
     resting: RefCell<Vec<Rc<Task>>>,
@@ -45,8 +46,20 @@ struct Streams {
 }
 
 impl Streams {
+    fn new(signals: Rc<Signals>) -> Self {
+        Streams {
+            signals,
+            share: Rc::default(),
+            idle: RefCell::default(),
+            resting: RefCell::default(),
+            ended: Cell::default(),
+        }
+    }
+    fn open(&self) -> usize {
+        self.signals.open.get()
+    }
     fn enter(self: &Rc<Self>) -> Entered {
-        self.open.set(self.open.get() + 1);
+        self.signals.open.set(self.open() + 1);
         Entered(self.clone())
     }
     fn wake_when_idle(&self, waker: &Waker) {
@@ -68,8 +81,8 @@ struct Entered(Rc<Streams>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
-        if self.0.open.get() == 0
+        self.0.signals.open.set(self.0.open() - 1);
+        if self.0.open() == 0
             && let Some(waker) = self.0.idle.borrow_mut().take()
         {
             waker.wake();
@@ -80,6 +93,7 @@ impl Drop for Entered {
 /// What a task is given to do: a stream, and the connection's session and count of requests as they are at its start.
 struct Job {
     request: Request<RecvStream>,
+    path: Option<Box<[u8]>>,
     respond: server::SendResponse<Bytes>,
     session: Session,
     requests: u64,
@@ -115,8 +129,13 @@ impl Task {
 /// What a connection lets all its streams have in flight towards us together.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// What h2 keeps of one stream's response while the client's window is shut.
-const SEND_BUFFER: usize = 64 * 1024;
+/// What h2 keeps of one stream's body that its peer has not taken yet.
+pub(super) const SEND_BUFFER: usize = 64 * 1024;
+
+/// What the small DATA frames that wait to be forwarded may cost beside what they carry. h2 counts 256 bytes for each that
+/// carries less, and its default lets a hundred wait: a gRPC client that sends messages faster than its server takes them
+/// is cut. So many are a full window of messages of ten bytes on two streams; each costs some 150 bytes.
+pub(super) const SMALL_DATA: usize = 16_384 * 256;
 
 /// How long a goodbye may take to be taken.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -124,44 +143,56 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
 ///
 /// `begun` is what was read already.
-pub(crate) async fn run(mut conn: Conn, mut stream: Stream, mut begun: Vec<u8>) {
+pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
     conn.facts.http_major = 2;
     let limits = serve::limits(&conn);
-    let first = conn.patience();
-    conn.deadline.set(Instant::now(), first);
-    if !preface(&mut conn, &mut stream, &mut begun).await {
-        return;
-    }
-    let (guard, signals) = Guard::new(stream, begun);
-    let handshake = settings(&conn.worker, &limits).handshake(guard);
-    let Some(Ok(connection)) = in_time(&mut conn.deadline, handshake).await else { return };
-    let mut client = Connected { connection, streams: Rc::default(), signals, phase: Phase::Open };
+    // What only the beginning needs is on the heap no longer than that: an idle connection is to be small.
+    let Some(mut client) = Box::pin(open(&mut conn, stream, begun, limits)).await else { return };
     while let Some(accepted) = client.next(&mut conn).await {
         client.start(&mut conn, accepted, limits);
     }
 }
 
+/// Reads the preface, and says our settings.
+async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: Limits) -> Option<Box<Connected>> {
+    let first = conn.patience();
+    conn.deadline.set(Instant::now(), first);
+    if !preface(conn, &mut stream, &mut begun).await {
+        return None;
+    }
+    let (guard, signals) = Guard::of_client(stream, begun);
+    let handshake = settings(&conn.worker, &limits).handshake(guard);
+    let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
+    let streams = Rc::new(Streams::new(signals.clone()));
+    Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
+}
+
 /// The bytes a client begins with (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether these bytes, which may go on, can be a client's first.
+pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
+    let seen = bytes.len().min(PREFACE.len());
+    bytes[..seen] == PREFACE[..seen]
+}
 
 /// Reads up to the preface's end. h2 would do so too, but leave unread what came instead of it, and closing would then
 /// send a reset where the client is owed an end.
 async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
     loop {
-        let seen = begun.len().min(PREFACE.len());
-        if begun[..seen] != PREFACE[..seen] {
+        if !may_begin_so(begun) {
             handshake::close(stream, &mut conn.deadline, true).await;
             serve::linger(conn, stream).await;
             return false;
         }
-        if seen == PREFACE.len() {
+        if begun.len() >= PREFACE.len() {
             return true;
         }
         let mut buffer = conn.worker.buffers.take();
         let read = in_time(&mut conn.deadline, poll_fn(|cx| stream.poll_fill(cx, &mut buffer, usize::MAX))).await;
         begun.extend_from_slice(buffer.data());
         conn.worker.buffers.give(buffer);
-        if !matches!(read, Some(Ok(1..))) {
+        if !matches!(read, Some(Ok(Fill::Bytes(_)))) {
             return false;
         }
     }
@@ -172,14 +203,22 @@ fn settings(worker: &Worker, limits: &Limits) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
         .initial_window_size(tune.h2_fe.initial_window_size)
-        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(tune.h2_fe.max_concurrent_streams)
         .max_frame_size(tune.h2_fe.max_frame_size.clamp(16_384, (1 << 24) - 1))
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(header_list_size(limits))
         .max_send_buffer_size(SEND_BUFFER)
-        .header_table_size(tune.h2_header_table_size)
-        .enable_connect_protocol();
+        .data_frame_budget(SMALL_DATA)
+        .header_table_size(tune.h2_header_table_size);
+    if !worker.shared.config.global.h2_no_websockets {
+        builder.enable_connect_protocol();
+    }
     builder
+}
+
+/// As much as a head over HTTP/1 may have, in the terms of RFC 9113 section 6.5.2: a field counts for 32 bytes more than
+/// its name and value, where a line of HTTP/1 has four.
+pub(super) fn header_list_size(limits: &Limits) -> u32 {
+    u32::try_from(limits.head_bytes + limits.fields * (32 - 4)).unwrap_or(u32::MAX)
 }
 
 /// A connection after its preface.
@@ -188,6 +227,8 @@ struct Connected {
     streams: Rc<Streams>,
     signals: Rc<Signals>,
     phase: Phase,
+    /// The client was told of [`CONNECTION_WINDOW`].
+    widened: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,8 +248,15 @@ impl Connected {
     /// Waits for a stream, and meanwhile drives all that are open; `None` when there will be no more.
     async fn next(&mut self, conn: &mut Conn) -> Option<Accepted> {
         poll_fn(|cx| {
+            // Each stream was charged to the turn in which it was accepted.
+            ready!(turn::poll_proceed(cx));
             loop {
-                if let Poll::Ready(accepted) = self.connection.poll_accept(cx) {
+                let accepted = self.connection.poll_accept(cx);
+                for _ in 0..self.signals.malformed() {
+                    finish::malformed(conn);
+                }
+                if let Poll::Ready(accepted) = accepted {
+                    turn::spend(cost::STREAM);
                     // An error has been said to the client as GOAWAY already, where that was possible.
                     return Poll::Ready(accepted.and_then(Result::ok));
                 }
@@ -216,7 +264,8 @@ impl Connected {
                     break;
                 }
             }
-            if self.streams.open.get() > 0 {
+            self.signals.outlet.turn_over();
+            if self.streams.open() > 0 {
                 self.streams.wake_when_idle(cx.waker());
                 return Poll::Pending;
             }
@@ -245,7 +294,7 @@ impl Connected {
             self.leave(conn);
             return true;
         }
-        match (self.phase, self.streams.open.get()) {
+        match (self.phase, self.streams.open()) {
             (Phase::Open, 0) => {
                 let now = Instant::now();
                 self.phase = Phase::Paused(now);
@@ -276,15 +325,24 @@ impl Connected {
 
     /// Gives a stream to a task that rests, or to a new one.
     fn start(&mut self, conn: &mut Conn, (request, respond): Accepted, limits: Limits) {
+        // Said with the first body and not before: most connections have none, and some clients expect nothing but SETTINGS
+        // and its acknowledgement at the beginning.
+        if !self.widened && !request.body().is_end_stream() {
+            self.widened = true;
+            self.connection.set_target_window_size(CONNECTION_WINDOW);
+        }
         let entered = self.streams.enter();
         let (session, requests) = (conn.session.clone(), conn.requests);
         conn.requests += 1;
-        let job = Job { request, respond, session, requests, entered };
+        let path = self.signals.path_of(respond.stream_id().into());
+        let job = Job { request, path, respond, session, requests, entered };
         let resting = self.streams.resting.borrow_mut().pop();
         let task = resting.unwrap_or_else(|| {
             let task = Rc::new(Task::default());
             let (streams, signals) = (self.streams.clone(), self.signals.clone());
-            tokio::task::spawn_local(serve_streams(conn.for_stream(), task.clone(), streams, signals, limits));
+            let who = Who::Stream { proxy: conn.frontend, bind: conn.bind, peer: conn.facts.peer };
+            let serving = serve_streams(conn.for_stream(), task.clone(), streams, signals, limits);
+            turn::spawn_sharing(&conn.worker, who, self.streams.share.clone(), serving);
             task
         });
         task.give(Some(job));
@@ -301,9 +359,9 @@ impl Drop for Connected {
 /// Serves one stream after the other, for as long as there are others.
 async fn serve_streams(mut conn: Conn, task: Rc<Task>, streams: Rc<Streams>, signals: Rc<Signals>, limits: Limits) {
     while let Some(job) = task.next().await {
-        let Job { request, respond, session, requests, entered } = job;
+        let Job { request, path, respond, session, requests, entered } = job;
         (conn.session, conn.requests) = (session, requests);
-        serve_stream(&mut conn, request, respond, &signals, limits).await;
+        serve_stream(&mut conn, request, path, respond, &signals, limits).await;
         drop(entered);
         if streams.ended.get() {
             return;
@@ -315,6 +373,7 @@ async fn serve_streams(mut conn: Conn, task: Rc<Task>, streams: Rc<Streams>, sig
 async fn serve_stream(
     conn: &mut Conn,
     request: Request<RecvStream>,
+    path: Option<Box<[u8]>>,
     mut respond: server::SendResponse<Bytes>,
     signals: &Rc<Signals>,
     limits: Limits,
@@ -322,16 +381,46 @@ async fn serve_stream(
     let mut x = Exchange::take(&conn.worker);
     let now = Instant::now();
     x.begin(conn, now, now);
-    let read = read_request(&request, &mut x.request, &limits);
+    let read = read_request(&request, path.as_deref(), &mut x.request, &limits);
     let (_, body) = request.into_parts();
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
         Ok(framing) => {
             x.request_complete(conn);
-            let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone());
+            let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone(), limits);
             exchange::run(conn, &mut client, &mut x).await;
+            x.give(&conn.worker);
+            linger(conn, &mut client).await;
         }
         // RFC 9113 section 8.1.1: a malformed request is an error of its stream.
-        Err(_) => respond.send_reset(Reason::PROTOCOL_ERROR),
+        Err(_) => {
+            x.give(&conn.worker);
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            finish::malformed(conn);
+        }
     }
-    x.give(&conn.worker);
+}
+
+/// Gives a client that was answered early the time to take note, before the end of its stream resets it.
+async fn linger(conn: &mut Conn, client: &mut Http2Client) {
+    if client.has_ended() {
+        return;
+    }
+    conn.deadline.set(conn.worker.clock.now(), Some(serve::LINGER_TIME));
+    let mut left = serve::LINGER_BYTES;
+    let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_rest(cx, &mut left))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size(run) <= 256, "the task of a connection: {}", size(run));
+        assert!(size_of::<Connected>() <= 1792, "what it has on the heap: {}", size_of::<Connected>());
+    }
 }

@@ -5,29 +5,42 @@ use base64::Engine;
 use bytes::Bytes;
 use h2::ext::Protocol;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, uri};
-use penstock_http::{Error, Fields, Known, Limits, RequestHead, ResponseHead, Version};
+use penstock_http::{Error, Fields, Known, Limits, RequestHead, ResponseHead, Version, trailers};
 use std::hash::{BuildHasher, RandomState};
 
-/// Fills `head` from a request that h2 has validated.
+/// Fills `head` from a request that h2 has validated, whose `path` may be one that h2 has no place for.
 ///
 /// # Errors
 /// When it has more fields than the limit, or `Host` and `:authority` differ.
-pub(super) fn read_request<B>(request: &Request<B>, head: &mut RequestHead, limits: &Limits) -> Result<(), Error> {
+pub(super) fn read_request<B>(
+    request: &Request<B>,
+    path: Option<&[u8]>,
+    head: &mut RequestHead,
+    limits: &Limits,
+) -> Result<(), Error> {
     let uri = request.uri();
     let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
     let scheme = uri.scheme_str().unwrap_or("https").as_bytes();
-    let path = uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes();
+    let path = path.unwrap_or_else(|| uri.path_and_query().map_or("/", |path| path.as_str()).as_bytes());
     let websocket = request.extensions().get::<Protocol>().is_some();
     let method = if websocket { b"GET" } else { request.method().as_str().as_bytes() };
     head.start_http2(method, scheme, authority, path)?;
-    read_fields(request.headers(), &mut head.fields, limits, authority)?;
+    read_fields(request.headers(), &mut head.fields, limits, authority, scheme)?;
+    if !head.fields.has(Known::Host) && !limits.lenient {
+        // As over HTTP/1: a server of HTTP/1.1 could only refuse it (RFC 9112 section 3.2).
+        return Err(Error::NoHost);
+    }
     if let Some(protocol) = request.extensions().get::<Protocol>() {
+        if !penstock_http::may_upgrade_to(protocol.as_str().as_bytes()) {
+            return Err(Error::Upgrade);
+        }
         // RFC 8441: to HTTP/1 servers this is an upgrade (RFC 6455), for which the key is ours to choose.
         head.fields.set(b"connection", b"upgrade")?;
         head.fields.set(b"upgrade", protocol.as_str().as_bytes())?;
         if !head.fields.has(Known::SecWebsocketKey) {
             head.fields.append(b"sec-websocket-key", websocket_key().as_bytes())?;
         }
+        penstock_http::websocket::check_request(&head.fields)?;
     }
     Ok(())
 }
@@ -40,10 +53,18 @@ fn websocket_key() -> String {
 }
 
 /// Appends fields, `Cookie` put together again (RFC 9113 section 8.2.3).
-fn read_fields(map: &HeaderMap, fields: &mut Fields, limits: &Limits, authority: Option<&[u8]>) -> Result<(), Error> {
+fn read_fields(
+    map: &HeaderMap,
+    fields: &mut Fields,
+    limits: &Limits,
+    authority: Option<&[u8]>,
+    scheme: &[u8],
+) -> Result<(), Error> {
     if map.len() + 2 >= limits.fields {
         return Err(Error::TooManyFields);
     }
+    // A client may say in five bytes what is 4 KiB here: all of it is copied once, and to no larger a place than it needs.
+    fields.reserve(map.len() + 1, map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
     let mut hosts = 0;
     for (name, value) in map {
         if *name == http::header::COOKIE {
@@ -52,7 +73,7 @@ fn read_fields(map: &HeaderMap, fields: &mut Fields, limits: &Limits, authority:
         if *name == http::header::HOST {
             hosts += 1;
             match authority {
-                Some(authority) if authority.eq_ignore_ascii_case(value.as_bytes()) => continue,
+                Some(authority) if is_same_place(authority, value.as_bytes(), scheme) => continue,
                 Some(_) => return Err(Error::HostMismatch),
                 None if hosts > 1 => return Err(Error::ManyHosts),
                 None => {
@@ -79,14 +100,32 @@ fn read_fields(map: &HeaderMap, fields: &mut Fields, limits: &Limits, authority:
     Ok(())
 }
 
-/// Trailers as h2 gives them.
-pub(super) fn read_trailers(map: &HeaderMap) -> Fields {
+/// Whether both name one place, of which either may leave out the port that the scheme implies.
+fn is_same_place(authority: &[u8], host: &[u8], scheme: &[u8]) -> bool {
+    let default_port = match scheme {
+        b"http" => Some(80),
+        b"https" => Some(443),
+        _ => None,
+    };
+    let both = penstock_http::split_authority(authority).zip(penstock_http::split_authority(host));
+    both.is_some_and(|(authority, host)| authority.same_as(&host, default_port))
+}
+
+/// Trailers as h2 gives them, those that may be trailers.
+///
+/// # Errors
+/// When they have more fields than the limit.
+pub(super) fn read_trailers(map: &HeaderMap, limits: &Limits) -> Result<Fields, Error> {
+    if map.len() + 1 >= limits.fields {
+        return Err(Error::TooManyFields);
+    }
     let mut fields = Fields::new();
     for (name, value) in map {
         // What is no field value for us either way is not sent on.
         let _ = fields.append(name.as_str().as_bytes(), value.as_bytes());
     }
-    fields
+    trailers::keep_honest(&mut fields);
+    Ok(fields)
 }
 
 /// Fills `head` from a response that h2 has validated.
@@ -124,7 +163,8 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
     let authority = authority.map(uri::Authority::try_from).transpose().map_err(|_| Error::Authority)?;
     let mut parts = uri::Parts::default();
     if head.method() == b"CONNECT" {
-        parts.authority = authority;
+        // Its target has the port, which `Host` may leave out.
+        parts.authority = Some(uri::Authority::try_from(head.target()).map_err(|_| Error::Authority)?);
     } else {
         match authority {
             Some(_) => parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?),
@@ -154,12 +194,14 @@ pub(super) fn write_fields(fields: &Fields, unwanted: impl Fn(Known) -> bool) ->
         let value_at = at + field.name.len() + 2;
         let value_end = value_at + field.value.len();
         at = value_end + 2;
-        let te = field.known == Known::Te && !field.value.eq_ignore_ascii_case(b"trailers");
+        // Rules may leave white space at the ends, which HTTP/2 forbids (RFC 9113 section 8.2.1).
+        let value = lines[value_at..value_end].trim_ascii();
+        let te = field.known == Known::Te && !value.eq_ignore_ascii_case(b"trailers");
         if is_of_connection(field.known) || te || unwanted(field.known) {
             continue;
         }
         let name = HeaderName::from_lowercase(field.name).map_err(|_| Error::FieldName)?;
-        let value = HeaderValue::from_maybe_shared(lines.slice(value_at..value_end)).map_err(|_| Error::FieldValue)?;
+        let value = HeaderValue::from_maybe_shared(lines.slice_ref(value)).map_err(|_| Error::FieldValue)?;
         map.append(name, value);
     }
     Ok(map)
@@ -191,7 +233,7 @@ mod tests {
 
     fn read(request: &Request<()>) -> Result<String, Error> {
         let mut head = RequestHead::new();
-        read_request(request, &mut head, &Limits::default())?;
+        read_request(request, None, &mut head, &Limits::default())?;
         let mut out = Vec::new();
         head.write_to(&mut out);
         Ok(String::from_utf8(out).unwrap())
@@ -208,6 +250,10 @@ mod tests {
     fn host_may_repeat_the_authority_and_nothing_else() {
         let same = request("https://a.example/", &[("host", "A.example")]);
         assert_eq!(read(&same).as_deref(), Ok("GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"));
+        let port = request("https://a.example/", &[("host", "a.example:443")]);
+        assert_eq!(read(&port).as_deref(), Ok("GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"));
+        assert_eq!(read(&request("https://a.example/", &[("host", "a.example:80")])), Err(Error::HostMismatch));
+        assert_eq!(read(&request("/", &[])), Err(Error::NoHost));
         assert_eq!(read(&request("https://a.example/", &[("host", "b")])), Err(Error::HostMismatch));
         assert_eq!(read(&request("/", &[("host", "b")])).as_deref(), Ok("GET / HTTP/1.1\r\nhost: b\r\n\r\n"));
         assert_eq!(read(&request("/", &[("host", "b"), ("host", "b")])), Err(Error::ManyHosts));

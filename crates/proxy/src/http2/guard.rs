@@ -5,8 +5,15 @@
 //! of 2024 is made of frames that cost the peer nothing and bring no request to its end. So such frames spend a budget,
 //! and what honest clients do alongside (finished streams, bytes taken, time) fills it again.
 
+use super::{
+    heads::{Heads, Passed},
+    outlet::Outlet,
+};
+use crate::turn::{self, cost};
+use penstock_http::hpack::Block;
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     io,
     pin::Pin,
     rc::Rc,
@@ -20,10 +27,14 @@ use tokio::{
 
 /// The kinds of frames that are counted, each with how many may come at once, and how many more a second.
 ///
-/// Honest figures, from browsers, curl, nghttp2 and gRPC: a PING each round trip while data flows, SETTINGS once or
-/// twice, a PRIORITY for each of a few dozen streams, resets of what scrolled away, WINDOW_UPDATEs with the bytes taken
-/// (which [`Budget::wrote`] pays for). All floods end before 1,000 frames, most far earlier.
+/// Honest figures, from browsers, curl, nghttp2 and gRPC: a PING each round trip while data flows (grpc-go measures its
+/// bandwidth with them, one for each message it takes), SETTINGS once or twice, a PRIORITY for each of a few dozen streams,
+/// resets of what scrolled away, WINDOW_UPDATEs with the bytes taken. What data and finished streams pay for, beside time,
+/// is in [`Budget::refill`] and [`Budget::finished`]. All floods end before 1,000 frames, most far earlier.
+///
+/// Heads are counted of servers alone, for interim ones (1xx) that nobody has asked for; each request pays for several.
 const BUDGETS: [(Kind, u32, u32); KINDS] = [
+    (Kind::Head, 800, 50),
     (Kind::EmptyData, 100, 10),
     (Kind::Priority, 400, 40),
     (Kind::Reset, 200, 20),
@@ -35,10 +46,11 @@ const BUDGETS: [(Kind, u32, u32); KINDS] = [
     (Kind::Unknown, 200, 10),
 ];
 
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Head,
     /// DATA that carries nothing and does not end its stream.
     EmptyData,
     Priority,
@@ -51,64 +63,127 @@ enum Kind {
     Unknown,
 }
 
-/// How many bytes we send for each WINDOW_UPDATE more that a client may.
-const BYTES_PER_UPDATE: usize = 32;
+/// How many bytes of DATA that we send pay for one WINDOW_UPDATE more.
+const BYTES_PER_UPDATE: u64 = 32;
+
+/// How many WINDOW_UPDATEs a DATA frame pays for that we send, however small: one for its stream, one for the connection.
+const UPDATES_PER_DATA: u32 = 2;
+
+/// How many DATA frames that carry something, sent or received, pay for one PING more.
+///
+/// A probe of bandwidth or of life is sent when data comes, at most one a frame; two kinds of them may be under way at once
+/// (grpc-go's flow control and its keepalive). Each DATA frame costs its sender and us more than the PING it pays for.
+const PINGS_PER_DATA: u32 = 2;
+
+/// How many heads each request to a server pays for: interim ones, the response's, its trailers.
+const HEADS_PER_REQUEST: u32 = 16;
+
+/// So much may be saved up beyond a burst: what came of a long transfer, and is spent at its end.
+const SAVED_MAX: u32 = 1 << 20;
 
 /// What is left of each kind. Pure: frames and moments in, a verdict out.
+///
+/// Time counts from the connection's first moment on, so that what comes slowly never runs out, however long it goes on.
 #[derive(Debug)]
 struct Budget {
     left: [u32; KINDS],
-    refilled: Option<Instant>,
-    /// Bytes written and not yet made into WINDOW_UPDATEs.
-    written: usize,
+    refilled: Instant,
+    /// DATA sent, and received, that has not been made into other frames yet.
+    sent: Moved,
+    received: Moved,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Budget { left: BUDGETS.map(|(_, burst, _)| burst), refilled: None, written: 0 }
+/// DATA that passed in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved {
+    bytes: u64,
+    frames: u32,
+}
+
+impl Moved {
+    /// One frame that carries so many bytes.
+    pub fn frame(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.frames = self.frames.saturating_add(1);
+    }
+    fn add(&mut self, more: Moved) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.frames = self.frames.saturating_add(more.frames);
     }
 }
 
 impl Budget {
+    fn new(now: Instant) -> Self {
+        Budget {
+            left: BUDGETS.map(|(_, burst, _)| burst),
+            refilled: now,
+            sent: Moved::default(),
+            received: Moved::default(),
+        }
+    }
+    /// A request has gone to the server: it may be answered, or refused.
+    fn asked(&mut self) {
+        self.save(Kind::Head, HEADS_PER_REQUEST);
+        self.save(Kind::Reset, 1);
+    }
+    /// Takes what a frame costs, or is worth; whether there was enough.
+    fn takes(&mut self, side: Side, header: &[u8; 9], now: impl FnOnce() -> Instant) -> bool {
+        if let Some(kind) = kind(side, header) {
+            return self.spend(kind, now);
+        }
+        let bytes = payload(header);
+        if header[KIND] == DATA && bytes > 0 {
+            self.received.frame(bytes);
+        }
+        true
+    }
     /// Takes one frame's price; whether there was enough.
     fn spend(&mut self, kind: Kind, now: impl FnOnce() -> Instant) -> bool {
-        let left = &mut self.left[kind as usize];
-        if *left > 0 {
-            *left -= 1;
-            return true;
+        if self.left[kind as usize] == 0 {
+            // The clock is only read when a budget is used up.
+            self.refill(now());
         }
-        // The clock is only read when a budget is used up.
-        self.refill(now());
         let left = &mut self.left[kind as usize];
+        let enough = *left > 0;
         *left = left.saturating_sub(1);
-        *left > 0
+        enough
     }
     fn refill(&mut self, now: Instant) {
-        let since = *self.refilled.get_or_insert(now);
-        let seconds = now.saturating_duration_since(since).min(Duration::from_secs(60)).as_secs() as u32;
+        let passed = now.saturating_duration_since(self.refilled);
+        // Beyond a minute every budget is full.
+        let seconds = passed.as_secs().min(60) as u32;
         if seconds > 0 {
-            self.refilled = Some(now);
+            // What is left of a second counts for the next.
+            self.refilled = now - Duration::from_nanos(u64::from(passed.subsec_nanos()));
             for (left, (_, burst, each)) in self.left.iter_mut().zip(BUDGETS) {
-                *left = (*left + each * seconds).min(burst);
+                *left = (*left).max((*left + each * seconds).min(burst));
             }
         }
-        let updates = (self.written / BYTES_PER_UPDATE).min(u32::MAX as usize) as u32;
-        self.written %= BYTES_PER_UPDATE;
-        let (_, burst, _) = BUDGETS[Kind::WindowUpdate as usize];
-        let left = &mut self.left[Kind::WindowUpdate as usize];
-        // Beyond the burst: a client may hand back all it took only when it has taken it.
-        *left = left.saturating_add(updates).min(burst.max(1 << 20));
+        let Moved { bytes, frames } = std::mem::take(&mut self.sent);
+        let of_bytes = u32::try_from(bytes / BYTES_PER_UPDATE).unwrap_or(u32::MAX);
+        self.save(Kind::WindowUpdate, of_bytes.saturating_add(frames.saturating_mul(UPDATES_PER_DATA)));
+        let frames = frames.saturating_add(std::mem::take(&mut self.received).frames);
+        self.save(Kind::Ping, frames.saturating_mul(PINGS_PER_DATA));
+    }
+    /// Adds what data has paid for, beyond the burst too: the peer may use it only when it has taken that data.
+    fn save(&mut self, kind: Kind, count: u32) {
+        let left = &mut self.left[kind as usize];
+        *left = left.saturating_add(count).min(SAVED_MAX);
     }
     /// A stream came to its end with a whole response.
     fn finished(&mut self) {
-        for kind in [Kind::Reset, Kind::Priority, Kind::Continuation] {
+        for kind in [Kind::Reset, Kind::Priority, Kind::Continuation, Kind::Ping] {
             let left = &mut self.left[kind as usize];
-            *left = (*left + 1).min(BUDGETS[kind as usize].1);
+            *left = (*left).max((*left + 1).min(BUDGETS[kind as usize].1));
         }
     }
-    fn wrote(&mut self, bytes: usize) {
-        self.written = self.written.saturating_add(bytes);
-    }
+}
+
+/// Whose frames are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
 }
 
 /// Follows a stream of frames: where each header is, and nothing of what they carry.
@@ -123,28 +198,36 @@ struct Frames {
 const PREFACE_BYTES: usize = 24;
 
 impl Frames {
-    fn new() -> Self {
-        Frames { skip: PREFACE_BYTES, header: [0; 9], have: 0 }
+    fn from(side: Side) -> Self {
+        // A server's preface is a frame like any other (RFC 9113 section 3.4).
+        let skip = if side == Side::Client { PREFACE_BYTES } else { 0 };
+        Frames { skip, header: [0; 9], have: 0 }
     }
     /// Walks over bytes that have arrived; false as soon as `frame` is.
-    fn walk(&mut self, mut bytes: &[u8], mut frame: impl FnMut(&[u8; 9]) -> bool) -> bool {
+    fn walk(&mut self, bytes: &mut [u8], mut frame: impl FnMut(&[u8; 9]) -> bool) -> bool {
+        let mut at = 0;
         loop {
-            let skipped = self.skip.min(bytes.len());
+            let skipped = self.skip.min(bytes.len() - at);
             self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            if bytes.is_empty() {
+            at += skipped;
+            if at == bytes.len() {
                 return true;
             }
-            let wanted = (9 - self.have).min(bytes.len());
-            self.header[self.have..self.have + wanted].copy_from_slice(&bytes[..wanted]);
+            let wanted = (9 - self.have).min(bytes.len() - at);
+            self.header[self.have..self.have + wanted].copy_from_slice(&bytes[at..at + wanted]);
             self.have += wanted;
-            bytes = &bytes[wanted..];
+            at += wanted;
             if self.have < 9 {
                 return true;
             }
             self.have = 0;
-            self.skip =
-                usize::from(self.header[0]) << 16 | usize::from(self.header[1]) << 8 | usize::from(self.header[2]);
+            // Of a header that comes in pieces h2 may have the type already.
+            if is_empty_data(&self.header)
+                && let Some(kind) = at.checked_sub(9 - KIND)
+            {
+                bytes[kind] = IGNORED;
+            }
+            self.skip = payload(&self.header);
             if !frame(&self.header) {
                 return false;
             }
@@ -152,20 +235,39 @@ impl Frames {
     }
 }
 
-/// Which budget a frame is charged to, if any.
-fn kind(header: &[u8; 9]) -> Option<Kind> {
+/// The type of frame that carries a body.
+const DATA: u8 = 0;
+
+/// Where a frame's header has its type.
+const KIND: usize = 3;
+
+/// A type that nobody has defined: whoever does not know it passes over it (RFC 9113 section 4.1).
+const IGNORED: u8 = 0xff;
+
+/// DATA that carries nothing and does not end its stream. h2 ends a connection at the 101st, however long it took for them:
+/// it sees none, since the budget is for that.
+fn is_empty_data(header: &[u8; 9]) -> bool {
     const END_STREAM: u8 = 1;
-    let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
-    match (header[3], header[4]) {
-        (0, flags) => (length == 0 && flags & END_STREAM == 0).then_some(Kind::EmptyData),
-        (1, _) => None,
-        (2, _) => Some(Kind::Priority),
-        (3, _) => Some(Kind::Reset),
-        (4, _) => Some(Kind::Settings),
-        (6, _) => Some(Kind::Ping),
-        (7, _) => Some(Kind::GoAway),
-        (8, _) => Some(Kind::WindowUpdate),
-        (9, _) => Some(Kind::Continuation),
+    header[KIND] == DATA && payload(header) == 0 && header[4] & END_STREAM == 0
+}
+
+/// How many bytes follow a frame's header.
+fn payload(header: &[u8; 9]) -> usize {
+    usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2])
+}
+
+/// Which budget a frame is charged to, if any.
+fn kind(side: Side, header: &[u8; 9]) -> Option<Kind> {
+    match header[KIND] {
+        DATA => is_empty_data(header).then_some(Kind::EmptyData),
+        1 => (side == Side::Server).then_some(Kind::Head),
+        2 => Some(Kind::Priority),
+        3 => Some(Kind::Reset),
+        4 => Some(Kind::Settings),
+        6 => Some(Kind::Ping),
+        7 => Some(Kind::GoAway),
+        8 => Some(Kind::WindowUpdate),
+        9 => Some(Kind::Continuation),
         _ => Some(Kind::Unknown),
     }
 }
@@ -175,75 +277,210 @@ fn kind(header: &[u8; 9]) -> Option<Kind> {
 pub(crate) struct Signals {
     flooded: Cell<bool>,
     finished: Cell<u32>,
+    asked: Cell<u32>,
+    /// DATA that streams have sent, of which the guard does not know yet.
+    sent: Cell<Moved>,
+    /// What streams have handed to h2.
+    pub outlet: Outlet,
+    /// Streams that have an exchange.
+    pub open: Cell<usize>,
+    /// Malformed requests that have not been logged.
+    malformed: Cell<u32>,
+    paths: RefCell<Paths>,
 }
+
+/// Paths of streams that h2 has not given us yet, which it has another for.
+#[derive(Debug, Default)]
+struct Paths {
+    of: VecDeque<(u32, Box<[u8]>)>,
+    bytes: usize,
+}
+
+impl Paths {
+    fn drop_first(&mut self) -> Option<Box<[u8]>> {
+        let (_, path) = self.of.pop_front()?;
+        self.bytes -= path.len();
+        Some(path)
+    }
+}
+
+/// So many bytes of such paths may wait: those of a hundred streams with long ones. A peer whose streams are all refused
+/// would else have them kept without end.
+const PATHS_MAX: usize = 256 * 1024;
 
 impl Signals {
     /// The peer is to be sent away.
     pub fn is_flooded(&self) -> bool {
         self.flooded.get()
     }
+    /// How many malformed requests there were since the last look.
+    pub fn malformed(&self) -> u32 {
+        self.malformed.take()
+    }
+    /// The path that this stream really asked for. Streams come in the order of their numbers.
+    pub fn path_of(&self, stream: u32) -> Option<Box<[u8]>> {
+        let mut paths = self.paths.borrow_mut();
+        while paths.of.front().is_some_and(|(of, _)| *of < stream) {
+            paths.drop_first();
+        }
+        let of_this = paths.of.front().is_some_and(|(of, _)| *of == stream);
+        if of_this { paths.drop_first() } else { None }
+    }
+    /// Takes note of what a header block said; whether there is room for it.
+    fn heard(&self, stream: u32, block: Block) -> bool {
+        turn::spend(cost::FIELD * block.fields + cost::KIB * u32::try_from(block.size >> 10).unwrap_or(u32::MAX / 8));
+        self.malformed.set(self.malformed.get() + u32::from(block.malformed));
+        let Some(path) = block.path.filter(|_| !block.malformed) else { return true };
+        let mut paths = self.paths.borrow_mut();
+        paths.bytes += path.len();
+        paths.of.push_back((stream, path));
+        paths.bytes <= PATHS_MAX
+    }
     /// A stream came to its end with a whole response.
     pub fn stream_finished(&self) {
         self.finished.set(self.finished.get().saturating_add(1));
+    }
+    /// A request has gone to the server.
+    pub fn asked(&self) {
+        self.asked.set(self.asked.get().saturating_add(1));
+    }
+    /// A stream has sent DATA with so many bytes, and so many more are kept back by the peer's window.
+    ///
+    /// What is cut small by the window is paid for by its bytes alone: a peer that opens the window byte by byte would else
+    /// pay for each WINDOW_UPDATE by the last (CVE-2019-9511, "Data Dribble").
+    pub fn data_sent(&self, bytes: usize, kept_back: usize) {
+        let mut sent = self.sent.get();
+        sent.frame(bytes);
+        sent.frames -= u32::from(kept_back > 0 && bytes < BYTES_PER_UPDATE as usize * UPDATES_PER_DATA as usize);
+        self.sent.set(sent);
+        self.outlet.data(bytes);
     }
 }
 
 /// A stream on which frames are counted before h2 sees them.
 pub(crate) struct Guard<S> {
     inner: S,
+    side: Side,
     begun: Vec<u8>,
     frames: Frames,
+    /// Of a client alone.
+    heads: Option<Heads>,
+    /// What is to be read before anything else arrives.
+    ready: Vec<u8>,
     budget: Budget,
     signals: Rc<Signals>,
 }
 
 impl<S> Guard<S> {
     /// Guards what a client sends, from its preface on, of which `begun` has been read already.
-    pub fn new(inner: S, begun: Vec<u8>) -> (Self, Rc<Signals>) {
+    pub fn of_client(inner: S, begun: Vec<u8>) -> (Self, Rc<Signals>) {
+        Guard::new(inner, Side::Client, begun)
+    }
+    /// Guards what a server sends. A flood is an error of its connection.
+    pub fn of_server(inner: S) -> (Self, Rc<Signals>) {
+        Guard::new(inner, Side::Server, Vec::new())
+    }
+    fn new(inner: S, side: Side, begun: Vec<u8>) -> (Self, Rc<Signals>) {
         let signals = Rc::new(Signals::default());
-        let guard = Guard { inner, begun, frames: Frames::new(), budget: Budget::default(), signals: signals.clone() };
-        (guard, signals)
+        let (frames, budget) = (Frames::from(side), Budget::new(Instant::now()));
+        let heads = (side == Side::Client).then(|| Heads::behind(PREFACE_BYTES));
+        (Guard { inner, side, begun, frames, heads, ready: Vec::new(), budget, signals: signals.clone() }, signals)
+    }
+    /// Takes note of a write.
+    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &result {
+            Poll::Ready(Ok(bytes)) => self.signals.outlet.wrote(*bytes),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.signals.outlet.blocked(),
+        }
+        result
+    }
+    /// Nothing more is heard. A client's task is about to say goodbye; exchanges with a server are told by the error.
+    fn cut(&self) -> Poll<io::Result<()>> {
+        self.signals.flooded.set(true);
+        match self.side {
+            Side::Client => Poll::Pending,
+            Side::Server => Poll::Ready(Err(io::Error::other("a flood of frames"))),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> Guard<S> {
+    /// Reads, and counts the frames: how many bytes came, or that they were too many frames.
+    fn poll_counted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<Option<usize>>> {
+        let before = buf.filled().len();
+        if self.begun.is_empty() {
+            ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        } else {
+            take(&mut self.begun, buf);
+        }
+        for _ in 0..self.signals.finished.take() {
+            self.budget.finished();
+        }
+        for _ in 0..self.signals.asked.take() {
+            self.budget.asked();
+        }
+        let (budget, side) = (&mut self.budget, self.side);
+        budget.sent.add(self.signals.sent.take());
+        let calm = self.frames.walk(&mut buf.filled_mut()[before..], |header| {
+            turn::spend(cost::FRAME);
+            budget.takes(side, header, Instant::now)
+        });
+        Poll::Ready(Ok(calm.then(|| buf.filled().len() - before)))
+    }
+}
+
+/// Moves what fits.
+fn take(from: &mut Vec<u8>, buf: &mut ReadBuf<'_>) {
+    let fits = from.len().min(buf.remaining());
+    buf.put_slice(&from[..fits]);
+    from.drain(..fits);
+    if from.is_empty() {
+        *from = Vec::new();
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.signals.flooded.get() {
-            // Nothing more is heard; the connection's task is about to say goodbye.
-            return Poll::Pending;
-        }
-        let before = buf.filled().len();
-        if this.begun.is_empty() {
-            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
-        } else {
-            let fits = this.begun.len().min(buf.remaining());
-            buf.put_slice(&this.begun[..fits]);
-            this.begun.drain(..fits);
-        }
-        for _ in 0..this.signals.finished.take() {
-            this.budget.finished();
-        }
-        let budget = &mut this.budget;
-        let calm = this.frames.walk(&buf.filled()[before..], |header| match kind(header) {
-            Some(kind) => budget.spend(kind, Instant::now),
-            None => true,
-        });
-        if !calm {
+        loop {
+            turn::round();
+            if this.signals.flooded.get() {
+                return this.cut();
+            }
+            if !this.ready.is_empty() {
+                take(&mut this.ready, buf);
+                return Poll::Ready(Ok(()));
+            }
+            let before = buf.filled().len();
+            let counted = ready!(this.poll_counted(cx, buf))?;
+            if counted == Some(0) {
+                return Poll::Ready(Ok(()));
+            }
+            let mut room = true;
+            let signals = &this.signals;
+            let passed = match (&mut this.heads, counted) {
+                (_, None) => Passed::TooMuch,
+                (None, _) => Passed::Unchanged,
+                (Some(heads), _) => {
+                    heads.pass(&buf.filled()[before..], |stream, block| room &= signals.heard(stream, block))
+                }
+            };
+            match passed {
+                Passed::Unchanged if room => return Poll::Ready(Ok(())),
+                Passed::Instead(other) if room => this.ready = other,
+                _ => this.signals.flooded.set(true),
+            }
             buf.set_filled(before);
-            this.signals.flooded.set(true);
-            return Poll::Pending;
         }
-        Poll::Ready(Ok(()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.inner).poll_write(cx, data))?;
-        this.budget.wrote(written);
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut this.inner).poll_write(cx, data);
+        this.written(written)
     }
     fn poll_write_vectored(
         self: Pin<&mut Self>,
@@ -251,15 +488,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, slices))?;
-        this.budget.wrote(written);
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        this.written(written)
     }
     fn is_write_vectored(&self) -> bool {
         self.inner.is_write_vectored()
     }
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.inner).poll_flush(cx);
+        if flushed.is_pending() {
+            this.signals.outlet.blocked();
+        }
+        flushed
     }
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
@@ -276,13 +517,14 @@ mod tests {
     }
 
     /// How many frames of a kind pass before the cut, read in pieces of a size that no frame has.
-    fn passed(frame: &[u8], now: Instant) -> usize {
-        let (mut frames, mut budget, mut count) = (Frames::new(), Budget::default(), 0);
-        let stream = [&[0; PREFACE_BYTES][..], &frame.repeat(2000)].concat();
-        for piece in stream.chunks(7) {
+    fn passed(side: Side, frame: &[u8], now: Instant) -> usize {
+        let (mut frames, mut budget, mut count) = (Frames::from(side), Budget::new(now), 0);
+        let preface = if side == Side::Client { PREFACE_BYTES } else { 0 };
+        let mut stream = [&[0; PREFACE_BYTES][..preface], &frame.repeat(2000)].concat();
+        for piece in stream.chunks_mut(7) {
             let calm = frames.walk(piece, |header| {
                 count += 1;
-                kind(header).is_none_or(|kind| budget.spend(kind, || now))
+                budget.takes(side, header, || now)
             });
             if !calm {
                 return count;
@@ -309,22 +551,54 @@ mod tests {
             ("empty CONTINUATION", frame(9, 0, b"")),
             ("unknown", frame(99, 0, b"x")),
         ] {
-            let count = passed(&frame, now);
-            assert!(count < 1000, "{name}: {count}");
+            for side in [Side::Client, Side::Server] {
+                let count = passed(side, &frame, now);
+                assert!(count < 1000, "{name} of a {side:?}: {count}");
+            }
+        }
+        assert!(passed(Side::Server, &frame(1, 4, b"\x08\x03103"), now) < 1000, "interim heads that nobody asked for");
+    }
+
+    #[test]
+    fn empty_data_is_passed_over() {
+        let empty = frame(0, 0, b"");
+        let (last, full) = (frame(0, 1, b""), frame(0, 0, b"x"));
+        let mut bytes = [&empty[..], &full, &empty, &last].concat();
+        let mut kinds = Vec::new();
+        Frames::from(Side::Server).walk(&mut bytes, |header| {
+            kinds.push(header[KIND]);
+            true
+        });
+        assert_eq!(kinds, [DATA; 4]);
+        let passed: Vec<_> = [3, 12, 22, 31].map(|at| bytes[at]).into();
+        assert_eq!(passed, [IGNORED, DATA, IGNORED, DATA]);
+    }
+
+    #[test]
+    fn a_server_may_say_as_much_of_each_request_as_there_is_to_say() {
+        let now = Instant::now();
+        let mut budget = Budget::new(now);
+        for _ in 0..10_000 {
+            budget.asked();
+            for _ in 0..HEADS_PER_REQUEST {
+                assert!(budget.spend(Kind::Head, || now));
+            }
+            assert!(budget.spend(Kind::Reset, || now));
         }
     }
 
     #[test]
     fn what_brings_work_to_its_end_is_not_counted() {
         let now = Instant::now();
-        assert_eq!(passed(&frame(1, 5, b"x"), now), 2000);
-        assert_eq!(passed(&frame(0, 0, b"x"), now), 2000);
-        assert_eq!(passed(&frame(0, 1, b""), now), 2000);
+        assert_eq!(passed(Side::Client, &frame(1, 5, b"x"), now), 2000);
+        assert_eq!(passed(Side::Client, &frame(0, 0, b"x"), now), 2000);
+        assert_eq!(passed(Side::Client, &frame(0, 1, b""), now), 2000);
     }
 
     #[test]
     fn resets_among_finished_streams_are_honest() {
-        let (mut budget, now) = (Budget::default(), Instant::now());
+        let now = Instant::now();
+        let mut budget = Budget::new(now);
         for _ in 0..10_000 {
             assert!(budget.spend(Kind::Reset, || now));
             budget.finished();
@@ -333,20 +607,73 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_bytes_may_say_so_each_time() {
-        let (mut budget, now) = (Budget::default(), Instant::now());
+        let now = Instant::now();
+        let mut budget = Budget::new(now);
         for _ in 0..100_000 {
-            budget.wrote(1024);
+            budget.sent.frame(1);
             assert!(budget.spend(Kind::WindowUpdate, || now));
             assert!(budget.spend(Kind::WindowUpdate, || now));
         }
     }
 
     #[test]
+    fn a_client_that_probes_the_bandwidth_with_each_message_may() {
+        let now = Instant::now();
+        for received in [false, true] {
+            let mut budget = Budget::new(now);
+            for n in 0..20_000 {
+                if received {
+                    assert!(budget.takes(Side::Client, frame(0, 0, b"x")[..9].try_into().unwrap(), || now));
+                } else {
+                    budget.sent.frame(1);
+                }
+                assert!(budget.spend(Kind::Ping, || now), "{n} {received}");
+            }
+        }
+        // Once nothing comes any more there is no reason left.
+        let mut budget = Budget::new(now);
+        budget.sent.frame(1);
+        assert_eq!((0..).take_while(|_| budget.spend(Kind::Ping, || now)).count(), 202);
+    }
+
+    #[test]
+    fn a_window_that_opens_byte_by_byte_is_a_flood() {
+        let (now, signals) = (Instant::now(), Signals::default());
+        let mut budget = Budget::new(now);
+        let dribble = |budget: &mut Budget, kept_back| {
+            let mut updates = 0;
+            while updates < 5000 && budget.spend(Kind::WindowUpdate, || now) {
+                updates += 1;
+                signals.data_sent(1, kept_back);
+                budget.sent.add(signals.sent.take());
+            }
+            updates
+        };
+        assert!(dribble(&mut budget, 1000) < 1000, "there was more to send");
+        signals.data_sent(1, 0);
+        budget.sent.add(signals.sent.take());
+        assert_eq!(dribble(&mut budget, 0), 5000, "messages of a byte");
+    }
+
+    #[test]
+    fn what_comes_at_an_honest_pace_never_runs_out() {
+        for (kind, _, each) in BUDGETS {
+            let start = Instant::now();
+            let mut budget = Budget::new(start);
+            for n in 1..5000 {
+                let now = start + Duration::from_millis(u64::from(1000 * n / each));
+                assert!(budget.spend(kind, || now), "{kind:?} {n}");
+            }
+        }
+    }
+
+    #[test]
     fn time_fills_the_budget_up_to_its_burst() {
-        let (mut budget, start) = (Budget::default(), Instant::now());
+        let start = Instant::now();
+        let mut budget = Budget::new(start);
         let spend = |budget: &mut Budget, now| (0..).take_while(|_| budget.spend(Kind::Ping, || now)).count();
         let burst = spend(&mut budget, start);
-        assert!(spend(&mut budget, start) <= 1);
+        assert_eq!(spend(&mut budget, start), 0);
         let later = spend(&mut budget, start + Duration::from_secs(3));
         assert!((50..=60).contains(&later), "{later}");
         let much_later = spend(&mut budget, start + Duration::from_secs(1000));

@@ -2,14 +2,19 @@
 
 use super::{
     client::{fault, io_error, poll_send_body},
+    connection::{SEND_BUFFER, SMALL_DATA, header_list_size},
     convert::{read_response, read_trailers, write_request},
+    guard::{Guard, Signals},
     websocket::{self, Greeting},
 };
 use crate::{
     buffer::Buffer,
+    counters::Cells,
     message::{Body, Counts, End, Fault, Sink, Source, Upstream},
+    reuse::{Claim, Key, Offer, Session, may_go_on},
     server::ServerRef,
     stream::Stream,
+    turn::{self, Who},
     worker::Worker,
 };
 use bytes::{Buf, Bytes};
@@ -18,13 +23,13 @@ use h2::{
     client::{self, ResponseFuture, SendRequest},
 };
 use http::Request;
-use penstock_config::model::{H2Tune, HttpReuse};
+use penstock_config::model::H2Tune;
 use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead};
 use penstock_rules::ServerConnFacts;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     pin::Pin,
     rc::Rc,
@@ -38,11 +43,13 @@ pub(crate) struct Mux {
     send: SendRequest<Bytes>,
     scheme: &'static str,
     facts: ServerConnFacts,
-    /// The name TLS was asked for.
-    sni: Option<String>,
     /// Exchanges on it now.
     open: Cell<usize>,
-    /// Exchanges it has carried.
+    /// The client of the first of them.
+    holder: Cell<Session>,
+    /// Exchanges that were begun on it.
+    begun: Cell<u64>,
+    /// Exchanges it has carried to their end.
     uses: Cell<u64>,
     /// When it last had one.
     since: Cell<Instant>,
@@ -51,6 +58,7 @@ pub(crate) struct Mux {
     unanswered: Cell<u32>,
     limit: usize,
     greeting: Greeting,
+    signals: Rc<Signals>,
 }
 
 /// So many exchanges in a row without an answer, and the connection gets no more: its server may have gone without a
@@ -60,44 +68,60 @@ const UNANSWERED_MAX: u32 = 3;
 impl Mux {
     /// Starts HTTP/2 on a fresh connection.
     pub async fn open(
+        worker: &Rc<Worker>,
         stream: Stream,
         facts: ServerConnFacts,
-        sni: Option<String>,
         tune: &H2Tune,
+        limits: &Limits,
     ) -> Result<Rc<Mux>, Fault> {
         let scheme = if stream.tls().is_some() { "https" } else { "http" };
+        let (guard, signals) = Guard::of_server(stream);
         let handshake = client::Builder::new()
             .initial_window_size(tune.initial_window_size)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(tune.max_frame_size.clamp(16_384, (1 << 24) - 1))
+            .max_header_list_size(header_list_size(limits))
+            .max_send_buffer_size(SEND_BUFFER)
+            .data_frame_budget(SMALL_DATA)
             .enable_push(false)
-            .handshake(stream);
+            .handshake(guard);
         let (send, mut connection) = handshake.await.map_err(fault)?;
         let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
-        let ended = closed.clone();
-        tokio::task::spawn_local(async move {
+        let (ended, told) = (closed.clone(), signals.clone());
+        turn::spawn(worker, Who::Server { peer: facts.dst }, async move {
             // Whatever ended it, each exchange on it is told for itself.
-            let _ = connection.await;
+            let _ = poll_fn(|cx| {
+                let polled = Pin::new(&mut connection).poll(cx);
+                told.outlet.turn_over();
+                polled
+            })
+            .await;
             ended.set(true);
         });
         Ok(Rc::new(Mux {
             send,
             scheme,
             facts: ServerConnFacts { http_major: 2, ..facts },
-            sni,
             open: Cell::new(0),
+            holder: Cell::new(0),
+            begun: Cell::new(0),
             uses: Cell::new(0),
             since: Cell::new(Instant::now()),
             closed,
             unanswered: Cell::new(0),
             limit: tune.max_concurrent_streams as usize,
             greeting,
+            signals,
         }))
     }
     /// The connection as rules and logs see it.
     pub fn facts(&self) -> &ServerConnFacts {
         &self.facts
+    }
+    fn offer(&self) -> Offer {
+        let running = (self.open.get() > 0).then(|| self.holder.get());
+        Offer { carried: self.uses.get(), running, multiplexed: true }
     }
     /// Exchanges it has carried before those that run.
     pub fn uses(&self) -> u64 {
@@ -110,37 +134,92 @@ impl Mux {
         }
         self.send.is_extended_connect_protocol_enabled()
     }
-    fn has_room(&self) -> bool {
+    /// An exchange may still be begun on it, now or later.
+    pub fn is_open(&self) -> bool {
+        !self.closed.get() && self.unanswered.get() < UNANSWERED_MAX
+    }
+    /// Exchanges that were begun on it.
+    pub fn begun(&self) -> u64 {
+        self.begun.get()
+    }
+    /// Another exchange may begin on it now.
+    pub fn has_room(&self) -> bool {
         !self.closed.get()
             && self.unanswered.get() < UNANSWERED_MAX
             && self.open.get() < self.limit.min(self.send.current_max_send_streams())
     }
 }
 
+/// A connection to a server while exchanges run on it, which count it once.
+pub(crate) struct MuxInUse<'a> {
+    cells: &'a Cells,
+    mux: Rc<Mux>,
+}
+
+impl<'a> MuxInUse<'a> {
+    /// Before an exchange begins on it; to be dropped after that.
+    pub fn of(cells: &'a Cells, mux: &Rc<Mux>) -> Self {
+        if mux.open.get() == 0 {
+            cells.used_connections.inc();
+            cells.needed_connections.raise(cells.used_connections.read());
+        }
+        MuxInUse { cells, mux: mux.clone() }
+    }
+}
+
+impl Drop for MuxInUse<'_> {
+    fn drop(&mut self) {
+        if self.mux.open.get() == 0 {
+            self.cells.used_connections.dec();
+        }
+    }
+}
+
 /// As towards clients: what all responses together may have in flight.
 const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// What is open, by server and by what would have opened it.
+type OpenConnections = HashMap<ServerRef, Vec<(Key, Rc<Mux>)>>;
 
 /// The shared connections of one worker.
 #[derive(Default)]
 pub(crate) struct MuxPool {
-    open: RefCell<HashMap<ServerRef, Vec<Rc<Mux>>>>,
+    open: RefCell<OpenConnections>,
 }
 
 impl MuxPool {
     /// A connection with room for another exchange that this request may have.
-    pub fn take(&self, at: ServerRef, reuse: HttpReuse, first_request: bool, sni: Option<&str>) -> Option<Rc<Mux>> {
+    pub fn take(&self, worker: &Worker, key: &Key, claim: &Claim) -> Option<Rc<Mux>> {
         let open = self.open.borrow();
-        let proven_only = match (reuse, first_request) {
-            (HttpReuse::Never, _) | (HttpReuse::Safe, true) => return None,
-            (HttpReuse::Aggressive, true) => true,
-            (HttpReuse::Safe | HttpReuse::Aggressive, false) | (HttpReuse::Always, _) => false,
+        let list = open.get(&key.at).filter(|list| !list.is_empty())?;
+        let settings = &worker.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
+        let usable = |(fits, mux): &&(Key, Rc<Mux>)| {
+            fits == key && mux.has_room() && may_go_on(settings, mux.begun()) && claim.may_have(&mux.offer())
         };
-        let usable = |mux: &&Rc<Mux>| mux.has_room() && (mux.uses() > 0 || !proven_only) && mux.sni.as_deref() == sni;
-        open.get(&at)?.iter().find(usable).cloned()
+        list.iter().find(usable).map(|(_, mux)| mux.clone())
     }
     /// Lets others use a connection.
-    pub fn share(&self, at: ServerRef, mux: Rc<Mux>) {
-        self.open.borrow_mut().entry(at).or_default().push(mux);
+    pub fn share(&self, key: Key, mux: Rc<Mux>) {
+        self.open.borrow_mut().entry(key.at).or_default().push((key, mux));
+    }
+    /// Lets nobody else use it.
+    pub fn withdraw(&self, at: ServerRef, mux: &Rc<Mux>) {
+        if let Some(list) = self.open.borrow_mut().get_mut(&at) {
+            list.retain(|(_, shared)| !Rc::ptr_eq(shared, mux));
+        }
+    }
+    /// An exchange has ended: the connection goes where it is the server's last permitted one, or one idle too many.
+    pub fn settle(&self, worker: &Worker, at: ServerRef, mux: &Rc<Mux>) {
+        let settings = &worker.shared.config.proxies[at.proxy].servers[at.server].settings;
+        let bounded = settings.max_reuse >= 0 || settings.pool_max_conn >= 0;
+        if !bounded || mux.open.get() > 0 {
+            return;
+        }
+        let idle = |list: &Vec<(Key, Rc<Mux>)>| list.iter().filter(|(_, mux)| mux.open.get() == 0).count();
+        let too_many = self.open.borrow().get(&at).map_or(0, idle) > worker.share_of_idle(settings);
+        if too_many || !may_go_on(settings, mux.begun()) {
+            self.withdraw(at, mux);
+        }
     }
     /// Lets go of what has ended, of what leads to where a server is no more, and of what nobody used for `pool-purge-delay`.
     pub fn purge(&self, worker: &Worker) {
@@ -148,9 +227,8 @@ impl MuxPool {
         for (at, list) in self.open.borrow_mut().iter_mut() {
             let delay = worker.shared.config.proxies[at.proxy].servers[at.server].settings.pool_purge_delay;
             let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
-            let lost = |mux: &Mux| worker.shared.backends.has_left(*at, mux.facts.dst);
-            list.retain(|mux| {
-                !mux.closed.get() && mux.unanswered.get() < UNANSWERED_MAX && !idle_too_long(mux) && !lost(mux)
+            list.retain(|(key, mux)| {
+                mux.is_open() && !idle_too_long(mux) && !worker.shared.backends.has_left(*at, &key.target)
             });
         }
     }
@@ -191,8 +269,12 @@ enum Outbound {
 }
 
 impl Http2Server {
-    pub fn new(mux: Rc<Mux>, limits: Limits) -> Self {
+    pub fn new(mux: Rc<Mux>, session: Session, limits: Limits) -> Self {
+        if mux.open.get() == 0 {
+            mux.holder.set(session);
+        }
         mux.open.set(mux.open.get() + 1);
+        mux.begun.set(mux.begun.get() + 1);
         Http2Server {
             send: mux.send.clone(),
             mux,
@@ -261,6 +343,7 @@ impl Source for Http2Server {
         let before = buffer.len();
         let Some(inbound) = &mut self.inbound else { return Poll::Ready(Ok(Body::End)) };
         loop {
+            turn::round();
             let taken = buffer.append(&self.rest);
             self.rest.advance(taken);
             self.counts.received += taken as u64;
@@ -268,7 +351,7 @@ impl Source for Http2Server {
                 inbound.flow_control().release_capacity(taken).map_err(fault)?;
             }
             if !self.rest.is_empty() {
-                return Poll::Ready(Ok(Body::More));
+                return Poll::Ready(Ok(Body::grown(buffer, before)));
             }
             if inbound.is_end_stream() {
                 return Poll::Ready(Ok(Body::End));
@@ -278,12 +361,13 @@ impl Source for Http2Server {
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
                 Poll::Ready(None) => match ready!(inbound.poll_trailers(cx)) {
                     Ok(trailers) => {
-                        self.trailers = trailers.as_ref().map(read_trailers);
+                        let read = |map| read_trailers(map, &self.limits);
+                        self.trailers = trailers.as_ref().map(read).transpose()?;
                         return Poll::Ready(Ok(Body::End));
                     }
                     Err(e) => return Poll::Ready(Err(fault(e))),
                 },
-                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::More)),
+                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::grown(buffer, before))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -294,6 +378,9 @@ impl Source for Http2Server {
 }
 
 impl Sink for Http2Server {
+    fn may_refill(&self) -> bool {
+        true
+    }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         if let Outbound::Head(_) = self.outbound {
             // More exchanges than the server takes at once wait here for their turn.
@@ -304,6 +391,7 @@ impl Sink for Http2Server {
             let whole = self.websocket.is_none() && buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
             let (response, stream) = self.send.send_request(request, whole).map_err(io_error)?;
             self.response = Some(response);
+            self.mux.signals.asked();
             if !whole {
                 self.outbound = Outbound::Body(stream);
             }
@@ -311,7 +399,7 @@ impl Sink for Http2Server {
         match &mut self.outbound {
             Outbound::Body(_) if self.websocket.is_some() && buffer.is_empty() => Poll::Ready(Ok(())),
             Outbound::Body(stream) => {
-                if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent))? {
+                if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent, &self.mux.signals))? {
                     self.outbound = Outbound::Ended;
                 }
                 Poll::Ready(Ok(()))
@@ -348,6 +436,10 @@ impl Upstream for Http2Server {
             let interim = interim.map_err(fault)?;
             self.answered = true;
             read_response(&interim, head, &self.limits)?;
+            if !head.is_interim() {
+                // RFC 9113 section 8.6: HTTP/2 has no 101.
+                return Poll::Ready(Err(Fault::Invalid(Error::Unexpected)));
+            }
             return Poll::Ready(Ok(Framing::None));
         }
         let response = ready!(Pin::new(response).poll(cx)).map_err(fault)?;

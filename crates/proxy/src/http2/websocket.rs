@@ -35,7 +35,7 @@ pub(crate) fn goes_over_http1(head: &RequestHead, settings: &ServerSettings) -> 
 const HTTP1: &str = "http/1.1";
 
 /// What proves to a client that its WebSocket key was understood (RFC 6455 section 4.2.2).
-pub(super) fn accept(key: &[u8]) -> String {
+pub(crate) fn accept(key: &[u8]) -> String {
     let proof = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
     let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &proof);
     base64::engine::general_purpose::STANDARD.encode(digest)

@@ -22,10 +22,10 @@ impl Line<'_> {
         let start = out.len();
         let priority = u32::from(facility) * 8 + u32::from(self.severity);
         match transport {
-            LogTransport::Local => {
+            LogTransport::Usual | LogTransport::Local => {
                 write_number(out, b"<", priority, b">");
                 out.extend_from_slice(self.clock.bsd());
-                if let Some(hostname) = self.hostname {
+                if let Some(hostname) = self.hostname.filter(|_| transport == LogTransport::Usual) {
                     out.extend_from_slice(hostname);
                     out.push(b' ');
                 }
@@ -142,6 +142,7 @@ mod tests {
     #[test]
     fn every_format_is_what_haproxy_2_6_sent() {
         let all = [
+            (LogTransport::Usual, "<134>Nov 21 21:30:17 haproxy[30599]: 127.0.0.1:1 f\n"),
             (LogTransport::Local, "<134>Nov 21 21:30:17 haproxy[30599]: 127.0.0.1:1 f\n"),
             (LogTransport::Rfc3164, "<134>Nov 21 21:30:17 localhost haproxy[30599]: 127.0.0.1:1 f\n"),
             (LogTransport::Rfc5424, "<134>1 2026-11-21T21:30:17.046188+00:00 - haproxy 30599 - - 127.0.0.1:1 f\n"),
@@ -154,6 +155,13 @@ mod tests {
         for (transport, expected) in all {
             assert_eq!(written(transport, None, 1024), expected);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_to_be_sent_stands_in_every_format_that_has_one_but_local() {
+        let sent = |transport| written(transport, Some(b"box"), 1024).contains(" box ");
+        assert!(sent(LogTransport::Usual) && sent(LogTransport::Rfc3164) && sent(LogTransport::Rfc5424));
+        assert!(!sent(LogTransport::Local) && !sent(LogTransport::Priority));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use penstock_config::model::{self, ServerHost, ServerPort};
 use std::{
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::Path,
+    sync::Arc,
 };
 
 /// Where a server is.
@@ -21,20 +22,20 @@ pub enum Host {
     /// An IP address.
     Ip(IpAddr),
     /// A unix socket.
-    Unix(PathBuf),
+    Unix(Arc<Path>),
     /// A socket in the abstract namespace.
-    Abstract(String),
+    Abstract(Arc<str>),
 }
 
 /// What a connection is made to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// An address and port.
     Ip(SocketAddr),
     /// A unix socket.
-    Unix(PathBuf),
+    Unix(Arc<Path>),
     /// A socket in the abstract namespace.
-    Abstract(String),
+    Abstract(Arc<str>),
 }
 
 impl Endpoint {
@@ -42,20 +43,24 @@ impl Endpoint {
         let host = match &server.host {
             ServerHost::Ip(ip) => Some(Host::Ip(*ip)),
             ServerHost::Name(_) => None,
-            ServerHost::Unix(path) => Some(Host::Unix(path.clone())),
-            ServerHost::Abstract(name) => Some(Host::Abstract(name.clone())),
+            ServerHost::Unix(path) => Some(Host::Unix(path.as_path().into())),
+            ServerHost::Abstract(name) => Some(Host::Abstract(name.as_str().into())),
         };
         Endpoint { host, port: server.port }
     }
 
-    /// A server that is here is not at that address. One that is where its client is may be anywhere, and one whose name
+    /// A server that is here does not lead there. One that is where its client is may be anywhere, and one whose name
     /// does not resolve just now may still be where it was.
-    pub(super) fn excludes(&self, address: SocketAddr) -> bool {
-        match self.host {
-            Some(Host::Ip(ip)) if !ip.is_unspecified() => {
-                ip != address.ip() || matches!(self.port, ServerPort::Fixed(port) if port != address.port())
+    pub(super) fn excludes(&self, target: &Target) -> bool {
+        match (&self.host, target) {
+            (None, _) => false,
+            (Some(Host::Ip(ip)), Target::Ip(address)) => {
+                !ip.is_unspecified() && *ip != address.ip()
+                    || matches!(self.port, ServerPort::Fixed(port) if port != address.port())
             }
-            _ => false,
+            (Some(Host::Unix(path)), Target::Unix(to)) => path != to,
+            (Some(Host::Abstract(name)), Target::Abstract(to)) => name != to,
+            _ => true,
         }
     }
 
@@ -85,14 +90,16 @@ mod tests {
     #[test]
     fn a_server_that_moved_has_left_its_old_address() {
         let at = |ip: &str, port| Endpoint { host: Some(Host::Ip(ip.parse().expect("an address"))), port };
-        let here: SocketAddr = "192.0.2.1:80".parse().expect("an address");
-        assert!(!at("192.0.2.1", ServerPort::Fixed(80)).excludes(here));
-        assert!(at("192.0.2.2", ServerPort::Fixed(80)).excludes(here));
-        assert!(at("192.0.2.1", ServerPort::Fixed(81)).excludes(here));
+        let here = Target::Ip("192.0.2.1:80".parse().expect("an address"));
+        assert!(!at("192.0.2.1", ServerPort::Fixed(80)).excludes(&here));
+        assert!(at("192.0.2.2", ServerPort::Fixed(80)).excludes(&here));
+        assert!(at("192.0.2.1", ServerPort::Fixed(81)).excludes(&here));
         // A port that follows the client's is any port, an address that does so any address.
-        assert!(!at("192.0.2.1", ServerPort::Offset(1)).excludes(here));
-        assert!(!at("0.0.0.0", ServerPort::Fixed(80)).excludes(here));
-        assert!(!Endpoint { host: None, port: ServerPort::Fixed(80) }.excludes(here));
-        assert!(!Endpoint { host: Some(Host::Unix("/run/s".into())), port: ServerPort::Fixed(0) }.excludes(here));
+        assert!(!at("192.0.2.1", ServerPort::Offset(1)).excludes(&here));
+        assert!(!at("0.0.0.0", ServerPort::Fixed(80)).excludes(&here));
+        assert!(!Endpoint { host: None, port: ServerPort::Fixed(80) }.excludes(&here));
+        assert!(
+            Endpoint { host: Some(Host::Unix(Path::new("/run/s").into())), port: ServerPort::Fixed(0) }.excludes(&here)
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Backends, Cause, Notice, Operational, ServerRef};
 use crate::check::schedule::Conclusion;
-use crate::check::script::Names;
+use crate::check::script::Standing;
 use crate::check::{Effect, Outcome, Verdict};
 use std::time::{Duration, Instant};
 
@@ -51,9 +51,9 @@ impl Backends {
         }
     }
 
-    /// The names a check's templates may use, and the value of `X-Haproxy-Server-State`.
-    pub(crate) fn names(&self, at: ServerRef, node: Option<&str>) -> Names {
-        let Some(backend) = self.get(at.proxy) else { return Names::default() };
+    /// What a check tells the server of itself.
+    pub(crate) fn standing(&self, at: ServerRef, node: Option<&str>) -> Standing {
+        let Some(backend) = self.get(at.proxy) else { return Standing::default() };
         let server = &backend.servers[at.server];
         let core = backend.core();
         let status = core.status[at.server].clone();
@@ -76,7 +76,7 @@ impl Backends {
             server.served(),
         );
         let down = status.state == Operational::Stopped;
-        Names { server: server.name.clone(), backend: backend.name.clone(), state, down }
+        Standing { state, down }
     }
 
     /// A check of `at` ended. `told`: the log wants to hear of every change of health.

@@ -1,0 +1,94 @@
+//! DATA of a stream that nobody has taken yet: bytes, not frames. h2 keeps each frame by itself, for some 300 bytes however
+//! little it carries, so that a client with frames of a byte each costs hundreds of times its windows. Pure.
+
+use crate::buffer::Buffer;
+use bytes::{Buf, Bytes, BytesMut};
+use std::collections::VecDeque;
+
+/// Frames of less are put together. What they carry is copied once more; larger ones stay as they are.
+const SMALL: usize = 1024;
+
+/// What a stream has sent, as far as it was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Inlet {
+    first: Bytes,
+    chunks: VecDeque<Bytes>,
+    /// The last of it.
+    small: BytesMut,
+}
+
+impl Inlet {
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.chunks.is_empty() && self.small.is_empty()
+    }
+    /// Takes what a frame carries.
+    pub fn push(&mut self, data: Bytes) {
+        if self.is_empty() {
+            self.first = data;
+        } else if data.len() < SMALL {
+            self.small.extend_from_slice(&data);
+        } else {
+            if !self.small.is_empty() {
+                self.chunks.push_back(self.small.split().freeze());
+            }
+            self.chunks.push_back(data);
+        }
+    }
+    /// Moves what fits; how many bytes that were.
+    pub fn move_to(&mut self, buffer: &mut Buffer) -> usize {
+        let mut moved = 0;
+        while !self.is_empty() {
+            if self.first.is_empty() {
+                self.first = self.chunks.pop_front().unwrap_or_else(|| std::mem::take(&mut self.small).freeze());
+            }
+            let taken = buffer.append(&self.first);
+            self.first.advance(taken);
+            moved += taken;
+            if !self.first.is_empty() {
+                break;
+            }
+            self.first = Bytes::new();
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffers;
+
+    #[test]
+    fn bytes_stay_in_order_whatever_frames_they_come_in() {
+        let (mut inlet, mut sent, mut got) = (Inlet::default(), Vec::new(), Vec::new());
+        let buffers = Buffers::new(1000);
+        let mut take = |inlet: &mut Inlet| {
+            let mut buffer = buffers.take();
+            let moved = inlet.move_to(&mut buffer);
+            assert_eq!(moved, buffer.len());
+            got.extend_from_slice(buffer.data());
+            buffers.give(buffer);
+            moved
+        };
+        for n in 0..400usize {
+            let data: Vec<u8> = (0..[1, 7, 1500, 3, 1023, 1024][n % 6]).map(|at| (n * 31 + at) as u8).collect();
+            sent.extend_from_slice(&data);
+            inlet.push(data.into());
+            if n % 5 == 0 {
+                take(&mut inlet);
+            }
+        }
+        while take(&mut inlet) > 0 {}
+        assert!(inlet.is_empty());
+        assert_eq!(got, sent);
+    }
+
+    #[test]
+    fn small_frames_cost_what_they_carry() {
+        let mut inlet = Inlet::default();
+        for _ in 0..60_000 {
+            inlet.push(Bytes::from_static(b"x"));
+        }
+        assert!(inlet.chunks.is_empty() && inlet.small.capacity() <= 2 * 60_000, "{}", inlet.small.capacity());
+    }
+}

@@ -1,0 +1,210 @@
+//! Connections in memory, for tests that carry whole exchanges through the real code without sockets.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    /// How many bytes wait here at most.
+    capacity: usize,
+    /// Bytes that have been read.
+    moved: usize,
+    /// After so many bytes the rest is held back until nothing else is left to do.
+    cut: Option<usize>,
+    ended: bool,
+    /// It ended with a reset.
+    reset: bool,
+    /// Nobody reads any more.
+    gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn wake(&mut self) {
+        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Memory {
+    incoming: Rc<RefCell<Pipe>>,
+    outgoing: Rc<RefCell<Pipe>>,
+    /// Runs while bytes are held back. The clock is virtual: it moves on when nobody has anything to do.
+    held: RefCell<Option<Pin<Box<Sleep>>>>,
+    resets: Cell<bool>,
+    /// A fault: reading wakes the task again although there is nothing to read.
+    spins: bool,
+    addresses: [SocketAddr; 2],
+}
+
+/// How a connection is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Bytes on their way in each direction at most.
+    pub capacity: usize,
+    /// Where what the proxy reads is cut in two.
+    pub cut: Option<usize>,
+    /// The proxy's end has a planted spin.
+    pub spins: bool,
+}
+
+/// Tells how many bytes a connection has carried, even after its end.
+pub(crate) struct Meter([Rc<RefCell<Pipe>>; 2]);
+
+impl Meter {
+    /// Bytes that the proxy has read, and bytes that were read from it.
+    pub fn moved(&self) -> [usize; 2] {
+        [self.0[0].borrow().moved, self.0[1].borrow().moved]
+    }
+}
+
+/// A connection between the proxy, whose end comes first, and somebody else.
+pub(crate) fn pair(shape: Shape, proxy: SocketAddr, other: SocketAddr) -> (Memory, Memory, Meter) {
+    let pipe = |cut| Rc::new(RefCell::new(Pipe { capacity: shape.capacity, cut, ..Pipe::default() }));
+    let (inward, outward) = (pipe(shape.cut), pipe(None));
+    let end = |incoming: &Rc<_>, outgoing: &Rc<_>, spins, addresses| Memory {
+        incoming: Rc::clone(incoming),
+        outgoing: Rc::clone(outgoing),
+        held: RefCell::default(),
+        resets: Cell::new(false),
+        spins,
+        addresses,
+    };
+    let ours = end(&inward, &outward, shape.spins, [proxy, other]);
+    let theirs = end(&outward, &inward, false, [other, proxy]);
+    (ours, theirs, Meter([inward, outward]))
+}
+
+impl Memory {
+    /// Ready when reading gives something.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut pipe = self.incoming.borrow_mut();
+        if pipe.cut == Some(pipe.moved) && !(pipe.bytes.is_empty() && pipe.ended) {
+            let mut held = self.held.borrow_mut();
+            let sleep = held.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_millis(1))));
+            std::task::ready!(sleep.as_mut().poll(cx));
+            (pipe.cut, *held) = (None, None);
+        }
+        if !pipe.bytes.is_empty() || pipe.ended {
+            return Poll::Ready(Ok(()));
+        }
+        if self.spins {
+            cx.waker().wake_by_ref();
+        }
+        pipe.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+    /// Looks at what is there.
+    pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let pipe = self.incoming.borrow();
+        if pipe.bytes.is_empty() && !pipe.ended {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let seen = pipe.bytes.len().min(into.len());
+        for (place, byte) in into.iter_mut().zip(&pipe.bytes) {
+            *place = *byte;
+        }
+        Ok(seen)
+    }
+    /// The proxy's end closes with a reset.
+    pub fn reset_on_close(&self) {
+        self.resets.set(true);
+    }
+    /// This end's address and the other's.
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        self.addresses
+    }
+    /// Nothing more comes from this end.
+    pub fn shut(&self) {
+        let mut pipe = self.outgoing.borrow_mut();
+        pipe.ended = true;
+        pipe.wake();
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.outgoing.borrow_mut().reset |= self.resets.get();
+        self.shut();
+        let mut pipe = self.incoming.borrow_mut();
+        pipe.gone = true;
+        pipe.wake();
+    }
+}
+
+impl AsyncRead for Memory {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        std::task::ready!(self.poll_read_ready(cx))?;
+        let mut pipe = self.incoming.borrow_mut();
+        if pipe.bytes.is_empty() && pipe.reset {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let limit = pipe.cut.map_or(usize::MAX, |cut| cut.saturating_sub(pipe.moved));
+        let n = pipe.bytes.len().min(into.remaining()).min(limit);
+        let taken: Vec<u8> = pipe.bytes.drain(..n).collect();
+        into.put_slice(&taken);
+        pipe.moved += n;
+        if let Some(writer) = pipe.writer.take() {
+            writer.wake();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Memory {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        let mut pipe = self.outgoing.borrow_mut();
+        if pipe.gone || pipe.ended {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let n = from.len().min(pipe.capacity - pipe.bytes.len());
+        if n == 0 && !from.is_empty() {
+            pipe.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        pipe.bytes.extend(&from[..n]);
+        if let Some(reader) = pipe.reader.take() {
+            reader.wake();
+        }
+        Poll::Ready(Ok(n))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Where connections to servers lead.
+type Network = Box<dyn Fn(SocketAddr) -> Memory>;
+
+thread_local! {
+    static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
+}
+
+/// Has connections of this thread's proxy lead elsewhere than to the system's network.
+pub(crate) fn set_network(network: Option<Network>) {
+    NETWORK.with_borrow_mut(|place| *place = network);
+}
+
+/// A connection to a server, if there is such a network.
+pub(crate) fn connect(to: SocketAddr) -> Option<Memory> {
+    NETWORK.with_borrow(|network| network.as_ref().map(|network| network(to)))
+}
