@@ -4,6 +4,8 @@
 
 pub mod certificates;
 pub mod client;
+pub mod differences;
+mod examples;
 pub mod message;
 pub mod mixed;
 pub mod nginx;
@@ -12,6 +14,7 @@ pub mod origin;
 pub mod port;
 pub mod probes;
 pub mod process;
+pub mod proofs;
 pub mod run;
 pub mod runner;
 pub mod scenario;

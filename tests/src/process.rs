@@ -29,6 +29,13 @@ impl Subject {
         }
     }
 
+    /// Whether this is the HAProxy whose behaviour the scenarios state: Debian 12's 2.6.
+    pub fn is_reference(self) -> bool {
+        let Some(program) = self.program() else { return false };
+        let output = Command::new(program).arg("-v").output();
+        self == Subject::Haproxy && output.is_ok_and(|o| o.stdout.starts_with(b"HAProxy version 2.6."))
+    }
+
     /// Where the program is, if it is there.
     pub fn program(self) -> Option<&'static Path> {
         static HAPROXY: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -94,7 +101,8 @@ impl Process {
                 self.ended = Some(status);
                 return Ok(Some(status));
             }
-            waiting.retain(|port| !crate::port::is_listening(*port));
+            let listening = crate::port::listening();
+            waiting.retain(|port| !listening.contains(port));
             if waiting.is_empty() {
                 return Ok(None);
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::Failure;
@@ -38,6 +39,8 @@ pub struct Transcript {
     pub lines: Vec<String>,
     /// How many log lines came.
     pub log_count: usize,
+    /// How the program ended, if it did before it was told to.
+    pub ended: Option<ExitStatus>,
 }
 
 /// The world of one run.
@@ -78,7 +81,8 @@ pub fn carry_out(scenario: &Scenario, subject: Subject, expected_logs: Option<us
             _ => {
                 let lines = step::perform(&mut run, section).map_err(|e| {
                     let said = run.process.as_ref().map(Process::output).unwrap_or_default();
-                    format!("[{}] at line {}: {e}\n{said}", section.kind, section.line)
+                    let ended = run.process.as_mut().and_then(|p| p.wait_end(Duration::ZERO)).map(describe);
+                    format!("[{}] at line {}: {e}\n{said}{}", section.kind, section.line, ended.unwrap_or_default())
                 })?;
                 last = run.keep_lines(section, lines);
             }
@@ -314,6 +318,7 @@ impl<'a> Run<'a> {
     /// Collects the logs, checks what is expected of them, and ends the program.
     fn finish(mut self, expected_logs: Option<usize>) -> Result<Transcript, Failure> {
         self.kept.clear();
+        self.transcript.ended = self.process.as_mut().and_then(|p| p.wait_end(Duration::ZERO));
         let scenario = self.scenario;
         if !scenario.has_option("no-logs") && self.process.is_some() {
             let expected: Vec<&Section> =

@@ -9,9 +9,11 @@ use std::time::Instant;
 
 use crate::Failure;
 use crate::certificates::Certificates;
+use crate::examples;
 use crate::nginx;
 use crate::probes::Probe;
 use crate::process::Subject;
+use crate::proofs;
 use crate::run::{Transcript, carry_out};
 use crate::scenario::{self, Scenario};
 use crate::tables;
@@ -50,6 +52,9 @@ impl Test {
 /// Runs every scenario below `folder/scenarios` and every probe, filtered by the command line's words. The exit code.
 pub fn main(folder: &Path, probes: Vec<Probe>) -> i32 {
     let started = Instant::now();
+    if let Some(code) = proofs_alone(folder) {
+        return code;
+    }
     let (suite, tests) = match prepare(folder, probes) {
         Ok(ready) => ready,
         Err(failure) => {
@@ -97,8 +102,32 @@ pub fn main(folder: &Path, probes: Vec<Probe>) -> i32 {
     i32::from(!failures.is_empty())
 }
 
+/// With `PENSTOCK_TESTS=mutate` or `prove` nothing is compared with HAProxy: words are taken out of scenarios.
+fn proofs_alone(folder: &Path) -> Option<i32> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let found = match std::env::var("PENSTOCK_TESTS").ok()?.as_str() {
+        "mutate" => proofs::verify(folder, &words),
+        "prove" => proofs::search(folder, &words),
+        _ => return None,
+    };
+    nginx::stop();
+    Certificates::clean_up();
+    match found {
+        Ok(0) => Some(0),
+        Ok(wrong) => {
+            println!("{wrong} rows are not shown to do what they claim");
+            Some(1)
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            Some(2)
+        }
+    }
+}
+
 fn prepare(folder: &Path, probes: Vec<Probe>) -> Result<(Suite, Vec<Test>), Failure> {
-    let scenarios = scenario::load_all(&folder.join("scenarios"))?;
+    let mut scenarios = scenario::load_all(&folder.join("scenarios"))?;
+    scenarios.extend(examples::load_all(&folder.join("../examples"))?);
     let mut tests: Vec<Test> = scenarios.into_iter().map(|s| Test::Scenario(Box::new(s))).collect();
     tests.extend(probes.into_iter().map(Test::Probe));
     let suite = Suite {
@@ -118,12 +147,8 @@ fn prepare(folder: &Path, probes: Vec<Probe>) -> Result<(Suite, Vec<Test>), Fail
 
 /// The scenarios state what HAProxy 2.6 does (Debian 12's). Beside another branch, what was recorded from 2.6 serves.
 fn reference_is_here() -> bool {
-    let Some(program) = Subject::Haproxy.program() else { return false };
-    if std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "replay") {
-        return false;
-    }
-    let output = std::process::Command::new(program).arg("-v").output();
-    output.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).starts_with("HAProxy version 2.6."))
+    let replayed = std::env::var("PENSTOCK_TESTS").is_ok_and(|v| v == "replay");
+    !replayed && Subject::Haproxy.is_reference()
 }
 
 fn why_without_penstock() -> Option<String> {
@@ -286,7 +311,7 @@ fn replay(path: &Path) -> Result<Transcript, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let log_count = lines.iter().skip_while(|l| *l != "[log]").skip(1).take_while(|l| !l.starts_with('[')).count();
-    Ok(Transcript { lines, log_count })
+    Ok(Transcript { lines, log_count, ended: None })
 }
 
 /// `make test` collects these lines and shows them at its end.

@@ -1,0 +1,428 @@
+//! Runs many cases at a time through both programs and says of each whether anything differs.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::case::{self, Case, NUMBER};
+use super::known::Known;
+use crate::Failure;
+use crate::process::{Subject, describe};
+use crate::run::{Transcript, carry_out};
+use crate::scenario::Scenario;
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing differs, or what does is explained.
+    Same,
+    /// What clients, origins or the log received: lines of HAProxy's alone begin with `- `, of penstock's alone with `+ `.
+    Differs(Vec<String>),
+}
+
+/// A line of the configuration that HAProxy takes and penstock does not. The other way round is no difference: words of
+/// newer releases are taken here too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which line of the case.
+    pub line: usize,
+    /// What it says.
+    pub says: String,
+}
+
+/// Whose line a program refuses (the whole case, where it names no line), and what it says.
+type Complaint = ((usize, Option<usize>), String);
+
+/// A case and what became of it.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The case without the lines that a program refuses.
+    pub case: Case,
+    /// What differs.
+    pub verdict: Verdict,
+    /// Lines that only penstock refuses; their places are those in the case that was handed in.
+    pub refusals: Vec<Refusal>,
+}
+
+/// How many cases share a pair of processes.
+const TOGETHER: usize = 10;
+
+/// Who judges.
+pub struct Judge {
+    folder: tempfile::TempDir,
+    known: Known,
+    /// Changes what penstock alone is given. It is how a difference is planted.
+    plant: Option<fn(&str) -> String>,
+    /// Tells what goes on.
+    show: bool,
+}
+
+impl Judge {
+    /// A judge who knows these differences.
+    pub fn new(known: Known, plant: Option<fn(&str) -> String>) -> Result<Self, Failure> {
+        let folder = tempfile::Builder::new().prefix("penstock-differences-").tempdir().map_err(|e| e.to_string())?;
+        for (name, text) in case::FILES {
+            std::fs::write(folder.path().join(name), format!("{text}\n")).map_err(|e| e.to_string())?;
+        }
+        Ok(Self { folder, known, plant, show: std::env::var_os("PENSTOCK_SHOW").is_some() })
+    }
+
+    /// Judges all of these, each by itself though they run together.
+    pub fn judge(&self, cases: &[Case]) -> Vec<Judged> {
+        let mut judged = self.settle(cases);
+        let ready: Vec<usize> =
+            (0..judged.len()).filter(|i| judged[*i].case.blocks.iter().any(|b| b.is_step())).collect();
+        let these: Vec<&Case> = ready.iter().map(|i| &judged[*i].case).collect();
+        let verdicts = std::thread::scope(|scope| {
+            let running: Vec<_> = these.chunks(TOGETHER).map(|part| scope.spawn(|| self.run(part))).collect();
+            running.into_iter().flat_map(|r| r.join().expect("the judge does not panic")).collect::<Vec<_>>()
+        });
+        for (at, verdict) in ready.into_iter().zip(verdicts) {
+            judged[at].verdict = verdict;
+        }
+        judged
+    }
+
+    /// Takes off what a program refuses, line by line, and says what penstock alone refuses.
+    pub fn settle(&self, cases: &[Case]) -> Vec<Judged> {
+        let refused: Vec<Vec<(usize, usize, String)>> =
+            [Subject::Haproxy, Subject::Penstock].map(|subject| self.refused_by(subject, cases)).into();
+        let mut judged = Vec::new();
+        for (number, case) in cases.iter().enumerate() {
+            let lines = |side: usize| -> Vec<(usize, &str)> {
+                let own = refused[side].iter().filter(|(n, ..)| *n == number);
+                own.map(|(_, line, says)| (*line, says.as_str())).collect()
+            };
+            let (theirs, ours) = (lines(0), lines(1));
+            let all: BTreeSet<usize> = theirs.iter().chain(&ours).map(|(line, _)| *line).collect();
+            let mut refusals = Vec::new();
+            for (line, says) in &ours {
+                let alone = theirs.iter().all(|(l, _)| l != line);
+                if alone && !self.known.refusal(&case.lines[*line].1, says) {
+                    refusals.push(Refusal { line: *line, says: (*says).to_owned() });
+                }
+            }
+            let mut case = case.clone();
+            let mut at = 0;
+            case.lines.retain(|_| {
+                at += 1;
+                !all.contains(&(at - 1))
+            });
+            judged.push(Judged { case, verdict: Verdict::Same, refusals });
+        }
+        // A line may be refused for want of one that only the other program refused.
+        if judged.iter().zip(cases).any(|(j, c)| j.case.lines.len() != c.lines.len()) {
+            let again: Vec<Case> = judged.iter().map(|j| j.case.clone()).collect();
+            for (judged, again) in judged.iter_mut().zip(self.settle(&again)) {
+                judged.case = again.case;
+            }
+        }
+        judged
+    }
+
+    /// The lines that a program refuses: case, line, what it says.
+    fn refused_by(&self, subject: Subject, cases: &[Case]) -> Vec<(usize, usize, String)> {
+        let mut left: Vec<Case> = cases.to_vec();
+        // Places in what is left are not those in what was given.
+        let mut places: Vec<Vec<usize>> = cases.iter().map(|c| (0..c.lines.len()).collect()).collect();
+        let mut refused = Vec::new();
+        loop {
+            let these: Vec<&Case> = left.iter().collect();
+            let lines = case::configuration(&these);
+            let found = match self.check(subject, &lines) {
+                Some(found) => found,
+                None if left.len() == 1 => vec![((0, None), "refused without a place".to_owned())],
+                None => {
+                    // Each half by itself: the one with whatever it is becomes smaller and smaller.
+                    let (first, second) = left.split_at(left.len() / 2);
+                    let mut halves = self.refused_by(subject, first);
+                    let later = self.refused_by(subject, second);
+                    halves.extend(later.into_iter().map(|(number, line, says)| (number + first.len(), line, says)));
+                    refused.extend(halves.into_iter().map(|(number, line, says)| (number, places[number][line], says)));
+                    return refused;
+                }
+            };
+            if found.is_empty() {
+                return refused;
+            }
+            if self.show {
+                for (_, says) in &found {
+                    println!("refused by {}: {}", subject.name(), says.lines().next().unwrap_or_default());
+                }
+            }
+            let mut gone: BTreeSet<(usize, usize)> = BTreeSet::new();
+            for (owner, says) in found {
+                let (number, line) = owner;
+                match line {
+                    Some(line) => {
+                        if gone.insert((number, line)) {
+                            refused.push((number, places[number][line], says));
+                        }
+                    }
+                    None => {
+                        for line in 0..left[number].lines.len() {
+                            if gone.insert((number, line)) {
+                                refused.push((number, places[number][line], says.clone()));
+                            }
+                        }
+                    }
+                }
+            }
+            for (number, line) in gone.into_iter().rev() {
+                left[number].lines.remove(line);
+                places[number].remove(line);
+            }
+        }
+    }
+
+    /// Checks a configuration: whose lines are refused, and why. `None` where it is refused without a place.
+    fn check(&self, subject: Subject, lines: &[case::Line]) -> Option<Vec<Complaint>> {
+        static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{[^}]*\}\}").expect("a constant pattern"));
+        static PLACE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"check\.cfg:(\d+)").expect("a constant pattern"));
+        static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b[dfk](\d+)\b").expect("a constant pattern"));
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let name = format!("{}-{:?}-check.cfg", subject.name(), std::thread::current().id()).replace(['(', ')'], "");
+        let path: PathBuf = self.folder.path().join(&name);
+        let text: String = lines.iter().map(|l| format!("{}\n", l.text.replace("{{dir}}", &folder))).collect();
+        let text = ADDRESS.replace_all(&text, "127.0.0.1:9");
+        std::fs::write(&path, text.as_bytes()).ok()?;
+        let output = Command::new(subject.program()?).arg("-c").arg("-f").arg(&path).output().ok()?;
+        // 2: there is nothing to listen on, because those lines were refused before.
+        if output.status.success() || output.status.code() == Some(2) {
+            return Some(Vec::new());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let mut found = Vec::new();
+        let mut message = String::new();
+        for line in said.lines() {
+            let error = match subject {
+                // Several errors of one kind stand in indented lines of their own.
+                Subject::Haproxy => {
+                    (line.contains("[ALERT]") || line.trim_start().starts_with("parsing [")).then_some(line)
+                }
+                Subject::Penstock => {
+                    if line.starts_with("error: ") || line.starts_with("warning: ") || line.starts_with("notice: ") {
+                        message = line.to_owned();
+                    }
+                    (line.trim_start().starts_with("--> ") && message.starts_with("error: ")).then_some(line)
+                }
+            };
+            let Some(error) = error else { continue };
+            let says = if subject == Subject::Haproxy { error.to_owned() } else { message.clone() };
+            let place = PLACE.captures(error).and_then(|c| c[1].parse::<usize>().ok());
+            let owner = place.and_then(|n| lines.get(n - 1)).and_then(|l| l.owner);
+            let by_name = || NAME.captures(error).and_then(|c| c[1].parse().ok());
+            match owner {
+                Some((number, line)) => found.push(((number, Some(line)), says)),
+                None => {
+                    if let Some(number) = by_name() {
+                        found.push(((number, None), says));
+                    }
+                }
+            }
+        }
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Runs settled cases one after the other. Where a program dies, the cases are halved until it is clear at which.
+    pub fn run(&self, cases: &[&Case]) -> Vec<Verdict> {
+        if cases.is_empty() {
+            return Vec::new();
+        }
+        let (text, owners) = case::scenario("Generated cases.", "", cases);
+        let (theirs, ours) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| transcript(&text, Subject::Haproxy));
+            let planted = self.plant.map_or_else(|| text.clone(), |plant| plant(&text));
+            let ours = transcript(&planted, Subject::Penstock);
+            (theirs.join().unwrap_or_else(|_| Err("the harness panicked".to_owned())), ours)
+        });
+        match (theirs, ours) {
+            (Ok(theirs), Ok(ours)) if theirs.ended.is_none() && ours.ended.is_none() => {
+                let theirs = split(&theirs, &owners, cases.len());
+                let ours = split(&ours, &owners, cases.len());
+                let pairs = theirs.iter().zip(&ours).zip(cases);
+                pairs.map(|((theirs, ours), case)| self.verdict(case, theirs, ours)).collect()
+            }
+            (theirs, ours) if cases.len() == 1 => vec![of_the_dead(&theirs, &ours)],
+            _ => {
+                let (first, second) = cases.split_at(cases.len() / 2);
+                let mut verdicts = self.run(first);
+                verdicts.extend(self.run(second));
+                verdicts
+            }
+        }
+    }
+
+    fn verdict(&self, case: &Case, theirs: &[String], ours: &[String]) -> Verdict {
+        if theirs == ours {
+            return Verdict::Same;
+        }
+        let lines = difference(theirs, ours);
+        if self.known.explains(&text_of(case), &lines) { Verdict::Same } else { Verdict::Differs(lines) }
+    }
+}
+
+/// What is said where a program did not start or did not live to the end. There is nothing to compare with a HAProxy
+/// that died of a case.
+fn of_the_dead(theirs: &Result<Transcript, Failure>, ours: &Result<Transcript, Failure>) -> Verdict {
+    let differs = |line: String| Verdict::Differs(vec![line]);
+    match (theirs, ours) {
+        (_, Ok(Transcript { ended: Some(status), .. })) => differs(format!("+ {}", describe(*status))),
+        (Ok(Transcript { ended: Some(_), .. }), _) | (Err(_), Err(_)) => Verdict::Same,
+        (Err(theirs), _) if theirs.contains("killed by signal") => Verdict::Same,
+        (Err(theirs), _) => differs(format!("- {theirs}")),
+        (_, Err(ours)) => differs(format!("+ {ours}")),
+        (Ok(_), Ok(_)) => Verdict::Same,
+    }
+}
+
+/// A case as rows of known differences look at it: its lines, the case's number left out. What a script sends is taken
+/// apart into lines.
+pub fn text_of(case: &Case) -> String {
+    let text = case::scenario("", "", &[case]).0.replace(NUMBER, "");
+    let unfold = |line: &str| match line.strip_prefix("send ") {
+        Some(sent) => sent.replace("\\r\\n", "\n"),
+        None => line.to_owned(),
+    };
+    text.lines().map(|line| unfold(line) + "\n").collect()
+}
+
+fn transcript(text: &str, subject: Subject) -> Result<Transcript, Failure> {
+    carry_out(&Scenario::parse("generated", text)?, subject, None)
+}
+
+/// What belongs to each case: by the step for what clients received, by name for origins and logs.
+fn split(transcript: &Transcript, owners: &[usize], count: usize) -> Vec<Vec<String>> {
+    static ORIGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^o(\d*)(#\d+)?> ").expect("a constant pattern"));
+    static PROXY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b[fk](\d+)\b").expect("a constant pattern"));
+    // An address may come from a rule, its port does not.
+    static CLIENT: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"PID\]: (\S+):\d{4,5} ").expect("a constant pattern"));
+    // `option logasap`: what has come by then is a matter of luck.
+    static SO_FAR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r" \+\d+( |$)").expect("a constant pattern"));
+    // How many connections the process has: those of the case before may not have ended yet.
+    static CONNECTIONS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r" \d+(/\d+/\d+/\d+/\+?\d+ \d+/\d+)\b").expect("a constant pattern"));
+    let mut clients: Vec<Vec<String>> = vec![Vec::new(); count];
+    let mut origins: Vec<Vec<String>> = vec![Vec::new(); count];
+    let mut logs: Vec<Vec<String>> = vec![Vec::new(); count];
+    let (mut step, mut part) = (0, "");
+    for line in &transcript.lines {
+        match line.as_str() {
+            "[log]" => part = "log",
+            "[origins]" => part = "origins",
+            heading if heading.starts_with('[') && heading.ends_with(']') => {
+                part = "step";
+                if let Some(&owner) = owners.get(step) {
+                    clients[owner].push(heading.to_owned());
+                }
+                step += 1;
+            }
+            line => {
+                let owned_origin = ORIGIN.captures(line).map(|c| c[1].parse().unwrap_or(0)).filter(|n| *n < count);
+                match (part, owned_origin) {
+                    ("log", _) => {
+                        let owner = PROXY.captures(line).and_then(|c| c[1].parse().ok()).unwrap_or(0).min(count - 1);
+                        let line = &CLIENT.replace(line, "PID]: $1:PORT ");
+                        let line = SO_FAR.replace(line, " +#$1").into_owned();
+                        let line = clf(&line);
+                        logs[owner].push(CONNECTIONS.replace(&line, " #$1").into_owned());
+                    }
+                    (_, Some(owner)) => origins[owner].push(line.to_owned()),
+                    ("step", None) => {
+                        if let Some(&owner) = step.checked_sub(1).and_then(|s| owners.get(s)) {
+                            // HTTP/2 has no blanks at a value's end (RFC 9113, 8.2.1); HTTP/1 cannot tell.
+                            clients[owner].push(received(line.trim_end()));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    let all = clients.into_iter().zip(origins).zip(logs);
+    all.map(|((mut lines, origins), logs)| {
+        lines.extend(origins);
+        lines.extend(logs);
+        lines
+    })
+    .collect()
+}
+
+/// What a script received: the order of fields says nothing, and so a checksum of all of it does not either.
+fn received(line: &str) -> String {
+    static CHECKSUM: LazyLock<Regex> = LazyLock::new(|| Regex::new("checksum [0-9a-f]+").expect("a constant pattern"));
+    if !line.starts_with("< recv ") {
+        return line.to_owned();
+    }
+    let mut parts = CHECKSUM.replace(line, "checksum").split("\\r\\n").map(str::to_owned).collect::<Vec<_>>();
+    let is_field = |part: &String| part.split_once(": ").is_some_and(|(name, _)| !name.contains(' '));
+    parts.chunk_by_mut(|a, b| is_field(a) && is_field(b)).for_each(<[String]>::sort);
+    parts.join("\\r\\n")
+}
+
+/// `option httplog clf`: its port, milliseconds, timers and number of connections are named.
+fn clf(line: &str) -> String {
+    static LINE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#" "" "" \d+ \d+ ("f\S*" "\S*" "\S*") (\S+ \S+ \S+ \S+) \S+ (\S+) \d+ "#)
+            .expect("a constant pattern")
+    });
+    static TIMER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d+").expect("a constant pattern"));
+    let named = |found: &regex::Captures<'_>| {
+        let timers =
+            found[2].replace("-1", "-").split(' ').map(|t| TIMER.replace(t, "#").into_owned()).collect::<Vec<_>>();
+        format!(r#" "" "" PORT MS {} {} # {} # "#, &found[1], timers.join(" "), &found[3])
+    };
+    LINE.replace(line, named).into_owned()
+}
+
+/// The lines of each side alone, by the longest common sequence.
+fn difference(theirs: &[String], ours: &[String]) -> Vec<String> {
+    let (n, m) = (theirs.len(), ours.len());
+    let mut best = vec![vec![0_u32; m + 1]; n + 1];
+    for i in (0..n).rev() {
+        for j in (0..m).rev() {
+            best[i][j] = match theirs[i] == ours[j] {
+                true => best[i + 1][j + 1] + 1,
+                false => best[i + 1][j].max(best[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j, mut lines) = (0, 0, Vec::new());
+    while i < n || j < m {
+        if i < n && j < m && theirs[i] == ours[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == m || i < n && best[i + 1][j] >= best[i][j + 1] {
+            lines.push(format!("- {}", theirs[i]));
+            i += 1;
+        } else {
+            lines.push(format!("+ {}", ours[j]));
+            j += 1;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_one_side_alone_are_marked() {
+        let lines = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(difference(&lines("a b c d"), &lines("a x c d e")), ["- b", "+ x", "+ e"]);
+    }
+
+    #[test]
+    fn a_transcript_is_split_by_step_and_by_name() {
+        let lines =
+            ["[request]", "< one", "o1> late", "o0> early", "[request]", "< two", "[log]", "x f1 y", "x k0/s z"];
+        let transcript = Transcript { lines: lines.map(str::to_owned).to_vec(), log_count: 2, ended: None };
+        let parts = split(&transcript, &[0, 1], 2);
+        assert_eq!(parts[0], ["[request]", "< one", "o0> early", "x k0/s z"]);
+        assert_eq!(parts[1], ["[request]", "< two", "o1> late", "x f1 y"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! A machine that looks for differences. It makes cases from the rows of the tables (rules, fetches, converters,
+//! keywords), requests and answers, runs many at a time through HAProxy and penstock, makes what differs small, and
+//! writes it down as a scenario. All of it follows from a seed.
+
+mod case;
+mod dice;
+mod generate;
+mod grammar;
+mod judge;
+mod known;
+mod lines;
+mod search;
+mod shrink;
+mod speech;
+mod traffic;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use search::{Search, search};
+
+use crate::Failure;
+use crate::process::Subject;
+
+/// The search as a test of its own. The exit code.
+pub fn main(tests: &Path) -> i32 {
+    let started = Instant::now();
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let skip = |why: &str| {
+        println!(
+            "\nrunning 1 test\ntest differences ... ignored, {why}\n\ntest result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n"
+        );
+        0
+    };
+    if std::env::args().any(|a| a == "--list") {
+        println!("differences: test");
+        return 0;
+    }
+    if !Subject::Haproxy.is_reference() {
+        return skip("haproxy is not 2.6");
+    }
+    if Subject::Penstock.program().is_none() {
+        return skip("the penstock binary is not built");
+    }
+    println!("\nrunning 2 tests");
+    let mut failures = Vec::new();
+    let planted = "a_planted_difference_is_found_and_made_small";
+    match plant::is_found(tests) {
+        Ok(()) => println!("test {planted} ... ok"),
+        Err(failure) => {
+            println!("test {planted} ... FAILED");
+            failures.push(failure);
+        }
+    }
+    let Some(seconds) = number("PENSTOCK_SECONDS") else {
+        println!("test differences ... ignored, `make differences` looks for them");
+        return conclude(&failures, 1, 1, started);
+    };
+    let settings = Search {
+        seed: number("PENSTOCK_SEED").unwrap_or(SEED),
+        time: Duration::from_secs(seconds),
+        batches: number("PENSTOCK_BATCHES").unwrap_or(u64::MAX),
+        jobs: number("PENSTOCK_JOBS").unwrap_or(4) as usize,
+        refusals: number("PENSTOCK_REFUSALS").is_some_and(|n| n > 0),
+        enough: number("PENSTOCK_ENOUGH").unwrap_or(10) as usize,
+    };
+    println!("seed {}, {} s", settings.seed, settings.time.as_secs());
+    match search(tests, &settings) {
+        Ok(found) if found.differences.is_empty() => {
+            println!("test differences ... ok, {} cases, {} differed once and not again", found.cases, found.passing);
+        }
+        Ok(found) => {
+            println!("test differences ... FAILED");
+            let folder = tests.join("../target/differences");
+            let _ = std::fs::create_dir_all(&folder);
+            for (number, (scenario, what)) in found.differences.iter().enumerate() {
+                let path = folder.join(format!("{}-{number}.scn", settings.seed));
+                let _ = std::fs::write(&path, scenario);
+                failures.push(format!("---- {}\n{scenario}\nhaproxy (-) and penstock (+):\n{what}\n", path.display()));
+            }
+            failures.push(format!("{} cases were tried", found.cases));
+        }
+        Err(failure) => {
+            println!("test differences ... FAILED");
+            failures.push(failure);
+        }
+    }
+    conclude(&failures, 2, 0, started)
+}
+
+/// The last lines of a test's output, as cargo's own harness writes them. The exit code.
+fn conclude(failures: &[Failure], ran: usize, ignored: usize, started: Instant) -> i32 {
+    for failure in failures {
+        println!("\n{failure}");
+    }
+    let failed = failures.len().min(ran);
+    println!(
+        "\ntest result: {}. {} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out; finished in {:.2}s\n",
+        if failed == 0 { "ok" } else { "FAILED" },
+        ran - failed,
+        started.elapsed().as_secs_f32()
+    );
+    i32::from(failed > 0)
+}
+
+/// What the search begins with where nobody says otherwise: the same in every run, so that a failure is the change's.
+const SEED: u64 = 18;
+
+/// A difference that is known to be there, because the suite puts it there.
+mod plant {
+    use std::path::Path;
+
+    use super::generate;
+    use super::judge::{Judge, Verdict};
+    use super::known::Known;
+    use super::search::{behaviour, shape};
+    use crate::Failure;
+
+    const RULE: &str = "http-response set-header x-1 ";
+
+    /// Penstock alone is told to name a header otherwise.
+    fn alter(text: &str) -> String {
+        text.replace(RULE, "http-response set-header x-planted ")
+    }
+
+    /// It must be found, and its scenario must have little else in it.
+    pub fn is_found(tests: &Path) -> Result<(), Failure> {
+        let judge = Judge::new(Known::read(&tests.join("DIFFERENCES.md"))?, Some(alter))?;
+        let all = (0..40).flat_map(|number| generate::batch(1, number));
+        let cases: Vec<_> = all
+            .filter(|c| c.lines.iter().any(|(_, l)| l.starts_with(RULE)))
+            .filter(|c| c.blocks.iter().any(|b| b.head.starts_with("request")))
+            .take(8)
+            .collect();
+        let of = shape("+ < x-planted: ");
+        let seen = |lines: &[String]| lines.iter().any(|l| shape(l) == of);
+        let judged = judge.judge(&cases);
+        let found = judged.iter().find(|j| matches!(&j.verdict, Verdict::Differs(lines) if seen(lines)));
+        let Some(found) = found else {
+            return Err(format!("a planted difference was not found in {} cases", cases.len()));
+        };
+        let Some((small, _)) = behaviour(&judge, &found.case, &of, "Planted.") else {
+            return Err("a planted difference came and went".to_owned());
+        };
+        let rules = small.lines().filter(|l| l.starts_with("    http-")).count();
+        let steps = ["[request", "[curl", "[tcp"].iter().map(|kind| small.matches(kind).count()).sum::<usize>();
+        if !small.contains(RULE) || rules != 1 || steps != 1 {
+            return Err(format!("a planted difference was found, but not made small:\n{small}"));
+        }
+        Ok(())
+    }
+}
