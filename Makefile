@@ -1,9 +1,9 @@
 # `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-full check fmt bench studies fuzz packages
+.PHONY: help run release test test-full check generate fmt bench studies fuzz differences packages
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## build and start an embedded default: HTTPS on 127.0.0.1:8443, stats on 127.0.0.1:8404
 	@scripts/packages.sh build
@@ -23,8 +23,14 @@ check: ## what a commit must pass: format, lints, tests
 	cargo clippy --workspace --all-targets -- -D warnings
 	@scripts/test.sh
 
+generate: ## write anew what is made from the tables: docs/keywords.md, docs/rules.md, the expected messages
+	UPDATE=1 cargo test --workspace --test manual --test messages
+
 fmt: ## format every file
 	cargo fmt --all
+
+differences: ## look for differences between haproxy and penstock for PENSTOCK_SECONDS (60), from PENSTOCK_SEED
+	@PENSTOCK_SECONDS=$${PENSTOCK_SECONDS:-60} cargo test --workspace --test differences
 
 bench: ## penstock beside Debian's haproxy, interleaved, server CPU time; writes docs/measurements
 	@scripts/bench.sh

@@ -15,8 +15,10 @@ run scripts/test.sh
 ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
+PENSTOCK_SECONDS=3600 PENSTOCK_SEED=$RANDOM PENSTOCK_ENOUGH=50 run cargo test --workspace --test differences
 cargo build --release -p penstock-tests --bins
 cargo build --release -p penstock-qat-double
+PENSTOCK_TESTS=mutate PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests --test differential
 run scripts/interop.py
 run scripts/endurance.py
 run scripts/memcheck.sh
@@ -24,6 +26,7 @@ for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling 
     run target/release/penstock bench study $study --quick --out target/studies/$study
 done
 run scripts/load.py --check --rounds 4 --seconds 2
+run scripts/grpc.sh
 run scripts/scan.sh
 FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run cargo bench -p penstock-lanes -- --dudect

@@ -16,12 +16,18 @@ export PENSTOCK_SKIPS=$PWD/target/skips
 failed_steps=()
 
 step() { # name, command...: run it, keep what it says, remember whether it failed
-    local name=$1
+    local name=$1 from
     shift
     echo "== $name"
-    "$@" 2>&1 | tee -a "$log"
-    [ "${PIPESTATUS[0]}" = 0 ] || failed_steps+=("$name")
+    from=$(($(wc -l <"$log") + 1))
+    # Into the file and not through a pipe: a process that a failed test leaves behind would hold a pipe open for ever.
+    "$@" >>"$log" 2>&1 &
+    running=$!
+    tail -n +$from -s 0.2 -f --pid=$running "$log"
+    wait $running || failed_steps+=("$name")
 }
+running=
+trap '[ -z "$running" ] || kill $running 2>/dev/null; exit 130' INT TERM
 
 step build cargo build --workspace --all-targets
 if [ ${#failed_steps[@]} -gt 0 ]; then

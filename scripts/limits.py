@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""What a client may make the server keep: resident memory for each client of a kind, penstock beside Debian's haproxy.
+
+Of each kind so many clients are opened, then four times as many; the figure is the difference of the server's resident memory
+over the difference of the clients (over their streams, where a client has many), so that what the server keeps anyway is not
+counted. Each round starts both servers anew, on the same configuration. docs/limits.md says what bounds each figure.
+
+    scripts/limits.py [--rounds N] [KIND...]       PENSTOCK_BIN names another penstock than that of target/release
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import resource
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+import bench
+import http2frames as h2
+
+CONFIG = """\
+global
+    nbthread 1
+    maxconn 8000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 300s
+    timeout server 300s
+    timeout http-request 300s
+frontend f
+    bind 127.0.0.1:{http}
+    bind 127.0.0.1:{h2} proto h2
+    bind 127.0.0.1:{tls} ssl crt {cert} alpn h2,http/1.1
+    bind 127.0.0.1:{proxy} accept-proxy
+    http-request return status 200 content-type text/plain file {static} if {{ path /static }}
+    use_backend odd if {{ path /interim /hang }}
+    default_backend web
+backend web
+    server s1 {nginx}
+backend odd
+    server s2 {odd}
+"""
+
+STREAMS = 100
+REQUEST = b"GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n"
+TINY = b"".join(b"h%02d: v\r\n" % n for n in range(80))
+
+
+class Servers(bench.Bench):
+    def start(self):
+        nginx = self.origin({"small": b"x" * 200, "big": os.urandom(4 << 20)})
+        static = self.folder / "static"
+        static.write_bytes(b"s" * 15_000)
+        cert = bench.certificate(self.folder)
+        self.given = {"nginx": nginx, "odd": odd_origin(), "static": static, "cert": cert}
+
+    def serve(self, name):
+        """Starts one of the programs; its pid, and its ports by name."""
+        ports = {kind: bench.free_port() for kind in ("http", "h2", "tls", "proxy")}
+        config = self.folder / f"{name}.cfg"
+        config.write_text(CONFIG.format(**self.given, **ports))
+        process = self.spawn(0, [bench.PROGRAMS[name], "-db", "-f", str(config)])
+        bench.wait_listening(ports["http"], process)
+        return process, ports
+
+
+def odd_origin():
+    """A server that answers `/interim` with interim responses until nobody takes them, and `/hang` never."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+
+    def one(sock):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            if not (more := sock.recv(65536)):
+                return
+            head += more
+        try:
+            while b"/interim" in head:
+                sock.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n" * 200)
+            sock.recv(1)
+        except OSError:
+            pass
+
+    def accept():
+        while True:
+            threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.stack_size(128 * 1024)
+    threading.Thread(target=accept, daemon=True).start()
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def tcp(port, said=b""):
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.sendall(said)
+    return sock
+
+
+def stalled(port, said):
+    """A client with a small window of its own, which reads nothing."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    sock.setblocking(False)
+    try:
+        while said:
+            said = said[sock.send(said) :]
+    except BlockingIOError:
+        pass  # It takes no more: that is the bound.
+    return sock
+
+
+def answered(sock, want=b"\r\n\r\n"):
+    got = b""
+    while want not in got:
+        got += sock.recv(65536)
+    return sock
+
+
+CLIENT = ssl.create_default_context()
+CLIENT.check_hostname, CLIENT.verify_mode = False, ssl.CERT_NONE
+
+
+def answered_to(sock, said):
+    sock.sendall(said)
+    return answered(sock)
+
+
+def client_hello():
+    outgoing = ssl.MemoryBIO()
+    try:
+        CLIENT.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+
+
+def streams(port, window, request, then=lambda stream: b"", end=True, grow=0):
+    """A connection of HTTP/2 with many streams, which reads nothing."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    h2.Connection(sock, window=window)
+    if grow:
+        sock.sendall(h2.frame(h2.WINDOW_UPDATE, 0, 0, grow.to_bytes(4, "big")))
+    for n in range(STREAMS):
+        flags = h2.END_HEADERS | (h2.END_STREAM if end else 0)
+        sock.sendall(h2.frame(h2.HEADERS, flags, 2 * n + 1, request) + then(2 * n + 1))
+    return sock
+
+
+def idle_h2(port):
+    connection = h2.connect(f"127.0.0.1:{port}")
+    connection.send(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, 1, h2.request("/small"))
+    for kind, flags, _, _ in connection.frames():
+        if kind == h2.DATA and flags & h2.END_STREAM:
+            break
+    return connection
+
+
+TINY_H2 = tuple((f"h{n:02}", "v") for n in range(80))
+MANY = (200, 800)
+FEW = (4, 16)
+
+# name: (how many clients, then how many; streams a client has; what opens one, of the ports; how long they take to settle)
+KINDS = {
+    "connected, nothing said": (MANY, 1, lambda p: tcp(p["http"]), 1),
+    "idle after a request": (MANY, 1, lambda p: answered_to(tcp(p["http"]), REQUEST % (b"/small", b"")), 3),
+    "idle after a request, TLS": (MANY, 1, lambda p: answered_to(CLIENT.wrap_socket(tcp(p["tls"])), REQUEST % (b"/small", b"")), 3),
+    "idle after a request, HTTP/2": (MANY, 1, lambda p: idle_h2(p["h2"]), 3),
+    "half a ClientHello": (MANY, 1, lambda p: tcp(p["tls"], client_hello()[:-20]), 1),
+    "a ClientHello, then silence": (MANY, 1, lambda p: tcp(p["tls"], client_hello()), 1),
+    "half a PROXY header": (MANY, 1, lambda p: tcp(p["proxy"], b"PROXY TCP4 192.0.2.1 192.0"), 1),
+    "half a head": (MANY, 1, lambda p: tcp(p["http"], (REQUEST % (b"/small", b"x: " + b"y" * 6000))[:-4]), 1),
+    "half a head of tiny fields": (MANY, 1, lambda p: tcp(p["http"], (REQUEST % (b"/small", TINY))[:-4]), 1),
+    "tiny fields, the server silent": (MANY, 1, lambda p: tcp(p["http"], REQUEST % (b"/hang", TINY)), 2),
+    "slow body": (MANY, 1, lambda p: tcp(p["http"], b"POST /small HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\nbegin"), 2),
+    "half a trailer section": (MANY, 1, lambda p: tcp(p["http"], b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: "
+                                                       + b"y" * 6000), 2),
+    "stalled reader": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"")), 4),
+    "stalled reader, pipelining": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/big", b"") * 300), 4),
+    "stalled reader of a static page": (MANY, 1, lambda p: stalled(p["http"], REQUEST % (b"/static", b"") * 100), 4),
+    "interim responses, not read": (FEW, 1, lambda p: stalled(p["http"], REQUEST % (b"/interim", b"")), 6),
+    "HTTP/2: half a header block": (MANY, 1, lambda p: tcp(p["h2"], h2.PREFACE + h2.settings(window=65535)
+                                                            + h2.frame(h2.HEADERS, 0, 1, h2.request("/", ("x", "y" * 6000)))), 1),
+    "HTTP/2: interim responses, not read": (FEW, 1, lambda p: streams_of_one(p["h2"], h2.request("/interim")), 6),
+    "HTTP/2: stalled client, a connection": ((2, 8), 1, lambda p: streams(p["h2"], 1 << 30, h2.request("/big"), grow=1 << 30), 6),
+    "HTTP/2: stream of no window, small answer": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/small")), 3),
+    "HTTP/2: stream of no window, large answer": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/big")), 4),
+    "HTTP/2: stream of no window, static page": (FEW, STREAMS, lambda p: streams(p["h2"], 0, h2.request("/static")), 3),
+    "HTTP/2: stream with a slow body": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/small", method="POST"),
+                                                                         lambda s: h2.frame(h2.DATA, 0, s, b"begin"), end=False), 3),
+    "HTTP/2: stream of tiny fields, the server silent": (FEW, STREAMS, lambda p: streams(p["h2"], 65535, h2.request("/hang", *TINY_H2)), 3),
+}
+
+
+def streams_of_one(port, request):
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    h2.Connection(sock)
+    sock.sendall(h2.frame(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, 1, request))
+    return sock
+
+
+def measure(servers, name, kind):
+    """KiB for each client, or each of its streams."""
+    (few, many), each, opened, settle = KINDS[kind]
+    process, ports = servers.serve(name)
+    sizes, clients = [], []
+    try:
+        for count in (few, many):
+            while len(clients) < count:
+                clients.append(opened(ports))
+            time.sleep(settle)
+            sizes.append(bench.resident_kib(process.pid))
+        if process.poll() is not None:
+            sys.exit(f"{name} ended at {kind}")
+    finally:
+        process.kill()
+        process.wait()
+        for client in clients:
+            getattr(client, "sock", client).close()
+    return (sizes[1] - sizes[0]) / ((many - few) * each)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="words of a kind's name")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    chosen = [kind for kind in KINDS if not options.kinds or any(word in kind for word in options.kinds)]
+    show = lambda values: f"{statistics.median(values):.1f} ({min(values):.1f}-{max(values):.1f})"
+    print("| client | HAProxy 2.6, KiB | penstock, KiB |\n|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="penstock-limits-") as folder:
+        servers = Servers(folder, quick=False)
+        try:
+            for kind in chosen:
+                found = {name: [] for name in bench.PROGRAMS}
+                for _ in range(options.rounds):
+                    for name in found:
+                        found[name].append(measure(servers, name, kind))
+                print(f"| {kind} | {show(found['haproxy'])} | {show(found['penstock'])} |", flush=True)
+        finally:
+            servers.stop()
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    program = pathlib.Path(bench.PROGRAMS["penstock"]).resolve()
+    print(f"\n{now}, n = {options.rounds}, median (range), {bench.built(program)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""How long an innocent client waits behind eight that pipeline or flood: penstock beside Debian's haproxy, one worker each.
+
+Eight clients keep a worker busy, each in a thread of another process: they pipeline requests that are answered at once, over clear text
+or TLS, or ask over HTTP/2 for streams, PINGs or SETTINGS. Another client asks every five milliseconds and waits for its answer; the
+time counts from when it was due. CPU is the machine's as the scheduler gives it out: run this where nothing else runs.
+
+    scripts/turns.py [--rounds N] [--seconds N] [--floods N]       after cargo build --release
+"""
+
+import argparse
+import datetime
+import multiprocessing
+import os
+import pathlib
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench
+
+CONFIG = """\
+global
+    nbthread 1
+    maxconn 2000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+frontend f
+    bind 127.0.0.1:{clear}
+    bind 127.0.0.1:{h2} proto h2
+    bind 127.0.0.1:{tls} ssl crt {cert}
+{rules}    http-request return status 200
+"""
+
+RULES = "".join(f"    http-request set-header x-{n} %[path,lower] if {{ path_beg /{n} }}\n" for n in range(16))
+REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+PING = bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + bytes(8)
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def streams(first):
+    """A hundred requests: `:method GET`, `:scheme http`, `:path /`, all from HPACK's static table."""
+    block = bytes([0x82, 0x86, 0x84])
+    heads = (bytes([0, 0, len(block), 1, 5]) + (first + 2 * n).to_bytes(4, "big") + block for n in range(100))
+    return b"".join(heads)
+
+
+def connect(port, tls):
+    s = socket.create_connection(("127.0.0.1", port), timeout=10)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        s = context.wrap_socket(s)
+    return s
+
+
+def flood(kind, ports, until):
+    """Sends as fast as answers are taken, again on a new connection whenever it is cut."""
+    while time.monotonic() < until:
+        try:
+            s = connect(ports["h2" if kind.startswith("h2") else "tls" if kind == "tls" else "clear"], kind == "tls")
+            s.setblocking(False)
+            first, waiting = 1, b"" if not kind.startswith("h2") else PREFACE
+            while time.monotonic() < until:
+                if not waiting:
+                    if kind == "h2 streams":
+                        waiting, first = streams(first), first + 200
+                    else:
+                        waiting = {"h2 PING": PING, "h2 SETTINGS": SETTINGS}.get(kind, REQUEST) * 500
+                moved = False
+                try:
+                    waiting = waiting[s.send(waiting):]
+                    moved = True
+                except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                    pass
+                try:
+                    if not s.recv(1 << 18):
+                        break
+                    moved = True
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    pass
+                if not moved:
+                    time.sleep(0.0005)
+            s.close()
+        except OSError:
+            time.sleep(0.01)
+
+
+def innocent(port, seconds):
+    """Milliseconds from when each request was due to its answer."""
+    s, times = connect(port, False), []
+    due = time.monotonic()
+    for _ in range(int(seconds * 200)):
+        due += 0.005
+        time.sleep(max(0, due - time.monotonic()))
+        s.sendall(REQUEST)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            got = s.recv(4096)
+            if not got:
+                sys.exit("the innocent client was cut")
+            answer += got
+        times.append((time.monotonic() - due) * 1000)
+    return times
+
+
+def measure(folder, program, kind, floods, seconds):
+    ports = {name: bench.free_port() for name in ("clear", "h2", "tls")}
+    config = folder / "turns.cfg"
+    config.write_text(CONFIG.format(cert=folder / "rsa2048.pem", rules=RULES, **ports))
+    process = subprocess.Popen([program, "-db", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    clients = []
+    try:
+        bench.wait_listening(ports["clear"], process)
+        until = time.monotonic() + seconds + 1
+        clients = [multiprocessing.Process(target=flood, args=(kind, ports, until)) for _ in range(floods)]
+        for client in clients:
+            client.start()
+        time.sleep(0.5)
+        times = innocent(ports["clear"], seconds)
+        if process.poll() is not None:
+            sys.exit(f"{program} ended")
+    finally:
+        for client in clients:
+            client.terminate()
+        process.terminate()
+        process.wait(10)
+    times.sort()
+    return statistics.median(times), times[int(len(times) * 0.99)], times[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--floods", type=int, default=8)
+    options = parser.parse_args()
+    spread = lambda values: f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+    print(f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory(prefix="penstock-turns-") as name:
+        folder = pathlib.Path(name)
+        bench.certificate(folder)
+        for kind in ("clear", "tls", "h2 streams", "h2 PING", "h2 SETTINGS"):
+            results = {program: [] for program in bench.PROGRAMS}
+            for _ in range(options.rounds):
+                for program, path in bench.PROGRAMS.items():
+                    results[program].append(measure(folder, path, kind, options.floods, options.seconds))
+            for program, found in results.items():
+                print(f"| {kind} | {program} | " + " | ".join(spread(column) for column in zip(*found)) + " |", flush=True)
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    print(f"\n{now}, {os.cpu_count()} CPUs shared with the clients, n = {options.rounds} rounds of {options.seconds} s, load average at the "
+          f"end {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
