@@ -288,6 +288,11 @@ impl Queue {
         Poll::Ready(())
     }
 
+    /// Who waits for a submission, now left to be woken by others.
+    pub(crate) fn take_driver(&mut self) -> Option<Waker> {
+        self.driver.take()
+    }
+
     /// Wakes `cx` at the next submission.
     pub fn watch_submissions(&mut self, cx: &mut Context<'_>) {
         self.driver = Some(cx.waker().clone());

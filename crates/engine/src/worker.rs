@@ -5,13 +5,15 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::{Cell, RefCell},
     marker::PhantomData,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 
 #[derive(Default)]
 struct Worker {
     queue: Option<Queue>,
+    /// The driver, while there is no queue to wake it: it waits for one to be installed.
+    driver: Option<Waker>,
     /// Counters of operations that never entered a queue.
     inline: Counters,
 }
@@ -74,9 +76,13 @@ pub fn set_share(share: Share) {
 
 /// Installs an engine on this thread, replacing any other. Without one, everything is computed natively at once.
 pub fn install(engine: Box<dyn Engine>, settings: Settings) {
-    WORKER.with(|worker| match &mut worker.borrow_mut().queue {
-        Some(queue) => queue.replace(engine, settings),
-        none => *none = Some(Queue::new(engine, settings)),
+    WORKER.with(|worker| {
+        let worker = &mut *worker.borrow_mut();
+        match &mut worker.queue {
+            Some(queue) => queue.replace(engine, settings),
+            none => *none = Some(Queue::new(engine, settings)),
+        }
+        worker.driver.take().into_iter().for_each(Waker::wake);
     });
 }
 
@@ -86,6 +92,7 @@ pub fn uninstall() {
         let worker = &mut *worker.borrow_mut();
         if let Some(mut queue) = worker.queue.take() {
             queue.drain(Instant::now());
+            worker.driver = queue.take_driver();
             worker.inline.add(&queue.counters);
             worker.inline.is_benched = false;
         }
@@ -164,9 +171,19 @@ pub fn suspect() {
     with_queue(Queue::suspect);
 }
 
-/// For the driver: ready while this thread's queue has work.
+/// For the driver: ready while this thread's queue has work. Otherwise it is woken by the next submission, be it to an engine
+/// that is installed only then.
 pub fn poll_work(cx: &mut Context<'_>) -> Poll<()> {
-    with_queue(|queue| queue.poll_work(cx)).unwrap_or(Poll::Pending)
+    WORKER.with(|worker| {
+        let worker = &mut *worker.borrow_mut();
+        match &mut worker.queue {
+            Some(queue) => queue.poll_work(cx),
+            None => {
+                worker.driver = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
 }
 
 /// For the driver: registers it to be woken at the next submission.
@@ -198,4 +215,53 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 
 fn with_queue<R>(body: impl FnOnce(&mut Queue) -> R) -> Option<R> {
     WORKER.with(|worker| worker.borrow_mut().queue.as_mut().map(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Curve,
+        plan::Classes,
+        sw::{Costs, Sw},
+    };
+    use penstock_lanes::Lanes;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::Wake,
+    };
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_driver_older_than_the_engine_drives_it() {
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut cx = Context::from_waker(&waker);
+        let engine = || Box::new(Sw::new(Lanes::detect(), Costs::assumed(), Classes::default()));
+        let mut times = 0;
+        // Without an engine, with one, and with another after a while without: each time somebody must hear of an operation.
+        for _ in 0..2 {
+            assert!(poll_work(&mut cx).is_pending());
+            install(engine(), Settings::default());
+            assert!(woken.0.load(Ordering::Relaxed) > times, "the driver hears of the engine");
+            assert!(poll_work(&mut cx).is_pending());
+            let _ticket = with_queue(|queue| queue.submit(Op::KeyGen { curve: Curve::X25519 }, 0, Instant::now()));
+            assert!(poll_work(&mut cx).is_ready());
+            while turn(false) != Next::Idle {}
+            assert!(poll_work(&mut cx).is_pending());
+            uninstall();
+            times = woken.0.load(Ordering::Relaxed);
+        }
+    }
 }

@@ -36,6 +36,11 @@ fn both(hardware: &Hardware) -> Queue {
     both_at(hardware, Costs::assumed())
 }
 
+/// As [`both`], where all but the device is so slow that the device is given whatever it can take, however fast this machine is.
+fn device_first(hardware: &Hardware) -> Queue {
+    both_at(hardware, Costs::assumed().times(1000))
+}
+
 fn both_at(hardware: &Hardware, costs: Costs) -> Queue {
     let lanes = Lanes::detect();
     let sw = lanes.is_accelerated().then(|| Sw::new(lanes, costs, Classes::default()));
@@ -188,7 +193,7 @@ fn faults(queue: &Queue) -> (u64, u64, u64, u64) {
 
 #[test]
 fn everything_is_computed_rightly_by_the_device_and_by_both() {
-    for engine in [alone, both] {
+    for (engine, by_device) in [(alone as fn(&Hardware) -> Queue, true), (both, false), (device_first, true)] {
         let double = Double::new("");
         let hardware = open(&double, 1).unwrap();
         let mut queue = engine(&hardware);
@@ -198,7 +203,7 @@ fn everything_is_computed_rightly_by_the_device_and_by_both() {
         }
         assert_eq!(faults(&queue), (0, 0, 0, 0));
         let report = queue.device().expect("it has a device");
-        assert!(report.counters.given[Class::Rsa4096 as usize] > 0, "the device was used");
+        assert!(!by_device || report.counters.given[Class::Rsa4096 as usize] > 0, "the device was used");
         drop((queue, hardware));
         ended_well(&double);
     }
@@ -206,7 +211,7 @@ fn everything_is_computed_rightly_by_the_device_and_by_both() {
 
 #[test]
 fn wrong_answers_never_leave_and_bench_the_device() {
-    for engine in [alone, both] {
+    for engine in [alone, device_first] {
         let double = Double::new("");
         let hardware = open(&double, 1).unwrap();
         let mut queue = engine(&hardware);
@@ -245,7 +250,7 @@ fn a_benched_device_is_used_again_once_it_answers_rightly() {
 
 #[test]
 fn what_is_not_answered_is_redone_and_its_memory_kept() {
-    for engine in [alone, both] {
+    for engine in [alone, device_first] {
         let double = Double::new("");
         let hardware = open(&double, 1).unwrap();
         let mut queue = engine(&hardware);
@@ -297,17 +302,18 @@ fn a_device_that_fails_everything_is_benched_after_a_few() {
 
 #[test]
 fn a_full_ring_holds_operations_up_and_loses_none() {
-    for (engine, commands) in [(alone as fn(&Hardware) -> Queue, "ring 3\nretry 50"), (both, "ring 3\nretry 50")] {
+    for engine in [alone, device_first] {
         let double = Double::new("");
         let hardware = open(&double, 1).unwrap();
         let mut queue = engine(&hardware);
-        double.command(commands);
+        double.command("ring 3\nretry 50");
         let asked: Vec<Asked> = (0..5).flat_map(|_| everything(&mut queue)).collect();
         all_right(&mut queue, asked);
-        let (wrong, late, failed, _) = faults(&queue);
-        assert_eq!((wrong, late, failed), (0, 0, 0));
+        // On a slow machine some may be late.
+        let (wrong, _, failed, _) = faults(&queue);
+        assert_eq!((wrong, failed), (0, 0));
         let report = queue.device().unwrap();
-        assert!(queue.name() == "hw+sw" || report.counters.ring_full > 0, "{report:?}");
+        assert!(report.counters.ring_full > 0, "{report:?}");
         drop((queue, hardware));
         ended_well(&double);
     }
@@ -315,7 +321,7 @@ fn a_full_ring_holds_operations_up_and_loses_none() {
 
 #[test]
 fn a_reset_is_lived_through() {
-    for engine in [alone, both] {
+    for engine in [alone, device_first] {
         let double = Double::new("");
         let hardware = open(&double, 1).unwrap();
         let mut queue = engine(&hardware);

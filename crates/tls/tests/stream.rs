@@ -97,7 +97,7 @@ async fn what_is_no_tls_gets_an_alert() {
     let (here, mut there) = tokio::io::duplex(1024);
     there.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let error = acceptor.accept(here, Vec::new()).await.err().unwrap();
-    assert!(matches!(error, HandshakeError::BadHello(_)), "{error}");
+    assert!(matches!(error, HandshakeError::ClearHttp), "{error}");
     let mut alert = Vec::new();
     there.read_to_end(&mut alert).await.unwrap();
     // As rustls itself answers: decode_error.

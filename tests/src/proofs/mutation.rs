@@ -76,7 +76,9 @@ fn begins(words: &[&str], name: &str) -> bool {
     let mut count = 0;
     let named = name.split(' ').all(|part| {
         count += 1;
-        words.get(count - 1) == Some(&part)
+        // As in `http-check set-var(check.name)`.
+        let of_one = |word: &&str| word.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('('));
+        words.get(count - 1).is_some_and(of_one)
     });
     named && !(name == "stats socket" && words.len() < 3)
 }

@@ -127,6 +127,17 @@ impl Costs {
         self.0[class as usize]
     }
 
+    /// The costs on a machine that is so many times slower.
+    #[must_use]
+    pub fn times(self, factor: u32) -> Costs {
+        let slower = |cost: Cost| Cost {
+            native: cost.native * factor,
+            lanes: cost.lanes * factor,
+            single: cost.single * factor,
+        };
+        Costs(self.0.map(slower))
+    }
+
     /// The same costs, except that lanes pay for `class` from this fill on.
     #[must_use]
     pub fn with_break_even(mut self, class: Class, fill: u32) -> Costs {
