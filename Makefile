@@ -19,9 +19,7 @@ test-full: ## the same, then endurance, scanners, long fuzzing and benchmarks
 	@scripts/test-full.sh
 
 check: ## what a commit must pass: format, lints, tests
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	@scripts/test.sh
+	@scripts/check.sh
 
 generate: ## write anew what is made from the tables: docs/keywords.md, docs/rules.md, the expected messages
 	UPDATE=1 cargo test --workspace --test manual --test messages
@@ -43,4 +41,4 @@ fuzz: ## fuzz every target for FUZZ_SECONDS (60 each unless told)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} scripts/fuzz.sh
 
 packages: ## install the Debian packages that the tasks above need
-	@scripts/packages.sh build test full
+	@scripts/packages.sh build test check full

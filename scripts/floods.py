@@ -11,9 +11,7 @@ the server spend. CPU time is the server's own, from /proc/PID/task/*/schedstat.
 import argparse
 import datetime
 import os
-import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 

@@ -3,7 +3,7 @@
 # The stable compiler instruments for libFuzzer as cargo-fuzz does on nightly, only without a sanitizer: the targets are
 # safe Rust, where what can go wrong is a panic, an overflow (debug assertions are on), a loop or memory without bound.
 set -uo pipefail
-cd "$(dirname "$0")/../fuzz"
+cd "$(dirname "$0")/../fuzz" || exit
 seconds=${FUZZ_SECONDS:-3}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -15,7 +15,7 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 cargo build --quiet --release --target "$host" --features "${FUZZ_FEATURES:-}" || exit 1
 
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(ls fuzz_targets | sed 's/\.rs$//')
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -s .rs fuzz_targets/*.rs)
 passed=0 failed=0
 for target in "${targets[@]}"; do
     # Not built by an earlier run with other features, either.

@@ -2,7 +2,7 @@
 # grpc-go through penstock, HTTP/2 on both sides: 20,000 messages in each direction as fast as they go, and 5,000 at one a
 # millisecond. A client of grpc-go measures the bandwidth by PINGs, which a count of frames must not take for a flood.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 tools=$PWD/target/grpc
 mkdir -p "$tools"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the groups named (build, test, full), or says exactly what to install.
+# Installs the Debian packages of the groups named (build, test, check, full), or says exactly what to install.
 # A package counts as present when the command it brings is found, so a machine set up by other means is left alone.
 set -euo pipefail
 
@@ -21,6 +21,9 @@ test valgrind=valgrind
 test apache2-utils=ab
 test iproute2=ip
 test linux-perf=perf
+check shellcheck=shellcheck
+check pyflakes3=pyflakes3
+check mypy=mypy
 full wrk=wrk
 full chromium=chromium
 full golang-go=go

@@ -3,7 +3,7 @@
 # What one cannot install is named and left out; what one finds fails the run. testssl.sh looks at Debian's haproxy too, on
 # the same configuration: penstock may have no finding that haproxy has not.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 tools=$PWD/target/scanners
 mkdir -p "$tools"
@@ -25,7 +25,8 @@ openssl x509 -req -days 90 -in "$work/csr" -CA "$work/ca" -CAkey "$work/ca.key" 
     -extfile "$work/extensions" 2>/dev/null
 cat "$work/crt" "$work/key" >"$work/site.pem"
 
-serve() { # program, name of its variables: starts it; NAME_tls and NAME_clear are its ports
+declare -A port_tls port_clear
+serve() { # program, name: starts it; its ports are in port_tls and port_clear
     local tls clear
     tls=$(free_port) clear=$(free_port)
     cat >"$work/$2.cfg" <<CONFIG
@@ -51,8 +52,8 @@ CONFIG
     started+=($!)
     for _ in $(seq 100); do curl -sk -o /dev/null "https://127.0.0.1:$tls/" && break; sleep 0.1; done
     kill -0 "${started[-1]}" || { cat "$work/$2.out"; exit 1; }
-    printf -v "$2_tls" %s "$tls"
-    printf -v "$2_clear" %s "$clear"
+    port_tls[$2]=$tls
+    port_clear[$2]=$clear
 }
 
 # Not at once: h2spec sends what is wrong with some requests in a second packet, and wants to be told before the answer.
@@ -96,14 +97,14 @@ all_of_h2spec() { # name, arguments...
 
 if [ -x "$tools/h2spec" ] || GOBIN=$tools GOPATH=$tools/go GOFLAGS="-buildvcs=false -modcacherw" \
     go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible 2>"$work/go"; then
-    all_of_h2spec h2spec-tls -p "$penstock_tls" -t -k
-    all_of_h2spec h2spec-clear -p "$penstock_clear"
+    all_of_h2spec h2spec-tls -p "${port_tls[penstock]}" -t -k
+    all_of_h2spec h2spec-clear -p "${port_clear[penstock]}"
 else
     skip "h2spec cannot be installed: $(tail -1 "$work/go")"
 fi
 
 if [ -x "$tools/venv/bin/sslyze" ] || { python3 -m venv "$tools/venv" && "$tools/venv/bin/pip" install -q sslyze; }; then
-    timeout 300 "$tools/venv/bin/sslyze" --mozilla_config intermediate --certinfo_ca_file "$work/ca" "localhost:$penstock_tls" \
+    timeout 300 "$tools/venv/bin/sslyze" --mozilla_config intermediate --certinfo_ca_file "$work/ca" "localhost:${port_tls[penstock]}" \
         >"$work/sslyze" 2>&1
     sed -n '/COMPLIANCE AGAINST/,$p' "$work/sslyze"
     grep -q 'OK - Compliant' "$work/sslyze"
@@ -121,8 +122,8 @@ for finding in json.load(open(sys.argv[1])):
         print(finding["id"], finding["severity"], finding["finding"])
 PYTHON
 }
-findings "$penstock_tls" "$work/of-penstock" &
-findings "$haproxy_tls" "$work/of-haproxy"
+findings "${port_tls[penstock]}" "$work/of-penstock" &
+findings "${port_tls[haproxy]}" "$work/of-haproxy"
 wait $!
 # The id alone is compared: a finding's text has figures of the run.
 echo "testssl.sh: $(wc -l <"$work/of-penstock") findings, of haproxy $(wc -l <"$work/of-haproxy")"

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # `make test`, then what takes longer: endurance scenarios, third-party scanners, long fuzzing, benchmarks.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 
-scripts/packages.sh build test full || exit 1
+scripts/packages.sh build test check full || exit 1
 failed=0
 run() {
     echo "== $*"
     "$@" || failed=$((failed + 1))
 }
 
-run scripts/test.sh
+run scripts/check.sh
+run scripts/dependencies.sh
 ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/

@@ -3,7 +3,7 @@
 #     N passed, N failed, N skipped
 # Tests report what they leave out by appending "SKIP: reason" to the file named in PENSTOCK_SKIPS.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export PATH=$PATH:/usr/sbin:/sbin
 
 scripts/packages.sh build test || exit 1

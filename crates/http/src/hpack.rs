@@ -514,7 +514,7 @@ mod tests {
             (":path", "a"),
         ] {
             let field = literal(true, name.as_bytes(), value.as_bytes());
-            let (said, other) = read(&mut Mirror::default(), &[field.clone()]);
+            let (said, other) = read(&mut Mirror::default(), std::slice::from_ref(&field));
             assert!(said.malformed, "{name}");
             assert_eq!(other, [BEGIN, &field, POISON].concat());
         }

@@ -44,9 +44,9 @@ impl Ended {
             Ended::Exit(code) => code,
             Ended::Signalled(signals, signal) => {
                 signals.unblock();
-                // Does not return, unless the signal was ignored from the start.
+                // Does not return, unless whoever started us ignores the signal: a shell's background job has SIGINT ignored.
                 let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
-                ExitCode::SUCCESS
+                ExitCode::from(128 + signal.number() as u8)
             }
         }
     }

@@ -163,9 +163,9 @@ impl Judge {
                         }
                     }
                     None => {
-                        for line in 0..left[number].lines.len() {
+                        for (line, place) in places[number].iter().enumerate() {
                             if gone.insert((number, line)) {
-                                refused.push((number, places[number][line], says.clone()));
+                                refused.push((number, *place, says.clone()));
                             }
                         }
                     }

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# What a commit must pass, and what CI runs: format and lints of Rust, shell and Python, then every test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/packages.sh build test check
+echo "== format and lints"
+cargo fmt --all --check
+cargo clippy --workspace --all-targets -- -D warnings
+shellcheck scripts/*.sh .ci/run
+pyflakes3 scripts/*.py
+mypy --no-error-summary scripts/*.py
+exec scripts/test.sh
