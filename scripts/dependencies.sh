@@ -9,10 +9,10 @@ deny=$tools/bin/cargo-deny
 
 # The lock file of fuzz/ is another one: the same rules.
 for manifest in Cargo.toml fuzz/Cargo.toml; do
-    "$deny" --manifest-path "$manifest" check --config deny.toml --hide-inclusion-graph licenses sources bans || exit 1
+    "$deny" --manifest-path "$manifest" --config deny.toml check --hide-inclusion-graph licenses sources bans || exit 1
 done
 if "$deny" fetch db 2>/dev/null; then
-    "$deny" check --config deny.toml --hide-inclusion-graph advisories || exit 1
+    "$deny" --config deny.toml check --hide-inclusion-graph advisories || exit 1
 else
     echo "SKIP: the advisory database cannot be fetched here" | tee -a "${PENSTOCK_SKIPS:-/dev/null}"
 fi
