@@ -5,9 +5,9 @@
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## build and start an embedded default: HTTPS on 127.0.0.1:8443, stats on 127.0.0.1:8404
+run: ## a first look, built in some minutes: HTTPS on 127.0.0.1:8443, stats on 127.0.0.1:8404
 	@scripts/packages.sh build
-	cargo run --release --bin penstock -- quickstart
+	cargo run --profile quick --bin penstock -- quickstart
 
 release: ## build the penstock to install, compiled by what it was seen to do: target/install/penstock
 	@scripts/release.sh

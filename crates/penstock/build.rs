@@ -1,6 +1,6 @@
-//! Tells the program which compiler made it: reports of measurements have it beside that of the others.
+//! Tells the program which compiler made it, and with which profile: reports of measurements have them beside those of the others.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -8,4 +8,12 @@ fn main() {
     let output = Command::new(compiler).arg("--version").output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=PENSTOCK_COMPILER={said}");
+    println!("cargo::rustc-env=PENSTOCK_PROFILE={}", profile().unwrap_or_default());
+}
+
+/// The profile's name where it is one of our own: to cargo's PROFILE, each is what it inherits from. OUT_DIR is
+/// target/[TRIPLE/]PROFILE/build/penstock-HASH/out.
+fn profile() -> Option<String> {
+    let out = std::env::var_os("OUT_DIR")?;
+    Some(Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?.to_owned())
 }

@@ -61,11 +61,16 @@ fn make_certificate(directory: &Path, file: &Path) -> Result<(), Box<dyn std::er
 
 fn welcome() {
     let (bold, plain) = if std::io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let build = match crate::version::PROFILE {
+        "quick" => "  build    quick to compile; the fast one: make release\n",
+        "debug" => "  build    debug, many times slower; the fast one: make release\n",
+        _ => "",
+    };
     // Whoever reads this may have gone; the service goes on.
     let _ = writeln!(
         std::io::stdout(),
         "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
-         engine   {}\n\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
+         engine   {}\n{build}\nTwo built-in backends, blue and green, take turns. Ctrl-C ends it.\nYour own: penstock -f haproxy.cfg",
         engine::summary(engine::lanes(), engine::probe().is_ok())
     );
 }

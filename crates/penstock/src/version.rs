@@ -17,13 +17,15 @@ pub fn short() -> String {
     )
 }
 
+/// With which of `Cargo.toml`'s profiles this was built; that of development is called debug.
+pub const PROFILE: &str = env!("PENSTOCK_PROFILE");
+
 /// The page of `-vv`.
 pub fn long() -> String {
     let mut page = short();
-    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let mut row = |name: &str, value: String| page.push_str(&format!("{name:<28}{value}\n"));
     row("\nBuild", String::new());
-    row("  profile", profile.into());
+    row("  profile", PROFILE.into());
     row("  compiler", env!("PENSTOCK_COMPILER").into());
     row("  target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
     row("\nTLS", String::new());
