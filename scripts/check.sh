@@ -8,6 +8,6 @@ echo "== format and lints"
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 shellcheck scripts/*.sh .ci/run
-pyflakes3 scripts/*.py
-mypy --no-error-summary scripts/*.py
+pyflakes3 scripts
+(cd scripts && mypy --no-error-summary ./*.py && mypy --no-error-summary --disallow-untyped-defs library)
 exec scripts/test.sh

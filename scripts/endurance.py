@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 
-import bench
 import interop
+from library.figures import resident_kib
+from library.servers import LOAD, PROGRAMS, certificate, free_port, serve
 
 CONFIG = """\
 global
@@ -53,21 +54,17 @@ def main():
         folder = pathlib.Path(folder)
         ports = {}
         for kind in KINDS:
-            bench.certificate(folder, kind)
-            ports[kind] = bench.free_port()
-        metrics = bench.free_port()
+            certificate(folder, kind)
+            ports[kind] = free_port()
+        metrics = free_port()
         binds = "\n".join(f"    bind 127.0.0.1:{port} ssl crt {folder}/{name}.pem" for name, port in ports.items())
-        config, log = folder / "penstock.cfg", folder / "penstock.out"
-        config.write_text(CONFIG.format(binds=binds, metrics=metrics))
-        server = subprocess.Popen([bench.PROGRAMS["penstock"], "-db", "-f", str(config)], stdout=open(log, "w"), stderr=subprocess.STDOUT)
-        server.log = log
-        bench.wait_listening(metrics, server)
+        server = serve(PROGRAMS["penstock"], folder / "penstock.cfg", CONFIG.format(binds=binds, metrics=metrics), metrics)
         addresses = ",".join(f"127.0.0.1:{port}" for port in ports.values())
         problems, sizes, began = [], [], time.monotonic()
         for part in range(PARTS):
-            command = [str(bench.LOAD), "mixed", addresses, str(options.handshakes // PARTS), str(options.clients), str(options.seed + part)]
+            command = [str(LOAD), "mixed", addresses, str(options.handshakes // PARTS), str(options.clients), str(options.seed + part)]
             done = subprocess.run(command, capture_output=True, text=True)
-            sizes.append(bench.resident_kib(server.pid))
+            sizes.append(resident_kib(server.pid))
             print(f"{part + 1} of {PARTS}: {done.stdout.strip()}; {sizes[-1]} KiB; {time.monotonic() - began:.0f} s", flush=True)
             if done.returncode or " 0 failed" not in done.stdout:
                 problems.append(done.stderr[-2000:] or "the load ended without a word")
@@ -90,10 +87,9 @@ def main():
             problems.append(f"{open_now - 1:.0f} connections are still open")
         if sizes[-1] > sizes[1] * GROWTH:
             problems.append(f"resident memory grew from {sizes[1]} to {sizes[-1]} KiB")
-        if server.poll() is not None:
-            problems.append(f"the server ended: {log.read_text()[-2000:]}")
-        server.terminate()
-        server.wait()
+        if server.has_ended():
+            problems.append(f"the server ended: {server.said()[-2000:]}")
+        server.stop()
     print("\n".join(problems) if problems else "nothing leaked, nothing is stuck, nothing failed")
     sys.exit(1 if problems else 0)
 

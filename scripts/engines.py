@@ -11,9 +11,8 @@
     options: --rounds N, --seconds S, --kind NAME (of handshakes, for `haproxy` and `turns`; may be repeated),
              --quota SHARE (of a core, for the server, by cgroup; 0 for none, as `lonely` always has it)
 
-All servers run all the time and are loaded in turn. The figure is the server's own CPU time, as in scripts/bench.py, whose
-tools this uses; build with scripts/bench.sh or `cargo build --release -p penstock -p penstock-tests --bins` first. Needs
-root for the quota. Writes docs/measurements/engine-*.
+All servers run all the time and are loaded in turn. The figure is the server's own CPU time, as in scripts/bench.py; build
+with scripts/bench.sh or `cargo build --release -p penstock -p penstock-tests --bins` first. Needs root for the quota. Writes docs/measurements/engine-*.
 """
 
 import argparse
@@ -27,9 +26,12 @@ import tempfile
 import time
 import urllib.request
 
-import bench
+from library.clients import handshakes
+from library.figures import cpu_ns, machine, write_page
+from library.network import own_network
+from library.servers import LOAD, PROGRAMS, TREE, certificate, free_port, pinned, run, serve
 
-DOCS = bench.TREE / "docs/measurements"
+DOCS = TREE / "docs/measurements"
 # Name in tables, certificate, what the client asks for, the most of HAProxy's CPU time that is promised.
 KINDS = {
     "tls12-rsa2048-p256": ("TLS 1.2 ECDHE-RSA-2048, P-256", "rsa2048", ["tls12", "p256"], 0.28),
@@ -100,16 +102,10 @@ class Server:
     """One running server and what is read of it."""
 
     def __init__(self, lab, name, program, cert, settings):
-        self.name, self.tls, self.metrics = name, bench.free_port(), bench.free_port()
-        config = lab.folder / f"{name}-{cert}.cfg"
-        config.write_text(CONFIG.format(settings="\n    ".join(settings), tls=self.tls, metrics=self.metrics,
-                                        cert=lab.cert(cert)))
-        log = lab.folder / f"{name}-{cert}.out"
-        command = bench.pinned(0, [program, "-db", "-f", str(config)])
-        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT, cwd=lab.folder)
-        self.process.log = log
-        bench.wait_listening(self.tls, self.process)
-        lab.quota.hold(self.process.pid)
+        self.name, self.tls, self.metrics = name, free_port(), free_port()
+        text = CONFIG.format(settings="\n    ".join(settings), tls=self.tls, metrics=self.metrics, cert=lab.cert(cert))
+        self.server = serve(program, lab.folder / f"{name}-{cert}.cfg", text, self.tls, cpu=0)
+        lab.quota.hold(self.server.pid)
 
     def counters(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10) as answer:
@@ -121,9 +117,9 @@ class Server:
         """CPU time for a handshake and the client's times, in µs, with what the engine's counters say of the load."""
         ours = self.name != "haproxy"
         before = self.counters() if ours else {}
-        cpu = bench.cpu_ns(self.process.pid)
-        done, p50, p99, _ = bench.handshakes(f"127.0.0.1:{self.tls}", command, what)
-        cpu = bench.cpu_ns(self.process.pid) - cpu
+        cpu = cpu_ns(self.server.pid)
+        done, p50, p99, _ = handshakes(f"127.0.0.1:{self.tls}", command, what)
+        cpu = cpu_ns(self.server.pid) - cpu
         if not done:
             sys.exit(f"{self.name}: no handshake was completed")
         found = {"cpu": cpu / done / 1000, "p50": p50, "p99": p99, "done": done}
@@ -146,8 +142,7 @@ class Server:
         return found
 
     def stop(self):
-        self.process.terminate()
-        self.process.wait()
+        self.server.stop()
 
 
 class Lab:
@@ -156,11 +151,11 @@ class Lab:
 
     def cert(self, kind):
         if kind not in self.certs:
-            self.certs[kind] = bench.certificate(self.folder, kind)
+            self.certs[kind] = certificate(self.folder, kind)
         return self.certs[kind]
 
     def server(self, name, cert="rsa2048"):
-        program = bench.PROGRAMS["haproxy" if name == "haproxy" else "penstock"]
+        program = PROGRAMS["haproxy" if name == "haproxy" else "penstock"]
         self.servers.append(Server(self, name, program, cert, ENGINES.get(name, [])))
         return self.servers[-1]
 
@@ -190,7 +185,7 @@ def gain(found, name, base):
 
 
 def heading(title, options, extra=()):
-    facts = [(k, v) for k, v in bench.machine() if k != "nginx"]
+    facts = [(k, v) for k, v in machine() if k != "nginx"]
     quota = f"each server held to {options.quota} of a core" if options.quota else "no quota"
     return [f"# {title}", "", f"`scripts/engines.py {' '.join(sys.argv[1:])}`: {options.rounds} rounds in turn, {quota}; medians.",
             "The machine was shared with other work: trust the ratios before the times.", *extra, "",
@@ -231,7 +226,7 @@ def rules(lab, options):
         closed = found["512 clients"][rule][-1]["closed"]
         lines.append(f"| {rule} | {max(f['turn'] for f in last):.0f} | {max(f['stacks'] for f in last):.0f} | "
                      f"{closed['full']} / {closed['age']} / {closed['idle']} |")
-    bench.write_page(DOCS / "engine-closing-rules.md", lines)
+    write_page(DOCS / "engine-closing-rules.md", lines)
     print("\n".join(lines))
 
 
@@ -255,7 +250,7 @@ def haproxy(lab, options):
         for server in servers:
             server.stop()
             lab.servers.remove(server)
-    bench.write_page(DOCS / "engine-haproxy.md", lines)
+    write_page(DOCS / "engine-haproxy.md", lines)
 
 
 def overload(lab, options):
@@ -289,7 +284,7 @@ def overload(lab, options):
         lines.append(f"| {name} | {middle(found, 'rate'):.0f} ({min(all_rates):.0f}–{max(all_rates):.0f}) | "
                      f"**{middle(found, 'rate') / peak:.2f}** | {middle(found, 'p50') / 1000:.0f} | "
                      f"{middle(found, 'p99') / 1000:.0f} ({max(f['p99'] for f in found) / 1000:.0f}) | {middle(found, 'away'):.0f} |")
-    bench.write_page(DOCS / "engine-overload.md", lines)
+    write_page(DOCS / "engine-overload.md", lines)
     print("\n".join(lines))
 
 
@@ -303,14 +298,14 @@ def aborted(lab, options):
     found = {server.name: [] for server in servers}
     for _ in range(options.rounds):
         for server in servers:
-            before = bench.cpu_ns(server.process.pid)
-            bench.run([str(bench.LOAD), "aborted", f"127.0.0.1:{server.tls}", "2000"])
+            before = cpu_ns(server.server.pid)
+            run([str(LOAD), "aborted", f"127.0.0.1:{server.tls}", "2000"])
             time.sleep(0.5)
-            found[server.name].append((bench.cpu_ns(server.process.pid) - before) / 2000 / 1000)
+            found[server.name].append((cpu_ns(server.server.pid) - before) / 2000 / 1000)
     for name, figures in found.items():
         shown = "sw" if name == "B" else name
         lines.append(f"| {shown} | **{statistics.median(figures):.0f}** ({min(figures):.0f}–{max(figures):.0f}) |")
-    bench.write_page(DOCS / "engine-aborted.md", lines)
+    write_page(DOCS / "engine-aborted.md", lines)
     print("\n".join(lines))
 
 
@@ -339,7 +334,7 @@ def lonely(lab, options):
         cells += ["none" if math.isnan(fill) else f"{fill:.1f}", f"{100 * middle(found['B'], 'in budget'):.1f} %"]
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    bench.write_page(DOCS / "engine-lonely.md", lines)
+    write_page(DOCS / "engine-lonely.md", lines)
 
 
 # The same work again and again, which takes 190 µs at best, what is planned of a turn: in what the machine makes of it.
@@ -359,7 +354,7 @@ print(sum(piece <= 300 for piece in pieces) / len(pieces), *pieces[-3:])
 
 def always_the_same(lab):
     """The share of its pieces that take no longer than a turn may, and the longest three, in µs."""
-    child = subprocess.Popen(bench.pinned(0, [sys.executable, "-c", ALWAYS_THE_SAME]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(pinned(0, [sys.executable, "-c", ALWAYS_THE_SAME]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     lab.quota.hold(child.pid)
     within, *longest = map(float, child.communicate("\n")[0].split())
     return within, longest
@@ -392,7 +387,7 @@ def turns(lab, options):
     lines += ["", f"What the machine adds: of 5000 pieces of work that are always the same and take 190 µs at best, held to the same share, {100 * within:.2f} % took up to "
               f"300 µs; the longest took {', '.join(f'{us:.0f}' for us in longest)}."]
     print(lines[-1], flush=True)
-    bench.write_page(DOCS / "engine-turns.md", lines)
+    write_page(DOCS / "engine-turns.md", lines)
 
 
 def curve(lab, options):
@@ -409,7 +404,7 @@ def curve(lab, options):
     lines += ["TLS 1.3, RSA-2048, X25519.", "", "![curve](engine-curve.svg)", "", "| clients | native, µs | sw, µs | fill |",
               "|---|---|---|---|"]
     lines += [f"| {c} | {n:.0f} | {s:.0f} | {'' if math.isnan(f) else f'{f:.1f}'} |" for c, n, s, f in points]
-    bench.write_page(DOCS / "engine-curve.md", lines)
+    write_page(DOCS / "engine-curve.md", lines)
     (DOCS / "engine-curve.svg").write_text(picture(points))
 
 
@@ -443,7 +438,7 @@ def main():
     parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--quota", type=float, default=0.4)
     options = parser.parse_args()
-    bench.own_network()
+    own_network()
     if options.study == "lonely":
         # Half of a core's share comes to a fifth of the clock, in which handshakes seldom meet.
         options.quota = 0

@@ -9,13 +9,12 @@ the server spend. CPU time is the server's own, from /proc/PID/task/*/schedstat.
 """
 
 import argparse
-import datetime
-import os
 import statistics
 import sys
 import tempfile
 
-import bench
+from library.figures import cpu_ns, load_average, now
+from library.servers import LOAD, PROGRAMS, Stage, free_address, run
 
 FLOODS = ["rapid-reset", "continuation", "empty-continuation", "settings", "ping", "empty-data"]
 
@@ -36,26 +35,25 @@ backend web
 """
 
 
-class Servers(bench.Bench):
+class Servers(Stage):
     """An nginx, and both proxies in front of it."""
 
-    def start(self):
+    def __init__(self, folder):
+        super().__init__(folder)
         nginx = self.origin({"index.html": b"x" * 200})
-        for name, program in bench.PROGRAMS.items():
-            address = f"127.0.0.1:{bench.free_port()}"
-            config = self.folder / f"{name}.cfg"
-            config.write_text(CONFIG.format(address=address, nginx=nginx))
-            process = self.spawn(0, [program, "-db", "-f", str(config)])
-            bench.wait_listening(int(address.split(":")[1]), process)
-            self.servers[name] = (process.pid, address)
+        self.servers = {}
+        for name in PROGRAMS:
+            address = free_address()
+            server = self.serve(name, CONFIG.format(address=address, nginx=nginx), int(address.split(":")[1]))
+            self.servers[name] = (server.pid, address)
 
     def send(self, name, flood, frames, at_a_time, pause):
         """CPU milliseconds, and how many frames each connection took."""
         pid, address = self.servers[name]
-        before = bench.cpu_ns(pid)
-        command = [str(bench.LOAD), "flood", address, flood, str(frames), str(at_a_time), str(pause)]
-        out = bench.run(command)
-        return (bench.cpu_ns(pid) - before) / 1e6, [int(line) for line in out.split()]
+        before = cpu_ns(pid)
+        command = [str(LOAD), "flood", address, flood, str(frames), str(at_a_time), str(pause)]
+        out = run(command)
+        return (cpu_ns(pid) - before) / 1e6, [int(line) for line in out.split()]
 
 
 def main():
@@ -66,10 +64,10 @@ def main():
     middle = lambda values: f"{statistics.median(values):.0f} ({min(values):.0f}-{max(values):.0f})"
     print("| flood | program | frames until cut, one at a time | connections | CPU ms | CPU µs a frame |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="penstock-floods-") as folder:
-        servers = Servers(folder, quick=False)
+        servers = Servers(folder)
         try:
             for flood in FLOODS:
-                for name in bench.PROGRAMS:
+                for name in PROGRAMS:
                     # More than any budget: haproxy is shown to take 3,000, and not asked for more.
                     _, slow = servers.send(name, flood, 3000, 1, 1000)
                     until = f"{slow[0]}" if len(slow) > 1 else "not within 3,000"
@@ -80,8 +78,7 @@ def main():
                     print(f"| {flood} | {name} | {until} | {middle(connections)} | {middle(cpu)} | {each:.2f} |", flush=True)
         finally:
             servers.stop()
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    print(f"\n{now}, {options.frames:,} frames, n = {options.rounds}, load average at the end {os.getloadavg()[0]:.1f}")
+    print(f"\n{now()}, {options.frames:,} frames, n = {options.rounds}, {load_average()}")
 
 
 if __name__ == "__main__":

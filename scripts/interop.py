@@ -20,10 +20,10 @@ import tempfile
 import time
 import urllib.request
 
-import bench
+from library.servers import PROGRAMS, TREE, certificate, free_port, serve
 
 ENGINES = ["native", "sw", "hw", "hw+sw"]
-DOUBLE = bench.TREE / "target/release/libpenstock_qat_double.so"
+DOUBLE = TREE / "target/release/libpenstock_qat_double.so"
 AT_ONCE = 6
 READY = "Service ready"
 
@@ -234,7 +234,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-interop-") as folder:
         folder = pathlib.Path(folder)
         for kind in ("rsa2048", "p256"):
-            bench.certificate(folder, kind, "DNS:localhost,IP:127.0.0.1")
+            certificate(folder, kind, "DNS:localhost,IP:127.0.0.1")
         clients = Clients(folder)
         runs = {name: getattr(clients, name)() for name in options.clients or NAMES}
         skipped = [f"{name} is not installed" for name, run in runs.items() if not run]
@@ -245,17 +245,12 @@ def main():
                     skipped.append(f"{engine}: {DOUBLE} is not built")
                     continue
                 double = Double(folder / f"libqat-{engine}")
-            ports = {name: bench.free_port() for name in ("rsa", "ecdsa", "metrics")}
-            config = folder / f"{engine}.cfg"
-            config.write_text(CONFIG.format(engine=engine, folder=folder, **ports))
-            log = folder / f"{engine}.out"
+            ports = {name: free_port() for name in ("rsa", "ecdsa", "metrics")}
             environment = {**os.environ, "LD_LIBRARY_PATH": str(double.folder)} if double else None
-            server = subprocess.Popen([bench.PROGRAMS["penstock"], "-db", "-f", str(config)], stdout=open(log, "w"), stderr=subprocess.STDOUT,
-                                      env=environment)
-            server.log = log
-            bench.wait_listening(ports["rsa"], server)
+            text = CONFIG.format(engine=engine, folder=folder, **ports)
+            server = serve(PROGRAMS["penstock"], folder / f"{engine}.cfg", text, ports["rsa"], env=environment)
             # Beside a crowd, or each client would be alone with its handshake and would not wait for others.
-            crowd = subprocess.Popen([bench.PROGRAMS["penstock"], "bench", "load", f"https://127.0.0.1:{ports['ecdsa']}/", "--mode", "handshake", "-c", "4",
+            crowd = subprocess.Popen([PROGRAMS["penstock"], "bench", "load", f"https://127.0.0.1:{ports['ecdsa']}/", "--mode", "handshake", "-c", "4",
                                       "-d", "1h", "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for name, run in runs.items():
                 if not run:
@@ -284,11 +279,10 @@ def main():
             # The double computes on this machine's processors: where those are busy it is late, and the library stands in.
             excused = ["late_total", "redone_total", "benched_total"] if double and not summary["wrong_total"] else []
             failed += sum(count for name, count in summary.items() if name in FAULTS and name not in excused)
-            if server.poll() is not None:
+            if server.has_ended():
                 failed += 1
-                print(f"{engine} ended: {log.read_text()}")
-            server.terminate()
-            server.wait()
+                print(f"{engine} ended: {server.said()}")
+            server.stop()
             for complaint in double.complaints() if double else []:
                 failed += 1
                 print(f"{engine}: the device double: {complaint}")

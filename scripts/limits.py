@@ -9,20 +9,18 @@ counted. Each round starts both servers anew, on the same configuration. docs/li
 """
 
 import argparse
-import datetime
 import os
-import pathlib
 import resource
 import socket
 import ssl
-import statistics
 import sys
 import tempfile
 import threading
 import time
 
-import bench
-import http2frames as h2
+from library import http2frames as h2
+from library.figures import middle, now, of_penstock, resident_kib
+from library.servers import PROGRAMS, Stage, certificate, free_port
 
 CONFIG = """\
 global
@@ -53,22 +51,19 @@ REQUEST = b"GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n"
 TINY = b"".join(b"h%02d: v\r\n" % n for n in range(80))
 
 
-class Servers(bench.Bench):
-    def start(self):
+class Servers(Stage):
+    def __init__(self, folder):
+        super().__init__(folder)
         nginx = self.origin({"small": b"x" * 200, "big": os.urandom(4 << 20)})
         static = self.folder / "static"
         static.write_bytes(b"s" * 15_000)
-        cert = bench.certificate(self.folder)
+        cert = certificate(self.folder)
         self.given = {"nginx": nginx, "odd": odd_origin(), "static": static, "cert": cert}
 
-    def serve(self, name):
-        """Starts one of the programs; its pid, and its ports by name."""
-        ports = {kind: bench.free_port() for kind in ("http", "h2", "tls", "proxy")}
-        config = self.folder / f"{name}.cfg"
-        config.write_text(CONFIG.format(**self.given, **ports))
-        process = self.spawn(0, [bench.PROGRAMS[name], "-db", "-f", str(config)])
-        bench.wait_listening(ports["http"], process)
-        return process, ports
+    def start(self, name):
+        """Starts one of the programs: it, and its ports by name."""
+        ports = {kind: free_port() for kind in ("http", "h2", "tls", "proxy")}
+        return self.serve(name, CONFIG.format(**self.given, **ports), ports["http"]), ports
 
 
 def odd_origin():
@@ -212,19 +207,19 @@ def streams_of_one(port, request):
 def measure(servers, name, kind):
     """KiB for each client, or each of its streams."""
     (few, many), each, opened, settle = KINDS[kind]
-    process, ports = servers.serve(name)
+    server, ports = servers.start(name)
     sizes, clients = [], []
     try:
         for count in (few, many):
             while len(clients) < count:
                 clients.append(opened(ports))
             time.sleep(settle)
-            sizes.append(bench.resident_kib(process.pid))
-        if process.poll() is not None:
-            sys.exit(f"{name} ended at {kind}")
+            sizes.append(resident_kib(server.pid))
+        if server.has_ended():
+            sys.exit(f"{name} ended at {kind}: {server.said()}")
     finally:
-        process.kill()
-        process.wait()
+        server.process.kill()
+        server.process.wait()
         for client in clients:
             getattr(client, "sock", client).close()
     return (sizes[1] - sizes[0]) / ((many - few) * each)
@@ -237,22 +232,19 @@ def main():
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     chosen = [kind for kind in KINDS if not options.kinds or any(word in kind for word in options.kinds)]
-    show = lambda values: f"{statistics.median(values):.1f} ({min(values):.1f}-{max(values):.1f})"
     print("| client | HAProxy 2.6, KiB | penstock, KiB |\n|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="penstock-limits-") as folder:
-        servers = Servers(folder, quick=False)
+        servers = Servers(folder)
         try:
             for kind in chosen:
-                found = {name: [] for name in bench.PROGRAMS}
+                found = {name: [] for name in PROGRAMS}
                 for _ in range(options.rounds):
                     for name in found:
                         found[name].append(measure(servers, name, kind))
-                print(f"| {kind} | {show(found['haproxy'])} | {show(found['penstock'])} |", flush=True)
+                print(f"| {kind} | {middle(found['haproxy'], 1)} | {middle(found['penstock'], 1)} |", flush=True)
         finally:
             servers.stop()
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    program = pathlib.Path(bench.PROGRAMS["penstock"]).resolve()
-    print(f"\n{now}, n = {options.rounds}, median (range), {bench.built(program)}")
+    print(f"\n{now()}, n = {options.rounds}, median (range), {of_penstock()}")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ import sys
 import tempfile
 import time
 
-import bench
+from library.figures import cpu_ns
+from library.servers import PROGRAMS, TREE, Running, certificate, free_port, pinned
 
-OUT = bench.TREE / "docs/measurements/load.md"
+OUT = TREE / "docs/measurements/load.md"
 # What the server's cost by one tool may differ from that by another, as a factor: they do not send the same bytes.
 AGREEMENT = 1.2
 # Two-sided 95 % of Student's t by degrees of freedom.
@@ -90,14 +91,14 @@ CASES = {
 def once(tool, url, seconds, penstock, server):
     command, count = tool
     children = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    client, cpu, began = children(), bench.cpu_ns(server.pid), time.monotonic()
-    out = subprocess.run(bench.pinned(1, command(url, seconds, penstock)), stdout=subprocess.PIPE,
+    client, cpu, began = children(), cpu_ns(server.pid), time.monotonic()
+    out = subprocess.run(pinned(1, command(url, seconds, penstock)), stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, text=True, timeout=seconds + 60).stdout
     took = time.monotonic() - began
     units = count(out)
     if not units:
         sys.exit(f"{command(url, seconds, penstock)[0]} did nothing:\n{out}")
-    return {"server": (bench.cpu_ns(server.pid) - cpu) / units / 1000, "rate": units / min(took, seconds),
+    return {"server": (cpu_ns(server.pid) - cpu) / units / 1000, "rate": units / min(took, seconds),
             "client": (children() - client) / units * 1e6}
 
 
@@ -121,23 +122,21 @@ def main():
     page, wrong = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        cert, port = bench.certificate(folder), bench.free_port()
+        cert, port = certificate(folder), free_port()
         (folder / "nginx.conf").write_text(NGINX.format(port=port, cert=cert))
-        server = subprocess.Popen(bench.pinned(0, [shutil.which("nginx"), "-p", folder, "-c", folder / "nginx.conf"]),
-                                  stderr=subprocess.DEVNULL)
+        server = Running([shutil.which("nginx"), "-p", folder, "-e", "error.log", "-c", folder / "nginx.conf"], folder / "nginx.out", cpu=0)
         try:
-            time.sleep(1)
+            server.wait_listening(port)
             for name in options.cases or CASES:
                 title, unit, tools = CASES[name]
-                rounds = [{tool: once(how, f"https://127.0.0.1:{port}/", options.seconds, bench.PROGRAMS["penstock"], server)
+                rounds = [{tool: once(how, f"https://127.0.0.1:{port}/", options.seconds, PROGRAMS["penstock"], server)
                            for tool, how in tools.items()} for _ in range(options.rounds)]
                 lines, bad = table(title, unit, rounds)
                 page += lines
                 wrong += bad
                 print("\n".join(lines), flush=True)
         finally:
-            server.terminate()
-            server.wait()
+            server.stop()
     if options.check:
         sys.exit("\n".join(wrong) or 0)
     head = ["# The load generator beside wrk, ab and h2load", "",

@@ -10,21 +10,16 @@ load with `tune.listener.multi-queue on` and `off`, in turns. Figures: the busie
 """
 
 import argparse
-import datetime
 import os
 import pathlib
-import signal
 import socket
 import ssl
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-import bench
-
-PENSTOCK = bench.PROGRAMS["penstock"]
+from library.figures import cpu_ns_by_thread, load_average, middle, now
+from library.servers import LOAD, PROGRAMS, certificate, free_port, serve
 
 CONFIG = """\
 global
@@ -50,32 +45,9 @@ LOADS = [
 ]
 
 
-class Server:
-    def __init__(self, folder, port, workers, switch):
-        config = folder / f"{switch}.cfg"
-        config.write_text(CONFIG.format(workers=workers, switch=switch, port=port, cert=folder / "rsa2048.pem"))
-        self.address = f"127.0.0.1:{port}"
-        self.process = subprocess.Popen([PENSTOCK, "-db", "-f", config], stdout=subprocess.DEVNULL)
-        for _ in range(250):
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.02)
-        sys.exit("penstock does not start")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
-
-    def cpu(self):
-        """CPU nanoseconds of each thread."""
-        folder = pathlib.Path(f"/proc/{self.process.pid}/task")
-        return {task.name: int((task / "schedstat").read_text().split()[0]) for task in folder.iterdir()}
+def serving(folder, port, workers, switch):
+    text = CONFIG.format(workers=workers, switch=switch, port=port, cert=folder / "rsa2048.pem")
+    return serve(PROGRAMS["penstock"], folder / f"{switch}.cfg", text, port)
 
 
 def ports_by_thread(port, wanted):
@@ -102,26 +74,22 @@ def ports_by_thread(port, wanted):
     sys.exit("too few local ports are free")
 
 
-def serve(folder, port, workers, switch, load, by_thread, seconds):
+def measure(folder, port, workers, switch, load, by_thread, seconds):
     _, kind, planted, rate, threads = load
     first = by_thread[sorted(by_thread)[0]]
     mixed = [port for ports in zip(*by_thread.values()) for port in ports]
     # The mixed ones in an order that has nothing to do with their worker.
     ports = first if planted else sorted(mixed, key=lambda p: (p * 2654435761) & 0xFFFFFFFF)
     ports = ports[: 6 * threads if kind == "new" else threads]
-    with Server(folder, port, workers, switch) as server:
-        before = server.cpu()
-        command = [bench.LOAD, "paced", server.address, kind, rate, seconds, threads, *ports]
+    with serving(folder, port, workers, switch) as server:
+        before = cpu_ns_by_thread(server.pid)
+        command = [LOAD, "paced", f"127.0.0.1:{port}", kind, rate, seconds, threads, *ports]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             sys.exit(done.stderr)
-        used = sorted((spent - before.get(task, 0) for task, spent in server.cpu().items()), reverse=True)[:workers]
+        used = sorted((spent - before.get(task, 0) for task, spent in cpu_ns_by_thread(server.pid).items()), reverse=True)[:workers]
     p50, p99 = (int(word) / 1000 for word in done.stdout.split())
     return max(used) / sum(used), p50, p99, sum(used) / 1000 / (rate * seconds)
-
-
-def spread(values, digits):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
 def main():
@@ -135,25 +103,24 @@ def main():
           "|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-spread-") as name:
         folder = pathlib.Path(name)
-        bench.certificate(folder)
-        port = bench.free_port()
-        with Server(folder, port, options.workers, "off"):
+        certificate(folder)
+        port = free_port()
+        with serving(folder, port, options.workers, "off"):
             by_thread = ports_by_thread(port, 6 * 32)
         for load in LOADS:
             results = {"on": [], "off": []}
             for number in range(options.rounds):
                 for switch in ("on", "off") if number % 2 == 0 else ("off", "on"):
                     results[switch].append(
-                        serve(folder, port, options.workers, switch, load, by_thread, options.seconds))
+                        measure(folder, port, options.workers, switch, load, by_thread, options.seconds))
             for switch, label in (("off", "without"), ("on", "with")):
                 share, p50, p99, cost = zip(*results[switch])
                 percent = [100 * value for value in share]
-                rows.append(f"| {load[0]}, {load[3]:,} requests/s | {label} | {spread(percent, 0)} | "
-                            f"{spread(p50, 2)} | {spread(p99, 1)} | {spread(cost, 0)} |")
+                rows.append(f"| {load[0]}, {load[3]:,} requests/s | {label} | {middle(percent, 0)} | "
+                            f"{middle(p50, 2)} | {middle(p99, 1)} | {middle(cost, 0)} |")
                 print(rows[-1], flush=True)
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    print(f"\n{now}, {options.workers} workers, {os.cpu_count()} CPUs shared with the client, n = {options.rounds} rounds of "
-          f"{options.seconds} s, load average at the end {os.getloadavg()[0]:.1f}")
+    print(f"\n{now()}, {options.workers} workers, {os.cpu_count()} CPUs shared with the client, n = {options.rounds} rounds of "
+          f"{options.seconds} s, {load_average()}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     scripts/studies.py [--share S] [--out DIR] [STUDY...]
 
 --share 0.1 makes every window a tenth as long, to see that all goes through; give --out with it. Loopback, in a network namespace
-of its own where that can be had (see own_network in scripts/bench.py). Run through `make studies`, which builds first.
+of its own where that can be had (see scripts/library/network.py). Run through `make studies`, which builds first.
 """
 
 import argparse
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-import bench
+from library.network import own_network
+from library.servers import PROGRAMS, TREE
 
 ALL = "haproxy,haproxy-no-ifma,nginx,penstock-native,penstock-sw"
 FOUR = "haproxy,nginx,penstock-native,penstock-sw"
@@ -46,11 +47,11 @@ def run(command, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--out", type=pathlib.Path, default=bench.TREE / "docs/measurements")
+    parser.add_argument("--out", type=pathlib.Path, default=TREE / "docs/measurements")
     parser.add_argument("studies", nargs="*", choices=[[], *STUDIES])
     options = parser.parse_args()
-    bench.own_network()
-    penstock, failed = pathlib.Path(bench.PROGRAMS["penstock"]).resolve(), []
+    own_network()
+    penstock, failed = pathlib.Path(PROGRAMS["penstock"]).resolve(), []
     for name in options.studies or STUDIES:
         seconds, more = STUDIES[name]
         began, out = time.monotonic(), options.out / name

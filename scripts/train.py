@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-import bench
+from library.servers import certificate, free_address, serve
 
 CONFIG = """\
 global
@@ -62,21 +62,16 @@ def main():
     with tempfile.TemporaryDirectory(prefix="penstock-train-") as folder:
         folder = pathlib.Path(folder)
         (folder / "large").write_bytes(os.urandom(1 << 20))
-        files = {"rsa": bench.certificate(folder, "rsa2048"), "ecdsa": bench.certificate(folder, "p256"), "large": folder / "large"}
+        files = {"rsa": certificate(folder, "rsa2048"), "ecdsa": certificate(folder, "p256"), "large": folder / "large"}
         for engine in ("native", "auto"):
             serve_and_load(program, folder, engine, {**files, "log": f"127.0.0.1:{sink.getsockname()[1]}"})
 
 
 def serve_and_load(program, folder, engine, values):
-    tls, clear, origin, origin_clear = (f"127.0.0.1:{bench.free_port()}" for _ in range(4))
-    config = folder / f"{engine}.cfg"
-    config.write_text(CONFIG.format(tls=tls, clear=clear, origin=origin, origin_clear=origin_clear, engine=engine, text="x" * 200, **values))
-    log = folder / "output"
-    with log.open("w") as output:
-        server = subprocess.Popen([program, "-db", "-f", config], stdout=output, stderr=output)
-    server.log = log
+    tls, clear, origin, origin_clear = (free_address() for _ in range(4))
+    text = CONFIG.format(tls=tls, clear=clear, origin=origin, origin_clear=origin_clear, engine=engine, text="x" * 200, **values)
+    server = serve(program, folder / f"{engine}.cfg", text, int(tls.split(":")[1]))
     try:
-        bench.wait_listening(int(tls.split(":")[1]), server)
         rsa, ecdsa = ["--signature", "rsa_pss_rsae_sha256"], ["--signature", "ecdsa_secp256r1_sha256"]
 
         def load(address, path, *arguments):
@@ -98,11 +93,11 @@ def serve_and_load(program, folder, engine, values):
         load(site, "/large", "--mode", "download", "-c", "8", "-n", "200")
         load(f"http://{clear}", "/page", "-c", "64", "-n", "10000")
         # A drain ends as a return from main, which writes the profile.
-        server.send_signal(signal.SIGUSR1)
-        if server.wait(timeout=60) != 0:
-            sys.exit(f"{program} ended with {server.returncode}:\n{log.read_text()}")
+        server.process.send_signal(signal.SIGUSR1)
+        if server.process.wait(timeout=60) != 0:
+            sys.exit(f"{program} ended with {server.process.returncode}:\n{server.said()}")
     finally:
-        server.kill()
+        server.process.kill()
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ time counts from when it was due. CPU is the machine's as the scheduler gives it
 """
 
 import argparse
-import datetime
 import multiprocessing
 import os
 import pathlib
 import socket
 import ssl
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-import bench
+from library.figures import load_average, middle, now
+from library.servers import PROGRAMS, certificate, free_port, serve
 
 CONFIG = """\
 global
@@ -114,26 +113,23 @@ def innocent(port, seconds):
 
 
 def measure(folder, program, kind, floods, seconds):
-    ports = {name: bench.free_port() for name in ("clear", "h2", "tls")}
-    config = folder / "turns.cfg"
-    config.write_text(CONFIG.format(cert=folder / "rsa2048.pem", rules=RULES, **ports))
-    process = subprocess.Popen([program, "-db", "-f", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ports = {name: free_port() for name in ("clear", "h2", "tls")}
+    text = CONFIG.format(cert=folder / "rsa2048.pem", rules=RULES, **ports)
+    server = serve(program, folder / "turns.cfg", text, ports["clear"])
     clients = []
     try:
-        bench.wait_listening(ports["clear"], process)
         until = time.monotonic() + seconds + 1
         clients = [multiprocessing.Process(target=flood, args=(kind, ports, until)) for _ in range(floods)]
         for client in clients:
             client.start()
         time.sleep(0.5)
         times = innocent(ports["clear"], seconds)
-        if process.poll() is not None:
-            sys.exit(f"{program} ended")
+        if server.has_ended():
+            sys.exit(f"{program} ended: {server.said()}")
     finally:
         for client in clients:
             client.terminate()
-        process.terminate()
-        process.wait(10)
+        server.stop()
     times.sort()
     return statistics.median(times), times[int(len(times) * 0.99)], times[-1]
 
@@ -144,21 +140,18 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--floods", type=int, default=8)
     options = parser.parse_args()
-    spread = lambda values: f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
     print(f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-turns-") as name:
         folder = pathlib.Path(name)
-        bench.certificate(folder)
+        certificate(folder)
         for kind in ("clear", "tls", "h2 streams", "h2 PING", "h2 SETTINGS"):
-            results = {program: [] for program in bench.PROGRAMS}
+            results = {program: [] for program in PROGRAMS}
             for _ in range(options.rounds):
-                for program, path in bench.PROGRAMS.items():
+                for program, path in PROGRAMS.items():
                     results[program].append(measure(folder, path, kind, options.floods, options.seconds))
             for program, found in results.items():
-                print(f"| {kind} | {program} | " + " | ".join(spread(column) for column in zip(*found)) + " |", flush=True)
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    print(f"\n{now}, {os.cpu_count()} CPUs shared with the clients, n = {options.rounds} rounds of {options.seconds} s, load average at the "
-          f"end {os.getloadavg()[0]:.1f}")
+                print(f"| {kind} | {program} | " + " | ".join(middle(column, 2) for column in zip(*found)) + " |", flush=True)
+    print(f"\n{now()}, {os.cpu_count()} CPUs shared with the clients, n = {options.rounds} rounds of {options.seconds} s, {load_average()}")
 
 
 if __name__ == "__main__":
