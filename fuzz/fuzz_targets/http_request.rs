@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_http::{Limits, Parse, RequestHead, request_framing};
+use penstock_http::{Limits, Parse, Progress, RequestHead, request_framing};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&split, input)) = data.split_first() else { return };
@@ -11,9 +11,9 @@ fuzz_target!(|data: &[u8]| {
     let mut head = RequestHead::new();
     let whole = head.parse(input, &limits);
 
-    let mut pieces = RequestHead::new();
-    let first = pieces.parse(&input[..input.len().min(usize::from(split))], &limits);
-    let split = if first == Ok(Parse::Partial) { pieces.parse(input, &limits) } else { first };
+    let (mut pieces, mut progress) = (RequestHead::new(), Progress::default());
+    let first = pieces.read(&mut progress, &input[..input.len().min(usize::from(split))], &limits);
+    let split = if first == Ok(Parse::Partial) { pieces.read(&mut progress, input, &limits) } else { first };
     assert_eq!(split.is_ok(), whole.is_ok());
 
     if let Ok(Parse::Complete { consumed }) = whole {

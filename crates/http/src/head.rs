@@ -8,7 +8,7 @@ use crate::limits::Limits;
 /// How far a parse came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// The head is not all there. Call again with the same bytes and more behind them.
+    /// The head is not all there.
     Partial,
     /// The head is whole; the body, if any, starts at `consumed`.
     Complete {
@@ -50,7 +50,37 @@ impl Version {
     }
 }
 
-/// Where the next line starts, kept between calls so that no byte of a slow head is looked at twice.
+/// How far the head at the start of a connection's buffer has been read, so that no byte of a slow one is looked at twice. It belongs
+/// to the connection that the bytes come from: a head that is read anew, from another connection, starts with another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub(crate) stage: Stage,
+    pub(crate) lines: Lines,
+}
+
+/// What of a head comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    #[default]
+    StartLine,
+    Fields,
+}
+
+impl Progress {
+    /// Whether nothing of a head has been read.
+    pub(crate) fn is_new(&self) -> bool {
+        self.lines.at == 0
+    }
+
+    /// The next head begins afresh, unless there is more to come of this one.
+    pub(crate) fn after(&mut self, parsed: &Result<Parse, Error>) {
+        if *parsed != Ok(Parse::Partial) {
+            *self = Progress::default();
+        }
+    }
+}
+
+/// Where the next line starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lines {
     /// Start of the line being read.

@@ -33,7 +33,7 @@ pub use connection::{
 pub use error::Error;
 pub use fields::{Field, Fields, Known};
 pub use framing::{Framing, request_framing, response_framing};
-pub use head::{Parse, Version};
+pub use head::{Parse, Progress, Version};
 pub use limits::Limits;
 pub use request::RequestHead;
 pub use response::ResponseHead;

@@ -4,7 +4,7 @@ use crate::authority::{Authority, split_authority};
 use crate::bytes::{is_http2_target, is_lenient_target, is_target, is_token};
 use crate::error::Error;
 use crate::fields::{Fields, Known};
-use crate::head::{Lines, Parse, Version};
+use crate::head::{Parse, Progress, Stage, Version};
 use crate::limits::Limits;
 use crate::target::{Parts, TargetForm};
 use crate::websocket;
@@ -23,16 +23,6 @@ pub struct RequestHead {
     version: Version,
     /// The target was put together from HTTP/2's pseudo-header fields.
     assembled: bool,
-    stage: Stage,
-    lines: Lines,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    StartLine,
-    Fields,
-    Done,
 }
 
 /// The longest method: a peer that sends more without a space speaks something else, and is not waited for.
@@ -62,8 +52,6 @@ impl RequestHead {
         self.parts = Parts::default();
         self.version = Version::Http11;
         self.assembled = false;
-        self.stage = Stage::StartLine;
-        self.lines = Lines::default();
     }
 
     /// Starts a new message without fields in this memory.
@@ -74,7 +62,6 @@ impl RequestHead {
         self.clear();
         self.take_start_line(method, target, is_target)?;
         self.version = version;
-        self.stage = Stage::Done;
         Ok(())
     }
 
@@ -111,51 +98,57 @@ impl RequestHead {
             self.fields.append(b"host", authority)?;
         }
         self.version = Version::Http2;
-        self.stage = Stage::Done;
         self.drop_default_port();
         Ok(())
     }
 
-    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same bytes and more behind
-    /// them; after anything else the next call starts a new message.
+    /// Reads a head that is all there, from the start of `input`.
     ///
     /// # Errors
     /// At the first byte that no valid head has at its place, even when the head is not all there.
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
-        if self.stage == Stage::Done || self.lines.consumed() == 0 {
+        self.read(&mut Progress::default(), input, limits)
+    }
+
+    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same progress and bytes, and more behind
+    /// them; after anything else the next call starts a new message.
+    ///
+    /// # Errors
+    /// As [`RequestHead::parse`].
+    pub fn read(&mut self, progress: &mut Progress, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        if progress.is_new() {
             self.clear();
         }
-        let parsed = self.read_lines(input, limits);
-        if parsed != Ok(Parse::Partial) {
-            self.stage = Stage::Done;
-        }
+        let parsed = self.read_lines(progress, input, limits);
+        progress.after(&parsed);
         parsed
     }
 
-    fn read_lines(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+    fn read_lines(&mut self, progress: &mut Progress, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        let Progress { stage, lines } = progress;
         loop {
-            let Some(line) = self.lines.next(input, limits, limits.lenient)? else {
-                if self.stage == Stage::StartLine {
-                    check_method_prefix(self.lines.rest(input))?;
+            let Some(line) = lines.next(input, limits, limits.lenient)? else {
+                if *stage == Stage::StartLine {
+                    check_method_prefix(lines.rest(input))?;
                 }
                 return Ok(Parse::Partial);
             };
-            if self.stage == Stage::StartLine {
+            if *stage == Stage::StartLine {
                 if line.is_empty() {
                     // RFC 9112 section 2.2: at least one empty line before a request line is ignored.
-                    self.lines.skip();
-                    if self.lines.consumed() > EMPTY_LINE_BYTES_MAX {
+                    lines.skip();
+                    if lines.consumed() > EMPTY_LINE_BYTES_MAX {
                         return Err(Error::EmptyLines);
                     }
                     continue;
                 }
                 self.parse_start_line(line, limits)?;
-                self.stage = Stage::Fields;
+                *stage = Stage::Fields;
             } else if line.is_empty() {
                 self.check_host(limits)?;
                 websocket::check_request(&self.fields)?;
                 self.drop_default_port();
-                return Ok(Parse::Complete { consumed: self.lines.consumed() });
+                return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
                 if self.fields.len() + 1 >= limits.fields {
                     return Err(Error::TooManyFields);

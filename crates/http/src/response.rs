@@ -3,7 +3,7 @@
 use crate::bytes::{is_field_value, push_decimal};
 use crate::error::Error;
 use crate::fields::Fields;
-use crate::head::{Lines, Parse, Version};
+use crate::head::{Parse, Progress, Stage, Version};
 use crate::limits::Limits;
 
 /// A response's version, status, reason and fields, owned and reusable.
@@ -14,16 +14,6 @@ pub struct ResponseHead {
     reason: Vec<u8>,
     status: u16,
     version: Version,
-    stage: Stage,
-    lines: Lines,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    StartLine,
-    Fields,
-    Done,
 }
 
 impl ResponseHead {
@@ -45,8 +35,6 @@ impl ResponseHead {
         self.reason.clear();
         self.status = 0;
         self.version = Version::Http11;
-        self.stage = Stage::StartLine;
-        self.lines = Lines::default();
     }
 
     /// Starts a new message without fields in this memory, with the usual reason for its status.
@@ -54,40 +42,46 @@ impl ResponseHead {
         self.clear();
         self.set_status(status);
         self.version = version;
-        self.stage = Stage::Done;
     }
 
-    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same bytes and more behind
+    /// Reads a head that is all there, from the start of `input`.
+    ///
+    /// # Errors
+    /// At the first line that no valid head has.
+    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        self.read(&mut Progress::default(), input, limits)
+    }
+
+    /// Reads a head from the start of `input`. After [`Parse::Partial`], call again with the same progress and bytes, and more behind
     /// them; after anything else the next call starts a new message.
     ///
     /// A line may end in a bare LF here, as old CGI servers write: it is sent on as CRLF.
     ///
     /// # Errors
-    /// At the first line that no valid head has.
-    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
-        if self.stage == Stage::Done || self.lines.consumed() == 0 {
+    /// As [`ResponseHead::parse`].
+    pub fn read(&mut self, progress: &mut Progress, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        if progress.is_new() {
             self.clear();
         }
-        let parsed = self.read_lines(input, limits);
-        if parsed != Ok(Parse::Partial) {
-            self.stage = Stage::Done;
-        }
+        let parsed = self.read_lines(progress, input, limits);
+        progress.after(&parsed);
         parsed
     }
 
-    fn read_lines(&mut self, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+    fn read_lines(&mut self, progress: &mut Progress, input: &[u8], limits: &Limits) -> Result<Parse, Error> {
+        let Progress { stage, lines } = progress;
         loop {
-            let Some(line) = self.lines.next(input, limits, true)? else {
-                if self.stage == Stage::StartLine {
-                    check_version_prefix(self.lines.rest(input))?;
+            let Some(line) = lines.next(input, limits, true)? else {
+                if *stage == Stage::StartLine {
+                    check_version_prefix(lines.rest(input))?;
                 }
                 return Ok(Parse::Partial);
             };
-            if self.stage == Stage::StartLine {
+            if *stage == Stage::StartLine {
                 self.parse_start_line(line)?;
-                self.stage = Stage::Fields;
+                *stage = Stage::Fields;
             } else if line.is_empty() {
-                return Ok(Parse::Complete { consumed: self.lines.consumed() });
+                return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
                 if self.fields.len() + 1 >= limits.fields {
                     return Err(Error::TooManyFields);

@@ -1,6 +1,6 @@
 //! What holds for any bytes: splits do not matter, what is written is read back, and another parser agrees.
 
-use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Parse, RequestHead, ResponseHead, Step};
+use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Parse, Progress, RequestHead, ResponseHead, Step};
 use penstock_http::{chunk_head, write_last_chunk};
 use proptest::prelude::*;
 
@@ -63,10 +63,10 @@ proptest! {
         let limits = Limits::default();
         let mut whole = RequestHead::new();
         let expected = whole.parse(&input, &limits);
-        let mut head = RequestHead::new();
+        let (mut head, mut progress) = (RequestHead::new(), Progress::default());
         let mut seen = 0;
         let got = loop {
-            match head.parse(&input[..seen], &limits) {
+            match head.read(&mut progress, &input[..seen], &limits) {
                 Ok(Parse::Partial) if seen < input.len() => seen = input.len().min(seen + piece),
                 other => break other,
             }

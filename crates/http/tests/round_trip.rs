@@ -1,6 +1,6 @@
 //! Messages read whole, read in pieces, and written again.
 
-use penstock_http::{BodyReader, Framing, Known, Limits, Parse, RequestHead, ResponseHead, Step, Version};
+use penstock_http::{BodyReader, Framing, Known, Limits, Parse, Progress, RequestHead, ResponseHead, Step, Version};
 
 const REQUEST: &[u8] =
     b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nX-CaSe:  v \r\nAccept:*/*\r\nCookie: a=b\r\nCookie: c=d\r\n\r\n";
@@ -23,9 +23,10 @@ fn request_is_written_in_canonical_form() {
 #[test]
 fn request_split_anywhere_reads_the_same() {
     for split in 0..REQUEST.len() {
-        let mut head = RequestHead::new();
-        assert_eq!(head.parse(&REQUEST[..split], &Limits::default()), Ok(Parse::Partial), "at {split}");
-        assert_eq!(head.parse(REQUEST, &Limits::default()), Ok(Parse::Complete { consumed: REQUEST.len() }));
+        let (mut head, mut progress) = (RequestHead::new(), Progress::default());
+        assert_eq!(head.read(&mut progress, &REQUEST[..split], &Limits::default()), Ok(Parse::Partial), "at {split}");
+        let whole = head.read(&mut progress, REQUEST, &Limits::default());
+        assert_eq!(whole, Ok(Parse::Complete { consumed: REQUEST.len() }));
         assert_eq!(head.fields.len(), 5);
     }
 }
@@ -153,4 +154,15 @@ fn a_port_that_says_nothing_is_dropped_beside_an_authority() {
         );
         assert_eq!((head.target(), head.host()), (target.as_bytes(), Some(left.as_bytes())), "{line}");
     }
+}
+
+#[test]
+fn a_head_is_not_finished_by_another_connections_bytes() {
+    let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX-First: a\r\nX-Sec";
+    let other = b"HTTP/1.1 404 Not Found\r\nX-Only: b\r\n\r\n";
+    let mut head = ResponseHead::new();
+    assert_eq!(head.read(&mut Progress::default(), begun, &Limits::default()), Ok(Parse::Partial));
+    let whole = head.read(&mut Progress::default(), other, &Limits::default());
+    assert_eq!((whole, head.status()), (Ok(Parse::Complete { consumed: other.len() }), 404));
+    assert_eq!(head.fields.iter().map(|field| field.name).collect::<Vec<_>>(), [b"x-only"]);
 }

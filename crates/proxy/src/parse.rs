@@ -9,7 +9,7 @@ use crate::{
     worker::Worker,
 };
 use penstock_http::{
-    Connection, Fields, Framing, Known, Limits, Parse, Persistence, RequestHead, ResponseHead, Version,
+    Connection, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead, Version,
     expects_continue, request_framing, set_connection,
 };
 use std::{
@@ -24,6 +24,8 @@ pub(crate) struct Http1Client {
     worker: Rc<Worker>,
     /// Bytes read and not yet used: the rest of a head, a body's beginning, the next request.
     input: Option<Buffer>,
+    /// Of the head in `input`.
+    progress: Progress,
     /// Nothing more can be read.
     ended: Option<Ended>,
     framing: Framing,
@@ -72,6 +74,7 @@ impl Http1Client {
             stream,
             worker,
             input,
+            progress: Progress::default(),
             ended: None,
             framing: Framing::None,
             inbound: Inbound::Ended,
@@ -118,7 +121,7 @@ impl Http1Client {
         loop {
             turn::round();
             if let Some(input) = &mut self.input {
-                match head.parse(input.data(), &self.limits) {
+                match head.read(&mut self.progress, input.data(), &self.limits) {
                     Ok(Parse::Complete { consumed }) => {
                         input.consume(consumed);
                         self.received = weight(head.method().len() + head.target().len() + VERSION, &head.fields);

@@ -10,8 +10,8 @@ use crate::{
     worker::Worker,
 };
 use penstock_http::{
-    Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, RequestHead, ResponseHead, Version,
-    response_framing,
+    Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead,
+    Version, response_framing,
 };
 use std::{
     io,
@@ -24,6 +24,8 @@ pub(crate) struct Http1Server {
     pub stream: Stream,
     worker: Rc<Worker>,
     input: Option<Buffer>,
+    /// Of the head in `input`.
+    progress: Progress,
     inbound: Inbound,
     outbound: Outbound,
     limits: Limits,
@@ -56,6 +58,7 @@ impl Http1Server {
             stream,
             worker,
             input: None,
+            progress: Progress::default(),
             inbound: Inbound::Ended,
             outbound: Outbound::default(),
             limits,
@@ -143,7 +146,7 @@ impl Upstream for Http1Server {
         loop {
             turn::round();
             if let Some(input) = &mut self.input {
-                match head.parse(input.data(), &self.limits)? {
+                match head.read(&mut self.progress, input.data(), &self.limits)? {
                     Parse::Complete { consumed } => {
                         input.consume(consumed);
                         // A coding beats a length, which then counts for no log.

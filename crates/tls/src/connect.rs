@@ -29,6 +29,8 @@ const SESSIONS: usize = 64;
 /// so they never leave the line, its authorities and its names.
 pub struct Connector {
     config: Arc<ClientConfig>,
+    /// The server's certificate is looked at.
+    verifies: bool,
 }
 
 impl Connector {
@@ -51,6 +53,7 @@ impl Connector {
             .as_ref()
             .map(|crt| certificate::load(&crt.value, &Parts::default(), &extras, loader, crt.span, diagnostics));
         let (settings, servers) = (settings?, servers?);
+        let verifies = servers.verifies();
         let builder = ClientConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
         let builder = match builder {
             Ok(builder) => builder.dangerous().with_custom_certificate_verifier(Arc::new(servers)),
@@ -74,14 +77,28 @@ impl Connector {
             }
             false => Resumption::in_memory_sessions(SESSIONS),
         };
-        Some(Connector { config: Arc::new(built) })
+        Some(Connector { config: Arc::new(built), verifies })
     }
 
     /// The same, offering these protocols instead of the line's.
     pub fn offering(&self, protocols: &[&[u8]]) -> Connector {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Connector { config: Arc::new(config) }
+        Connector { config: Arc::new(config), verifies: self.verifies }
+    }
+
+    /// The name that the server's certificate must be for. rustls sends no SNI for an address, so an address stands for "no name".
+    ///
+    /// # Errors
+    /// What is asked for is no DNS name, as with a port behind it or where it is an address: rustls cannot send that, and no
+    /// certificate is for it. Without a name to go by, any would do.
+    fn name(&self, sni: Option<&str>) -> Result<ServerName<'static>, HandshakeError> {
+        let asked = sni.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty());
+        match asked.map(|name| ServerName::try_from(name.to_owned())) {
+            Some(Ok(name @ ServerName::DnsName(_))) => Ok(name),
+            Some(_) if self.verifies => Err(HandshakeError::WrongName),
+            _ => Ok(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into())),
+        }
     }
 
     /// Runs the handshake over a connected socket. `sni` is the name to ask for, where there is one: it is what the server's
@@ -93,10 +110,7 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // rustls sends no SNI for an address, so an address stands for "no name".
-        let name = sni
-            .and_then(|name| ServerName::try_from(name.trim_end_matches('.').to_owned()).ok())
-            .unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()));
+        let name = self.name(sni)?;
         // Making the connection makes its key pairs already.
         let config = self.config.clone();
         let presence = Presence::handshake();

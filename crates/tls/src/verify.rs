@@ -301,6 +301,11 @@ impl Servers {
         Servers { verifyhost: None, chain: None, algorithms: algorithms() }
     }
 
+    /// Whether a certificate must be one of an authority, and for the right name.
+    pub fn verifies(&self) -> bool {
+        self.chain.is_some()
+    }
+
     /// # Errors
     /// What is wrong with the authorities or the lists.
     pub fn new(

@@ -125,6 +125,12 @@ fn a_server_is_verified_by_chain_and_by_name() {
         assert!(refused.starts_with("Server presented an SSL certificate different from"), "{refused}");
         let refused = ask(&server("/ca.pem", None, None), address, Some("other.test")).await.unwrap_err();
         assert!(refused.starts_with("Server presented an SSL certificate different from"), "{refused}");
+        // What is no name is not "without a name".
+        for odd in ["other.test:80", "site.test:80", "127.0.0.1", "::1", "a b"] {
+            let refused = ask(&server("/ca.pem", None, None), address, Some(odd)).await.unwrap_err();
+            assert!(refused.starts_with("Server presented an SSL certificate different from"), "{odd}: {refused}");
+            assert!(ask(&server("/ca.pem", Some(Verify::None), None), address, Some(odd)).await.is_ok(), "{odd}");
+        }
         assert!(ask(&server("/stranger.pem", None, None), address, Some("site.test")).await.is_err());
         assert!(ask(&server("/stranger.pem", Some(Verify::None), None), address, Some("other.test")).await.is_ok());
         // Its own certificate as the authority, as self-made setups have it.

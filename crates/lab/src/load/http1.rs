@@ -3,7 +3,9 @@
 use super::failure::{Failure, Stage};
 use super::wire::{Flow, Wire};
 use super::{LoadPlan, Mode};
-use penstock_http::{BodyReader, Connection, Limits, Parse, Persistence, ResponseHead, Step, response_framing};
+use penstock_http::{
+    BodyReader, Connection, Limits, Parse, Persistence, Progress, ResponseHead, Step, response_framing,
+};
 use std::time::{Duration, Instant};
 
 /// Heads of up to 64 KiB: what is measured is not to fail by our limits.
@@ -42,6 +44,7 @@ pub(crate) struct Response {
 #[derive(Default)]
 pub(crate) struct Reader {
     head: ResponseHead,
+    progress: Progress,
     /// A head that has not come whole, or a line of chunked coding.
     pending: Vec<u8>,
     body: Option<BodyReader>,
@@ -93,7 +96,7 @@ impl Reader {
     }
 
     fn start(&mut self) {
-        self.head.clear();
+        self.progress = Progress::default();
         self.pending.clear();
         self.body = None;
         self.done = false;
@@ -109,7 +112,7 @@ impl Reader {
         };
         while !self.done {
             let Some(body) = &mut self.body else {
-                match self.head.parse(bytes, &LIMITS)? {
+                match self.head.read(&mut self.progress, bytes, &LIMITS)? {
                     Parse::Partial => break,
                     Parse::Complete { consumed } => bytes = &bytes[consumed..],
                 }
