@@ -206,17 +206,11 @@ impl Sections {
                 return Err(Reported);
             }
         };
-        if let (None, Some(base)) = (proxy, inherited)
-            && base.has_rules()
-        {
-            let message = format!(
-                "a defaults section cannot inherit from '{}' at line {}, which has TCP or HTTP rules",
-                base.proxy.name, base.proxy.span.line
-            );
+        if let Some(message) = inherited.and_then(|base| base.refuses(proxy.map(|(kind, _)| kind))) {
             around
                 .diagnostics
                 .error(rest.last().map_or(words[0].span, |word| word.span), message)
-                .hint("put the rules into the section that proxies name in their own 'from'");
+                .hint("put the rules into a defaults section of their own, which only frontends or only backends name in 'from'");
             return Err(Reported);
         }
         let span = words[0].span.to(words[words.len() - 1].span);

@@ -21,7 +21,10 @@ use crate::{
     reading::Surroundings,
     span::{Line, Span},
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+};
 
 /// Every keyword of the proxy sections.
 pub(crate) static TABLE: Table<Draft> = Table::new(
@@ -55,6 +58,8 @@ pub(crate) struct Draft {
     server_names: HashMap<String, Span>,
     /// The steps of `http-check` and `tcp-check` are those of the section this one starts from.
     inherited_steps: [bool; 2],
+    /// Of a defaults section: what the first proxy is that starts from it.
+    first_heir: Cell<Option<ProxyKind>>,
 }
 
 /// Whose steps of a health check.
@@ -75,6 +80,7 @@ impl Draft {
             last_rule: None,
             server_names: HashMap::new(),
             inherited_steps: [false; 2],
+            first_heir: Cell::new(None),
         }
     }
 
@@ -100,6 +106,7 @@ impl Draft {
         draft.place = place;
         draft.last_rule = None;
         draft.inherited_steps = [true; 2];
+        draft.first_heir.set(None);
         draft
     }
 
@@ -177,7 +184,31 @@ impl Draft {
         }
     }
 
-    /// Whether it has rules, which only proxies may inherit (manual, section 4).
+    /// Why a proxy of this kind, or another defaults section, cannot start from this one. The rules of a defaults section are for
+    /// frontends or for backends (manual, section 4.2, `http-request`).
+    pub(crate) fn refuses(&self, heir: Option<ProxyKind>) -> Option<String> {
+        if !self.has_rules() {
+            return None;
+        }
+        let (name, line) = (&self.proxy.name, self.proxy.span.line);
+        match heir {
+            None => Some(format!(
+                "a defaults section cannot inherit from '{name}' at line {line}, which has TCP or HTTP rules"
+            )),
+            Some(ProxyKind::Listen) => Some(format!(
+                "a listen section cannot inherit from '{name}' at line {line}, which has TCP or HTTP rules"
+            )),
+            Some(kind) => {
+                let first = self.first_heir.get().unwrap_or(kind);
+                self.first_heir.set(Some(first));
+                (first != kind).then(|| {
+                    format!("frontends and backends cannot both inherit from '{name}' at line {line}, which has TCP or HTTP rules")
+                })
+            }
+        }
+    }
+
+    /// Whether it has TCP or HTTP rules.
     pub(crate) fn has_rules(&self) -> bool {
         let p = &self.proxy;
         [
