@@ -181,7 +181,7 @@ impl<'a> Value<'a> {
             Type::Ipv4 => match self {
                 Value::Ipv6(ip) => ip.to_ipv4_mapped().map(Value::Ipv4),
                 Value::Int(n) => Some(Value::Ipv4(Ipv4Addr::from(n as u32))),
-                Value::Str(text) => parse_ipv4(&text).map(Value::Ipv4),
+                Value::Str(text) => split_ipv4(&text).map(|(ip, _)| Value::Ipv4(ip)),
                 _ => None,
             },
             Type::Ipv6 => match self {
@@ -305,11 +305,11 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
 
 /// An address in a sample's text. What follows an IPv4 address, such as a port, is not looked at.
 pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
-    parse_ipv4(text).map(IpAddr::V4).or_else(|| std::str::from_utf8(text).ok()?.parse().ok())
+    split_ipv4(text).map(|(ip, _)| IpAddr::V4(ip)).or_else(|| std::str::from_utf8(text).ok()?.parse().ok())
 }
 
-/// The IPv4 address that a text begins with; zeros before a number do not make it octal.
-fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
+/// The IPv4 address that a text begins with, and what follows it; zeros before a number do not make it octal.
+pub(crate) fn split_ipv4(text: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
     let mut octets = [0u8; 4];
     let mut rest = text;
     for (place, octet) in octets.iter_mut().enumerate() {
@@ -320,7 +320,7 @@ fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
         *octet = std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?;
         rest = &rest[len..];
     }
-    (rest.first() != Some(&b'.')).then(|| octets.into())
+    (rest.first() != Some(&b'.')).then(|| (octets.into(), rest))
 }
 
 /// The IPv4 address inside a mapped, compatible or 6to4 address, as comparisons with networks look at it. A cast takes it

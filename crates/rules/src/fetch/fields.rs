@@ -4,13 +4,10 @@ use super::internal::int;
 use crate::{
     expr::{Cursor, Fetched, Missing},
     keyword::{Arg, Args},
-    value::Value,
+    value::{Value, split_ipv4},
 };
 use penstock_http::{Fields, Known};
-use std::{
-    borrow::Cow,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::{borrow::Cow, net::IpAddr};
 
 /// How many values an iteration gives.
 pub(super) fn count<'c>(mut next: impl FnMut(&mut Cursor) -> bool) -> Fetched<'c> {
@@ -151,13 +148,13 @@ pub(super) fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut C
     parse_ip(value).map(Value::ip).ok_or(Missing::Absent)
 }
 
-/// An address; an IPv4 one may have a port after it.
+/// An address and nothing else, but that an IPv4 one may have a port after it.
 pub(super) fn parse_ip(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    if let Ok(ip) = text.parse() {
-        return Some(ip);
+    if let Some((ip, rest)) = split_ipv4(text) {
+        let port = || std::str::from_utf8(rest.strip_prefix(b":")?).ok()?.parse::<u16>().ok();
+        return (rest.is_empty() || port().is_some()).then_some(IpAddr::V4(ip));
     }
-    text.split_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 pub(super) fn names<'c>(fields: &Fields, delimiter: Option<&[u8]>) -> Value<'c> {
