@@ -33,8 +33,8 @@ pub struct Search {
 pub struct Found {
     /// Cases tried.
     pub cases: usize,
-    /// How many of them differed once, and not again alone.
-    pub passing: usize,
+    /// What differed among others and not each time alone: printed, and no failure.
+    pub passing: Vec<String>,
     /// Text of a scenario, and what differs in it.
     pub differences: BTreeMap<String, String>,
 }
@@ -47,14 +47,14 @@ enum Find {
     Refusal(Case, Judged),
 }
 
-/// How often in a row a case must differ alone: what a busy machine delays is no difference.
-const CONFIRMATIONS: usize = 2;
+/// How often in a row a case must differ alone, in the same line: what a busy machine delays is no difference.
+const CONFIRMATIONS: usize = 3;
 
 /// Looks for differences: as many batches at a time as there are jobs, then what differed in them alone.
 pub fn search(tests: &Path, search: &Search) -> Result<Found, Failure> {
     let judge = Judge::new(Known::read(&tests.join("DIFFERENCES.md"))?, None)?;
-    let mut finds = Finds { judge: &judge, search, found: Vec::new() };
-    let (mut cases, mut passing) = (0, 0);
+    let mut finds = Finds { judge: &judge, search, found: Vec::new(), passing: Vec::new() };
+    let mut cases = 0;
     let end = Instant::now() + search.time;
     let mut next = 0;
     while Instant::now() < end && finds.found.len() < search.enough && next < search.batches {
@@ -62,10 +62,11 @@ pub fn search(tests: &Path, search: &Search) -> Result<Found, Failure> {
         next = numbers.end;
         for (number, judged) in looked_at(&judge, search.seed, numbers) {
             cases += judged.len();
-            passing += finds.keep(judged, number);
+            finds.keep(judged, number);
         }
     }
-    Ok(Found { cases, passing, differences: finds.made_small() })
+    let (passing, differences) = finds.made_small();
+    Ok(Found { cases, passing, differences })
 }
 
 /// Judges these batches at the same time.
@@ -93,44 +94,31 @@ struct Finds<'a> {
     search: &'a Search,
     /// Each with the number of its batch.
     found: Vec<(u64, Find)>,
+    /// What did not differ again.
+    passing: Vec<String>,
 }
 
 impl Finds<'_> {
-    /// Keeps what of a batch differs again alone. How many cases did not.
-    fn keep(&mut self, judged: Vec<(Case, Judged)>, number: u64) -> usize {
-        let mut passing = 0;
+    /// Keeps what of a batch differs again alone.
+    fn keep(&mut self, judged: Vec<(Case, Judged)>, number: u64) {
         for (given, judged) in judged {
-            if judged.verdict != Verdict::Same {
-                match self.again(&judged.case) {
-                    Some(shape) => self.found.push((number, Find::Behaviour(judged.case.clone(), shape))),
-                    None => passing += 1,
+            if let Verdict::Differs(lines) = &judged.verdict {
+                match again(self.judge, &judged.case) {
+                    Some(line) => self.found.push((number, Find::Behaviour(judged.case.clone(), shape(&line)))),
+                    None => self.passing.push(format!("batch {number}: {}", lines.join("\n    "))),
                 }
             }
             if self.search.refusals && !judged.refusals.is_empty() {
                 self.found.push((number, Find::Refusal(given, judged)));
             }
         }
-        passing
     }
 
-    /// Tries a case again, and nothing else at the time. The shape of a line that differs each time.
-    fn again(&self, case: &Case) -> Option<String> {
-        let mut all: Vec<Vec<String>> = Vec::new();
-        for _ in 0..CONFIRMATIONS {
-            all.push(differing(self.judge.run(&[case]).pop()?)?);
-        }
-        let lines = all.pop()?;
-        let of = lines.iter().map(|l| shape(l)).find(|of| all.iter().all(|other| has(other, of)))?;
-        if shows() {
-            println!("{}\n~~\n{}\n", judge::text_of(case), lines.join("\n"));
-        }
-        Some(of)
-    }
-
-    /// All finds as scenarios, with what differs in each.
-    fn made_small(self) -> BTreeMap<String, String> {
+    /// What passed, and all finds as scenarios, with what differs in each. What was made small by several at a time is
+    /// tried again alone, lest the machine's load be taken for a difference.
+    fn made_small(self) -> (Vec<String>, BTreeMap<String, String>) {
         let left = Mutex::new(self.found);
-        let small: Mutex<BTreeMap<String, String>> = Mutex::default();
+        let small = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..self.search.jobs {
                 scope.spawn(|| {
@@ -142,17 +130,40 @@ impl Finds<'_> {
                             Find::Behaviour(case, of) => behaviour(self.judge, case, of, &about),
                             Find::Refusal(case, judged) => acceptance(self.judge, case, judged, &about),
                         };
-                        let Some((scenario, what)) = report else { continue };
-                        if shows() {
-                            println!("{scenario}\nhaproxy (-) and penstock (+):\n{what}\n");
-                        }
-                        small.lock().expect("no holder of this lock panics").insert(scenario, what);
+                        small.lock().expect("no holder of this lock panics").push((number, find, report));
                     }
                 });
             }
         });
-        small.into_inner().expect("no holder of this lock panics")
+        let mut passing = self.passing;
+        let mut differences = BTreeMap::new();
+        for (number, find, report) in small.into_inner().expect("no holder of this lock panics") {
+            let stays = match &find {
+                Find::Behaviour(case, _) => again(self.judge, case).is_some(),
+                Find::Refusal(..) => true,
+            };
+            match report {
+                Some((scenario, what)) if stays => _ = differences.insert(scenario, what),
+                Some((_, what)) => passing.push(format!("batch {number}: {what}")),
+                None => passing.push(format!("batch {number}: nothing while it was made small")),
+            }
+        }
+        (passing, differences)
     }
+}
+
+/// Tries a case again, and nothing else at the time. A line that differs each time.
+fn again(judge: &Judge, case: &Case) -> Option<String> {
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for _ in 0..CONFIRMATIONS {
+        all.push(differing(judge.run(&[case]).pop()?)?);
+    }
+    let lines = all.pop()?;
+    let line = lines.iter().find(|line| all.iter().all(|other| other.contains(line)))?;
+    if shows() {
+        println!("{}\n~~\n{}\n", judge::text_of(case), lines.join("\n"));
+    }
+    Some(line.clone())
 }
 
 fn shows() -> bool {
