@@ -113,10 +113,11 @@ pub fn may_upgrade_to(protocol: &[u8]) -> bool {
 /// caller writes the `Connection: upgrade` of its own side.
 pub fn remove_hop_by_hop(fields: &mut Fields, upgrade: bool) {
     if fields.has(Known::Te) {
-        let trailers =
-            fields.all_known(Known::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+        // Each field for itself, and in lower case alone, as HAProxy reads it.
+        let accept_trailers =
+            fields.all_known(Known::Te).filter(|v| list(v).any(|coding| coding == b"trailers")).count();
         fields.remove_known(Known::Te);
-        if trailers {
+        for _ in 0..accept_trailers {
             fields.append(b"te", b"trailers").expect("a token and a token");
         }
     }
