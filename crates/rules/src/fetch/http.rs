@@ -30,6 +30,8 @@ use std::{borrow::Cow, net::IpAddr};
 const REQUEST: Places = Places::IN_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const KEPT: Places = Places::FROM_REQUEST;
+/// The methods that HAProxy has numbers for.
+const NUMBERED_METHODS: &[&[u8]] = &[b"OPTIONS", b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT"];
 const NAME: &[ArgSpec] = &[opt("name", Text)];
 /// HAProxy looks back at most ten occurrences.
 const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Range(-10, i64::MAX))];
@@ -202,10 +204,18 @@ pub(super) const TABLE: &[FetchSpec] = &[
         in_exchange(ctx)?;
         Ok(Value::Bool(ctx.session.requests <= 1))
     }),
-    one("method", &[], Method, KEPT, "The request's method.", |ctx, _| match ctx.request.as_deref() {
-        Some(head) => Ok(Value::Method(Cow::Borrowed(head.method()))),
-        None if !ctx.txn.received.is_empty() => Ok(Value::Method(Cow::Borrowed(ctx.txn.received.method()))),
-        None => Err(ctx.input.later()),
+    one("method", &[], Method, KEPT, "The request's method.", |ctx, _| {
+        let method = match ctx.request.as_deref() {
+            Some(head) => head.method(),
+            None if !ctx.txn.received.is_empty() => ctx.txn.received.method(),
+            None => return Err(ctx.input.later()),
+        };
+        // HAProxy keeps the number of a method; the name of one without a number is gone with the request's line.
+        let is_over = ctx.response.is_some() || ctx.phase == Phase::After;
+        if is_over && !NUMBERED_METHODS.contains(&method) {
+            return Err(Missing::Absent);
+        }
+        Ok(Value::Method(Cow::Borrowed(method)))
     }),
     one("path", &[], Str, REQUEST, "The path, without the query.", |ctx, _| {
         let path = request(ctx)?.path();
