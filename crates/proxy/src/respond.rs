@@ -16,12 +16,14 @@ use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
 /// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
-/// has `http-after-response` rules.
+/// has `http-after-response` rules, and looks at the page set for the status only to see whether it is empty.
 pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
     x.refused = true;
-    match page(conn, x, status) {
-        Page::Body(body) => send(conn, client, x, &body, true, status).await,
-        Page::Silence => hang_up(client, x, status),
+    if matches!(page(conn, x, status), Page::Silence) {
+        hang_up(client, x, status);
+    } else {
+        let body = builtin(&mut x.response, status);
+        send(conn, client, x, &body, true, status).await;
     }
     x.log.bytes_read = 0;
 }
