@@ -122,14 +122,26 @@ pub(crate) struct Counts {
     pub sent: u64,
 }
 
+/// How much of its response a server has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Answered {
+    /// Not a byte.
+    #[default]
+    Nothing,
+    /// A part of the first head.
+    Part,
+    /// A head, which may be an interim one, or more.
+    Head,
+}
+
 /// A server's end of one exchange, over a connection that is its alone for as long as it lasts.
 pub(crate) trait Upstream: Source + Sink {
     /// Takes the request's head; framing fields of its own side are the server end's business.
     fn request(&mut self, head: &mut RequestHead, framing: Framing);
     /// Reads the next response head, interim or final, and says how its body is framed.
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>>;
-    /// Whether any byte of a response has arrived: before that a request may be sent elsewhere.
-    fn answered(&self) -> bool;
+    /// How much of a response has arrived: it says whether the request may be sent elsewhere.
+    fn answered(&self) -> Answered;
     /// See [`Client::tunnel`].
     fn tunnel(&mut self);
     /// Bytes sent to the server, and bytes of the response received as the log counts them.

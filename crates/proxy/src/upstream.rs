@@ -4,7 +4,7 @@ use crate::{
     buffer::Buffer,
     http1::{Inbound, Outbound, VERSION, give_if_empty, weight},
     http2::websocket,
-    message::{Body, Counts, End, Fault, Sink, Source, Upstream},
+    message::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     stream::{Fill, Stream},
     turn,
     worker::Worker,
@@ -34,7 +34,7 @@ pub(crate) struct Http1Server {
     upgrade: bool,
     /// What a server must answer to a WebSocket's key that was ours and not the client's.
     proof: Option<String>,
-    answered: bool,
+    answered: Answered,
     /// The server lets the connection carry another exchange.
     persistent: bool,
     /// The request has been sent whole.
@@ -65,7 +65,7 @@ impl Http1Server {
             method: Method::Other,
             upgrade: false,
             proof: None,
-            answered: false,
+            answered: Answered::Nothing,
             persistent: true,
             requested: false,
             tunnel: false,
@@ -76,7 +76,7 @@ impl Http1Server {
     pub fn into_idle(mut self) -> Option<Stream> {
         let reusable = self.persistent
             && self.requested
-            && self.answered
+            && self.answered == Answered::Head
             && self.inbound.is_ended()
             && self.outbound.is_idle()
             && self.input.is_none();
@@ -149,6 +149,7 @@ impl Upstream for Http1Server {
                 match head.read(&mut self.progress, input.data(), &self.limits)? {
                     Parse::Complete { consumed } => {
                         input.consume(consumed);
+                        self.answered = Answered::Head;
                         // A coding beats a length, which then counts for no log.
                         if head.fields.has(Known::TransferEncoding) {
                             head.fields.remove_known(Known::ContentLength);
@@ -169,14 +170,14 @@ impl Upstream for Http1Server {
                 give_if_empty(&mut self.input, &self.worker.buffers);
             }
             match ready!(read)? {
-                Fill::Bytes(_) => self.answered = true,
+                Fill::Bytes(_) => self.answered = self.answered.max(Answered::Part),
                 Fill::End => return Poll::Ready(Err(Fault::Closed)),
                 // The head is longer than a buffer.
                 Fill::Full => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
             }
         }
     }
-    fn answered(&self) -> bool {
+    fn answered(&self) -> Answered {
         self.answered
     }
     fn tunnel(&mut self) {

@@ -18,7 +18,7 @@ use crate::{
     headers,
     http2::{self, Http2Server, Mux, MuxInUse, websocket},
     judge,
-    message::{Client, Fault, Upstream},
+    message::{Answered, Client, Fault, Upstream},
     patience::{Patience, Side},
     pool::Returned,
     respond,
@@ -362,7 +362,12 @@ pub(super) async fn head_failed(
         Head::ServerFault(fault) => {
             let idempotent =
                 matches!(x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
-            if stale && repeatable && idempotent && !upstream.answered() && !matches!(fault, Fault::Invalid(_)) {
+            if stale
+                && repeatable
+                && idempotent
+                && upstream.answered() == Answered::Nothing
+                && !matches!(fault, Fault::Invalid(_))
+            {
                 return Ended::Retry(Reason::Stale);
             }
             let (reason, termination) = match fault {
@@ -374,7 +379,10 @@ pub(super) async fn head_failed(
             let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
             worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
             x.log.termination = termination;
-            if repeatable && retries_on(proxy, reason) && (reason != Reason::Empty || !upstream.answered()) {
+            if repeatable
+                && retries_on(proxy, reason)
+                && (reason != Reason::Empty || upstream.answered() < Answered::Head)
+            {
                 return Ended::Retry(reason);
             }
             respond::error(conn, client, x, 502).await;

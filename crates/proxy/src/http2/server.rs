@@ -10,7 +10,7 @@ use super::{
 use crate::{
     buffer::Buffer,
     counters::Cells,
-    message::{Body, Counts, End, Fault, Sink, Source, Upstream},
+    message::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     reuse::{Claim, Key, Offer, Session, may_go_on},
     server::ServerRef,
     stream::Stream,
@@ -449,8 +449,8 @@ impl Upstream for Http2Server {
         self.counts.received += head.fields.wire_len() as u64;
         Poll::Ready(self.begin(response.into_body(), head).map_err(Fault::Invalid))
     }
-    fn answered(&self) -> bool {
-        self.answered
+    fn answered(&self) -> Answered {
+        if self.answered { Answered::Head } else { Answered::Nothing }
     }
     fn tunnel(&mut self) {
         // DATA frames carry the bytes both ways, whatever they mean.
