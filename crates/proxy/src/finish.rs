@@ -10,7 +10,7 @@ use crate::{
     watchdog::Stage,
 };
 use penstock_config::model::Mode;
-use penstock_rules::{LogLevel, Phase};
+use penstock_rules::{By, During, LogLevel, Phase, Termination};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ pub(crate) fn malformed(conn: &mut Conn) {
     let mut x = Exchange::take(&conn.worker);
     let now = conn.worker.clock.now();
     x.begin(conn, now, now);
-    x.log.termination = *b"PR";
+    x.log.termination = Termination(By::Refusal, During::Request);
     x.aborted(0);
     measure(conn, &mut x, now);
     count(conn, &x);
@@ -159,9 +159,7 @@ fn write(conn: &mut Conn, x: &mut Exchange) {
 
 /// Whether an exchange is worth a look: what `dontlog-normal` still logs and `log-separate-errors` raises.
 fn is_error(x: &Exchange) -> bool {
-    let reason = x.log.termination[0];
-    let by_us = matches!(reason, b'L') || x.log.termination == *b"--";
-    !by_us || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
+    !x.log.termination.is_normal() || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
 }
 
 fn write_line(conn: &mut Conn, x: &mut Exchange) {

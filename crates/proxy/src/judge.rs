@@ -13,7 +13,9 @@ use crate::{
     worker::Worker,
 };
 use penstock_http::{Framing, ResponseHead, Version};
-use penstock_rules::{Buffered, Context, Now, Phase, ProxyId, Reply, ReplyBody, Rules, Verdict, Why};
+use penstock_rules::{
+    Buffered, By, Context, During, Now, Phase, ProxyId, Reply, ReplyBody, Rules, Termination, Verdict, Why,
+};
 use std::{sync::Arc, time::Duration};
 
 /// Which heads rules may look at and change.
@@ -110,9 +112,9 @@ pub(crate) async fn request(
                     (x.log.TR, x.log.Tw) = (-1, ms_between(since, conn.worker.clock.now()));
                 }
                 x.log.termination = match why {
-                    Why::Deny => *b"PR",
-                    Why::Tarpit => *b"PT",
-                    Why::Return | Why::Redirect | Why::Auth => *b"LR",
+                    Why::Deny => Termination(By::Refusal, During::Request),
+                    Why::Tarpit => Termination(By::Refusal, During::Tarpit),
+                    Why::Return | Why::Redirect | Why::Auth => Termination(By::Ourselves, During::Request),
                 };
                 let unread = why == Why::Redirect && client.request_framing() != Framing::None && !x.body_complete;
                 reply(conn, client, x, &answer, unread).await;
@@ -121,21 +123,21 @@ pub(crate) async fn request(
             Verdict::Reject | Verdict::Close => {
                 conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 x.log.TR = -1;
-                x.log.termination = *b"PR";
+                x.log.termination = Termination(By::Refusal, During::Request);
                 client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
                 count_silent_drop(conn, x);
                 x.log.TR = -1;
-                x.log.termination = *b"PR";
+                x.log.termination = Termination(By::Refusal, During::Request);
                 client.vanish();
                 return Judged::Over;
             }
             Verdict::Service(name) => {
                 let services = &worker.shared.services;
                 let Some(service) = services.find(&name) else {
-                    x.log.termination = *b"PR";
+                    x.log.termination = Termination(By::Refusal, During::Request);
                     respond::error(conn, client, x, 500).await;
                     return Judged::Over;
                 };
@@ -172,7 +174,7 @@ pub(crate) async fn request(
             Verdict::SwitchToHttp => return Judged::GoOn,
             Verdict::Failed => {
                 count_failed_rewrite(conn, x);
-                x.log.termination = *b"PR";
+                x.log.termination = Termination(By::Refusal, During::Request);
                 respond::error(conn, client, x, 500).await;
                 return Judged::Over;
             }
@@ -192,7 +194,7 @@ pub(crate) async fn wait_for_body(
         Waited::Enough => return Judged::GoOn,
         // To the log a request whose body was waited for in vain was never complete.
         Waited::Timeout => {
-            (x.log.termination, x.log.TR) = (*b"cR", -1);
+            (x.log.termination, x.log.TR) = (Termination(By::ClientTimeout, During::Request), -1);
             respond::error(conn, client, x, 408).await;
         }
         Waited::Failed(fault) => return body_failed(conn, client, x, &fault).await,
@@ -203,10 +205,10 @@ pub(crate) async fn wait_for_body(
 /// There will be no more of the request's body, and what there is, is not whole.
 async fn body_failed(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, fault: &Fault) -> Judged {
     if matches!(fault, Fault::Invalid(_)) {
-        (x.log.termination, x.log.TR) = (*b"PR", -1);
+        (x.log.termination, x.log.TR) = (Termination(By::Refusal, During::Request), -1);
         respond::error(conn, client, x, 400).await;
     } else {
-        x.log.termination = *b"CR";
+        x.log.termination = Termination(By::Client, During::Request);
         x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, conn.worker.clock.tick()));
         client.abort();
     }
@@ -248,11 +250,11 @@ async fn wait_for_response_body(
     let status = match waited {
         Waited::Enough => return Judged::GoOn,
         Waited::Timeout => {
-            x.log.termination = *b"sR";
+            x.log.termination = Termination(By::ServerTimeout, During::Request);
             504
         }
         Waited::Failed(_) => {
-            x.log.termination = *b"PH";
+            x.log.termination = Termination(By::Refusal, During::Headers);
             502
         }
     };
@@ -326,7 +328,11 @@ pub(crate) async fn response(
                 if why == Why::Deny {
                     count_denied_response(conn, x);
                 }
-                x.log.termination = if why == Why::Deny { *b"PH" } else { *b"LH" };
+                x.log.termination = if why == Why::Deny {
+                    Termination(By::Refusal, During::Headers)
+                } else {
+                    Termination(By::Ourselves, During::Headers)
+                };
                 reply(conn, client, x, &answer, false).await;
                 return Judged::Over;
             }
@@ -334,19 +340,19 @@ pub(crate) async fn response(
                 count_denied_response(conn, x);
                 // `tcp-response content`: to the log there was no response.
                 x.txn.status = None;
-                x.log.termination = *b"PD";
+                x.log.termination = Termination(By::Refusal, During::Data);
                 client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
                 count_silent_drop(conn, x);
-                x.log.termination = *b"PR";
+                x.log.termination = Termination(By::Refusal, During::Request);
                 client.vanish();
                 return Judged::Over;
             }
             Verdict::Failed => {
                 count_failed_rewrite(conn, x);
-                x.log.termination = *b"PH";
+                x.log.termination = Termination(By::Refusal, During::Headers);
                 respond::error(conn, client, x, 500).await;
                 return Judged::Over;
             }

@@ -6,6 +6,7 @@ use crate::{
     message::Client,
     respond,
 };
+use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, pin::pin, task::Poll};
 
 /// What became of a password that the last evaluation asked for.
@@ -66,6 +67,6 @@ pub(crate) async fn known<T>(
 
 /// A password could not be checked: the request goes no further.
 pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
-    x.log.termination = *b"RR";
+    x.log.termination = Termination(By::Exhaustion, During::Request);
     respond::error(conn, client, x, 503).await;
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
-use penstock_rules::{Answer, ReplyBody, ReplyTemplate};
+use penstock_rules::{Answer, By, During, ReplyBody, ReplyTemplate, Termination};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
 /// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
@@ -298,7 +298,7 @@ pub(crate) async fn service(
 ) {
     let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
     if let Waited::Timeout | Waited::Failed(_) = body::wait(conn, client, x, 0, limit).await {
-        x.log.termination = *b"cD";
+        x.log.termination = Termination(By::ClientTimeout, During::Data);
         return error(conn, client, x, 408).await;
     }
     let shared = conn.worker.shared.clone();
@@ -327,7 +327,7 @@ pub(crate) async fn service(
     let answer = in_time(&mut conn.deadline, answered).await.flatten();
     conn.worker.clock.tick();
     let Some(answer) = answer else {
-        x.log.termination = *b"RR";
+        x.log.termination = Termination(By::Exhaustion, During::Request);
         return error(conn, client, x, 503).await;
     };
     x.response.start(answer.status, Version::Http11);
@@ -337,6 +337,6 @@ pub(crate) async fn service(
     }
     let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
     conn.worker.counters().frontend(conn.frontend).intercepted.inc();
-    x.log.termination = *b"LR";
+    x.log.termination = Termination(By::Ourselves, During::Request);
     send(conn, client, x, &answer.body, false, answer.status).await;
 }

@@ -19,7 +19,9 @@ use crate::{
 };
 use penstock_config::model::{Balance, Mode, Proxy};
 use penstock_http::{Framing, Limits, Parse};
-use penstock_rules::{Answer, Condition, Destination, LogLevel, ProxyRules, ServerOf, Value, Verdict};
+use penstock_rules::{
+    Answer, By, Condition, Destination, During, LogLevel, ProxyRules, ServerOf, Termination, Value, Verdict,
+};
 use std::{future::poll_fn, rc::Rc};
 
 /// Where a request goes.
@@ -56,7 +58,7 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
         return Route::Answered;
     };
     let Some(backend) = chosen else {
-        x.log.termination = *b"SC";
+        x.log.termination = Termination(By::Server, During::Connect);
         x.log.TR = -1;
         respond::error(conn, client, x, 503).await;
         return Route::Answered;
@@ -118,7 +120,7 @@ async fn monitor(
     let Some(failed) = failed.await else { return true };
     // A monitor asks all the time: its requests are answered and not logged.
     x.txn.log_level = Some(LogLevel::Silent);
-    x.log.termination = *b"LR";
+    x.log.termination = Termination(By::Ourselves, During::Request);
     respond::error(conn, client, x, if failed { 503 } else { 200 }).await;
     true
 }
@@ -292,7 +294,7 @@ pub(crate) async fn response(
         remember(conn, x, ServerRef { proxy, server }, Stage::Response);
     }
     if !after_response(conn, x) {
-        x.log.termination = *b"PH";
+        x.log.termination = Termination(By::Refusal, During::Headers);
         respond::error(conn, client, x, 500).await;
         return false;
     }
@@ -337,7 +339,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
     std::mem::swap(&mut x.body, &mut client.input);
     x.request.clear();
     let Some(backend) = chosen else {
-        x.log.termination = *b"SC";
+        x.log.termination = Termination(By::Server, During::Connect);
         return Connected::Over;
     };
     x.backend = Some(backend);
@@ -418,7 +420,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
         };
         debug_assert!(refused);
         conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
-        x.log.termination = *b"PR";
+        x.log.termination = Termination(By::Refusal, During::Request);
         x.request.clear();
         return Content::Refused;
     }

@@ -13,6 +13,7 @@ use crate::{
     watchdog::Stage,
 };
 use penstock_http::{Error, Limits};
+use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
 
@@ -148,13 +149,13 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
         Some(Received::Closed { partial }) => {
             // It may still read, and learns what became of it.
-            x.log.termination = *b"CR";
+            x.log.termination = Termination(By::Client, During::Request);
             respond::refuse(conn, client, &mut x, 400).await;
             finish::log_unless_null(conn, client, &mut x, partial);
             false
         }
         Some(Received::Failed { partial }) => {
-            x.log.termination = *b"CR";
+            x.log.termination = Termination(By::Client, During::Request);
             x.aborted(400);
             x.refused = true;
             finish::log_unless_null(conn, client, &mut x, partial);
@@ -168,14 +169,14 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         }
         Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
             // To HAProxy's parser this is a request, whose answer counts.
-            x.log.termination = *b"PR";
+            x.log.termination = Termination(By::Refusal, During::Request);
             client.close();
             respond::error(conn, client, &mut x, 400).await;
             finish::run(conn, client, &mut x);
             false
         }
         Some(Received::Invalid(error)) => {
-            x.log.termination = *b"PR";
+            x.log.termination = Termination(By::Refusal, During::Request);
             respond::refuse(conn, client, &mut x, error.status()).await;
             finish::run(conn, client, &mut x);
             false
@@ -183,7 +184,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         None => {
             let partial = !client.partial().is_empty();
             if partial || !silent {
-                x.log.termination = *b"cR";
+                x.log.termination = Termination(By::ClientTimeout, During::Request);
                 respond::refuse(conn, client, &mut x, 408).await;
                 finish::log_unless_null(conn, client, &mut x, partial);
             }

@@ -23,6 +23,7 @@ use penstock_config::{
     Config,
     model::{self, Balance, ServerHost},
 };
+use penstock_rules::By;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -127,15 +128,27 @@ pub struct Server {
     pub(crate) hurry: Notify,
 }
 
-/// Why the sessions of a server end, by the letter that logs give it.
+/// Why the sessions of a server end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Shutdown {
     /// It went down, with `on-marked-down shutdown-sessions`.
-    Down = b'D' as isize,
+    Down,
     /// It is a backup, and an active server came up with `on-marked-up shutdown-backup-sessions`.
-    Up = b'U' as isize,
+    Up,
     /// An operator wanted it.
-    Operator = b'K' as isize,
+    Operator,
+}
+
+impl Shutdown {
+    /// As logs have it.
+    pub fn by(self) -> By {
+        match self {
+            Shutdown::Down => By::ServerDown,
+            Shutdown::Up => By::ServerUp,
+            Shutdown::Operator => By::Operator,
+        }
+    }
 }
 
 /// What a request asks of its backend.
@@ -257,9 +270,11 @@ impl Server {
         self.shutdown.notified()
     }
 
-    /// Why its sessions were ended last, as the first letter of a log's termination state.
-    pub fn shut_reason(&self) -> u8 {
-        self.shut_reason.load(Relaxed)
+    /// Why its sessions were ended last.
+    pub fn shut_reason(&self) -> Shutdown {
+        let all = [Shutdown::Down, Shutdown::Up, Shutdown::Operator];
+        let stored = self.shut_reason.load(Relaxed);
+        all.into_iter().find(|why| *why as u8 == stored).unwrap_or(Shutdown::Down)
     }
 
     /// Ends its sessions.

@@ -21,7 +21,7 @@ use crate::{
 };
 use penstock_config::model::Proxy;
 use penstock_http::Fields;
-use penstock_rules::{Buffered, Verdict};
+use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
     future::poll_fn,
     io,
@@ -175,7 +175,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     let worker = conn.worker.clone();
     let shared = worker.shared.clone();
     let Some(pool) = shared.backends.get(backend) else {
-        x.log.termination = *b"SC";
+        x.log.termination = Termination(By::Server, During::Connect);
         return;
     };
     let proxy = &shared.config.proxies[backend];
@@ -217,7 +217,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             return;
         }
         let pause = attempts.failed(proxy, pool, x, &mut want);
-        if let Some(pause) = pause.filter(|_| x.log.termination != *b"sC") {
+        if let Some(pause) = pause.filter(|_| x.log.termination != Termination(By::ServerTimeout, During::Connect)) {
             tokio::time::sleep(pause).await;
         }
     };
@@ -241,19 +241,23 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     let mut shut_down = std::pin::pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
         if Future::poll(shut_down.as_mut(), cx).is_ready() {
-            return Poll::Ready(Some([slot.server().shut_reason(), b'D']));
+            return Poll::Ready(Some(Termination(slot.server().shut_reason().by(), During::Data)));
         }
         if !up.done
             && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
         {
-            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"CD" } else { *b"SD" }));
+            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) {
+                Termination(By::Client, During::Data)
+            } else {
+                Termination(By::Server, During::Data)
+            }));
         }
         let passed = inspection.poll(cx, conn, x, server);
         match passed {
-            Poll::Ready(Inspected::Refused) => return Poll::Ready(Some(*b"PD")),
+            Poll::Ready(Inspected::Refused) => return Poll::Ready(Some(Termination(By::Refusal, During::Data))),
             Poll::Ready(Inspected::Dropped) => {
                 client.stream.socket().vanish_on_close();
-                return Poll::Ready(Some(*b"PR"));
+                return Poll::Ready(Some(Termination(By::Refusal, During::Request)));
             }
             _ => {}
         }
@@ -264,7 +268,11 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             && !down.done
             && let Poll::Ready(Err(broken)) = down.poll(cx, server, client, &worker.buffers)
         {
-            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) { *b"SD" } else { *b"CD" }));
+            return Poll::Ready(Some(if matches!(broken, Broken::Source(_)) {
+                Termination(By::Server, During::Data)
+            } else {
+                Termination(By::Client, During::Data)
+            }));
         }
         if up.done && down.done {
             return Poll::Ready(None);
@@ -279,8 +287,8 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         let on_server = waits(&down, Waits::Source) || waits(&up, Waits::Sink);
         match patience.poll(cx, &mut conn.deadline, worker.clock.tick(), (on_client, on_server), moved) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
-            Poll::Ready(Side::Server) => Poll::Ready(Some(*b"sD")),
+            Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
+            Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
         }
     })
     .await;
@@ -292,16 +300,16 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
         let backend = slot.backend().proxy;
         let counters = worker.counters();
         for cells in [counters.server(backend, slot.server().index), counters.backend(backend)] {
-            match termination[0] {
-                b'C' | b'c' => cells.client_aborts.inc(),
-                b'S' | b's' => cells.server_aborts.inc(),
+            match termination.0 {
+                By::Client | By::ClientTimeout => cells.client_aborts.inc(),
+                By::Server | By::ServerTimeout => cells.server_aborts.inc(),
                 _ => {}
             }
         }
         // What could not be delivered must not look like a whole.
-        match termination[0] {
-            b'S' => client.stream.socket().reset_on_close(),
-            b'C' => server.stream.socket().reset_on_close(),
+        match termination.0 {
+            By::Server => client.stream.socket().reset_on_close(),
+            By::Client => server.stream.socket().reset_on_close(),
             _ => {}
         }
     }

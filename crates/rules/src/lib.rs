@@ -45,7 +45,7 @@ pub use facts::{
 };
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
 pub use link::{Linker, Scope as Place};
-pub use log::{LogFacts, LogFormat};
+pub use log::{By, During, LogFacts, LogFormat, Termination};
 pub use manual::manual;
 pub use regexes::Regex;
 pub use rules::{Kind, Rule, Rules};

@@ -9,6 +9,7 @@ mod reference;
 mod support;
 
 use penstock_http::ResponseHead;
+use penstock_rules::{By, During, Termination};
 use penstock_rules::{ReplyBody, Verdict};
 use std::{
     io::{Read as _, Write as _},
@@ -429,7 +430,7 @@ fn log_lines_are_those_of_haproxy() {
         stage.txn.status = Some(200);
         // When the line is written the request is gone.
         stage.request = None;
-        stage.log.termination = *b"LR";
+        stage.log.termination = Termination(By::Ourselves, During::Request);
         stage.log.TR = 0;
         stage.log.Th = 0;
         stage.log.Ti = 0;

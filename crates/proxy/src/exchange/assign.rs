@@ -11,7 +11,7 @@ use crate::{
     worker::Worker,
 };
 use penstock_config::model::{Balance, Proxy};
-use penstock_rules::ServerConnFacts;
+use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -22,7 +22,7 @@ use std::{
 use tokio::time::Instant;
 
 /// Why a request got no server: its log's termination state, and the status of the answer.
-pub(crate) struct Unserved(pub [u8; 2], pub u16);
+pub(crate) struct Unserved(pub Termination, pub u16);
 
 /// A place on a server, perhaps after a wait in a queue. `gone` is ready once nobody waits for the answer any more.
 pub(crate) async fn assign(
@@ -61,9 +61,11 @@ pub(crate) async fn assign(
                         return Poll::Ready(Ok(granted));
                     }
                     if proxy.options.abortonclose && gone(cx).is_ready() {
-                        return Poll::Ready(Err(Unserved(*b"CQ", 0)));
+                        return Poll::Ready(Err(Unserved(Termination(By::Client, During::Queue), 0)));
                     }
-                    deadline.poll_expired(cx).map(|()| Err(Unserved(*b"sQ", 503)))
+                    deadline
+                        .poll_expired(cx)
+                        .map(|()| Err(Unserved(Termination(By::ServerTimeout, During::Queue), 503)))
                 })
                 .await;
                 match granted {
@@ -81,8 +83,8 @@ pub(crate) async fn assign(
             Assignment::Full(_) if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
                 want.persistent = None;
             }
-            Assignment::Full(_) => return Err(Unserved(*b"SQ", 503)),
-            Assignment::NoServer => return Err(Unserved(*b"SC", 503)),
+            Assignment::Full(_) => return Err(Unserved(Termination(By::Server, During::Queue), 503)),
+            Assignment::NoServer => return Err(Unserved(Termination(By::Server, During::Connect), 503)),
         }
     }
 }
@@ -113,21 +115,21 @@ pub(crate) async fn connect(
             connected(x, facts_of(&stream), worker.clock.now());
             return Some(stream);
         }
-        Some(Err(Failure::Exhausted(_))) => *b"RC",
+        Some(Err(Failure::Exhausted(_))) => Termination(By::Exhaustion, During::Connect),
         Some(Err(Failure::Tls(e))) => {
             let (error, tls_error) = ((e.code(), e.message()), Some(e.library()));
             x.server_conn = ServerConnFacts { error, tls_error, ..ServerConnFacts::default() };
-            *b"SC"
+            Termination(By::Server, During::Connect)
         }
-        Some(Err(_)) => *b"SC",
-        None => *b"sC",
+        Some(Err(_)) => Termination(By::Server, During::Connect),
+        None => Termination(By::ServerTimeout, During::Connect),
     };
     None
 }
 
 /// There is a connection to the server.
 pub(super) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) {
-    x.log.termination = *b"--";
+    x.log.termination = Termination::default();
     x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
     x.times.connected = Some(now);
     x.log.server_address = facts.dst;

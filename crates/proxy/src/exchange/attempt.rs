@@ -31,6 +31,7 @@ use crate::{
 };
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
+use penstock_rules::{By, During, Termination};
 use std::{
     future::poll_fn,
     rc::Rc,
@@ -81,7 +82,7 @@ pub(super) async fn attempt(
     if !only_http1 && http2::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
         let Ok(mux) = Mux::open(&worker, stream, x.server_conn.clone(), tune, &limits).await else {
-            x.log.termination = *b"SC";
+            x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
         match private {
@@ -136,7 +137,7 @@ pub(super) async fn multiplexed(
     if websocket::is_asked_for(&x.request) {
         conn.deadline.set(conn.worker.clock.now(), proxy.timeouts.connect);
         if in_time(&mut conn.deadline, mux.takes_websockets()).await != Some(true) {
-            x.log.termination = *b"SH";
+            x.log.termination = Termination(By::Server, During::Headers);
             respond::error(conn, client, x, 502).await;
             return Err(Ended::Over);
         }
@@ -371,8 +372,8 @@ pub(super) async fn head_failed(
                 return Ended::Retry(Reason::Stale);
             }
             let (reason, termination) = match fault {
-                Fault::Invalid(_) => (Reason::Junk, *b"PH"),
-                Fault::Closed | Fault::Io(_) => (Reason::Empty, *b"SH"),
+                Fault::Invalid(_) => (Reason::Junk, Termination(By::Refusal, During::Headers)),
+                Fault::Closed | Fault::Io(_) => (Reason::Empty, Termination(By::Server, During::Headers)),
             };
             cells.response_errors.inc();
             backend.response_errors.inc();
@@ -391,31 +392,31 @@ pub(super) async fn head_failed(
             cells.response_errors.inc();
             backend.response_errors.inc();
             worker.shared.backends.observe(at, Seen::ResponseTimeout, worker.clock.now().into_std());
-            x.log.termination = *b"sH";
+            x.log.termination = Termination(By::ServerTimeout, During::Headers);
             if repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);
             }
             respond::error(conn, client, x, 504).await;
         }
         Head::Timeout(Side::Client) => {
-            x.log.termination = *b"cD";
+            x.log.termination = Termination(By::ClientTimeout, During::Data);
             respond::error(conn, client, x, 408).await;
         }
         Head::ClientFault(Fault::Invalid(_)) => {
-            x.log.termination = *b"PR";
+            x.log.termination = Termination(By::Refusal, During::Request);
             respond::error(conn, client, x, 400).await;
         }
         Head::ClientFault(_) => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            x.log.termination = *b"CD";
+            x.log.termination = Termination(By::Client, During::Data);
             x.aborted(400);
             client.abort();
         }
         Head::Gone => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            x.log.termination = *b"CH";
+            x.log.termination = Termination(By::Client, During::Headers);
             respond::error(conn, client, x, 400).await;
         }
         Head::Got(_) => {}

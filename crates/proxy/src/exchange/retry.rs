@@ -13,10 +13,11 @@ use crate::{
     judge, login,
     message::Client,
     respond, route,
-    server::{ServerRef, Slot},
+    server::{ServerRef, Shutdown, Slot},
 };
 use penstock_config::model::Proxy;
 use penstock_http::Framing;
+use penstock_rules::{By, During, Termination};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -53,7 +54,7 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
     let worker = conn.worker.clone();
     let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {
-        return answer(conn, client, x, b"SC", 503).await;
+        return answer(conn, client, x, Termination(By::Server, During::Connect), 503).await;
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
@@ -77,7 +78,7 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
             }
             Err(Unserved(termination, status)) => {
                 worker.counters().backend(backend).connect_errors.inc();
-                return answer(conn, client, x, &termination, status).await;
+                return answer(conn, client, x, termination, status).await;
             }
         };
         let server = slot.server().index;
@@ -116,7 +117,9 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
         let pause = attempts.failed(proxy, pool, x, &mut want);
         // A server that took the connection and failed the request need not be spared, and time has passed already where
         // connecting took too long.
-        if let Some(pause) = pause.filter(|_| reason == Reason::Connect && x.log.termination != *b"sC") {
+        if let Some(pause) = pause.filter(|_| {
+            reason == Reason::Connect && x.log.termination != Termination(By::ServerTimeout, During::Connect)
+        }) {
             tokio::time::sleep(pause).await;
         }
     }
@@ -137,12 +140,12 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
 }
 
 /// The server's sessions are ended: it went down, or an operator wanted it so.
-pub(super) async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, why: u8) {
+pub(super) async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, why: Shutdown) {
+    let during = if x.responded { During::Data } else { During::Headers };
+    x.log.termination = Termination(why.by(), during);
     if x.responded {
-        x.log.termination = [why, b'D'];
         client.abort();
     } else {
-        x.log.termination = [why, b'H'];
         respond::error(conn, client, x, 502).await;
     }
 }
@@ -204,9 +207,9 @@ pub(super) async fn answer(
     conn: &mut Conn,
     client: &mut dyn Client,
     x: &mut Exchange,
-    termination: &[u8; 2],
+    termination: Termination,
     status: u16,
 ) {
-    x.log.termination = *termination;
+    x.log.termination = termination;
     respond::error(conn, client, x, status).await;
 }

@@ -11,6 +11,7 @@ use crate::{
     server::ServerRef,
 };
 use penstock_config::model::Proxy;
+use penstock_rules::{By, During, Termination};
 use std::{
     future::poll_fn,
     io,
@@ -109,25 +110,25 @@ pub(super) fn finish_body(
             backend.response_errors.inc();
             cells.server_aborts.inc();
             backend.server_aborts.inc();
-            b"SD"
+            Termination(By::Server, During::Data)
         }
         Transfer::ClientFault | Transfer::ClientGone => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            b"CD"
+            Termination(By::Client, During::Data)
         }
         Transfer::Timeout(Side::Client) => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            b"cD"
+            Termination(By::ClientTimeout, During::Data)
         }
         Transfer::Timeout(Side::Server) => {
             cells.server_aborts.inc();
             backend.server_aborts.inc();
-            b"sD"
+            Termination(By::ServerTimeout, During::Data)
         }
     };
-    x.log.termination = *termination;
+    x.log.termination = termination;
     client.abort();
     Err(Ended::Over)
 }
@@ -161,7 +162,11 @@ pub(super) async fn tunnel(
                 if from_client { (&mut *client, &mut *upstream) } else { (&mut *upstream, &mut *client) };
             if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
                 let by_client = from_client == matches!(broken, Broken::Source(_));
-                return Poll::Ready(Some(if by_client { *b"CD" } else { *b"SD" }));
+                return Poll::Ready(Some(if by_client {
+                    Termination(By::Client, During::Data)
+                } else {
+                    Termination(By::Server, During::Data)
+                }));
             }
         }
         if down.done && up.done {
@@ -177,8 +182,8 @@ pub(super) async fn tunnel(
         let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
         match patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (true, true), moved) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Side::Client) => Poll::Ready(Some(*b"cD")),
-            Poll::Ready(Side::Server) => Poll::Ready(Some(*b"sD")),
+            Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
+            Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
         }
     })
     .await;

@@ -148,9 +148,9 @@ pub const ALIASES: &[AliasSpec] = &[
     http("trl", "When the request began, local time.", |c, _, out| {
         date(c.log.request_unix_us, offset(c, c.log.request_unix_us), out);
     }),
-    row("ts", "How it ended, two characters.", |c, _, out| out.extend_from_slice(&c.log.termination)),
+    row("ts", "How it ended, two characters.", |c, _, out| out.extend_from_slice(&c.log.termination.letters())),
     http("tsc", "How it ended, and what became of the persistence cookie.", |c, _, out| {
-        out.extend_from_slice(&c.log.termination);
+        out.extend_from_slice(&c.log.termination.letters());
         out.extend_from_slice(&c.log.cookie);
     }),
 ];

@@ -1,5 +1,6 @@
 //! What only a log line needs to know of a request.
 
+use super::Termination;
 use std::net::SocketAddr;
 
 /// Timers, counters and states of one request or TCP session, kept by the proxy as it goes; -1 is "did not happen", as
@@ -38,8 +39,8 @@ pub struct LogFacts {
     pub bytes_read: u64,
     /// Bytes received from the client.
     pub bytes_uploaded: u64,
-    /// Who ended it, and in which state: two characters, `--` when all went well.
-    pub termination: [u8; 2],
+    /// Who ended it, and what it was doing.
+    pub termination: Termination,
     /// The persistence cookie: what the client sent and what was done with it, `--` when none is configured.
     pub cookie: [u8; 2],
     /// Connections of the process.
@@ -86,7 +87,7 @@ impl Default for LogFacts {
             accept_unix_us: 0,
             bytes_read: 0,
             bytes_uploaded: 0,
-            termination: *b"--",
+            termination: Termination::default(),
             cookie: *b"--",
             actconn: 0,
             feconn: 0,

@@ -3,7 +3,9 @@
 mod alias;
 mod facts;
 mod format;
+mod termination;
 
 pub use alias::{ALIASES, AliasSpec};
 pub use facts::LogFacts;
 pub use format::{CLF, DEFAULT_HTTP, DEFAULT_TCP, Flags, HTTP, HTTPS, LogFormat, Purpose, TCP};
+pub use termination::{By, During, Termination};
