@@ -38,6 +38,7 @@ const SERVERS: &[Plan] = &[
     plan("one", Key::P256, "one.example", &["one.example"]),
     plan("two", Key::P256, "two.example", &["two.example"]),
     plan("wild", Key::P256, "*.wild.example", &["*.wild.example"]),
+    plan("withdrawn", Key::P256, "withdrawn.example", &["withdrawn.example"]),
     plan("expired", Key::P256, "expired.example", &["expired.example"]),
     // Two keys for one name: HAProxy bundles NAME.rsa and NAME.ecdsa when asked for NAME.
     plan("dual.rsa", Key::Rsa2048, "dual.example", &["dual.example"]),
@@ -173,17 +174,18 @@ fn serial(name: &str) -> Vec<u8> {
 }
 
 fn revocations(authority: &Authority) -> Result<String, rcgen::Error> {
+    let revoked = |name| RevokedCertParams {
+        serial_number: SerialNumber::from(serial(name)),
+        revocation_time: date_time_ymd(2024, 6, 1),
+        reason_code: Some(RevocationReason::KeyCompromise),
+        invalidity_date: None,
+    };
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2024, 1, 1),
         next_update: date_time_ymd(2044, 1, 1),
         crl_number: SerialNumber::from(1u64),
         issuing_distribution_point: None,
-        revoked_certs: vec![RevokedCertParams {
-            serial_number: SerialNumber::from(serial("revoked")),
-            revocation_time: date_time_ymd(2024, 6, 1),
-            reason_code: Some(RevocationReason::KeyCompromise),
-            invalidity_date: None,
-        }],
+        revoked_certs: vec![revoked("revoked"), revoked("withdrawn")],
         key_identifier_method: KeyIdMethod::Sha256,
     };
     list.signed_by(&authority.issuer)?.pem()
