@@ -318,7 +318,8 @@ impl<'a> Run<'a> {
     /// Collects the logs, checks what is expected of them, and ends the program.
     fn finish(mut self, expected_logs: Option<usize>) -> Result<Transcript, Failure> {
         self.kept.clear();
-        self.transcript.ended = self.process.as_mut().and_then(|p| p.wait_end(Duration::ZERO));
+        // One that has just crashed is not gone at once.
+        self.transcript.ended = self.process.as_mut().and_then(|p| p.wait_end(Duration::from_millis(20)));
         let scenario = self.scenario;
         if !scenario.has_option("no-logs") && self.process.is_some() {
             let expected: Vec<&Section> =

@@ -245,9 +245,7 @@ async fn wait_for_response_body(
     at_least: u64,
     limit: Duration,
 ) -> Judged {
-    let waited = body::wait_ahead(conn, client, x, ahead, at_least, limit).await;
-    x.count_response(ahead.upstream.counts());
-    let status = match waited {
+    let status = match body::wait_ahead(conn, client, x, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         Waited::Timeout => {
             x.log.termination = Termination(By::ServerTimeout, During::Request);

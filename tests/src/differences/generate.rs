@@ -136,7 +136,9 @@ fn tcp(dice: &mut Dice) -> Case {
         for _ in 0..=dice.below(3) {
             script.push(dice.pick(&["recv 3", "send hello", "sleep 20", "send \\x00\\x01bye", "recv end"]).to_owned());
         }
-        script.push(dice.pick(&["close", "reset", "shutdown", "recv end"]).to_owned());
+        // One that closes before it has read everything would reset the connection.
+        let last = dice.pick(&["reset", "shutdown|recv end", "recv end"]);
+        script.extend(last.split('|').map(str::to_owned));
         case.blocks.push(Block::new("origin o§ raw", script));
     }
     let mut script = Vec::new();

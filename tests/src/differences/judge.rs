@@ -303,9 +303,9 @@ fn split(transcript: &Transcript, owners: &[usize], count: usize) -> Vec<Vec<Str
         LazyLock::new(|| Regex::new(r"PID\]: (\S+):\d{4,5} ").expect("a constant pattern"));
     // `option logasap`: what has come by then is a matter of luck.
     static SO_FAR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r" \+\d+( |$)").expect("a constant pattern"));
-    // How many connections the process has: those of the case before may not have ended yet.
+    // How many connections the process and the frontend have: those of the step before may not have ended yet.
     static CONNECTIONS: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r" \d+(/\d+/\d+/\d+/\+?\d+ \d+/\d+)\b").expect("a constant pattern"));
+        LazyLock::new(|| Regex::new(r" \d+/\d+(/\d+/\d+/\+?\d+ \d+/\d+)\b").expect("a constant pattern"));
     let mut clients: Vec<Vec<String>> = vec![Vec::new(); count];
     let mut origins: Vec<Vec<String>> = vec![Vec::new(); count];
     let mut logs: Vec<Vec<String>> = vec![Vec::new(); count];
@@ -329,12 +329,11 @@ fn split(transcript: &Transcript, owners: &[usize], count: usize) -> Vec<Vec<Str
                         let line = &CLIENT.replace(line, "PID]: $1:PORT ");
                         let line = SO_FAR.replace(line, " +#$1").into_owned();
                         let line = clf(&line);
-                        logs[owner].push(CONNECTIONS.replace(&line, " #$1").into_owned());
+                        logs[owner].push(CONNECTIONS.replace(&line, " #/#$1").into_owned());
                     }
                     (_, Some(owner)) => origins[owner].push(line.to_owned()),
                     ("step", None) => {
                         if let Some(&owner) = step.checked_sub(1).and_then(|s| owners.get(s)) {
-                            // HTTP/2 has no blanks at a value's end (RFC 9113, 8.2.1); HTTP/1 cannot tell.
                             clients[owner].push(received(line.trim_end()));
                         }
                     }
@@ -352,11 +351,17 @@ fn split(transcript: &Transcript, owners: &[usize], count: usize) -> Vec<Vec<Str
     .collect()
 }
 
-/// What a script received: the order of fields says nothing, and so a checksum of all of it does not either.
+/// What a client received. HTTP/2 has no blanks around a value (RFC 9113, 8.2.1), and HTTP/1 cannot tell. To a script the
+/// order of fields says nothing, and so a checksum of all of it does not either. That a response over HTTP/2 ended early
+/// curl says in several ways, by what it had read before.
 fn received(line: &str) -> String {
     static CHECKSUM: LazyLock<Regex> = LazyLock::new(|| Regex::new("checksum [0-9a-f]+").expect("a constant pattern"));
+    static BLANKS: LazyLock<Regex> = LazyLock::new(|| Regex::new("^(< [^ :]+: ) +").expect("a constant pattern"));
+    if matches!(line, "exit 18" | "exit 56" | "exit 92") {
+        return "cut".to_owned();
+    }
     if !line.starts_with("< recv ") {
-        return line.to_owned();
+        return BLANKS.replace(line, "$1").into_owned();
     }
     let mut parts = CHECKSUM.replace(line, "checksum").split("\\r\\n").map(str::to_owned).collect::<Vec<_>>();
     let is_field = |part: &String| part.split_once(": ").is_some_and(|(name, _)| !name.contains(' '));

@@ -9,6 +9,7 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A directory of its own for each test, removed at its end.
@@ -52,6 +53,14 @@ pub fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
     penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
 }
 
+/// A port below those that the kernel gives out, so that nobody is given it before it is bound; never the same one twice.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let given = GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + ((std::process::id().wrapping_mul(61) + given) % 12_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }

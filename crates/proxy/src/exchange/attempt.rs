@@ -232,7 +232,6 @@ pub(super) async fn forward(
     conn.own.heed(&x.response);
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(at, seen, now.into_std());
-    x.count_response(upstream.counts());
     if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
         request.give_back(buffers);
         keep_body(x, &mut request, buffers);
@@ -245,7 +244,10 @@ pub(super) async fn forward(
         _ => None,
     };
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
-    if !route::response(conn, client, x, &mut ahead).await {
+    let goes_on = route::response(conn, client, x, &mut ahead).await;
+    // Its rules saw a response of which nothing had gone out; to the log what has come counts, also if it was replaced.
+    x.log.bytes_read += upstream.counts().received;
+    if !goes_on {
         request.give_back(buffers);
         return Err(Ended::Over);
     }

@@ -165,7 +165,7 @@ impl Counter {
     pub(crate) fn fetch<'c>(&self, ctx: &'c Context<'_>, args: &'c [Arg]) -> Fetched<'c> {
         let (index, args) =
             if self.indexed { (args.int(0).unwrap_or(0), args.get(1..).unwrap_or_default()) } else { (0, args) };
-        let index = usize::try_from(index).map_err(|_| Missing::Absent)?;
+        let index = element(index);
         let now = ctx.now.mono;
         let number = |n: Option<u64>| n.map(|n| Value::Int(n as i64)).ok_or(Missing::Absent);
         if self.source == Source::Client {
@@ -196,6 +196,11 @@ impl Counter {
             _ => number(self.op.on(tracked.table(), tracked.entry(), index, now)),
         }
     }
+}
+
+/// The place of an array's element. A negative number is beyond the last.
+fn element(index: i64) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 impl Op {
@@ -276,7 +281,7 @@ impl Lookup {
     /// Runs it.
     pub(crate) fn convert<'c>(&self, ctx: &'c Context<'_>, value: Value<'c>, args: &'c [Arg]) -> Option<Value<'c>> {
         let at = usize::from(self.indexed);
-        let index = if self.indexed { usize::try_from(args.int(0)?).ok()? } else { 0 };
+        let index = if self.indexed { element(args.int(0)?) } else { 0 };
         let table: &Arc<StickTable> = args.table(at)?;
         let now = ctx.now.mono;
         let Some(entry) = table.find(value, now)? else {

@@ -229,7 +229,8 @@ fn rdp_cookie<'c>(buffer: Buffered<'c>, wanted: Option<&[u8]>) -> Fetched<'c> {
     }
 }
 
-/// In an HTTP proxy a request head is there already; in a TCP proxy the bytes are parsed.
+/// In an HTTP proxy a request head is there already; in a TCP proxy the bytes are parsed. What is no request has no sample,
+/// as in HAProxy: converters then do not run.
 fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
     if ctx.phase != Phase::During || ctx.response.is_some() {
         // Nothing of what the client sent is there to look at.
@@ -241,10 +242,7 @@ fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
     let mut head = RequestHead::new();
     match head.parse(ctx.input.bytes, &penstock_http::Limits { lenient: true, ..penstock_http::Limits::default() }) {
         Ok(penstock_http::Parse::Complete { .. }) => Ok(Value::Bool(true)),
-        Ok(penstock_http::Parse::Partial) => match ctx.input.later() {
-            Missing::Absent => Ok(Value::Bool(false)),
-            later => Err(later),
-        },
-        Err(_) => Ok(Value::Bool(false)),
+        Ok(penstock_http::Parse::Partial) => Err(ctx.input.later()),
+        Err(_) => Err(Missing::Absent),
     }
 }
