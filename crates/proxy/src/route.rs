@@ -247,10 +247,11 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: 
         return;
     }
     let id = server.id;
-    let context = judge::context(&worker, conn, x, stage);
     for rule in rules {
+        // A key of the request is looked for in the request, though a response has come.
+        let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
         if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
-            rule.store(&context, id);
+            rule.store(&judge::context(&worker, conn, x, of), id);
         }
     }
 }

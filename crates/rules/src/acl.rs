@@ -84,9 +84,14 @@ impl Acl {
         }
         answer
     }
-    /// Where all of its tests can be evaluated.
-    fn meets(&self, place: Places) -> bool {
-        self.tests.iter().any(|test| test.expr.places.meets(place))
+    /// Warns where nothing that it looks at is available.
+    fn warn_if_blind(&self, place: Places, span: Span, diagnostics: &mut Diagnostics) {
+        if !self.tests.is_empty() && !self.tests.iter().any(|test| test.expr.places.meets(place)) {
+            let name = if self.name.is_empty() { "this ACL".to_owned() } else { format!("the ACL `{}`", self.name) };
+            let problem =
+                format!("{name} never matches here: what it looks at is not available ({})", place.describe());
+            diagnostics.warning(span, problem);
+        }
     }
 }
 
@@ -416,8 +421,13 @@ impl Linker<'_> {
                     (0..=len).for_each(|_| {
                         words.next();
                     });
-                    match self.test(inside, scope) {
-                        Ok(test) => Some(Arc::new(Acl { name: String::new(), tests: vec![test] })),
+                    let anywhere = Scope { place: Places::ALWAYS, ..scope };
+                    match self.test(inside, anywhere) {
+                        Ok(test) => {
+                            let acl = Acl { name: String::new(), tests: vec![test] };
+                            acl.warn_if_blind(scope.place, inside.first().unwrap_or(word).span, diagnostics);
+                            Some(Arc::new(acl))
+                        }
                         Err((span, problem)) => {
                             let span = if inside.is_empty() { word.span } else { span };
                             problem.report(span, word_text(inside, span), diagnostics);
@@ -459,15 +469,7 @@ impl Linker<'_> {
                 .or_else(|| penstock_config::units::suggestion(name, own, "ACLs of this section"));
             return None;
         };
-        if !acl.tests.is_empty() && !acl.meets(scope.place) {
-            diagnostics.warning(
-                word.span,
-                format!(
-                    "the ACL `{name}` never matches here: what it looks at is not available ({})",
-                    scope.place.describe()
-                ),
-            );
-        }
+        acl.warn_if_blind(scope.place, word.span, diagnostics);
         Some(Arc::clone(acl))
     }
 }

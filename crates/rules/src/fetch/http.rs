@@ -337,7 +337,11 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
 ];
 
+/// The request, to rules that run before it went to a server.
 fn request<'c>(ctx: &'c Context<'_>) -> Result<&'c RequestHead, Missing> {
+    if ctx.response.is_some() && ctx.phase == Phase::During {
+        return Err(Missing::Absent);
+    }
     ctx.request.as_deref().ok_or(ctx.input.later())
 }
 
