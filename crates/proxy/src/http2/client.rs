@@ -83,7 +83,7 @@ impl Http2Client {
             signals,
             expects_continue: expects_continue(head),
             tunnel: false,
-            counts: Counts { received: head.fields.wire_len() as u64, sent: 0 },
+            counts: Counts { received: head.weight(), sent: 0 },
         }
     }
     /// Whether the client got a whole response.

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     buffer::Buffer,
     counters::Cells,
+    http1::{VERSION, weight},
     message::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     reuse::{Claim, Key, Offer, Session, may_go_on},
     server::ServerRef,
@@ -440,13 +441,14 @@ impl Upstream for Http2Server {
                 // RFC 9113 section 8.6: HTTP/2 has no 101.
                 return Poll::Ready(Err(Fault::Invalid(Error::Unexpected)));
             }
+            self.counts.received += weight(VERSION + 3, &head.fields);
             return Poll::Ready(Ok(Framing::None));
         }
         let response = ready!(Pin::new(response).poll(cx)).map_err(fault)?;
         self.answered = true;
         self.response = None;
         read_response(&response, head, &self.limits)?;
-        self.counts.received += head.fields.wire_len() as u64;
+        self.counts.received += weight(VERSION + 3, &head.fields);
         Poll::Ready(self.begin(response.into_body(), head).map_err(Fault::Invalid))
     }
     fn answered(&self) -> Answered {
