@@ -79,6 +79,10 @@ impl Flow {
         buffer.append(&kept.bytes);
         Some((buffer, self.read))
     }
+    /// What its source had given before it failed, and the sink has not taken.
+    pub fn take_rest(&mut self) -> Buffer {
+        self.buffer.take().unwrap_or_else(Buffer::none)
+    }
     /// Moves what can be moved now; ready once the whole body has been sent.
     ///
     /// Every turn of the loop moves bytes, sends a head that was due, or is the last.
@@ -107,10 +111,7 @@ impl Flow {
                         return Poll::Ready(Err(Broken::Source(Fault::Invalid(Error::TooLarge))));
                     }
                     Poll::Ready(Ok(Body::End)) => self.read = true,
-                    Poll::Ready(Err(fault)) => {
-                        self.give_back(buffers);
-                        return Poll::Ready(Err(Broken::Source(fault)));
-                    }
+                    Poll::Ready(Err(fault)) => return Poll::Ready(Err(Broken::Source(fault))),
                 }
                 remember(&mut self.kept, buffer.data());
             }

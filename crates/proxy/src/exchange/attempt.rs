@@ -286,6 +286,11 @@ pub(super) async fn forward(
     })
     .await;
     request.give_back(buffers);
+    if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
+        let mut rest = response.take_rest();
+        send(conn, client, &mut rest).await;
+        buffers.give(rest);
+    }
     response.give_back(buffers);
     if unread && matches!(result, Transfer::Done) {
         skip_body(conn, upstream).await;
@@ -295,10 +300,14 @@ pub(super) async fn forward(
 
 /// Sends what waits in the client's end; false when the client did not take it in time.
 pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) -> bool {
+    send(conn, client, &mut Buffer::none()).await
+}
+
+/// Sends what waits in the client's end, and these bytes of a body behind it; false when the client did not take it in time.
+async fn send(conn: &mut Conn, client: &mut dyn Client, bytes: &mut Buffer) -> bool {
     conn.deadline.set(conn.worker.clock.now(), conn.proxy().timeouts.client);
-    let mut nothing = Buffer::none();
     // A failure shows again, and is handled, when the response is sent.
-    in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, &mut nothing, None))).await.is_some()
+    in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, bytes, None))).await.is_some()
 }
 
 #[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
