@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use socket2::SockRef;
@@ -63,6 +63,24 @@ impl Wire {
     pub fn reset(self) {
         if let Some(socket) = self.tcp() {
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    /// Closes without a RST: what the peer still sends is read until it closes too, for at most two seconds. A socket
+    /// closed with bytes unread resets the connection, and whether the peer then sees the last bytes sent is a race.
+    pub fn close(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let _ = self.shutdown();
+        let begun = Instant::now();
+        let mut buffer = vec![0; 64 * 1024];
+        while let Some(left) = PATIENCE.checked_sub(begun.elapsed()).filter(|l| !l.is_zero()) {
+            let _ = match &self {
+                Wire::Unix(s) => s.set_read_timeout(Some(left)),
+                _ => self.tcp().expect("only unix has no TCP socket").set_read_timeout(Some(left)),
+            };
+            if !matches!(self.read(&mut buffer), Ok(1..)) {
+                return;
+            }
         }
     }
 
@@ -250,10 +268,7 @@ pub fn play(mut wire: Wire, script: &[Verb], note: &mut dyn FnMut(String)) {
                 let _ = wire.shutdown();
             }
             Verb::Reset => return wire.reset(),
-            Verb::Close => {
-                let _ = wire.shutdown();
-                return;
-            }
+            Verb::Close => return wire.close(),
             Verb::Echo => {
                 let mut buffer = vec![0; 64 * 1024];
                 while let Ok(n @ 1..) = wire.read(&mut buffer) {
