@@ -1,14 +1,20 @@
 //! The first stage of a connection: taken from a listening socket, as far as the limits allow.
 
+pub(crate) mod listener;
+
 use crate::{
+    connection::socket::{Socket, Tcp},
     handshake,
-    listener::{Listener, backlog, is_unix},
-    shared::{Limits, Place},
-    socket::{Socket, Tcp},
-    turn::{self, Who},
-    watchdog::Stage,
-    worker::Worker,
+    process::{
+        shared::{Limits, Place},
+        watchdog::Stage,
+    },
+    worker::{
+        Worker,
+        turn::{self, Who},
+    },
 };
+use listener::{Listener, backlog, is_unix};
 use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -181,7 +187,7 @@ impl Accepted {
                     place.move_to(to);
                     Ok(Moved { socket, place, proxy, bind, accepted })
                 }
-                Err(e) => crate::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
+                Err(e) => crate::process::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
             },
             socket => Err(Accepted { socket, place, proxy, bind, accepted }),
         }

@@ -13,14 +13,17 @@ mod steps;
 
 pub use outcome::{Effect, Outcome, Verdict};
 
-use crate::connect::open_socket;
-use crate::exchange::facts_of;
-use crate::server::{Server, ServerRef};
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::stream::Stream;
-use crate::turn::{self, Who};
-use crate::worker::Worker;
+use crate::{
+    connection::{socket::Socket, stream::Stream},
+    exchange::facts_of,
+    process::shared::Shared,
+    server::{Server, ServerRef},
+    servers::connect::open_socket,
+    worker::{
+        Worker,
+        turn::{self, Who},
+    },
+};
 use penstock_config::{
     Config, Diagnostics,
     model::{ServerHost, ServerPort, ServerTls},

@@ -3,23 +3,33 @@
 
 mod assign;
 mod attempt;
+pub(crate) mod buffered_body;
+pub(crate) mod ends;
+pub(crate) mod finish;
+pub(crate) mod forward;
+mod forwarded;
+pub(crate) mod headers;
+pub(crate) mod respond;
 mod retry;
+pub(crate) mod timeouts;
 mod transfer;
 
 pub(crate) use assign::{Attempts, Unserved, assign, connect, count_connect_error, facts_of};
 pub(crate) use attempt::flush;
 
 use crate::{
-    buffer::{Buffer, Buffers},
-    conn::Conn,
-    debug, finish,
-    message::{Client, Counts},
+    connection::Conn,
+    log::debug,
+    process::watchdog::Stage,
     route::{self, Route},
     server::Presence,
-    turn::{self, cost},
-    watchdog::Stage,
-    worker::Worker,
+    worker::{
+        Worker,
+        buffer::{Buffer, Buffers},
+        turn::{self, cost},
+    },
 };
+use ends::{Client, Counts};
 use penstock_config::model::Proxy;
 use penstock_http::{RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
@@ -54,7 +64,7 @@ pub(crate) struct Exchange {
     /// The server that persistence names.
     pub persistent: Option<usize>,
     /// What the persistence cookie said.
-    pub cookie: crate::cookie::Persistence,
+    pub cookie: crate::route::cookie::Persistence,
     /// The response head has gone to the client.
     pub responded: bool,
     /// It was no request: its line has the format of failed connections.
@@ -94,7 +104,7 @@ impl Exchange {
             worker.buffers.give(body);
         }
         self.forget_response_body(&worker.buffers);
-        self.cookie = crate::cookie::Persistence::default();
+        self.cookie = crate::route::cookie::Persistence::default();
         (self.body_complete, self.responded, self.announced, self.continued) = (false, false, None, 0);
         self.response_announced = None;
         self.refused = false;

@@ -2,13 +2,13 @@
 
 use crate::{
     accept::Accepted,
-    conn::{Alive, Conn, in_time},
-    debug, http2, judge, serve,
-    socket::Socket,
-    stream::Stream,
+    connection::{Alive, Conn, in_time, socket::Socket, stream::Stream, timer::Deadline},
+    http1::connection,
+    http2,
+    log::debug,
+    process::watchdog::Stage,
+    rules::evaluate,
     tcp,
-    timer::Deadline,
-    watchdog::Stage,
     worker::Worker,
 };
 use penstock_config::model::Mode;
@@ -42,7 +42,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
         Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(conn, stream, Vec::new())).await,
-        Mode::Http => serve::run(conn, stream).await,
+        Mode::Http => connection::run(conn, stream).await,
     }
 }
 
@@ -79,7 +79,7 @@ fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFac
 /// Runs what comes before the first request, within `timeout client`.
 async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
     conn.worker.pulse().enter(Stage::Handshake);
-    if !admitted(conn, &socket, judge::Kind::Connection) {
+    if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
     }
     let timeout = conn.proxy().timeouts.client;
@@ -109,7 +109,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
         },
     };
     conn.session.tracking.session_started(conn.worker.now_ms());
-    if !admitted(conn, stream.socket(), judge::Kind::Session) {
+    if !admitted(conn, stream.socket(), evaluate::Kind::Session) {
         return None;
     }
     debug::accepted(conn);
@@ -118,18 +118,18 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
 }
 
 /// Runs `tcp-request connection` or `session` rules; whether the connection goes on.
-fn admitted(conn: &mut Conn, socket: &Socket, kind: judge::Kind) -> bool {
+fn admitted(conn: &mut Conn, socket: &Socket, kind: evaluate::Kind) -> bool {
     let worker = conn.worker.clone();
-    let passed = judge::connection(conn, socket, kind) == judge::Judged::GoOn;
+    let passed = evaluate::connection(conn, socket, kind) == evaluate::Judged::GoOn;
     let cells = worker.counters().frontend(conn.frontend);
     let now = worker.now_ms();
     match kind {
-        judge::Kind::Connection => cells.connection(now),
-        judge::Kind::Session if passed => {
+        evaluate::Kind::Connection => cells.connection(now),
+        evaluate::Kind::Session if passed => {
             cells.session(now);
             worker.counters().listener(conn.frontend, conn.bind).session(now);
         }
-        judge::Kind::Session => {}
+        evaluate::Kind::Session => {}
     }
     passed
 }
@@ -152,7 +152,7 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
         (conn.facts.error, conn.facts.tls_error) = ((e.code(), e.message()), Some(e.library()));
     }
     if !(silent && conn.proxy().options.dontlognull) {
-        crate::finish::log_handshake_failure(conn, text);
+        crate::exchange::finish::log_handshake_failure(conn, text);
     }
     None
 }

@@ -1,21 +1,21 @@
-//! HTTP/2 on both sides, by the `h2` crate: a stream is one end of an exchange as `message.rs` has it, so that rules,
+//! HTTP/2 on both sides, by the `h2` crate: a stream is one end of an exchange as `exchange::ends` has it, so that rules,
 //! routing, forwarding and logs do not know which version they serve.
 
-mod client;
+mod client_side;
 mod connection;
 mod convert;
 mod guard;
 mod heads;
 mod inlet;
 mod outlet;
-mod server;
+mod server_side;
 pub(crate) mod websocket;
 
-use crate::stream::Stream;
+use crate::connection::stream::Stream;
 use penstock_config::model::ServerSettings;
 
 pub(crate) use connection::{may_begin_so, run};
-pub(crate) use server::{Http2Server, Mux, MuxInUse, MuxPool};
+pub(crate) use server_side::{Http2Server, Mux, MuxInUse, MuxPool};
 
 /// Whether a connection to a server that was just opened carries HTTP/2: said by `proto h2`, or agreed on by ALPN.
 pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {

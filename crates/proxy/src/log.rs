@@ -2,6 +2,7 @@
 //! after others left, in one system call a target. A target that does not keep up loses lines, which are counted; nobody
 //! ever waits for it.
 
+pub(crate) mod debug;
 mod header;
 mod target;
 
@@ -166,7 +167,7 @@ impl Logger {
         self.outlets.borrow_mut().iter_mut().for_each(target::Outlet::flush);
     }
     /// The worker's flusher: it runs once behind all that was runnable when a line that may leave was sent.
-    pub async fn run(&self, clock: &crate::clock::Clock) {
+    pub async fn run(&self, clock: &crate::worker::clock::Clock) {
         let mut latest = pin!(sleep(HELD_MAX));
         let (mut held, mut yielded) = (false, false);
         poll_fn(|cx| {

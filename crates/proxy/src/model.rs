@@ -5,19 +5,25 @@
 //! on how large buffers are, and must not take more rounds than its bytes explain. Buffers for bodies have 24 to 64 bytes;
 //! those that heads and trailer sections are read into need to hold one, and are as small as the corpus lets them be.
 
+pub(crate) mod memory;
+
 use crate::{
-    Service, ServiceRequest, ServiceResponse, Services, Shared,
     accept::Accepted,
-    buffer::Buffers,
-    handle::Handle,
+    connection::socket::Socket,
     handshake,
-    memory::{self, Memory, Meter, Shape},
-    shared::Limits,
-    socket::Socket,
-    turn::{self, Who, counted},
-    worker::Worker,
+    process::{
+        handle::Handle,
+        service::{Service, ServiceRequest, ServiceResponse, Services},
+        shared::{Limits, Shared},
+    },
+    worker::{
+        Worker,
+        buffer::Buffers,
+        turn::{self, Who, counted},
+    },
 };
 use bytes::Bytes;
+use memory::{Memory, Meter, Shape};
 use penstock_config::{Diagnostics, Env, model::Source};
 use penstock_http::{
     BodyReader, Fields, Framing, Parse, RequestHead, ResponseHead, Step, request_framing, response_framing,

@@ -2,12 +2,12 @@
 //! ask the same questions here.
 
 use crate::{
-    conn::Conn,
-    connect,
+    connection::Conn,
     exchange::Exchange,
-    judge::{self, Stage},
     route,
+    rules::evaluate::{self, Stage},
     server::{Server, ServerRef, Target},
+    servers::connect,
 };
 use penstock_config::model::{HttpReuse, Proxy, ServerSettings};
 
@@ -44,7 +44,7 @@ impl Key {
         let header = settings.send_proxy.map(|version| {
             if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
                 let worker = conn.worker.clone();
-                judge::context(&worker, conn, x, stage).make_unique_id();
+                evaluate::context(&worker, conn, x, stage).make_unique_id();
             }
             let mut header = Vec::with_capacity(128);
             connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);

@@ -1,19 +1,18 @@
 //! Where a request goes: the rules of its frontend, the backend they choose, the backend's own rules, and what binds the
 //! request to a server.
 
+pub(crate) mod cookie;
+
 use crate::{
     balance::Subject,
-    body::Ahead,
-    conn::{Conn, in_time},
-    exchange::Exchange,
-    headers,
-    judge::{self, Judged, Stage},
-    login,
-    message::Client,
+    connection::{Conn, in_time, stream::Fill},
+    exchange::{Exchange, buffered_body::Ahead, ends::Client, headers, respond},
     queue::Priority,
-    respond,
+    rules::{
+        evaluate::{self, Judged, Stage},
+        login,
+    },
     server::{Backend, Server, ServerRef, Want},
-    stream::Fill,
     tcp::Raw,
     worker::Worker,
 };
@@ -86,14 +85,14 @@ async fn section(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, pro
     // Those of a TCP frontend have made this connection one of HTTP.
     let switched = proxy == conn.frontend && conn.proxy().mode == Mode::Tcp;
     if !(switched || rules.tcp_content.is_empty())
-        && judge::request(conn, client, x, &rules.tcp_content, inspect).await == Judged::Over
+        && evaluate::request(conn, client, x, &rules.tcp_content, inspect).await == Judged::Over
     {
         // These rules come before HTTP: to the log there was no request.
         x.txn.received.clear();
         return Judged::Over;
     }
     if !rules.http_request.is_empty()
-        && judge::request(conn, client, x, &rules.http_request, None).await == Judged::Over
+        && evaluate::request(conn, client, x, &rules.http_request, None).await == Judged::Over
     {
         return Judged::Over;
     }
@@ -114,7 +113,7 @@ async fn monitor(
     }
     let worker = conn.worker.clone();
     let failed = login::known(conn, client, x, |conn, x| {
-        let context = judge::context(&worker, conn, x, Stage::Request);
+        let context = evaluate::context(&worker, conn, x, Stage::Request);
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(failed) = failed.await else { return true };
@@ -135,7 +134,7 @@ async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy
     let Some(service) = worker.shared.services.stats.clone().filter(|_| asked) else { return false };
     respond::taken_by(conn, x, service.log_name());
     if !rules.stats_request.is_empty()
-        && judge::request(conn, client, x, &rules.stats_request, None).await == Judged::Over
+        && evaluate::request(conn, client, x, &rules.stats_request, None).await == Judged::Over
     {
         return true;
     }
@@ -149,11 +148,11 @@ async fn buffer_request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchan
         return Judged::GoOn;
     }
     let limit = proxy.timeouts.http_request.or(conn.proxy().timeouts.http_request).or(conn.proxy().timeouts.client);
-    judge::wait_for_body(conn, client, x, 0, limit).await
+    evaluate::wait_for_body(conn, client, x, 0, limit).await
 }
 
 fn add_unique_id(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, name: &str) {
-    judge::context(worker, conn, x, Stage::Request).make_unique_id();
+    evaluate::context(worker, conn, x, Stage::Request).make_unique_id();
     let id = x.txn.unique_id.borrow().clone();
     if let Some(id) = id {
         // An identifier that does not fit a header field is left out.
@@ -167,7 +166,7 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
     let frontend = conn.frontend;
     let rules = &shared.program.of(frontend).use_backend;
     if !rules.is_empty() {
-        let context = judge::context(worker, conn, x, stage);
+        let context = evaluate::context(worker, conn, x, stage);
         for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
             let found = match &rule.to {
                 Destination::Backend(id) => Some(id.0 as usize),
@@ -189,7 +188,7 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     if rules.persist.is_empty() && rules.use_server.is_empty() {
         return persistence;
     }
-    let context = judge::context(&worker, conn, x, stage);
+    let context = evaluate::context(&worker, conn, x, stage);
     let holds = |condition: &Condition| condition.holds(&context) == Answer::Yes;
     for rule in rules.persist.iter().filter(|rule| holds(&rule.condition)) {
         if rule.force {
@@ -229,7 +228,7 @@ pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: St
     if rules.is_empty() || x.persistent.is_some() {
         return;
     }
-    let context = judge::context(&worker, conn, x, stage);
+    let context = evaluate::context(&worker, conn, x, stage);
     let id = rules.iter().find_map(|rule| rule.find(&context));
     let server = id.and_then(|id| pool.servers.iter().find(|server| server.id == id && server.is_running()));
     if let Some(server) = server {
@@ -251,7 +250,7 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: 
         // A key of the request is looked for in the request, though a response has come.
         let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
         if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
-            rule.store(&judge::context(&worker, conn, x, of), id);
+            rule.store(&evaluate::context(&worker, conn, x, of), id);
         }
     }
 }
@@ -269,7 +268,7 @@ pub(crate) async fn response(
         let list = &shared.program.of(backend).tcp_response;
         // Without a delay these rules decide before there is a response.
         let seen = shared.config.proxies[backend].tcp_response_inspect_delay.is_some();
-        if !list.is_empty() && judge::response(conn, client, x, list, seen, ahead).await == Judged::Over {
+        if !list.is_empty() && evaluate::response(conn, client, x, list, seen, ahead).await == Judged::Over {
             return false;
         }
     }
@@ -283,11 +282,11 @@ pub(crate) async fn response(
     x.txn.response_version = Some(x.response.version());
     x.txn.status = Some(x.response.status());
     if shared.program.reads_responses {
-        crate::body::look_ahead(conn, x, ahead).await;
+        crate::exchange::buffered_body::look_ahead(conn, x, ahead).await;
     }
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let list = &shared.program.of(proxy).http_response;
-        if !list.is_empty() && judge::response(conn, client, x, list, true, ahead).await == Judged::Over {
+        if !list.is_empty() && evaluate::response(conn, client, x, list, true, ahead).await == Judged::Over {
             return false;
         }
     }
@@ -308,7 +307,7 @@ pub(crate) fn after_response(conn: &mut Conn, x: &mut Exchange) -> bool {
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let rules = &worker.shared.program.of(proxy).http_after_response;
         if !rules.is_empty() {
-            let verdict = rules.run(&mut judge::context(&worker, conn, x, Stage::Response), 0);
+            let verdict = rules.run(&mut evaluate::context(&worker, conn, x, Stage::Response), 0);
             if matches!(verdict, Verdict::Failed) {
                 worker.counters().frontend(conn.frontend).failed_rewrites.inc();
                 return false;
@@ -385,7 +384,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
     loop {
         let verdict = {
             let stage = peek_request(x, client.pending());
-            let mut context = judge::context(&worker, conn, x, stage);
+            let mut context = evaluate::context(&worker, conn, x, stage);
             context.input = penstock_rules::Buffered { bytes: client.pending(), complete, announced: None };
             context.output.complete = complete;
             rules.run(&mut context, from)
@@ -454,7 +453,7 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Opti
         Balance::RdpCookie(_) | Balance::Hash(_) => {
             let worker = conn.worker.clone();
             let expression = worker.shared.program.balance[pool.proxy].as_ref()?;
-            let context = judge::context(&worker, conn, x, stage);
+            let context = evaluate::context(&worker, conn, x, stage);
             let value = expression.eval(&context).ok().map(|value: Value<'_>| value.to_text());
             return pool.hash(&Subject { sample: value.as_deref(), ..subject });
         }
@@ -475,7 +474,7 @@ pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<
 pub(crate) fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, at: ServerRef, stage: Stage) -> Option<String> {
     let worker = conn.worker.clone();
     let expression = worker.shared.program.sni[at.proxy][server.index].as_ref()?;
-    let context = judge::context(&worker, conn, x, stage);
+    let context = evaluate::context(&worker, conn, x, stage);
     let value = expression.eval(&context).ok()?;
     String::from_utf8(value.to_text()).ok()
 }

@@ -15,9 +15,11 @@ pub use endpoint::{Endpoint, Host, Target};
 pub use observe::Seen;
 pub use status::{Admin, Agent, Check, Operational, Status};
 
-use crate::balance::{self, Balancer, Demand, Load, Member, Subject};
-use crate::queue::{Priority, Queues, Ticket};
-use crate::shared;
+use crate::{
+    balance::{self, Balancer, Demand, Load, Member, Subject},
+    process::shared,
+    queue::{Priority, Queues, Ticket},
+};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,

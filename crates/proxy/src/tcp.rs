@@ -1,23 +1,28 @@
 //! `mode tcp`: bytes both ways, each direction ended by itself.
 
 use crate::{
-    buffer::{Buffer, Buffers},
-    conn::Conn,
-    counters::InUse,
-    exchange::{self, Attempts, Exchange, Unserved},
-    finish,
-    forward::{Broken, Flow, Waits},
-    http1::give_if_empty,
-    judge::{self, Stage},
-    message::{Body, Counts, End, Fault, Sink, Source},
-    patience::{Patience, Side},
+    connection::{
+        Conn,
+        stream::{Fill, Stream},
+        timer::Deadline,
+    },
+    exchange::{
+        self, Attempts, Exchange, Unserved,
+        ends::{Body, Counts, End, Fault, Sink, Source},
+        finish,
+        forward::{Broken, Flow, Waits},
+        timeouts::{Patience, Side},
+    },
+    http1::{body::give_if_empty, connection},
+    observe::counters::InUse,
     reuse::Key,
     route::{self, Connected},
-    serve,
+    rules::evaluate::{self, Stage},
     server::{ServerRef, Slot},
-    stream::{Fill, Stream},
-    timer::Deadline,
-    worker::Worker,
+    worker::{
+        Worker,
+        buffer::{Buffer, Buffers},
+    },
 };
 use penstock_config::model::Proxy;
 use penstock_http::Fields;
@@ -157,7 +162,7 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
         Connected::Backend(backend) => to_backend(&mut conn, &mut client, &mut x, backend).await,
         Connected::Http => {
             x.give(&worker);
-            return Box::pin(serve::resume(Box::new(conn), client.stream, client.input)).await;
+            return Box::pin(connection::resume(Box::new(conn), client.stream, client.input)).await;
         }
         Connected::Over => {}
     }
@@ -376,7 +381,7 @@ impl Inspection {
                     None
                 }
                 Verdict::SilentDrop => {
-                    judge::count_silent_drop(conn, x);
+                    evaluate::count_silent_drop(conn, x);
                     Some(Inspected::Dropped)
                 }
                 Verdict::Reject
@@ -385,7 +390,7 @@ impl Inspection {
                 | Verdict::Failed
                 // No password comes before HTTP.
                 | Verdict::Verify { .. } => {
-                    judge::count_denied_response(conn, x);
+                    evaluate::count_denied_response(conn, x);
                     Some(Inspected::Refused)
                 }
             };
@@ -393,7 +398,7 @@ impl Inspection {
     }
     fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
         let worker = conn.worker.clone();
-        let mut context = judge::context(&worker, conn, x, Stage::Raw);
+        let mut context = evaluate::context(&worker, conn, x, Stage::Raw);
         context.output = Buffered { bytes: server.pending(), complete: self.complete, announced: None };
         context.input.complete = self.complete;
         worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)

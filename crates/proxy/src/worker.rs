@@ -1,21 +1,26 @@
 //! A worker: one thread with its own reactor, listening sockets, buffers and connections; it shares nothing it has to
 //! wait for.
 
+pub(crate) mod buffer;
+pub(crate) mod clock;
+pub(crate) mod turn;
+
 use crate::{
-    Handle, Listener, Shared, State, accept,
-    accept::{Accepted, Moved},
-    buffer::Buffers,
+    accept::{self, Accepted, Moved, listener::Listener},
     check,
-    clock::Clock,
-    counters::WorkerCounters,
-    engine,
     exchange::Kept,
     http2::MuxPool,
     log::{Logger, severity},
-    pool::{self, Pool},
-    turn::{self, Rounds, Who},
-    watchdog::{Fault, Pulse},
+    observe::{counters::WorkerCounters, engine},
+    process::{
+        handle::{Handle, State},
+        shared::Shared,
+        watchdog::{Fault, Pulse},
+    },
+    servers::pool::{self, Pool},
 };
+use buffer::Buffers;
+use clock::Clock;
 use penstock_config::model::ServerSettings;
 use penstock_engine::Plan;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -29,6 +34,7 @@ use std::{
     task::Waker,
 };
 use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver, task::JoinHandle};
+use turn::{Rounds, Who};
 
 /// What a worker is told from outside.
 pub(crate) enum Control {
@@ -176,7 +182,7 @@ impl Worker {
         turn::spawn(&self, Who::Worker, engine::report(self.clone()));
         if self.id == 0 {
             check::start(&self);
-            crate::resolve::start(&self);
+            crate::servers::resolve::start(&self);
             turn::spawn(&self, Who::Worker, check::tick(self.clone()));
             turn::spawn(&self, Who::Worker, check::tell(self.clone()));
         }

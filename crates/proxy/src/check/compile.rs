@@ -1,8 +1,10 @@
 //! From `option httpchk`, `http-check`, `option tcp-check`, `tcp-check` and their like to a [`Script`].
 
-use super::protocol;
-use super::script::{Action, Connect, Expect, Kind, Pattern, Request, Script, Step};
-use super::steps::{Words, is_variable};
+use super::{
+    protocol,
+    script::{Action, Connect, Expect, Kind, Pattern, Request, Script, Step},
+    steps::{Words, is_variable},
+};
 use penstock_config::model::{CheckKind, Proxy};
 use penstock_rules::{Compiler, LogFormat, ProxyId};
 

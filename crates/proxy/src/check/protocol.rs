@@ -1,7 +1,9 @@
 //! The fixed protocols: what is sent and what counts as an answer.
 
-use super::script::{Action, Connect, Expect, Judge, Kind, Pattern, Script, Step, Text};
-use super::{Outcome, Verdict};
+use super::{
+    Outcome, Verdict,
+    script::{Action, Connect, Expect, Judge, Kind, Pattern, Script, Step, Text},
+};
 use penstock_config::model::MysqlUser;
 
 /// A connection, then the steps of one protocol. Whether the connection counts in the numbers of steps that messages

@@ -1,7 +1,9 @@
 //! One check under way: bytes in, what to do next out. Sockets and clocks are the runner's.
 
-use super::script::{Action, Connect, Expect, Kind, Match, Pattern, Script, Standing};
-use super::{Outcome, Verdict};
+use super::{
+    Outcome, Verdict,
+    script::{Action, Connect, Expect, Kind, Match, Pattern, Script, Standing},
+};
 use penstock_http::{BodyReader, Error, Framing, Limits, Parse, ResponseHead, Step as BodyStep, response_framing};
 use penstock_rules::{
     Buffered, ConnFacts, Context, Expr, LogFacts, LogFormat, Now, Phase, ProxyFacts, ProxyId, ServerConnFacts,

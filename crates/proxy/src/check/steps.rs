@@ -1,7 +1,9 @@
 //! The words of `http-check` and `tcp-check` lines, read into [`Step`]s.
 
-use super::Verdict;
-use super::script::{Action, Connect, Expect, Kind, Match, Pattern, Request, Step, Text, hex};
+use super::{
+    Verdict,
+    script::{Action, Connect, Expect, Kind, Match, Pattern, Request, Step, Text, hex},
+};
 use penstock_config::{Diagnostics, Line, Span, Word};
 use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, Regex, log::Purpose};
 use std::net::{IpAddr, SocketAddr};

@@ -1,10 +1,12 @@
 //! Configurations, what a server answers, and what HAProxy 2.6 said of it (recorded from its statistics).
 
-use super::compile::compile;
-use super::run::{About, ConnectError, Next, Run};
-use super::schedule::{Conclusion, interval};
-use super::script::Standing;
-use super::{Outcome, Verdict};
+use super::{
+    Outcome, Verdict,
+    compile::compile,
+    run::{About, ConnectError, Next, Run},
+    schedule::{Conclusion, interval},
+    script::Standing,
+};
 use crate::server::Check;
 use penstock_config::{
     Files,

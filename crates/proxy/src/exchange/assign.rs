@@ -2,12 +2,11 @@
 
 use super::{Exchange, ms_between};
 use crate::{
-    conn::{Conn, in_time},
-    connect::{self, Failure},
+    connection::{Conn, in_time, stream::Stream},
     queue::Granted,
     reuse::Key,
     server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
-    stream::Stream,
+    servers::connect::{self, Failure},
     worker::Worker,
 };
 use penstock_config::model::{Balance, Proxy};

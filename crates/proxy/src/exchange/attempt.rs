@@ -3,31 +3,31 @@
 use super::{
     Exchange,
     assign::{connect, connected},
-    ms_between,
+    buffered_body::Ahead,
+    ends::{Answered, Client, Fault, Upstream},
+    finish,
+    forward::{Broken, Flow, Waits},
+    headers, ms_between, respond,
     retry::{Ended, Reason, is_repeatable, keep_body, may_repeat_body, retries_on, retries_on_status},
+    timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
 use crate::{
-    body::Ahead,
-    buffer::Buffer,
-    conn::{Conn, in_time},
-    cookie,
-    counters::InUse,
-    debug, finish,
-    forward::{Broken, Flow, Waits},
-    headers,
+    connection::{Conn, in_time},
+    http1::server_side::Http1Server,
     http2::{self, Http2Server, Mux, MuxInUse, websocket},
-    judge,
-    message::{Answered, Client, Fault, Upstream},
-    patience::{Patience, Side},
-    pool::Returned,
-    respond,
+    log::debug,
+    observe::counters::InUse,
+    process::watchdog::Stage,
     reuse::{Claim, Key, may_go_on},
-    route,
+    route::{self, cookie},
+    rules::evaluate,
     server::{Seen, Server, ServerRef, Slot},
-    turn::{self, cost},
-    upstream::Http1Server,
-    watchdog::Stage,
+    servers::pool::Returned,
+    worker::{
+        buffer::Buffer,
+        turn::{self, cost},
+    },
 };
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
@@ -52,9 +52,10 @@ pub(super) async fn attempt(
     let cells = worker.counters().server(at.proxy, at.server);
     let server = slot.server();
     let first = conn.requests == 0 && !repeated;
-    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::serve::limits(conn) };
+    let limits =
+        Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::http1::connection::limits(conn) };
     let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let Some(key) = Key::of(conn, x, server, at, only_http1, judge::Stage::Request) else {
+    let Some(key) = Key::of(conn, x, server, at, only_http1, evaluate::Stage::Request) else {
         connect(conn, x, server, at, None).await;
         return Err(Ended::Retry(Reason::Connect));
     };

@@ -4,16 +4,16 @@ use super::{
     Exchange,
     assign::{Attempts, Unserved, assign, count_connect_error},
     attempt::attempt,
+    ends::Client,
+    forward::Flow,
+    respond,
 };
 use crate::{
-    buffer::Buffers,
-    conn::Conn,
-    cookie,
-    forward::Flow,
-    judge, login,
-    message::Client,
-    respond, route,
+    connection::Conn,
+    route::{self, cookie},
+    rules::{evaluate, login},
     server::{ServerRef, Shutdown, Slot},
+    worker::buffer::Buffers,
 };
 use penstock_config::model::Proxy;
 use penstock_http::Framing;
@@ -58,12 +58,12 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
-    let bound = login::known(conn, client, x, |conn, x| route::bind(conn, x, pool, judge::Stage::Request));
+    let bound = login::known(conn, client, x, |conn, x| route::bind(conn, x, pool, evaluate::Stage::Request));
     let Some(persistence) = bound.await else { return };
     cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
-    route::stick(conn, x, pool, judge::Stage::Request);
+    route::stick(conn, x, pool, evaluate::Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want = route::want(conn, x, pool, judge::Stage::Request);
+    let mut want = route::want(conn, x, pool, evaluate::Stage::Request);
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = route::last_server(conn, pool, proxy);
     }

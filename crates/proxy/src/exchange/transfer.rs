@@ -1,14 +1,17 @@
 //! What follows a response head: bodies, or the two streams of a tunnel.
 
-use super::{Exchange, retry::Ended};
-use crate::{
-    buffer::Buffer,
-    conn::{Conn, in_time},
+use super::{
+    Exchange,
+    ends::{Client, End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
-    message::{Client, End, Sink, Source, Upstream},
-    patience::{Patience, Side},
+    retry::Ended,
+    timeouts::{Patience, Side},
+};
+use crate::{
+    connection::{Conn, in_time},
     server::ServerRef,
+    worker::buffer::Buffer,
 };
 use penstock_config::model::Proxy;
 use penstock_rules::{By, During, Termination};

@@ -1,17 +1,22 @@
 //! A client's HTTP/2 connection: accepts streams, starts an exchange for each, and ends when nobody needs it any more.
 
 use super::{
-    client::Http2Client,
+    client_side::Http2Client,
     convert::read_request,
     guard::{Guard, Signals},
 };
 use crate::{
-    conn::{Conn, PAUSE, in_time},
-    exchange::{self, Exchange},
-    finish, handshake, serve,
-    stream::{Fill, Stream},
-    turn::{self, Share, Who, cost},
-    worker::Worker,
+    connection::{
+        Conn, PAUSE, in_time,
+        stream::{Fill, Stream},
+    },
+    exchange::{self, Exchange, finish},
+    handshake,
+    http1::connection,
+    worker::{
+        Worker,
+        turn::{self, Share, Who, cost},
+    },
 };
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server};
@@ -145,7 +150,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// `begun` is what was read already.
 pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
     conn.facts.http_major = 2;
-    let limits = serve::limits(&conn);
+    let limits = connection::limits(&conn);
     // What only the beginning needs is on the heap no longer than that: an idle connection is to be small.
     let Some(mut client) = Box::pin(open(&mut conn, stream, begun, limits)).await else { return };
     while let Some(accepted) = client.next(&mut conn).await {
@@ -182,7 +187,7 @@ async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> b
     loop {
         if !may_begin_so(begun) {
             handshake::close(stream, &mut conn.deadline, true).await;
-            serve::linger(conn, stream).await;
+            connection::linger(conn, stream).await;
             return false;
         }
         if begun.len() >= PREFACE.len() {
@@ -405,8 +410,8 @@ async fn linger(conn: &mut Conn, client: &mut Http2Client) {
     if client.has_ended() {
         return;
     }
-    conn.deadline.set(conn.worker.clock.now(), Some(serve::LINGER_TIME));
-    let mut left = serve::LINGER_BYTES;
+    conn.deadline.set(conn.worker.clock.now(), Some(connection::LINGER_TIME));
+    let mut left = connection::LINGER_BYTES;
     let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_rest(cx, &mut left))).await;
 }
 

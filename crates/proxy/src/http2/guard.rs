@@ -9,7 +9,7 @@ use super::{
     heads::{Heads, Passed},
     outlet::Outlet,
 };
-use crate::turn::{self, cost};
+use crate::worker::turn::{self, cost};
 use penstock_http::hpack::Block;
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,7 @@
 //! DATA of a stream that nobody has taken yet: bytes, not frames. h2 keeps each frame by itself, for some 300 bytes however
 //! little it carries, so that a client with frames of a byte each costs hundreds of times its windows. Pure.
 
-use crate::buffer::Buffer;
+use crate::worker::buffer::Buffer;
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 
@@ -56,7 +56,7 @@ impl Inlet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Buffers;
+    use crate::worker::buffer::Buffers;
 
     #[test]
     fn bytes_stay_in_order_whatever_frames_they_come_in() {

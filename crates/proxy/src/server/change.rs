@@ -1,8 +1,7 @@
 //! How a server changes state, what follows for its backend, its sessions and its trackers, and how logs tell it.
 
 use super::{Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerRef, Shutdown, Status};
-use crate::balance::Ramp;
-use crate::queue::Granted;
+use crate::{balance::Ramp, queue::Granted};
 use penstock_config::Config;
 use std::fmt::Write as _;
 use std::sync::{Arc, atomic::Ordering::Relaxed};

@@ -1,9 +1,7 @@
 //! What checks and traffic say about a server, and what follows.
 
 use super::{Backends, Cause, Notice, Operational, ServerRef};
-use crate::check::schedule::Conclusion;
-use crate::check::script::Standing;
-use crate::check::{Effect, Outcome, Verdict};
+use crate::check::{Effect, Outcome, Verdict, schedule::Conclusion, script::Standing};
 use std::time::{Duration, Instant};
 
 /// What traffic showed of a server, for `observe`.

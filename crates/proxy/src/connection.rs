@@ -1,0 +1,115 @@
+//! A client's connection as every stage of its life sees it.
+
+pub(crate) mod socket;
+pub(crate) mod stream;
+pub(crate) mod timer;
+
+use crate::{observe::counters::Cells, process::shared::Place, servers::private::Own, worker::Worker};
+use penstock_config::model::{Bind, Proxy};
+use penstock_rules::{ConnFacts, Session};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+use timer::Deadline;
+use tokio::time::Instant;
+
+/// A connection without a request for so long is idle, and gives its memory back.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// What outlives the requests of a connection.
+pub(crate) struct Conn {
+    pub worker: Rc<Worker>,
+    /// The frontend's place in the configuration.
+    pub frontend: usize,
+    /// The `bind` line's place in the frontend.
+    pub bind: usize,
+    pub facts: ConnFacts,
+    pub session: Session,
+    pub deadline: Deadline,
+    pub accepted: Instant,
+    /// What PROXY header and TLS handshake took; later requests have 0.
+    pub handshake_ms: i64,
+    /// A rule said that a PROXY header comes first (`expect-proxy`).
+    pub expects_proxy_header: bool,
+    /// Requests so far.
+    pub requests: u64,
+    /// Server connections that are this client's alone.
+    pub own: Rc<Own>,
+    /// Kept by the connection itself, not by the streams it carries.
+    pub _held: Option<(Place, Alive)>,
+}
+
+impl Conn {
+    pub fn proxy(&self) -> &Proxy {
+        &self.worker.shared.config.proxies[self.frontend]
+    }
+    pub fn bind(&self) -> &Bind {
+        &self.proxy().binds[self.bind]
+    }
+    /// How long the client may take to begin a request: its first, or another.
+    pub fn patience(&self) -> Option<Duration> {
+        let timeouts = &self.proxy().timeouts;
+        match self.requests {
+            0 => timeouts.http_request.or(timeouts.client),
+            _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+        }
+    }
+    /// What this worker counts for the frontend, and for the `bind` line.
+    pub fn listener_cells(&self) -> [&Cells; 2] {
+        let counters = self.worker.counters();
+        [counters.frontend(self.frontend), counters.listener(self.frontend, self.bind)]
+    }
+    /// The connection as one of its HTTP/2 streams has it: with a deadline of its own, and with the session as it is now.
+    pub fn for_stream(&self) -> Conn {
+        Conn {
+            worker: self.worker.clone(),
+            frontend: self.frontend,
+            bind: self.bind,
+            facts: self.facts.clone(),
+            session: self.session.clone(),
+            deadline: Deadline::default(),
+            accepted: self.accepted,
+            expects_proxy_header: false,
+            handshake_ms: self.handshake_ms,
+            requests: self.requests,
+            own: self.own.clone(),
+            _held: None,
+        }
+    }
+}
+
+/// Waits for `future`, but not past the deadline.
+pub(crate) async fn in_time<F: Future>(deadline: &mut Deadline, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// A connection that a draining worker waits for, and can wake.
+pub(crate) struct Alive {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Alive {
+    /// Registers the task that calls.
+    pub async fn register(worker: Rc<Worker>) -> Alive {
+        let key = poll_fn(|cx| Poll::Ready(worker.connections.borrow_mut().insert(cx.waker().clone()))).await;
+        Alive { worker, key }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.worker.connections.borrow_mut().remove(self.key);
+        self.worker.repay_reserve();
+        self.worker.check_drained();
+    }
+}

@@ -1,0 +1,254 @@
+//! A connected stream socket, TCP or unix, as everything above it uses it.
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+use std::{
+    cell::OnceCell,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+/// A connected socket registered with the worker's reactor.
+pub(crate) enum Socket {
+    Tcp(Tcp),
+    Unix(UnixStream),
+    #[cfg(test)]
+    Memory(crate::model::memory::Memory),
+}
+
+/// A TCP connection that asks the kernel for its addresses at most once, not for each request it carries.
+pub(crate) struct Tcp {
+    stream: TcpStream,
+    ends: Box<Ends>,
+}
+
+/// This end and the other, once known.
+#[derive(Default)]
+struct Ends {
+    local: OnceCell<SocketAddr>,
+    peer: OnceCell<SocketAddr>,
+}
+
+impl Tcp {
+    /// An accepted connection: where it comes from is known, and where it went to if the listening socket has but one address.
+    pub fn accepted(stream: TcpStream, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
+        let local = local.map_or_else(OnceCell::new, OnceCell::from);
+        Tcp { stream, ends: Box::new(Ends { local, peer: peer.into() }) }
+    }
+    fn local(&self) -> io::Result<SocketAddr> {
+        known(&self.ends.local, || self.stream.local_addr())
+    }
+    fn peer(&self) -> io::Result<SocketAddr> {
+        known(&self.ends.peer, || self.stream.peer_addr())
+    }
+    /// The stream by itself.
+    pub fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+fn known(address: &OnceCell<SocketAddr>, ask: impl FnOnce() -> io::Result<SocketAddr>) -> io::Result<SocketAddr> {
+    match address.get() {
+        Some(address) => Ok(*address),
+        None => ask().map(|found| *address.get_or_init(|| found)),
+    }
+}
+
+impl From<TcpStream> for Socket {
+    fn from(stream: TcpStream) -> Self {
+        Socket::Tcp(Tcp { stream, ends: Box::default() })
+    }
+}
+
+impl Socket {
+    /// Ready when there may be bytes, an end of stream or an error to read.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(s) => s.stream.poll_read_ready(cx),
+            Socket::Unix(s) => s.poll_read_ready(cx),
+            #[cfg(test)]
+            Socket::Memory(s) => s.poll_read_ready(cx),
+        }
+    }
+    /// Looks at the first bytes without taking them; `WouldBlock` when there are none yet.
+    pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let peek = || Ok(recv(self.as_fd(), &mut *into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
+        match self {
+            Socket::Tcp(s) => s.stream.try_io(Interest::READABLE, peek),
+            Socket::Unix(s) => s.try_io(Interest::READABLE, peek),
+            #[cfg(test)]
+            Socket::Memory(s) => s.try_peek(into),
+        }
+    }
+    /// Takes bytes that were peeked at; `WouldBlock` when there are none.
+    pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.stream.try_read(into),
+            Socket::Unix(s) => s.try_read(into),
+            #[cfg(test)]
+            Socket::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+    /// The descriptor's number, of a TCP connection.
+    pub fn number(&self) -> Option<i32> {
+        match self {
+            Socket::Tcp(s) => Some(s.stream.as_raw_fd()),
+            _ => None,
+        }
+    }
+    /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Socket::Tcp(s) => s.peer(),
+            Socket::Unix(_) => Ok(UNSPECIFIED),
+            #[cfg(test)]
+            Socket::Memory(s) => Ok(s.addresses()[1]),
+        }
+    }
+    /// This end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Socket::Tcp(s) => s.local(),
+            Socket::Unix(_) => Ok(UNSPECIFIED),
+            #[cfg(test)]
+            Socket::Memory(s) => Ok(s.addresses()[0]),
+        }
+    }
+    /// Closing it will tell the peer nothing: the system forgets the connection, or where this process may not ask for that,
+    /// sends a reset that does not get past the first router.
+    pub fn vanish_on_close(&self) {
+        #[cfg(test)]
+        if let Socket::Memory(_) = self {
+            return self.reset_on_close();
+        }
+        if penstock_sys::forget_on_close(self.as_fd()).is_ok() {
+            return;
+        }
+        // A failure means the connection is gone already.
+        let _ = socket2::SockRef::from(self).set_ttl_v4(1);
+        self.reset_on_close();
+    }
+    /// Closing it will send RST and drop what is unsent: the peer must not take what it got for the whole.
+    pub fn reset_on_close(&self) {
+        #[cfg(test)]
+        if let Socket::Memory(s) = self {
+            return s.reset_on_close();
+        }
+        let socket = socket2::SockRef::from(self);
+        // A failure means the connection is gone already.
+        let _ = socket.set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+/// The address of what has none.
+pub(crate) const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(s) => s.stream.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
+            #[cfg(test)]
+            Socket::Memory(_) => unreachable!("there is no descriptor in memory, and none is asked for"),
+        }
+    }
+}
+
+/// Reading and writing a TCP connection call the system directly: libc's functions are points where a thread may be
+/// cancelled, and setting that up costs four atomic operations a request that no thread of ours needs.
+impl Tcp {
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(cx))?;
+            let room = buf.initialize_unfilled();
+            match recv(&self.stream, &mut *room, RecvFlags::empty()) {
+                Ok((_, read)) => {
+                    // Less than there was room for: the socket is empty, and says so when it is not.
+                    if 0 < read && read < room.len() {
+                        self.not_ready(Interest::READABLE);
+                    }
+                    buf.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN) => self.not_ready(Interest::READABLE),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+    /// Tries at once: a socket is nearly always writable.
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match send(&self.stream, buf, SendFlags::NOSIGNAL) {
+                Ok(sent) => return Poll::Ready(Ok(sent)),
+                Err(Errno::AGAIN) => {
+                    self.not_ready(Interest::WRITABLE);
+                    ready!(self.stream.poll_write_ready(cx))?;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+    /// What the reactor last heard of the socket has been used up.
+    fn not_ready(&self, interest: Interest) {
+        let _ = self.stream.try_io(interest, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => s.poll_read(cx, buf),
+            Socket::Unix(s) => Pin::new(s).poll_read(cx, buf),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => s.poll_write(cx, buf),
+            Socket::Unix(s) => Pin::new(s).poll_write(cx, buf),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_write(cx, buf),
+        }
+    }
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_write_vectored(cx, bufs),
+            Socket::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+        }
+    }
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Tcp(s) => Pin::new(&mut s.stream).poll_shutdown(cx),
+            Socket::Unix(s) => Pin::new(s).poll_shutdown(cx),
+            #[cfg(test)]
+            Socket::Memory(s) => Pin::new(s).poll_shutdown(cx),
+        }
+    }
+}

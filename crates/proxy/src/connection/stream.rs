@@ -1,0 +1,184 @@
+//! A connection with or without TLS, as both sides of an exchange use it.
+
+use super::socket::Socket;
+use crate::worker::{
+    buffer::Buffer,
+    turn::{self, cost},
+};
+use penstock_rules::TlsFacts;
+use penstock_tls::TlsStream;
+use std::{
+    io,
+    num::NonZeroUsize,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What reading into a buffer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// So many bytes are there more.
+    Bytes(NonZeroUsize),
+    /// The stream has ended.
+    End,
+    /// Nothing was read, since the buffer has no room.
+    Full,
+}
+
+/// A connected stream of plaintext.
+pub(crate) enum Stream {
+    Clear(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    /// The socket below.
+    pub fn socket(&self) -> &Socket {
+        match self {
+            Stream::Clear(socket) => socket,
+            Stream::Tls(tls) => tls.get_ref(),
+        }
+    }
+    /// What the TLS handshake came to.
+    pub fn tls(&self) -> Option<&Arc<TlsFacts>> {
+        match self {
+            Stream::Clear(_) => None,
+            Stream::Tls(tls) => Some(tls.facts()),
+        }
+    }
+    /// Ready when reading may give something, be it the end; needs no buffer meanwhile.
+    pub fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_news() {
+            return Poll::Ready(Ok(()));
+        }
+        let ready = self.socket().poll_read_ready(cx);
+        if let (Poll::Pending, Stream::Tls(tls)) = (&ready, self) {
+            tls.poll_idle(cx)?;
+        }
+        ready
+    }
+    /// Whether reading gives something of which the socket knows nothing any more.
+    pub fn has_news(&self) -> bool {
+        match self {
+            Stream::Clear(_) => false,
+            Stream::Tls(tls) => tls.is_ready(),
+        }
+    }
+    /// Reads at most `limit` bytes behind what `buffer` holds.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, limit: usize) -> Poll<io::Result<Fill>> {
+        let mut room = buffer.read_buf(limit);
+        if room.remaining() == 0 {
+            return Poll::Ready(Ok(Fill::Full));
+        }
+        ready!(Pin::new(self).poll_read(cx, &mut room))?;
+        let read = room.filled().len();
+        buffer.filled(read);
+        Poll::Ready(Ok(NonZeroUsize::new(read).map_or(Fill::End, Fill::Bytes)))
+    }
+    /// Writes from `data[*sent..]` until all of it is taken.
+    pub fn poll_write_all(&mut self, cx: &mut Context<'_>, data: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
+        while *sent < data.len() {
+            match ready!(Pin::new(&mut *self).poll_write(cx, &data[*sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => *sent += n,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    /// Writes `buffer` until it is empty.
+    pub fn poll_drain(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<()>> {
+        while !buffer.is_empty() {
+            match ready!(Pin::new(&mut *self).poll_write(cx, buffer.data()))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => buffer.consume(n),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    /// Says to the peer that nothing more comes, and closes our half; what it sends is still read.
+    pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_shutdown(cx)
+    }
+    /// Whether the peer has said that nothing more comes from it, in a protocol that has a word for it.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Stream::Clear(_) => false,
+            Stream::Tls(tls) => tls.has_ended(),
+        }
+    }
+    /// Says to the peer that nothing more comes, where the protocol has a word for it.
+    pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Clear(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_close_notify(cx),
+        }
+    }
+    /// Hands everything to the kernel that a lower layer still holds.
+    pub fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Clear(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(turn::poll_proceed(cx));
+        let before = buf.filled().len();
+        let polled = match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        };
+        charge(buf.filled().len() - before);
+        polled
+    }
+}
+
+/// A call that moved so many bytes is spent.
+fn charge(bytes: usize) {
+    turn::spend(cost::CALL + cost::KIB * (bytes / 1024) as u32);
+}
+
+fn charged(polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    charge(match polled {
+        Poll::Ready(Ok(written)) => written,
+        _ => 0,
+    });
+    polled
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(turn::poll_proceed(cx));
+        charged(match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        })
+    }
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(turn::poll_proceed(cx));
+        charged(match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        })
+    }
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush_all(cx)
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Clear(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

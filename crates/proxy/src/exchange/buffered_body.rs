@@ -1,0 +1,138 @@
+//! Bodies that are wanted before their message is forwarded: by rules, by a service, by `http-buffer-request`.
+
+use super::{
+    Exchange,
+    ends::{Body, Client, Fault, Upstream},
+    forward::Flow,
+};
+use crate::{
+    connection::Conn,
+    exchange,
+    http1::body::{VERSION, weight},
+    worker::turn,
+};
+use penstock_http::{Fields, Known};
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+/// How waiting for a body ended.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// Enough is there, or all, or as much as the buffer takes.
+    Enough,
+    /// It took too long.
+    Timeout,
+    /// The client left or sent no valid body.
+    Failed(Fault),
+}
+
+/// Reads the request's body into [`Exchange::body`] until it is whole, has `at_least` bytes (0: all of it), or fills the
+/// buffer.
+pub(crate) async fn wait(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    at_least: u64,
+    limit: Option<Duration>,
+) -> Waited {
+    if x.body_complete {
+        return Waited::Enough;
+    }
+    if client.allow_body() {
+        // Said here, and not a second time by the server.
+        x.request.fields.remove_known(Known::Expect);
+        x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
+        x.log.bytes_read = x.continued;
+        exchange::flush(conn, client).await;
+    }
+    conn.deadline.set(conn.worker.clock.now(), limit);
+    let worker = conn.worker.clone();
+    let body = x.body.get_or_insert_with(|| worker.buffers.take());
+    let complete = &mut x.body_complete;
+    let deadline = &mut conn.deadline;
+    poll_fn(|cx| {
+        while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
+            turn::round();
+            match client.poll_body(cx, body) {
+                #[cfg(test)]
+                Poll::Ready(Ok(Body::Full)) if turn::counted::planted() => {}
+                Poll::Ready(Ok(Body::More(_))) => {}
+                Poll::Ready(Ok(Body::Full)) => break,
+                Poll::Ready(Ok(Body::End)) => *complete = true,
+                Poll::Ready(Err(fault)) => return Poll::Ready(Waited::Failed(fault)),
+                Poll::Pending => return deadline.poll_expired(cx).map(|()| Waited::Timeout),
+            }
+        }
+        Poll::Ready(Waited::Enough)
+    })
+    .await
+}
+
+/// Where a response's body comes from while rules look at its head, and the request that may still be on its way.
+pub(crate) struct Ahead<'a> {
+    pub upstream: &'a mut dyn Upstream,
+    pub request: &'a mut Flow,
+    /// The response has a body.
+    pub has_body: bool,
+}
+
+/// Takes what has arrived of the response's body into [`Exchange::response_body`], without waiting for more.
+pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<'_>) {
+    if !ahead.has_body {
+        return;
+    }
+    let body = x.response_body.get_or_insert_with(|| conn.worker.buffers.take());
+    let complete = &mut x.response_complete;
+    poll_fn(|cx| {
+        while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = ahead.upstream.poll_body(cx, body) {
+            turn::round();
+            if read == Body::End {
+                *complete = true;
+                break;
+            }
+        }
+        // What else it came to is found when the body is forwarded.
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Reads the response's body into [`Exchange::response_body`] until it is whole, has `at_least` bytes (0: all of it), fills
+/// the buffer, or breaks off, which is found again when it is forwarded.
+pub(crate) async fn wait_ahead(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    ahead: &mut Ahead<'_>,
+    at_least: u64,
+    limit: Duration,
+) -> Waited {
+    if !ahead.has_body || x.response_complete {
+        return Waited::Enough;
+    }
+    conn.deadline.set(conn.worker.clock.now(), Some(limit));
+    let (deadline, buffers) = (&mut conn.deadline, &conn.worker.buffers);
+    let body = x.response_body.get_or_insert_with(|| buffers.take());
+    let complete = &mut x.response_complete;
+    poll_fn(|cx| {
+        while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
+            turn::round();
+            match ahead.upstream.poll_body(cx, body) {
+                Poll::Ready(Ok(Body::More(_))) => {}
+                Poll::Ready(Ok(Body::End)) => *complete = true,
+                Poll::Ready(Err(fault @ Fault::Invalid(_))) => return Poll::Ready(Waited::Failed(fault)),
+                Poll::Ready(Ok(Body::Full) | Err(Fault::Closed | Fault::Io(_))) => break,
+                Poll::Pending => {
+                    if !ahead.request.done
+                        && matches!(ahead.request.poll(cx, client, ahead.upstream, buffers), Poll::Ready(Err(_)))
+                    {
+                        // Whose fault that was is found when the rest of it is forwarded.
+                        break;
+                    }
+                    return deadline.poll_expired(cx).map(|()| Waited::Timeout);
+                }
+            }
+        }
+        Poll::Ready(Waited::Enough)
+    })
+    .await
+}

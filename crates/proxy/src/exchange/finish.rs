@@ -1,0 +1,233 @@
+//! The last stage of an exchange: times, counters, and the log line.
+
+use super::{Exchange, ends::Client, ms_between};
+use crate::{connection::Conn, log::severity, process::watchdog::Stage, route::cookie, rules::evaluate};
+use penstock_config::model::Mode;
+use penstock_rules::{By, During, LogLevel, Phase, Termination};
+use std::sync::atomic::Ordering;
+use tokio::time::Instant;
+
+/// Counts and logs an exchange that has ended.
+pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
+    // By the time a line is written its own exchange counts no more.
+    x.presence = None;
+    let now = conn.worker.clock.now();
+    x.log.bytes_uploaded = client.counts().received;
+    measure(conn, x, now);
+    count(conn, x);
+    write(conn, x);
+}
+
+/// Counts and logs a request over HTTP/2 that was none: its stream was reset, as HAProxy does, and nobody got an answer.
+pub(crate) fn malformed(conn: &mut Conn) {
+    let mut x = Exchange::take(&conn.worker);
+    let now = conn.worker.clock.now();
+    x.begin(conn, now, now);
+    x.log.termination = Termination(By::Refusal, During::Request);
+    x.aborted(0);
+    measure(conn, &mut x, now);
+    count(conn, &x);
+    write(conn, &mut x);
+    x.give(&conn.worker);
+}
+
+/// Counts and logs a connection in `mode tcp`.
+pub(crate) fn tcp(conn: &mut Conn, received: u64, x: &mut Exchange) {
+    x.presence = None;
+    x.log.bytes_uploaded = received;
+    measure(conn, x, conn.worker.clock.now());
+    count(conn, x);
+    write(conn, x);
+}
+
+/// `option logasap` in `mode tcp`: the line is written once the server is connected.
+pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
+    if conn.proxy().options.logasap {
+        x.log.as_soon_as = true;
+        measure(conn, x, conn.worker.clock.now());
+        write_line(conn, x);
+    }
+}
+
+/// As [`run`], for a connection that ended without a whole request: nothing is logged of one that never said anything
+/// where `option dontlognull` is set.
+pub(crate) fn log_unless_null(conn: &mut Conn, client: &dyn Client, x: &mut Exchange, partial: bool) {
+    if partial || !conn.proxy().options.dontlognull {
+        run(conn, client, x);
+    }
+}
+
+/// `option logasap`: the line is written when the response's head is there, and totals get a `+`.
+pub(crate) fn as_soon_as(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
+    if conn.proxy().options.logasap && !x.log.as_soon_as {
+        x.log.as_soon_as = true;
+        x.log.bytes_uploaded = client.counts().received;
+        measure(conn, x, conn.worker.clock.now());
+        write_line(conn, x);
+    }
+}
+
+fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
+    let since = |from: Option<Instant>| from.map_or(-1, |from| ms_between(from, now));
+    x.log.Td = since(x.times.answered);
+    x.log.Ta = since(x.times.first_byte);
+    x.log.Tu = x.log.Ta;
+    x.log.Tt = if conn.requests == 0 { ms_between(conn.accepted, now) } else { since(x.times.ready) };
+    x.log.accept_unix_us = conn.facts.accepted_unix_us;
+    let shared = &conn.worker.shared;
+    x.log.actconn = shared.limits.process.current();
+    x.log.feconn = shared.limits.frontends[conn.frontend].frontend.current();
+    if let Some(backend) = x.backend.and_then(|index| shared.backends.get(index)) {
+        x.log.beconn = backend.sessions();
+        if let Some(server) = x.server.filter(|_| x.log.as_soon_as) {
+            x.log.srv_conn = backend.servers[server].served();
+        }
+    }
+}
+
+/// A status counts for whoever is tracked: 4xx is an error, 5xx but 501 and 505 a failure (manual, `http_err_cnt` and
+/// `http_fail_cnt` of `stick-table`).
+pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
+    let now = conn.worker.now_ms();
+    for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
+        match status {
+            400..=499 => tracking.http_error(now),
+            501 | 505 => {}
+            500..=599 => tracking.http_failure(now),
+            _ => {}
+        }
+    }
+}
+
+fn count(conn: &Conn, x: &Exchange) {
+    let counters = conn.worker.counters();
+    let now_ms = conn.worker.now_ms();
+    let status = x.txn.status.unwrap_or(0);
+    let ms = |value: i64| u64::try_from(value).ok();
+    let frontend = counters.frontend(conn.frontend);
+    let http = conn.proxy().mode == Mode::Http;
+    // A server's status was counted when it came.
+    if http && x.times.answered.is_none() && (400..500).contains(&status) {
+        track_status(conn, x, status);
+    }
+    for tracking in [&conn.session.tracking, &x.txn.tracking] {
+        tracking.bytes(x.log.bytes_uploaded, x.log.bytes_read, now_ms);
+    }
+    for cells in conn.listener_cells() {
+        cells.bytes_in.add(x.log.bytes_uploaded);
+        cells.bytes_out.add(x.log.bytes_read);
+        if http && x.txn.received.is_empty() {
+            cells.request_errors.inc();
+        }
+    }
+    if http {
+        if x.times.complete.is_none() {
+            frontend.request(now_ms);
+        }
+        frontend.response(status);
+    }
+    let Some(backend) = x.backend else { return };
+    let total = ms(x.log.Ta).unwrap_or(0);
+    let cells = counters.backend(backend);
+    for cells in [Some(cells), x.server.map(|server| counters.server(backend, server))].into_iter().flatten() {
+        cells.bytes_in.add(x.log.bytes_uploaded);
+        cells.bytes_out.add(x.log.bytes_read);
+        if x.server.is_some() {
+            cells.times(ms(x.log.Tw), ms(x.log.Tc), ms(x.log.Tr), total);
+        }
+    }
+    if http {
+        cells.request(now_ms);
+        cells.response(status);
+    }
+}
+
+fn write(conn: &mut Conn, x: &mut Exchange) {
+    let options = &conn.proxy().options;
+    if x.log.as_soon_as || (options.dontlog_normal && !is_error(x)) {
+        return;
+    }
+    write_line(conn, x);
+}
+
+/// Whether an exchange is worth a look: what `dontlog-normal` still logs and `log-separate-errors` raises.
+fn is_error(x: &Exchange) -> bool {
+    !x.log.termination.is_normal() || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
+}
+
+fn write_line(conn: &mut Conn, x: &mut Exchange) {
+    let worker = conn.worker.clone();
+    let frontend = conn.frontend;
+    let severity = match x.txn.log_level {
+        Some(LogLevel::Silent) => return,
+        Some(LogLevel::Level(level)) => level,
+        None if conn.proxy().options.log_separate_errors && is_error(x) => severity::ERROR,
+        None => severity::INFO,
+    };
+    if !worker.logger.logs(frontend) {
+        return;
+    }
+    worker.pulse().enter(Stage::Log);
+    if x.times.complete.is_none() {
+        x.number(&worker);
+    }
+    x.log.log_counter = worker.shared.log_lines[frontend].fetch_add(1, Ordering::Relaxed);
+    x.log.as_soon_as = conn.proxy().options.logasap;
+    if x.refused {
+        x.log.bytes_uploaded = 0;
+    }
+    if x.backend.is_some_and(|index| !cookie::is_managed(&worker.shared.config.proxies[index])) {
+        x.log.cookie = *b"--";
+    }
+    let rules = worker.shared.program.of(frontend);
+    let mut line = worker.buffers.take_head();
+    let mut structured = Vec::new();
+    let refused = x.refused;
+    {
+        let stage = match (x.txn.received.is_empty(), x.responded) {
+            (true, _) => evaluate::Stage::Raw,
+            (false, false) => evaluate::Stage::Request,
+            (false, true) => evaluate::Stage::Response,
+        };
+        let mut context = evaluate::context(&worker, conn, x, stage);
+        if context.phase == Phase::During {
+            context.phase = Phase::After;
+        }
+        let format = rules.error_log_format.as_ref().filter(|_| refused).unwrap_or(&rules.log_format);
+        format.render(&context, &mut line);
+        if let Some(format) = &rules.log_format_sd {
+            format.render(&context, &mut structured);
+        }
+    }
+    worker.logger.send(frontend, worker.clock.unix_us(), severity, &structured, &line);
+    worker.buffers.give_head(line);
+}
+
+/// A connection that ended in its handshake.
+pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
+    let worker = conn.worker.clone();
+    let frontend = conn.frontend;
+    if !worker.logger.logs(frontend) {
+        return;
+    }
+    let mut x = Exchange::take(&worker);
+    x.log.accept_unix_us = conn.facts.accepted_unix_us;
+    x.log.request_unix_us = conn.facts.accepted_unix_us;
+    let listener = conn.bind().name.clone().unwrap_or_else(|| conn.facts.listener_id.to_string());
+    let separate = conn.proxy().options.log_separate_errors;
+    let mut line = worker.buffers.take_head();
+    {
+        let context = evaluate::context(&worker, conn, &mut x, evaluate::Stage::Raw);
+        match &worker.shared.program.of(frontend).error_log_format {
+            Some(format) => format.render(&context, &mut line),
+            None => {
+                worker.shared.program.handshake_failure[frontend].render(&context, &mut line);
+                line.extend_from_slice(format!("/{listener}: {text}").as_bytes());
+            }
+        }
+    }
+    let severity = if separate { severity::ERROR } else { severity::INFO };
+    worker.logger.send(frontend, worker.clock.unix_us(), severity, b"", &line);
+    worker.buffers.give_head(line);
+    x.give(&worker);
+}

@@ -1,0 +1,281 @@
+//! Bodies: from one end of an exchange to the other, in a buffer that grows with the flow and is there only while bytes
+//! are in it.
+
+use super::ends::{Body, End, Fault, Sink, Source};
+use crate::worker::{
+    buffer::{Buffer, Buffers},
+    turn,
+};
+use penstock_http::Error;
+use std::{
+    io,
+    task::{Context, Poll},
+};
+
+/// One direction of an exchange.
+#[derive(Default)]
+pub(crate) struct Flow {
+    buffer: Option<Buffer>,
+    /// A head may wait in the sink.
+    head_due: bool,
+    /// The sink has not taken yet what it was given last, though it may have emptied the buffer: nothing is put behind that.
+    sending: bool,
+    /// The source has given everything.
+    read: bool,
+    /// The sink has taken everything.
+    pub done: bool,
+    /// Which end it waits for, while it is not done.
+    pub waits_for: Waits,
+    /// Something was moved since the last look.
+    pub moved: bool,
+    /// What has been read so far, to be sent again to another server.
+    kept: Option<Kept>,
+}
+
+/// The beginning of a body.
+struct Kept {
+    bytes: Vec<u8>,
+    /// Longer ones are not kept.
+    limit: usize,
+}
+
+/// What a direction waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    Source,
+    Sink,
+}
+
+/// Which end of a direction failed.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Source(Fault),
+    Sink(io::Error),
+}
+
+impl Flow {
+    /// A direction whose sink has been given a head.
+    pub fn new() -> Self {
+        Flow { head_due: true, ..Flow::default() }
+    }
+    /// Keeps what it reads, as long as that is no more than so many bytes.
+    pub fn keep(&mut self, limit: usize) {
+        self.kept = Some(Kept { bytes: Vec::new(), limit });
+        if let Some(buffer) = &self.buffer {
+            remember(&mut self.kept, buffer.data());
+        }
+    }
+    /// All that was read is kept.
+    pub fn keeps_all(&self) -> bool {
+        self.kept.is_some()
+    }
+    /// What was kept, as a buffer to preload another flow with, and whether that is the whole body.
+    pub fn again(&mut self, buffers: &Buffers) -> Option<(Buffer, bool)> {
+        let kept = self.kept.take()?;
+        let mut buffer = buffers.take();
+        buffer.append(&kept.bytes);
+        Some((buffer, self.read))
+    }
+    /// What its source had given before it failed, and the sink has not taken.
+    pub fn take_rest(&mut self) -> Buffer {
+        self.buffer.take().unwrap_or_else(Buffer::none)
+    }
+    /// Moves what can be moved now; ready once the whole body has been sent.
+    ///
+    /// Every turn of the loop moves bytes, sends a head that was due, or is the last.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut dyn Source,
+        sink: &mut dyn Sink,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), Broken>> {
+        while !self.done {
+            turn::round();
+            let buffer = self.buffer.get_or_insert_with(|| if self.read { Buffer::none() } else { buffers.take() });
+            if buffer.is_empty() && !self.read && !self.sending {
+                match source.poll_body(cx, buffer) {
+                    Poll::Pending if self.head_due => {}
+                    Poll::Pending => {
+                        self.give_back(buffers);
+                        self.waits_for = Waits::Source;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(Body::More(_))) => {}
+                    // It is empty and has room: whoever says otherwise would be asked forever.
+                    Poll::Ready(Ok(Body::Full)) => {
+                        self.give_back(buffers);
+                        return Poll::Ready(Err(Broken::Source(Fault::Invalid(Error::TooLarge))));
+                    }
+                    Poll::Ready(Ok(Body::End)) => self.read = true,
+                    Poll::Ready(Err(fault)) => return Poll::Ready(Err(Broken::Source(fault))),
+                }
+                remember(&mut self.kept, buffer.data());
+            }
+            let full = buffer.is_full();
+            let end = self.read.then(|| End { trailers: source.trailers() });
+            self.sending = true;
+            match sink.poll_send(cx, buffer, end) {
+                Poll::Pending => {
+                    self.waits_for = Waits::Sink;
+                    // Nobody knows for how long: what it waits with is no more than it has to be.
+                    match buffer.is_empty() {
+                        _ if !sink.may_refill() => {}
+                        true => self.give_back(buffers),
+                        false => buffers.shrink(buffer),
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(e)) => {
+                    self.give_back(buffers);
+                    return Poll::Ready(Err(Broken::Sink(e)));
+                }
+                Poll::Ready(Ok(())) => {
+                    self.moved = true;
+                    (self.head_due, self.sending) = (false, false);
+                    self.done = self.read;
+                    if buffers.is_shrunk(buffer) {
+                        self.give_back(buffers);
+                    } else if full && !self.done && buffer.capacity() < sink.buffer_max() {
+                        buffer.clear();
+                        buffers.grow(buffer);
+                    }
+                }
+            }
+        }
+        self.give_back(buffers);
+        Poll::Ready(Ok(()))
+    }
+    /// Puts payload in that was read ahead of its turn (`option http-buffer-request`), or says that there is none.
+    pub fn preload(&mut self, buffer: Option<Buffer>, complete: bool) {
+        self.buffer = buffer;
+        self.read = complete;
+    }
+    /// Gives the buffer back to the worker.
+    pub fn give_back(&mut self, buffers: &Buffers) {
+        if let Some(buffer) = self.buffer.take() {
+            buffers.give(buffer);
+        }
+    }
+}
+
+/// Adds what was read to what is kept; forgets all of it once it is too much.
+fn remember(kept: &mut Option<Kept>, read: &[u8]) {
+    if let Some(Kept { bytes, limit }) = kept {
+        if bytes.len() + read.len() <= *limit {
+            bytes.extend_from_slice(read);
+        } else {
+            *kept = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_http::Fields;
+    use std::task::Waker;
+
+    /// Gives its pieces one a poll, and between them says that there is nothing yet.
+    struct Pieces(Vec<&'static [u8]>, bool);
+    impl Source for Pieces {
+        fn poll_body(&mut self, _: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+            self.1 = !self.1;
+            if self.1 {
+                return Poll::Pending;
+            }
+            let had = buffer.len();
+            buffer.append(self.0.remove(0));
+            Poll::Ready(Ok(if self.0.is_empty() { Body::End } else { Body::grown(buffer, had) }))
+        }
+        fn trailers(&self) -> Option<&Fields> {
+            None
+        }
+    }
+    #[derive(Default)]
+    struct Collect(Vec<u8>, usize, bool);
+    impl Sink for Collect {
+        fn poll_send(
+            &mut self,
+            _: &mut Context<'_>,
+            buffer: &mut Buffer,
+            end: Option<End<'_>>,
+        ) -> Poll<io::Result<()>> {
+            self.0.extend_from_slice(buffer.data());
+            buffer.clear();
+            self.1 += 1;
+            self.2 |= end.is_some();
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_head_leaves_before_a_body_that_is_not_there_yet_and_no_buffer_is_kept_while_waiting() {
+        let buffers = Buffers::new(1024);
+        let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());
+        let mut flow = Flow::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(flow.poll(cx, &mut source, &mut sink, &buffers).is_pending());
+        assert_eq!((sink.0.as_slice(), sink.1, sink.2), (&b"ab"[..], 2, false));
+        assert_eq!(flow.waits_for, Waits::Source);
+        assert!(flow.buffer.is_none());
+        assert!(matches!(flow.poll(cx, &mut source, &mut sink, &buffers), Poll::Ready(Ok(()))));
+        assert_eq!((sink.0.as_slice(), sink.2), (&b"abcd"[..], true));
+    }
+
+    /// Takes three bytes at most, every second time; the first time it takes nothing.
+    #[derive(Default)]
+    struct Reluctant(Vec<u8>, bool);
+    impl Sink for Reluctant {
+        fn may_refill(&self) -> bool {
+            true
+        }
+        fn poll_send(&mut self, _: &mut Context<'_>, buffer: &mut Buffer, _: Option<End<'_>>) -> Poll<io::Result<()>> {
+            self.1 = !self.1;
+            if !self.1 {
+                let taken = buffer.len().min(3);
+                self.0.extend_from_slice(&buffer.data()[..taken]);
+                buffer.consume(taken);
+            }
+            if buffer.is_empty() && !self.1 { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+    }
+
+    #[test]
+    fn a_flow_whose_sink_takes_nothing_holds_what_it_must_and_loses_nothing() {
+        let buffers = Buffers::new(1024);
+        let (mut source, mut sink) = (Pieces(vec![b"abcdefgh", b"ij"], false), Reluctant::default());
+        let mut flow = Flow::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        for _ in 0..50 {
+            if let Poll::Ready(result) = flow.poll(cx, &mut source, &mut sink, &buffers) {
+                assert!(result.is_ok());
+                break;
+            }
+            let held = flow.buffer.as_ref().map_or(0, Buffer::capacity);
+            assert!(held <= 8, "{held} bytes are held");
+        }
+        assert_eq!(sink.0, b"abcdefghij");
+    }
+
+    #[test]
+    fn a_body_that_is_kept_can_be_sent_again_and_a_long_one_is_not_kept() {
+        let buffers = Buffers::new(1024);
+        let cx = &mut Context::from_waker(Waker::noop());
+        for (limit, kept) in [(4, true), (3, false)] {
+            let (mut source, mut sink) = (Pieces(vec![b"ab", b"cd"], false), Collect::default());
+            let mut flow = Flow::new();
+            flow.keep(limit);
+            while flow.poll(cx, &mut source, &mut sink, &buffers).is_pending() {}
+            assert_eq!(flow.keeps_all(), kept);
+            let again = flow.again(&buffers);
+            assert_eq!(
+                again.as_ref().map(|(buffer, whole)| (buffer.data(), *whole)),
+                kept.then_some((&b"abcd"[..], true))
+            );
+        }
+    }
+}

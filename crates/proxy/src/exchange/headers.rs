@@ -1,0 +1,159 @@
+//! What a proxy itself changes in messages on their way: connection handling, and who the client is.
+
+use super::{Exchange, forwarded};
+use crate::{connection::Conn, server::Server};
+use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
+use penstock_http::{
+    Connection, Fields, Framing, Known, Persistence, Version, receive_hop_by_hop, remove_hop_by_hop, set_connection,
+};
+use penstock_rules::fetch::{cookies, end_of_cookie};
+use std::{fmt::Write, net::IpAddr};
+
+/// Prepares the request's head for a server; whether the connection may be kept afterwards.
+pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
+    let frontend = conn.proxy();
+    let version = match x.request.version() {
+        Version::Http2 => Version::Http11,
+        version => version,
+    };
+    let close = frontend.options.connection != ConnectionMode::KeepAlive
+        || backend.options.connection != ConnectionMode::KeepAlive
+        || conn.worker.draining.get();
+    let upgrade = Connection::of(&x.request.fields).upgrade;
+    let fields = &mut x.request.fields;
+    remove_hop_by_hop(fields, upgrade);
+    let persistence =
+        if close && !backend.options.http_pretend_keepalive { Persistence::Close } else { Persistence::KeepAlive };
+    set_connection(fields, version, version, persistence, upgrade);
+    if let Some(name) = &backend.http_send_name_header {
+        set(x, name, server.name.as_bytes());
+    }
+    !close
+}
+
+/// Adds what `option forwardfor` and its relatives say, once a request.
+pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
+    let (front, back) = (&conn.proxy().options, &backend.options);
+    if front.forwardfor.is_some() || back.forwardfor.is_some() {
+        let source = x.txn.source(&conn.facts).map(|a| a.ip());
+        add_address(&mut x.request.fields, [&front.forwardfor, &back.forwardfor], source, "x-forwarded-for");
+    }
+    if front.originalto.is_some() || back.originalto.is_some() {
+        let destination = x.txn.destination(&conn.facts).map(|a| a.ip());
+        add_address(&mut x.request.fields, [&front.originalto, &back.originalto], destination, "x-original-to");
+    }
+    let Some(conf) = front.forwarded.as_ref().or(back.forwarded.as_ref()) else { return };
+    let (source, destination) = (x.txn.source(&conn.facts), x.txn.destination(&conn.facts));
+    let host = x.request.fields.get(b"host").map(<[u8]>::to_vec);
+    if let Some(value) = forwarded::value(conf, conn.facts.tls.is_some(), host.as_deref(), destination, source) {
+        let _ = x.request.fields.append(b"forwarded", value.as_bytes());
+    }
+}
+
+/// Adds a field with an address, called `name` where neither side says otherwise.
+fn add_address(fields: &mut Fields, both: [&Option<ForwardFor>; 2], address: Option<IpAddr>, name: &str) {
+    let [front, back] = both.map(Option::as_ref);
+    // The backend's option names the header, if only by default; either side's exception counts.
+    let (Some(conf), Some(address)) = (back.or(front), address) else { return };
+    let sides = || [front, back].into_iter().flatten();
+    if sides().any(|side| is_excepted(side, address)) {
+        return;
+    }
+    let name = conf.header.as_deref().unwrap_or(name);
+    // One side that adds it always is enough.
+    if sides().all(|side| side.if_none) && fields.get(name.as_bytes()).is_some() {
+        return;
+    }
+    let mut text = String::with_capacity(40);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{address}");
+    let _ = fields.append(name.as_bytes(), text.as_bytes());
+}
+
+fn is_excepted(conf: &ForwardFor, address: IpAddr) -> bool {
+    let Some((net, prefix)) = conf.except else { return false };
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => (u128::from(u32::from(ip)) << 96, 32),
+        IpAddr::V6(ip) => (u128::from(ip), 128),
+    };
+    let ((net, net_size), (address, size)) = (bits(net), bits(address));
+    let prefix = u32::from(prefix);
+    net_size == size && (prefix == 0 || (net ^ address) >> (128 - prefix.min(128)) == 0)
+}
+
+/// Prepares an interim response (1xx) for the client: it has no body and ends no connection, whatever it says
+/// (RFC 9110 section 8.6).
+pub(crate) fn interim_to_client(x: &mut Exchange) {
+    let fields = &mut x.response.fields;
+    receive_hop_by_hop(fields);
+    remove_hop_by_hop(fields, false);
+    fields.remove_known(Known::TransferEncoding);
+    fields.remove_known(Known::ContentLength);
+}
+
+/// How the client sees the response end, which is not how the server does where a rule has changed the method to HEAD or
+/// from it, or the status.
+pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
+    if framing == Framing::Tunnel {
+        return framing;
+    }
+    let status = x.response.status();
+    if status == 204 {
+        // RFC 9110, 8.6: what a rule made of another status keeps no length.
+        x.response.fields.remove_known(Known::TransferEncoding);
+        x.response.fields.remove_known(Known::ContentLength);
+    }
+    if x.wants_head_only() || matches!(status, 204 | 304) {
+        return Framing::None;
+    }
+    if x.request.method() == b"HEAD" {
+        // The length is that of a body which nobody asked the server for: a client that waited for it would take the next
+        // response for it.
+        x.response.fields.remove_known(Known::TransferEncoding);
+        x.response.fields.set(b"content-length", b"0").expect("a name and a number");
+    }
+    framing
+}
+
+/// Prepares the response's head for the client.
+pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
+    let upgrade = x.response.status() == 101;
+    remove_hop_by_hop(&mut x.response.fields, upgrade);
+    if upgrade {
+        let version = x.response.version();
+        set_connection(&mut x.response.fields, version, version, Persistence::KeepAlive, true);
+    }
+}
+
+/// Whether the client's connection is to be closed after this exchange: its frontend says so (`option httpclose`; that of a
+/// backend closes its servers' connections), or the worker ends.
+pub(crate) fn closes(conn: &Conn) -> bool {
+    conn.proxy().options.connection == ConnectionMode::Close || conn.worker.draining.get()
+}
+
+fn set(x: &mut Exchange, name: &str, value: &[u8]) {
+    // A name that the configuration's reader let through, or a server's name: both are well formed.
+    let _ = x.request.fields.set(name.to_ascii_lowercase().as_bytes(), value);
+}
+
+/// `capture cookie NAME len N` of a request: the first cookie whose name begins so, with its value.
+pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
+    fields
+        .all_known(Known::Cookie)
+        .flat_map(|header| cookies(header).map(<[u8]>::trim_ascii))
+        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .map(|cookie| cut(cookie, capture))
+}
+
+/// The same of a response.
+pub(crate) fn captured_set_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
+    fields
+        .all_known(Known::SetCookie)
+        .map(|header| header[..end_of_cookie(header)].trim_ascii())
+        .find(|cookie| cookie.starts_with(capture.name.as_bytes()))
+        .map(|cookie| cut(cookie, capture))
+}
+
+fn cut(cookie: &[u8], capture: &Capture) -> Vec<u8> {
+    cookie[..cookie.len().min(capture.len as usize)].to_vec()
+}

@@ -1,0 +1,350 @@
+//! Answers made here: error pages, replies of rules, the stats page.
+
+use super::{
+    Exchange,
+    buffered_body::{self, Waited},
+    ends::{Client, End},
+    ms_between,
+};
+use crate::{
+    connection::{Conn, in_time},
+    http1::body::{VERSION, weight},
+    process::{
+        handle::Handle,
+        service::{Service, ServiceRequest, ServiceResponse},
+    },
+    rules::{
+        evaluate::{self, Stage},
+        login,
+    },
+};
+use penstock_config::{Span, model::Proxy};
+use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
+use penstock_rules::{Answer, By, During, ReplyBody, ReplyTemplate, Termination};
+use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
+
+/// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
+/// has `http-after-response` rules, and looks at the page set for the status only to see whether it is empty.
+pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    x.refused = true;
+    if matches!(page(conn, x, status), Page::Silence) {
+        hang_up(client, x, status);
+    } else {
+        let body = builtin(&mut x.response, status);
+        send(conn, client, x, &body, true, status).await;
+    }
+    x.log.bytes_read = 0;
+}
+
+/// Answers with the page for a status, unless a response is on its way already.
+pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    if x.responded {
+        return client.abort();
+    }
+    match page(conn, x, status) {
+        Page::Body(body) => send(conn, client, x, &body, false, status).await,
+        Page::Silence => hang_up(client, x, status),
+    }
+}
+
+/// What is said where there is no response.
+pub(crate) enum Page {
+    /// A response, whose head is in the exchange.
+    Body(Arc<[u8]>),
+    /// Nothing: the errorfile is empty, as `/dev/null` is.
+    Silence,
+}
+
+/// Ends the connection, or the stream, without a word; the log shows `status`.
+pub(crate) fn hang_up(client: &mut dyn Client, x: &mut Exchange, status: u16) {
+    x.aborted(status);
+    x.responded = true;
+    client.abort();
+}
+
+/// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
+/// frontend's, or the built-in one.
+pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
+    let shared = conn.worker.shared.clone();
+    let frontend = &shared.config.proxies[conn.frontend];
+    let backend = x.backend.map(|index| &shared.config.proxies[index]);
+    for (index, proxy) in backend.into_iter().zip(x.backend).map(|(p, i)| (i, p)).chain([(conn.frontend, frontend)]) {
+        if let Some(template) = shared.program.of(index).http_errors.get(&status) {
+            return from_template(conn, x, template);
+        }
+        if let Some(page) = own_page(proxy, &mut x.response, status) {
+            return page;
+        }
+    }
+    Page::Body(builtin(&mut x.response, status).into())
+}
+
+/// A page that `http-error` describes.
+fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
+    let worker = conn.worker.clone();
+    let reply = template.render(&evaluate::context(&worker, conn, x, Stage::Request), Span::default());
+    let (raw, body) = match reply.body {
+        ReplyBody::Bytes(bytes) => (None, bytes.to_vec()),
+        ReplyBody::Raw(raw) if raw.is_empty() => return Page::Silence,
+        ReplyBody::Raw(raw) => (parse_page(&raw, &mut x.response), Vec::new()),
+        ReplyBody::ErrorPage => return Page::Body(builtin(&mut x.response, reply.status).into()),
+    };
+    if let Some(body) = raw {
+        return Page::Body(body.into());
+    }
+    x.response.start(reply.status, Version::Http11);
+    for (name, value) in &reply.fields {
+        // Rules write well-formed fields.
+        let _ = x.response.fields.append(name, value);
+    }
+    let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+    Page::Body(body.into())
+}
+
+fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Page> {
+    if let Some((code, url)) = proxy.errorlocs.get(&status) {
+        head.start(*code, Version::Http11);
+        fields(head, &[("cache-control", "no-cache"), ("content-length", "0"), ("location", url)]);
+        return Some(Page::Body(Arc::default()));
+    }
+    let file = proxy.errorfiles.get(&status)?;
+    match file.content.is_empty() {
+        true => Some(Page::Silence),
+        false => parse_page(&file.content, head).map(|body| Page::Body(body.into())),
+    }
+}
+
+/// Reads a response as an errorfile holds it.
+pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<u8>> {
+    head.clear();
+    let Ok(Parse::Complete { consumed }) = head.parse(content, &Limits { lenient: true, ..Limits::default() }) else {
+        return None;
+    };
+    let body = content[consumed..].to_vec();
+    Some(body)
+}
+
+fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
+    head.start(status, Version::Http11);
+    if let Some(reason) = page_reason(status) {
+        head.set_reason(reason.as_bytes()).expect("plain text");
+    }
+    let reason = std::str::from_utf8(head.reason()).unwrap_or_default();
+    let mut body = String::with_capacity(128);
+    // Writing to a string cannot fail.
+    let _ = write!(body, "<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n", explanation(status));
+    let length = body.len().to_string();
+    fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
+    if matches!(status, 400 | 408) {
+        // The client and we may not agree where the next request begins.
+        fields(head, &[("connection", "close")]);
+    }
+    body.into_bytes()
+}
+
+/// HAProxy's pages have their own wording of a few reasons.
+fn page_reason(status: u16) -> Option<&'static str> {
+    match status {
+        400 => Some("Bad request"),
+        408 => Some("Request Time-out"),
+        504 => Some("Gateway Time-out"),
+        _ => None,
+    }
+}
+
+/// What a response that says it is the last one counts for more.
+const CLOSE: &str = "connectionclose";
+
+/// One sentence for a person who sees the page.
+fn explanation(status: u16) -> &'static str {
+    match status {
+        200 => "Service ready.",
+        400 => "Your browser sent an invalid request.",
+        401 => "You need a valid user and password to access this content.",
+        403 => "Request forbidden by administrative rules.",
+        404 => "The resource could not be found.",
+        405 => "A request was made of a resource using a request method not supported by that resource",
+        407 => "You need a valid user and password to access this content.",
+        408 => "Your browser didn't send a complete request in time.",
+        410 => "The resource is no longer available and will not be available again.",
+        413 => "The request entity exceeds the maximum allowed.",
+        421 => "Request sent to a non-authoritative server.",
+        422 => "The server cannot process the contained instructions.",
+        425 => "Your browser sent early data.",
+        429 => "You have sent too many requests in a given amount of time.",
+        500 => "An internal server error occurred.",
+        501 => "The server does not support the functionality required to fulfill the request.",
+        502 => "The server returned an invalid or incomplete response.",
+        503 => "No server is available to handle this request.",
+        504 => "The server didn't respond in time.",
+        _ => "",
+    }
+}
+
+pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
+    for (name, value) in list {
+        // What a configuration gave was checked when it was read.
+        let _ = head.fields.append(name.as_bytes(), value.as_bytes());
+    }
+}
+
+/// Sends the response's head and `body`, and logs `status`, which differs where an error is answered by a redirection.
+pub(crate) async fn send(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    body: &[u8],
+    last: bool,
+    status: u16,
+) {
+    let before = x.response.status();
+    if !x.refused {
+        // A rule that fails here leaves the answer as it is: there is none to take its place.
+        let _ = crate::route::after_response(conn, x);
+    }
+    let said = Connection::of(&x.response.fields).close;
+    x.response.fields.remove_known(Known::Connection);
+    // The log has the status that was meant, unless a rule has said another.
+    x.txn.status = Some(if x.response.status() == before { status } else { x.response.status() });
+    x.log.bytes_read += weight(VERSION + 3 + x.response.reason().len(), &x.response.fields);
+    if last || said {
+        x.log.bytes_read += CLOSE.len() as u64;
+    }
+    if x.response.status() == 204 {
+        x.response.fields.remove_known(Known::ContentLength);
+    }
+    let head_only = x.wants_head_only() || matches!(x.response.status(), 204 | 304);
+    let (framing, body) = match head_only {
+        true => (Framing::None, &b""[..]),
+        // The page of an errorfile may leave its length out: then the end of the connection tells.
+        false if !x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
+        false => (Framing::Length(body.len() as u64), body),
+    };
+    x.log.bytes_read += body.len() as u64;
+    let last = last || said || crate::exchange::headers::closes(conn);
+    client.skip_body();
+    client.respond(&mut x.response, framing, last);
+    x.responded = true;
+    let mut lent = None;
+    let mut rest = body;
+    let buffers = &conn.worker.buffers;
+    let sending = poll_fn(|cx| {
+        loop {
+            let buffer = lent.get_or_insert_with(|| buffers.take());
+            if buffer.is_empty() {
+                let taken = buffer.append(rest);
+                rest = &rest[taken..];
+            }
+            let end = rest.is_empty().then_some(End { trailers: None });
+            match client.poll_send(cx, buffer, end) {
+                Poll::Pending => {
+                    // Who does not take an answer holds no copy of it.
+                    if client.may_refill() {
+                        rest = &body[body.len() - rest.len() - buffer.len()..];
+                        buffers.give(lent.take().expect("it was there to be sent from"));
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(())) if end.is_some() => return Poll::Ready(true),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+    });
+    conn.deadline.set(conn.worker.clock.now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
+    let sent = in_time(&mut conn.deadline, sending).await;
+    if let Some(buffer) = lent {
+        buffers.give(buffer);
+    }
+    if sent != Some(true) {
+        client.abort();
+    }
+}
+
+/// A service stands in a server's place: it is named in the log, and reached at once.
+pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
+    let now = conn.worker.clock.now();
+    x.log.no_server = name;
+    x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, now));
+    x.log.Tc = 0;
+    x.times.connected = Some(now);
+}
+
+/// A request as it goes to where a service has the time to answer it: some pages describe thousands of servers.
+struct Asked {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Vec<u8>,
+    proxy: usize,
+    admin: bool,
+    handle: Handle,
+}
+
+impl Asked {
+    fn answer(&self, service: &dyn Service) -> ServiceResponse {
+        let fields: Vec<_> = self.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        service.answer(ServiceRequest {
+            method: &self.method,
+            target: &self.target,
+            fields: &fields,
+            body: &self.body,
+            proxy: &self.handle.shared().config.proxies[self.proxy],
+            admin: self.admin,
+            handle: &self.handle,
+        })
+    }
+}
+
+/// Has a service answer the request, once its body is there.
+pub(crate) async fn service(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    service: Arc<dyn Service>,
+    proxy: usize,
+) {
+    let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
+    if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(conn, client, x, 0, limit).await {
+        x.log.termination = Termination(By::ClientTimeout, During::Data);
+        return error(conn, client, x, 408).await;
+    }
+    let shared = conn.worker.shared.clone();
+    let rules = shared.program.of(proxy);
+    let admin = login::known(conn, client, x, |conn, x| {
+        let worker = conn.worker.clone();
+        let context = evaluate::context(&worker, conn, x, evaluate::Stage::Request);
+        rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
+    });
+    let Some(admin) = admin.await else { return };
+    let now = conn.worker.clock.now();
+    x.log.Tr = x.times.connected.map_or(0, |connected| ms_between(connected, now));
+    x.times.answered = Some(now);
+    let asked = Asked {
+        method: x.request.method().to_vec(),
+        target: x.request.path_and_query().to_vec(),
+        fields: x.request.fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
+        body: x.body.as_ref().map_or(Vec::new(), |body| body.data().to_vec()),
+        proxy,
+        admin,
+        handle: conn.worker.handle.clone(),
+    };
+    let from = conn.facts.source().map(|address| address.ip());
+    let answered = shared.answering.run(from, move |_| asked.answer(service.as_ref()));
+    conn.deadline.set(now, conn.proxy().timeouts.client);
+    let answer = in_time(&mut conn.deadline, answered).await.flatten();
+    conn.worker.clock.tick();
+    let Some(answer) = answer else {
+        x.log.termination = Termination(By::Exhaustion, During::Request);
+        return error(conn, client, x, 503).await;
+    };
+    x.response.start(answer.status, Version::Http11);
+    for (name, value) in &answer.fields {
+        // A service of ours writes well-formed fields.
+        let _ = x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+    }
+    let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
+    conn.worker.counters().frontend(conn.frontend).intercepted.inc();
+    x.log.termination = Termination(By::Ourselves, During::Request);
+    send(conn, client, x, &answer.body, false, answer.status).await;
+}

@@ -1,0 +1,82 @@
+//! When the silence of one side of an exchange becomes a timeout.
+
+use super::Exchange;
+use crate::connection::{Conn, timer::Deadline};
+use penstock_config::model::Proxy;
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// When each side's silence becomes a timeout. A side that nothing is expected of has no limit.
+pub(crate) struct Patience {
+    pub client: Option<Duration>,
+    pub server: Option<Duration>,
+    client_due: Option<Instant>,
+    server_due: Option<Instant>,
+    is_half_closed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Patience {
+    pub fn new(conn: &Conn, x: &Exchange, proxy: &Proxy) -> Self {
+        let server = x.txn.timeout_server_ms.map(Duration::from_millis).or(proxy.timeouts.server);
+        Patience {
+            client: conn.proxy().timeouts.client,
+            server,
+            client_due: None,
+            server_due: None,
+            is_half_closed: false,
+        }
+    }
+    /// From now on these are the limits, where they are set: one direction has ended, and the time starts anew.
+    pub fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
+        if !std::mem::replace(&mut self.is_half_closed, true) {
+            (self.client, self.server) = (client.or(self.client), server.or(self.server));
+            (self.client_due, self.server_due) = (None, None);
+        }
+    }
+    /// Ready with the side that kept us waiting too long. `moved` restarts both.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: &mut Deadline,
+        now: Instant,
+        waits: (bool, bool),
+        moved: bool,
+    ) -> Poll<Side> {
+        let (client, server) = waits;
+        let stands = |waits: bool, due: Option<Instant>| waits == due.is_some();
+        if moved || !stands(client, self.client_due) || !stands(server, self.server_due) {
+            let due = |waits: bool, due: Option<Instant>, limit: Option<Duration>| match (waits, limit) {
+                (true, Some(limit)) => {
+                    if moved {
+                        Some(now + limit)
+                    } else {
+                        due.or(Some(now + limit))
+                    }
+                }
+                _ => None,
+            };
+            self.client_due = due(client, self.client_due, self.client);
+            self.server_due = due(server, self.server_due, self.server);
+            deadline.set_at(match (self.client_due, self.server_due) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            });
+        }
+        match deadline.poll_expired(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) if self.client_due.is_some() && self.client_due <= deadline.due() => {
+                Poll::Ready(Side::Client)
+            }
+            Poll::Ready(()) => Poll::Ready(Side::Server),
+        }
+    }
+}

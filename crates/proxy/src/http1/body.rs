@@ -1,0 +1,368 @@
+//! Bodies over HTTP/1, the half that clients and servers have in common: framing is taken off what comes in and put on
+//! what goes out.
+
+use crate::{
+    connection::stream::{Fill, Stream},
+    exchange::ends::{Body, End, Fault},
+    worker::{
+        buffer::{Buffer, Buffers, FRONT},
+        turn,
+    },
+};
+use penstock_http::{BodyReader, Error, Fields, Framing, Limits, Step, write_last_chunk};
+use std::{
+    io,
+    num::NonZeroUsize,
+    task::{Context, Poll, ready},
+};
+
+/// How many bytes a head counts for in logs and statistics; see [`Fields::weight`].
+pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
+    fields.weight(start_line)
+}
+
+/// The length of `HTTP/1.1`.
+pub(crate) const VERSION: usize = 8;
+
+/// What the end of a chunked body counts for: its trailers, and one byte.
+fn trailer_weight(fields: &Fields) -> u64 {
+    (fields.text_len() + 1) as u64
+}
+
+/// A body on its way in.
+pub(crate) enum Inbound {
+    Ended,
+    /// So many bytes still.
+    Length(u64),
+    Chunked(Box<BodyReader>),
+    UntilClose,
+}
+
+impl Inbound {
+    pub fn new(framing: Framing, limits: Limits) -> Self {
+        match framing {
+            Framing::None | Framing::Length(0) => Inbound::Ended,
+            Framing::Length(left) => Inbound::Length(left),
+            Framing::Chunked => Inbound::Chunked(Box::new(BodyReader::new(framing, limits))),
+            Framing::UntilClose | Framing::Tunnel => Inbound::UntilClose,
+        }
+    }
+    pub fn is_ended(&self) -> bool {
+        match self {
+            Inbound::Ended => true,
+            Inbound::Chunked(reader) => reader.is_ended(),
+            Inbound::Length(_) | Inbound::UntilClose => false,
+        }
+    }
+    /// Whether what was read together with the head begins a valid body.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check(&self, input: Option<&Buffer>) -> Result<(), Error> {
+        let (Inbound::Chunked(reader), Some(input)) = (self, input) else { return Ok(()) };
+        let (mut reader, mut rest) = (reader.clone(), input.data());
+        while let Step::Data(n) | Step::Framing(n) | Step::Skip(n) = reader.step(rest)? {
+            rest = &rest[n..];
+        }
+        Ok(())
+    }
+    pub fn trailers(&self) -> Option<&Fields> {
+        match self {
+            Inbound::Chunked(reader) => Some(reader.trailers()).filter(|fields| !fields.is_empty()),
+            _ => None,
+        }
+    }
+    /// What the end of the body counts for, once it is there; see [`weight`].
+    pub fn end_weight(&self) -> u64 {
+        match self {
+            Inbound::Chunked(reader) => trailer_weight(reader.trailers()),
+            _ => 0,
+        }
+    }
+    /// Steps over what `input` holds of the body; how many bytes of payload, and for its end, that was.
+    pub fn skip(&mut self, input: &mut Option<Buffer>, buffers: &Buffers) -> u64 {
+        let Some(raw) = input else { return 0 };
+        let mut skipped = 0;
+        match self {
+            Inbound::Ended => {}
+            Inbound::UntilClose => raw.clear(),
+            Inbound::Length(left) => {
+                let taken = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                raw.consume(taken);
+                skipped = taken as u64;
+                *left -= skipped;
+                if *left == 0 {
+                    *self = Inbound::Ended;
+                }
+            }
+            Inbound::Chunked(reader) => {
+                // A body that is none does not end, and nothing follows it.
+                while let Ok(step @ (Step::Data(n) | Step::Framing(n) | Step::Skip(n))) = reader.step(raw.data()) {
+                    if matches!(step, Step::Data(_)) {
+                        skipped += n as u64;
+                    }
+                    raw.consume(n);
+                }
+                if reader.is_ended() {
+                    skipped += trailer_weight(reader.trailers());
+                }
+            }
+        }
+        give_if_empty(input, buffers);
+        skipped
+    }
+    /// Moves payload from `input` (what was read together with the head) and from `stream` to `buffer`.
+    pub fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+        input: &mut Option<Buffer>,
+        buffers: &Buffers,
+        buffer: &mut Buffer,
+    ) -> Poll<Result<Body, Fault>> {
+        match self {
+            Inbound::Ended => Poll::Ready(Ok(Body::End)),
+            Inbound::Length(left) => {
+                let limit = usize::try_from(*left).unwrap_or(usize::MAX);
+                match ready!(poll_plain(cx, stream, input, buffers, buffer, limit))? {
+                    Fill::End => Poll::Ready(Err(Fault::Closed)),
+                    Fill::Full => Poll::Ready(Ok(Body::Full)),
+                    Fill::Bytes(got) => {
+                        *left -= got.get() as u64;
+                        if *left > 0 {
+                            return Poll::Ready(Ok(Body::More(got)));
+                        }
+                        *self = Inbound::Ended;
+                        Poll::Ready(Ok(Body::End))
+                    }
+                }
+            }
+            Inbound::UntilClose => match ready!(poll_plain(cx, stream, input, buffers, buffer, usize::MAX))? {
+                Fill::Bytes(got) => Poll::Ready(Ok(Body::More(got))),
+                Fill::Full => Poll::Ready(Ok(Body::Full)),
+                Fill::End => {
+                    *self = Inbound::Ended;
+                    Poll::Ready(Ok(Body::End))
+                }
+            },
+            Inbound::Chunked(reader) => poll_chunks(reader, cx, stream, input, buffers, buffer),
+        }
+    }
+}
+
+/// Moves up to `limit` bytes to `buffer` as they are: those of `input`, if it has any, else what `stream` gives.
+fn poll_plain(
+    cx: &mut Context<'_>,
+    stream: &mut Stream,
+    input: &mut Option<Buffer>,
+    buffers: &Buffers,
+    buffer: &mut Buffer,
+    limit: usize,
+) -> Poll<io::Result<Fill>> {
+    let Some(raw) = input else { return stream.poll_fill(cx, buffer, limit) };
+    let taken = buffer.append(&raw.data()[..raw.len().min(limit)]);
+    raw.consume(taken);
+    give_if_empty(input, buffers);
+    Poll::Ready(Ok(NonZeroUsize::new(taken).map_or(Fill::Full, Fill::Bytes)))
+}
+
+/// Takes chunks apart. Every turn of the loop steps over bytes or reads some, or is the last.
+fn poll_chunks(
+    reader: &mut BodyReader,
+    cx: &mut Context<'_>,
+    stream: &mut Stream,
+    input: &mut Option<Buffer>,
+    buffers: &Buffers,
+    buffer: &mut Buffer,
+) -> Poll<Result<Body, Fault>> {
+    let had = buffer.len();
+    loop {
+        turn::round();
+        let Some(room) = NonZeroUsize::new(buffer.room()) else {
+            return Poll::Ready(Ok(Body::grown(buffer, had)));
+        };
+        let raw = input.get_or_insert_with(|| buffers.take_input());
+        match reader.step_within(raw.data(), room)? {
+            Step::Data(n) => {
+                buffer.append(&raw.data()[..n]);
+                raw.consume(n);
+            }
+            Step::Framing(n) | Step::Skip(n) => raw.consume(n),
+            Step::End => {
+                give_if_empty(input, buffers);
+                return Poll::Ready(Ok(Body::End));
+            }
+            Step::NeedMore => {
+                raw.compact();
+                match stream.poll_fill(cx, raw, usize::MAX) {
+                    Poll::Ready(Ok(Fill::Bytes(_))) => {}
+                    Poll::Ready(Ok(Fill::End)) => return Poll::Ready(Err(Fault::Closed)),
+                    // A size line or a trailer section that is longer than a buffer.
+                    Poll::Ready(Ok(Fill::Full)) => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(e.into())),
+                    Poll::Pending => {
+                        give_if_empty(input, buffers);
+                        return match buffer.len() > had {
+                            true => Poll::Ready(Ok(Body::grown(buffer, had))),
+                            false => Poll::Pending,
+                        };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gives an empty buffer back to the worker.
+pub(crate) fn give_if_empty(input: &mut Option<Buffer>, buffers: &Buffers) {
+    if input.as_ref().is_some_and(Buffer::is_empty) {
+        buffers.give(input.take().expect("there is one, and it is empty"));
+    }
+}
+
+/// A message on its way out: its head, then its body.
+#[derive(Default)]
+pub(crate) struct Outbound {
+    form: Form,
+    /// Head bytes not sent yet; small bodies join them.
+    head: Vec<u8>,
+    head_sent: usize,
+    /// The payload in the caller's buffer has its framing on already.
+    framed: bool,
+    /// What ends the body is in `head`.
+    ended: bool,
+    /// Bytes handed to the socket.
+    pub sent: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Form {
+    /// As many bytes as the head said, or until the connection ends.
+    #[default]
+    Plain,
+    Chunked,
+}
+
+/// Payload up to this much is copied behind the head, so that both leave in one record and one system call.
+const JOIN_MAX: usize = 8192;
+
+impl Outbound {
+    /// Starts a message; its head is written by `write`.
+    pub fn start(&mut self, buffers: &Buffers, chunked: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.head.capacity() == 0 {
+            self.head = buffers.take_head();
+        }
+        write(&mut self.head);
+        self.form = if chunked { Form::Chunked } else { Form::Plain };
+        (self.framed, self.ended) = (false, false);
+    }
+    /// What follows is no message: it goes as it is.
+    pub fn tunnel(&mut self) {
+        (self.form, self.framed, self.ended) = (Form::Plain, false, false);
+    }
+    /// Nothing waits to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.head.is_empty()
+    }
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+        buffers: &Buffers,
+        buffer: &mut Buffer,
+        end: Option<End<'_>>,
+    ) -> Poll<io::Result<()>> {
+        if !self.framed && !buffer.is_empty() && self.form == Form::Chunked {
+            frame_chunk(buffer);
+            self.framed = true;
+        }
+        if !self.head.is_empty() && self.head_sent == 0 && buffer.len() <= JOIN_MAX {
+            self.head.extend_from_slice(buffer.data());
+            buffer.clear();
+            self.framed = false;
+        }
+        if buffer.is_empty() {
+            self.end(buffers, end);
+        }
+        let before = self.head_sent;
+        let result = stream.poll_write_all(cx, &self.head, &mut self.head_sent);
+        self.sent += (self.head_sent - before) as u64;
+        ready!(result)?;
+        let before = buffer.len();
+        let result = stream.poll_drain(cx, buffer);
+        self.sent += (before - buffer.len()) as u64;
+        ready!(result)?;
+        self.framed = false;
+        self.head.clear();
+        self.head_sent = 0;
+        if end.is_some() && !self.ended {
+            self.end(buffers, end);
+            let result = stream.poll_write_all(cx, &self.head, &mut self.head_sent);
+            self.sent += self.head_sent as u64;
+            ready!(result)?;
+        }
+        buffers.give_head(std::mem::take(&mut self.head));
+        self.head_sent = 0;
+        stream.poll_flush_all(cx)
+    }
+    /// Appends what ends the body to what is sent next.
+    fn end(&mut self, buffers: &Buffers, end: Option<End<'_>>) {
+        let Some(End { trailers }) = end else { return };
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if self.form == Form::Chunked {
+            if self.head.capacity() == 0 {
+                self.head = buffers.take_head();
+            }
+            match trailers {
+                Some(fields) => write_last_chunk(fields, &mut self.head),
+                None => self.head.extend_from_slice(b"0\r\n\r\n"),
+            }
+        }
+    }
+}
+
+/// Makes one chunk of what `buffer` holds.
+fn frame_chunk(buffer: &mut Buffer) {
+    let mut line = [0; FRONT];
+    let mut at = FRONT - 2;
+    line[at..].copy_from_slice(b"\r\n");
+    let mut left = buffer.len();
+    while left > 0 {
+        at -= 1;
+        line[at] = b"0123456789abcdef"[left & 15];
+        left >>= 4;
+    }
+    buffer.surround(&line[at..], b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_its_size_its_bytes_and_its_end() {
+        let buffers = Buffers::new(16384);
+        let mut buffer = buffers.take();
+        buffer.append(&[b'x'; 300]);
+        frame_chunk(&mut buffer);
+        assert!(buffer.data().starts_with(b"12c\r\nxxx"));
+        assert!(buffer.data().ends_with(b"xxx\r\n"));
+        assert_eq!(buffer.len(), 5 + 300 + 2);
+    }
+
+    #[test]
+    fn the_largest_buffer_has_room_for_its_own_framing() {
+        let buffers = Buffers::new(16384);
+        let mut buffer = buffers.take();
+        for _ in 0..8 {
+            buffers.grow(&mut buffer);
+        }
+        buffer.append(&vec![b'x'; 1 << 20]);
+        assert!(buffer.is_full());
+        frame_chunk(&mut buffer);
+        assert!(buffer.data().starts_with(b"40000\r\n"));
+    }
+}

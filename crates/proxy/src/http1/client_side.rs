@@ -1,0 +1,309 @@
+//! A client that speaks HTTP/1: its requests are read here, one after the other, and its responses written.
+
+use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
+use crate::{
+    connection::stream::{Fill, Stream},
+    exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
+    worker::{Worker, buffer::Buffer, turn},
+};
+use penstock_http::{
+    Connection, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead, Version,
+    expects_continue, request_framing, set_connection,
+};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// A client's connection, between and during its exchanges. Idle, it holds no buffer.
+pub(crate) struct Http1Client {
+    pub stream: Stream,
+    worker: Rc<Worker>,
+    /// Bytes read and not yet used: the rest of a head, a body's beginning, the next request.
+    input: Option<Buffer>,
+    /// Of the head in `input`.
+    progress: Progress,
+    /// Nothing more can be read.
+    ended: Option<Ended>,
+    framing: Framing,
+    inbound: Inbound,
+    outbound: Outbound,
+    limits: Limits,
+    request_version: Version,
+    /// The client lets the connection carry another request.
+    persistent: bool,
+    /// It waits for `100 Continue`.
+    expects_continue: bool,
+    /// The client must see that its response is cut short.
+    aborted: bool,
+    /// The response says that it is the last one, or ends with the connection.
+    closing: bool,
+    /// The end of the response is the end of the connection.
+    ends_with_close: bool,
+    /// It carries the bytes of another protocol.
+    tunnel: bool,
+    received: u64,
+}
+
+/// How reading ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Closed,
+    Failed,
+}
+
+/// What waiting for a request came to.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// It is complete, and its body may follow.
+    Request,
+    /// The client closed; whether bytes of an incomplete request were there.
+    Closed { partial: bool },
+    /// Its socket failed.
+    Failed { partial: bool },
+    /// What it sent is no request.
+    Invalid(penstock_http::Error),
+}
+
+impl Http1Client {
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits, input: Option<Buffer>) -> Self {
+        Http1Client {
+            stream,
+            worker,
+            input,
+            progress: Progress::default(),
+            ended: None,
+            framing: Framing::None,
+            inbound: Inbound::Ended,
+            outbound: Outbound::default(),
+            limits,
+            request_version: Version::Http11,
+            persistent: true,
+            expects_continue: false,
+            aborted: false,
+            closing: false,
+            ends_with_close: false,
+            tunnel: false,
+            received: 0,
+        }
+    }
+    /// Ready once the next request's first bytes, or the end, have been read; no buffer is held until then.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.input.is_some() || self.ended.is_some() {
+            return Poll::Ready(());
+        }
+        // An error is found again by reading.
+        let _ = ready!(self.stream.poll_read_ready(cx));
+        self.poll_fill(cx).map(drop)
+    }
+    /// Reads once behind what there is; how it ended is kept.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
+        let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
+        let read = self.stream.poll_fill(cx, input, usize::MAX);
+        give_if_empty(&mut self.input, &self.worker.buffers);
+        self.ended = match ready!(read) {
+            Ok(fill @ (Fill::Bytes(_) | Fill::Full)) => return Poll::Ready(fill),
+            Ok(Fill::End) => Some(Ended::Closed),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Some(Ended::Closed),
+            Err(_) => Some(Ended::Failed),
+        };
+        Poll::Ready(Fill::End)
+    }
+    /// Whether bytes of the next request are here already.
+    pub fn has_input(&self) -> bool {
+        self.input.is_some()
+    }
+    /// Reads a request's head into `head`.
+    pub fn poll_request(&mut self, cx: &mut Context<'_>, head: &mut RequestHead) -> Poll<Received> {
+        loop {
+            turn::round();
+            if let Some(input) = &mut self.input {
+                match head.read(&mut self.progress, input.data(), &self.limits) {
+                    Ok(Parse::Complete { consumed }) => {
+                        input.consume(consumed);
+                        self.received = weight(head.method().len() + head.target().len() + VERSION, &head.fields);
+                        give_if_empty(&mut self.input, &self.worker.buffers);
+                        return Poll::Ready(match self.begin(head) {
+                            Ok(()) => Received::Request,
+                            Err(e) => Received::Invalid(e),
+                        });
+                    }
+                    Ok(Parse::Partial) => input.compact(),
+                    Err(e) => return Poll::Ready(Received::Invalid(e)),
+                }
+            }
+            let partial = self.input.is_some();
+            match self.ended {
+                Some(Ended::Closed) => return Poll::Ready(Received::Closed { partial }),
+                Some(Ended::Failed) => return Poll::Ready(Received::Failed { partial }),
+                None => {}
+            }
+            if ready!(self.poll_fill(cx)) == Fill::Full {
+                // The head is longer than a buffer.
+                return Poll::Ready(Received::Invalid(penstock_http::Error::TooLarge));
+            }
+        }
+    }
+    /// Takes what the head says about the exchange it opens.
+    fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
+        self.framing = request_framing(head)?;
+        self.inbound = Inbound::new(self.framing, self.limits);
+        self.inbound.check(self.input.as_ref())?;
+        let connection = Connection::of(&head.fields);
+        self.request_version = head.version();
+        self.persistent = connection.persistence(head.version()) == Persistence::KeepAlive;
+        self.expects_continue = self.framing != Framing::None && expects_continue(head);
+        (self.closing, self.ends_with_close) = (false, false);
+        self.outbound.sent = 0;
+        Ok(())
+    }
+    /// The bytes of an incomplete or invalid request, for the error snapshot and the log.
+    pub fn partial(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[], Buffer::data)
+    }
+    /// The connection, and what was read of it, for whoever can make sense of that.
+    pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
+        let begun = self.partial().to_vec();
+        self.give_back();
+        (self.stream, begun)
+    }
+    /// Gives the buffer back; no request follows.
+    pub fn give_back(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.worker.buffers.give(input);
+        }
+    }
+    /// Whether the next request can be read: the last exchange left both directions at a message's end.
+    pub fn is_reusable(&self) -> bool {
+        self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
+    }
+}
+
+impl Http1Client {
+    /// Whether the connection has been given up.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+    /// Whether the client may still be sending a body that nobody reads.
+    pub fn owes_body(&self) -> bool {
+        !self.inbound.is_ended()
+    }
+}
+
+impl Source for Http1Client {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let before = buffer.len();
+        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        self.received += (buffer.len() - before) as u64;
+        if matches!(result, Poll::Ready(Ok(Body::End))) {
+            self.received += self.inbound.end_weight();
+        }
+        if matches!(result, Poll::Ready(Ok(_))) {
+            // What it waited for has become pointless.
+            self.expects_continue = false;
+        }
+        result
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.inbound.trailers()
+    }
+}
+
+impl Sink for Http1Client {
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        if self.tunnel && end.is_some() {
+            return self.stream.poll_end(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Client for Http1Client {
+    fn request_framing(&self) -> Framing {
+        self.framing
+    }
+    fn allow_body(&mut self) -> bool {
+        let expected = std::mem::take(&mut self.expects_continue);
+        if expected {
+            self.outbound.start(&self.worker.buffers, false, |out| {
+                out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            });
+        }
+        expected
+    }
+    fn interim(&mut self, head: &ResponseHead) {
+        // RFC 9110 section 15.2: a 1.0 client does not know interim responses.
+        if self.request_version != Version::Http10 {
+            self.expects_continue = false;
+            self.outbound.start(&self.worker.buffers, false, |out| head.write_to(out));
+        }
+    }
+    fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool) {
+        self.expects_continue = false;
+        // Neither such a client nor a reader of such a response knows chunks: the end of the connection ends the body.
+        let old = self.request_version == Version::Http10;
+        let chunked = match framing {
+            Framing::Chunked => !old,
+            Framing::UntilClose => !old && head.version() != Version::Http10,
+            Framing::None | Framing::Length(_) | Framing::Tunnel => false,
+        };
+        self.ends_with_close = match framing {
+            Framing::Chunked | Framing::UntilClose => !chunked,
+            Framing::Tunnel => true,
+            Framing::None | Framing::Length(_) => false,
+        };
+        if chunked {
+            set(head, "transfer-encoding", b"chunked");
+        } else if framing != Framing::None {
+            head.fields.remove_known(Known::TransferEncoding);
+        }
+        // A body that nobody will read stands before the next request.
+        self.closing |= last || self.ends_with_close || !self.persistent || !self.inbound.is_ended();
+        if framing != Framing::Tunnel {
+            let persistence = if self.closing { Persistence::Close } else { Persistence::KeepAlive };
+            let version = head.version();
+            set_connection(&mut head.fields, version, self.request_version, persistence, false);
+        }
+        self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
+    }
+    fn skip_body(&mut self) {
+        self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
+    }
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
+        while self.input.is_none() {
+            if self.ended.is_some() {
+                return Poll::Ready(());
+            }
+            ready!(self.poll_ready(cx));
+        }
+        Poll::Pending
+    }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn vanish(&mut self) {
+        (self.closing, self.aborted) = (true, true);
+        self.stream.socket().vanish_on_close();
+    }
+    fn abort(&mut self) {
+        (self.closing, self.aborted) = (true, true);
+        if self.ends_with_close {
+            // No length and no last chunk would be missed: only a reset tells.
+            self.stream.socket().reset_on_close();
+        }
+    }
+    fn counts(&self) -> Counts {
+        Counts { received: self.received, sent: self.outbound.sent }
+    }
+    fn tunnel(&mut self) {
+        self.inbound = Inbound::UntilClose;
+        (self.closing, self.ends_with_close, self.tunnel) = (true, true, true);
+    }
+}
+
+fn set(head: &mut ResponseHead, name: &str, value: &[u8]) {
+    head.fields.set(name.as_bytes(), value).expect("a name and a value of ours are well formed");
+}

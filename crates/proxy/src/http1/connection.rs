@@ -1,0 +1,241 @@
+//! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
+
+use super::client_side::{Http1Client, Received};
+use crate::{
+    connection::{
+        Conn, PAUSE,
+        stream::{Fill, Stream},
+    },
+    exchange::{self, Exchange, ends::Client, finish, respond},
+    handshake, http2,
+    process::watchdog::Stage,
+    worker::{buffer::Buffer, turn},
+};
+use penstock_http::{Error, Limits};
+use penstock_rules::{By, During, Termination};
+use std::{future::poll_fn, task::Poll, time::Duration};
+use tokio::time::Instant;
+
+/// Serves requests until the connection ends.
+pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
+    resume(conn, stream, None).await;
+}
+
+/// The same, for a client of which something has been read.
+pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
+    conn.facts.http_major = 1;
+    let limits = limits(&conn);
+    let mut client = Http1Client::new(stream, conn.worker.clone(), limits, input);
+    let mut ready = conn.worker.clock.tick();
+    loop {
+        match wait(&mut conn, &mut client, ready, None).await {
+            Waited::Input => {}
+            // A client that never said anything is told why it loses its connection; one between requests is not.
+            Waited::Silence if conn.requests == 0 => {}
+            Waited::Silence | Waited::Draining => break,
+        }
+        // What requests need is on the heap only while there are some.
+        match Box::pin(requests(&mut conn, &mut client, ready)).await {
+            Next::Idle { since } => ready = since,
+            Next::End => break,
+            Next::Http2 => {
+                let (stream, begun) = client.into_parts();
+                return Box::pin(http2::run(conn, stream, begun)).await;
+            }
+        }
+    }
+    Box::pin(end(&mut conn, &mut client)).await;
+}
+
+/// Serves a request and those that follow without a pause.
+async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant) -> Next {
+    loop {
+        turn::proceed().await;
+        match request(conn, client, ready).await {
+            Next::Idle { since } => ready = since,
+            other => return other,
+        }
+        if wait(conn, client, ready, Some(PAUSE)).await != Waited::Input {
+            return Next::Idle { since: ready };
+        }
+    }
+}
+
+pub(crate) fn limits(conn: &Conn) -> Limits {
+    let tune = &conn.worker.shared.config.global.tune;
+    Limits {
+        head_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+        fields: tune.http_maxhdr,
+        lenient: conn.proxy().options.accept_invalid_http_request,
+    }
+}
+
+/// What waiting for a request came to.
+#[derive(PartialEq, Eq)]
+enum Waited {
+    /// There is something to read, if only an error.
+    Input,
+    /// Nothing came in time.
+    Silence,
+    /// Nothing came, and the worker wants to end.
+    Draining,
+}
+
+/// Waits for a request's first byte, at most as long as the timeouts allow from `ready` on, or for `limit`.
+async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: Option<Duration>) -> Waited {
+    if client.has_input() {
+        return Waited::Input;
+    }
+    // One that has not asked yet is not idle, and one may be kept for the request its client may be about to send.
+    let stays = conn.requests == 0 || conn.proxy().options.idle_close_on_response;
+    let patience = conn.patience();
+    let due = limit.map_or(patience, |limit| Some(patience.map_or(limit, |patience| patience.min(limit))));
+    conn.deadline.set(ready, due);
+    let Conn { deadline, worker, .. } = conn;
+    poll_fn(|cx| {
+        if client.poll_ready(cx).is_ready() {
+            worker.clock.tick();
+            return Poll::Ready(Waited::Input);
+        }
+        if !stays && worker.draining.get() {
+            return Poll::Ready(Waited::Draining);
+        }
+        deadline.poll_expired(cx).map(|()| Waited::Silence)
+    })
+    .await
+}
+
+/// What follows a request.
+enum Next {
+    /// Another request may come; none is there since that moment.
+    Idle {
+        since: Instant,
+    },
+    End,
+    /// It was none: the client began with HTTP/2's preface.
+    Http2,
+}
+
+/// One request and its response.
+async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
+    conn.worker.pulse().enter(Stage::Parse);
+    let mut x = Exchange::take(&conn.worker);
+    let first_byte = conn.worker.clock.now();
+    let timeouts = &conn.proxy().timeouts;
+    // The first request has had its time running since the connection was ready for it.
+    let since = if conn.requests == 0 { ready } else { first_byte };
+    conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
+    x.begin(conn, ready, first_byte);
+    let received = {
+        let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
+        let mut woken = false;
+        poll_fn(|cx| {
+            clock.resume(&mut woken);
+            match client.poll_request(cx, head) {
+                Poll::Ready(received) => Poll::Ready(Some(received)),
+                Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+            }
+        })
+        .await
+    };
+    let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
+    let again = match received {
+        Some(Received::Request) => {
+            x.request_complete(conn);
+            exchange::run(conn, client, &mut x).await;
+            client.is_reusable()
+        }
+        Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
+        Some(Received::Closed { partial }) => {
+            // It may still read, and learns what became of it.
+            x.log.termination = Termination(By::Client, During::Request);
+            respond::refuse(conn, client, &mut x, 400).await;
+            finish::log_unless_null(conn, client, &mut x, partial);
+            false
+        }
+        Some(Received::Failed { partial }) => {
+            x.log.termination = Termination(By::Client, During::Request);
+            x.aborted(400);
+            x.refused = true;
+            finish::log_unless_null(conn, client, &mut x, partial);
+            false
+        }
+        Some(Received::Invalid(Error::Http2Preface))
+            if conn.requests == 0 && conn.bind().proto.is_none() && http2::may_begin_so(client.partial()) =>
+        {
+            x.give(&conn.worker);
+            return Next::Http2;
+        }
+        Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
+            // To HAProxy's parser this is a request, whose answer counts.
+            x.log.termination = Termination(By::Refusal, During::Request);
+            client.close();
+            respond::error(conn, client, &mut x, 400).await;
+            finish::run(conn, client, &mut x);
+            false
+        }
+        Some(Received::Invalid(error)) => {
+            x.log.termination = Termination(By::Refusal, During::Request);
+            respond::refuse(conn, client, &mut x, error.status()).await;
+            finish::run(conn, client, &mut x);
+            false
+        }
+        None => {
+            let partial = !client.partial().is_empty();
+            if partial || !silent {
+                x.log.termination = Termination(By::ClientTimeout, During::Request);
+                respond::refuse(conn, client, &mut x, 408).await;
+                finish::log_unless_null(conn, client, &mut x, partial);
+            }
+            false
+        }
+    };
+    conn.requests += 1;
+    x.give(&conn.worker);
+    // A worker that has begun to drain since it promised to keep the connection looks for a request before it closes it.
+    match again {
+        true => Next::Idle { since: conn.worker.clock.now() },
+        false => Next::End,
+    }
+}
+
+/// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
+/// would make the system send a reset, and the client might lose the answer.
+pub(crate) const LINGER_BYTES: usize = 1 << 20;
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(2);
+
+async fn end(conn: &mut Conn, client: &mut Http1Client) {
+    client.give_back();
+    if client.is_aborted() {
+        return;
+    }
+    let owes_body = client.owes_body();
+    // A client that has said its last word needs no more than ours. What another has sent and nobody has read would make a
+    // reset of the close that follows, which must find the end of our answer sent.
+    let half = owes_body || !client.stream.has_ended();
+    handshake::close(&mut client.stream, &mut conn.deadline, half).await;
+    if owes_body {
+        linger(conn, &mut client.stream).await;
+    }
+}
+
+/// Reads what still comes, and throws it away.
+pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
+    conn.deadline.set(conn.worker.clock.now(), Some(LINGER_TIME));
+    let mut buffer = conn.worker.buffers.take();
+    let mut left = LINGER_BYTES;
+    let deadline = &mut conn.deadline;
+    poll_fn(|cx| {
+        while left > 0 {
+            buffer.clear();
+            match stream.poll_fill(cx, &mut buffer, usize::MAX) {
+                Poll::Ready(Ok(Fill::Bytes(n))) => left = left.saturating_sub(n.get()),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return deadline.poll_expired(cx),
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    conn.worker.buffers.give(buffer);
+}

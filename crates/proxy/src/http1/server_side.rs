@@ -1,0 +1,215 @@
+//! A server that speaks HTTP/1: requests are written here, and responses read.
+
+use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
+use crate::{
+    connection::stream::{Fill, Stream},
+    exchange::ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
+    http2::websocket,
+    worker::{Worker, buffer::Buffer, turn},
+};
+use penstock_http::{
+    Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead,
+    Version, response_framing,
+};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// A connection to a server with an exchange on it.
+pub(crate) struct Http1Server {
+    pub stream: Stream,
+    worker: Rc<Worker>,
+    input: Option<Buffer>,
+    /// Of the head in `input`.
+    progress: Progress,
+    inbound: Inbound,
+    outbound: Outbound,
+    limits: Limits,
+    method: Method,
+    /// The request asked for another protocol.
+    upgrade: bool,
+    /// What a server must answer to a WebSocket's key that was ours and not the client's.
+    proof: Option<String>,
+    answered: Answered,
+    /// The server lets the connection carry another exchange.
+    persistent: bool,
+    /// The request has been sent whole.
+    requested: bool,
+    /// It carries the bytes of another protocol.
+    tunnel: bool,
+    received: u64,
+}
+
+/// What a response's framing depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Head,
+    Connect,
+    Other,
+}
+
+impl Http1Server {
+    pub fn new(stream: Stream, worker: Rc<Worker>, limits: Limits) -> Self {
+        Http1Server {
+            stream,
+            worker,
+            input: None,
+            progress: Progress::default(),
+            inbound: Inbound::Ended,
+            outbound: Outbound::default(),
+            limits,
+            method: Method::Other,
+            upgrade: false,
+            proof: None,
+            answered: Answered::Nothing,
+            persistent: true,
+            requested: false,
+            tunnel: false,
+            received: 0,
+        }
+    }
+    /// The connection, if another exchange may follow on it: both messages ended, and the server said nothing more.
+    pub fn into_idle(mut self) -> Option<Stream> {
+        let reusable = self.persistent
+            && self.requested
+            && self.answered == Answered::Head
+            && self.inbound.is_ended()
+            && self.outbound.is_idle()
+            && self.input.is_none();
+        self.give_back();
+        reusable.then_some(self.stream)
+    }
+    /// Gives the buffer back; the connection is of no further use.
+    pub fn give_back(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.worker.buffers.give(input);
+        }
+    }
+}
+
+impl Source for Http1Server {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        let before = buffer.len();
+        let result = self.inbound.poll_body(cx, &mut self.stream, &mut self.input, &self.worker.buffers, buffer);
+        self.received += (buffer.len() - before) as u64;
+        if matches!(result, Poll::Ready(Ok(Body::End))) {
+            self.received += self.inbound.end_weight();
+        }
+        result
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.inbound.trailers()
+    }
+}
+
+impl Sink for Http1Server {
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        ready!(self.outbound.poll_send(cx, &mut self.stream, &self.worker.buffers, buffer, end))?;
+        self.requested |= end.is_some();
+        if self.tunnel && end.is_some() {
+            return self.stream.poll_end(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Upstream for Http1Server {
+    fn request(&mut self, head: &mut RequestHead, framing: Framing) {
+        self.method = match head.method() {
+            b"HEAD" => Method::Head,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        };
+        let chunked = framing == Framing::Chunked;
+        if chunked && !head.fields.has(Known::TransferEncoding) {
+            // An HTTP/2 request of unknown length.
+            head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
+        }
+        if !matches!(framing, Framing::None | Framing::Length(0)) {
+            // The other protocol would begin behind a body that the server may not have read (RFC 9110 section 7.8): as in
+            // HAProxy such a request asks for none.
+            head.fields.remove_known(Known::Upgrade);
+        }
+        let connection = Connection::of(&head.fields);
+        (self.persistent, self.upgrade) = (!connection.close, connection.upgrade && head.fields.has(Known::Upgrade));
+        if self.upgrade && head.version() == Version::Http2 {
+            // Its client speaks RFC 8441, and will never see the answer.
+            self.proof = head.fields.known(Known::SecWebsocketKey).map(websocket::accept);
+        }
+        self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
+    }
+    fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>> {
+        loop {
+            turn::round();
+            if let Some(input) = &mut self.input {
+                match head.read(&mut self.progress, input.data(), &self.limits)? {
+                    Parse::Complete { consumed } => {
+                        input.consume(consumed);
+                        self.answered = Answered::Head;
+                        // A coding beats a length, which then counts for no log.
+                        if head.fields.has(Known::TransferEncoding) {
+                            head.fields.remove_known(Known::ContentLength);
+                        }
+                        self.received += weight(VERSION + 3 + head.reason().len(), &head.fields);
+                        give_if_empty(&mut self.input, &self.worker.buffers);
+                        return Poll::Ready(self.begin(head).map_err(Fault::Invalid));
+                    }
+                    Parse::Partial => input.compact(),
+                }
+            } else {
+                // No buffer while the server thinks.
+                ready!(self.stream.poll_read_ready(cx))?;
+            }
+            let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
+            let read = self.stream.poll_fill(cx, input, usize::MAX);
+            if !matches!(read, Poll::Ready(Ok(Fill::Bytes(_)))) {
+                give_if_empty(&mut self.input, &self.worker.buffers);
+            }
+            match ready!(read)? {
+                Fill::Bytes(_) => self.answered = self.answered.max(Answered::Part),
+                Fill::End => return Poll::Ready(Err(Fault::Closed)),
+                // The head is longer than a buffer.
+                Fill::Full => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
+            }
+        }
+    }
+    fn answered(&self) -> Answered {
+        self.answered
+    }
+    fn tunnel(&mut self) {
+        self.inbound = Inbound::UntilClose;
+        self.outbound.tunnel();
+        (self.persistent, self.tunnel) = (false, true);
+    }
+    fn counts(&self) -> Counts {
+        Counts { received: self.received, sent: self.outbound.sent }
+    }
+}
+
+impl Http1Server {
+    fn begin(&mut self, head: &mut ResponseHead) -> Result<Framing, Error> {
+        if head.is_interim() {
+            return Ok(Framing::None);
+        }
+        let method: &[u8] = match self.method {
+            Method::Head => b"HEAD",
+            Method::Connect => b"CONNECT",
+            Method::Other => b"",
+        };
+        let framing = response_framing(head, method, self.upgrade)?;
+        let persistence = Connection::of(&head.fields).persistence(head.version());
+        self.persistent &= persistence == Persistence::KeepAlive && framing != Framing::UntilClose;
+        if head.version() == Version::Http10 && head.fields.has(Known::TransferEncoding) {
+            return Err(Error::CodingVersion);
+        }
+        let answer = head.fields.known(Known::SecWebsocketAccept);
+        if framing == Framing::Tunnel && self.proof.as_ref().is_some_and(|proof| answer != Some(proof.as_bytes())) {
+            return Err(Error::WebSocketProof);
+        }
+        self.inbound = Inbound::new(framing, self.limits);
+        self.inbound.check(self.input.as_ref())?;
+        Ok(framing)
+    }
+}

@@ -1,0 +1,419 @@
+//! A client's stream: one request and its response.
+
+use super::{
+    convert::{read_trailers, write_fields, write_response},
+    guard::Signals,
+    inlet::Inlet,
+};
+use crate::{
+    exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
+    worker::{buffer::Buffer, turn},
+};
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream, server::SendResponse};
+use http::Response;
+use penstock_http::{Fields, Framing, Known, Limits, RequestHead, ResponseHead, expects_continue};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// One stream of a client's connection.
+pub(crate) struct Http2Client {
+    inbound: RecvStream,
+    /// DATA that nobody has taken yet.
+    inlet: Inlet,
+    trailers: Option<Fields>,
+    framing: Framing,
+    limits: Limits,
+    respond: SendResponse<Bytes>,
+    outbound: Outbound,
+    signals: Rc<Signals>,
+    expects_continue: bool,
+    /// DATA frames carry the bytes of another protocol.
+    tunnel: bool,
+    counts: Counts,
+}
+
+/// How far the response is.
+enum Outbound {
+    /// There is none yet.
+    Waiting,
+    /// Its head, with the length of that, waits for what follows it, so that a response without a body is one frame.
+    Head(Response<()>, usize),
+    Body(SendStream<Bytes>),
+    /// All of it was sent.
+    Ended,
+    /// The client was told that there will be no more.
+    Reset,
+}
+
+impl Http2Client {
+    /// How the body of a request is framed, as far as its head says.
+    ///
+    /// # Errors
+    /// When its `Content-Length` is none.
+    pub fn framing(head: &RequestHead, inbound: &RecvStream) -> Result<Framing, penstock_http::Error> {
+        Ok(match penstock_http::request_framing(head)? {
+            _ if inbound.is_end_stream() => Framing::None,
+            Framing::None if head.method() == b"CONNECT" || head.fields.has(Known::Upgrade) => Framing::None,
+            Framing::None => Framing::Chunked,
+            // h2 holds the stream to it (RFC 9113 section 8.1.1).
+            framing => framing,
+        })
+    }
+    pub fn new(
+        head: &RequestHead,
+        framing: Framing,
+        inbound: RecvStream,
+        respond: SendResponse<Bytes>,
+        signals: Rc<Signals>,
+        limits: Limits,
+    ) -> Self {
+        Http2Client {
+            inbound,
+            inlet: Inlet::default(),
+            trailers: None,
+            framing,
+            limits,
+            respond,
+            outbound: Outbound::Waiting,
+            signals,
+            expects_continue: expects_continue(head),
+            tunnel: false,
+            counts: Counts { received: head.weight(), sent: 0 },
+        }
+    }
+    /// Whether the client got a whole response.
+    pub fn is_answered(&self) -> bool {
+        matches!(self.outbound, Outbound::Ended)
+    }
+    /// Whether the request has come to its end, or its answer never will.
+    pub fn has_ended(&self) -> bool {
+        self.inbound.is_end_stream() || !self.is_answered()
+    }
+    /// Ends the stream with a reason of its own, when nothing was answered.
+    pub fn refuse(&mut self, reason: Reason) {
+        self.respond.send_reset(reason);
+        self.outbound = Outbound::Reset;
+    }
+    /// Reads what still comes of a request that was answered before it ended, and throws it away: up to `limit` bytes.
+    ///
+    /// The stream's end would tell the client at once to stop, by RST_STREAM with NO_ERROR right behind the answer. That is
+    /// its right (RFC 9113 section 8.1), but curl then reports an error in the answer's place.
+    pub fn poll_rest(&mut self, cx: &mut Context<'_>, limit: &mut usize) -> Poll<()> {
+        while *limit > 0 && !self.has_ended() {
+            let Some(Ok(data)) = ready!(self.inbound.poll_data(cx)) else { break };
+            *limit = limit.saturating_sub(data.len());
+            if self.inbound.flow_control().release_capacity(data.len()).is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+    /// Takes what has come out of h2, whose frames cost more than they carry. The client may send more only as it is
+    /// forwarded.
+    fn absorb(&mut self, cx: &mut Context<'_>) {
+        if self.framing == Framing::None && !self.tunnel {
+            return;
+        }
+        while let Poll::Ready(Some(Ok(data))) = self.inbound.poll_data(cx) {
+            turn::round();
+            self.inlet.push(data);
+        }
+    }
+    fn ended(&mut self) {
+        self.outbound = Outbound::Ended;
+        self.signals.stream_finished();
+    }
+}
+
+impl Source for Http2Client {
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
+        if self.framing == Framing::None && !self.tunnel {
+            // What follows a CONNECT belongs to the tunnel, if there will be one.
+            return Poll::Ready(Ok(Body::End));
+        }
+        let before = buffer.len();
+        loop {
+            turn::round();
+            let taken = self.inlet.move_to(buffer);
+            self.counts.received += taken as u64;
+            if taken > 0 {
+                // The client may send as much again only now: what waits here is bounded by the stream's window.
+                self.inbound.flow_control().release_capacity(taken).map_err(broken)?;
+                self.expects_continue = false;
+            }
+            if !self.inlet.is_empty() {
+                return Poll::Ready(Ok(Body::grown(buffer, before)));
+            }
+            if self.inbound.is_end_stream() {
+                return Poll::Ready(Ok(Body::End));
+            }
+            match self.inbound.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => self.inlet.push(data),
+                Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
+                Poll::Ready(None) => match ready!(self.inbound.poll_trailers(cx)) {
+                    Ok(trailers) => {
+                        let read = |map| read_trailers(map, &self.limits);
+                        self.trailers = trailers.as_ref().map(read).transpose()?;
+                        return Poll::Ready(Ok(Body::End));
+                    }
+                    Err(e) => return Poll::Ready(Err(fault(e))),
+                },
+                Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::grown(buffer, before))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+    fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
+    }
+}
+
+impl Sink for Http2Client {
+    fn buffer_max(&self) -> usize {
+        HELD_MAX / self.signals.open.get().max(1)
+    }
+    fn may_refill(&self) -> bool {
+        true
+    }
+    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
+        if let Outbound::Waiting | Outbound::Head(..) = self.outbound {
+            // For interim responses too, which a server may send without end.
+            ready!(self.signals.outlet.poll_room(cx));
+        }
+        if let Outbound::Head(..) = self.outbound {
+            let Outbound::Head(response, len) = std::mem::replace(&mut self.outbound, Outbound::Reset) else {
+                unreachable!("looked at a line before")
+            };
+            let whole = buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
+            let stream = self.respond.send_response(response, whole).map_err(io_error)?;
+            self.signals.outlet.head(len);
+            if whole {
+                self.ended();
+            } else {
+                self.outbound = Outbound::Body(stream);
+            }
+        }
+        let Outbound::Body(stream) = &mut self.outbound else {
+            // What would follow a response that is over is not sent.
+            let gone = matches!(self.outbound, Outbound::Reset);
+            buffer.clear();
+            return Poll::Ready(if gone { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) });
+        };
+        if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent, &self.signals))? {
+            self.ended();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What the streams of one connection may hold together in buffers that have grown, so that a client with many streams of
+/// which it takes nothing costs no more than the buffers all begin with.
+const HELD_MAX: usize = 256 * 1024;
+
+/// Sends payload as the peer's windows allow; ready once none is left, with whether the stream is ended by it.
+pub(super) fn poll_send_body(
+    stream: &mut SendStream<Bytes>,
+    cx: &mut Context<'_>,
+    buffer: &mut Buffer,
+    end: Option<End<'_>>,
+    sent: &mut u64,
+    signals: &Signals,
+) -> Poll<io::Result<bool>> {
+    while !buffer.is_empty() {
+        turn::round();
+        // First: what is reserved of the connection's window is kept from other streams.
+        ready!(signals.outlet.poll_room(cx));
+        stream.reserve_capacity(buffer.len());
+        let room = match stream.capacity() {
+            0 => match ready!(stream.poll_capacity(cx)) {
+                Some(Ok(room)) => room,
+                Some(Err(e)) => return Poll::Ready(Err(io_error(e))),
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            },
+            room => room,
+        };
+        let len = room.min(buffer.len());
+        if len == 0 {
+            continue;
+        }
+        let last = len == buffer.len() && end.is_some_and(|end| end.trailers.is_none());
+        stream.send_data(Bytes::copy_from_slice(&buffer.data()[..len]), last).map_err(io_error)?;
+        buffer.consume(len);
+        signals.data_sent(len, buffer.len());
+        *sent += len as u64;
+        if last {
+            return Poll::Ready(Ok(true));
+        }
+    }
+    let Some(end) = end else { return Poll::Ready(Ok(false)) };
+    match end.trailers.map(|fields| write_fields(fields, |_| false)) {
+        Some(Ok(trailers)) if !trailers.is_empty() => stream.send_trailers(trailers).map_err(io_error)?,
+        _ => stream.send_data(Bytes::new(), true).map_err(io_error)?,
+    }
+    Poll::Ready(Ok(true))
+}
+
+impl Client for Http2Client {
+    fn request_framing(&self) -> Framing {
+        self.framing
+    }
+    fn allow_body(&mut self) -> bool {
+        let expected = std::mem::take(&mut self.expects_continue);
+        if expected {
+            self.interim(&ResponseHead::from_status(100));
+        }
+        expected
+    }
+    fn interim(&mut self, head: &ResponseHead) {
+        self.expects_continue = false;
+        if let (Outbound::Waiting, Ok(response)) = (&self.outbound, write_response(head)) {
+            self.signals.outlet.head(head.fields.wire_len());
+            // A stream that is gone is noticed by who waits for it.
+            let _ = self.respond.send_informational(response);
+        }
+    }
+    fn respond(&mut self, head: &mut ResponseHead, _: Framing, _: bool) {
+        self.expects_continue = false;
+        self.counts.sent += head.fields.wire_len() as u64;
+        match write_response(head) {
+            Ok(response) => self.outbound = Outbound::Head(response, head.fields.wire_len()),
+            Err(_) => self.refuse(Reason::INTERNAL_ERROR),
+        }
+    }
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.absorb(cx);
+        match &mut self.outbound {
+            Outbound::Waiting | Outbound::Head(..) => self.respond.poll_reset(cx).map(drop),
+            Outbound::Body(stream) => stream.poll_reset(cx).map(drop),
+            Outbound::Ended => Poll::Pending,
+            Outbound::Reset => Poll::Ready(()),
+        }
+    }
+    fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
+    fn close(&mut self) {
+        self.refuse(Reason::CANCEL);
+    }
+    fn vanish(&mut self) {
+        self.refuse(Reason::CANCEL);
+    }
+    fn abort(&mut self) {
+        if !self.is_answered() {
+            self.refuse(Reason::INTERNAL_ERROR);
+        }
+    }
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+    fn tunnel(&mut self) {
+        self.tunnel = true;
+    }
+}
+
+/// What h2 says of a stream, as an end of an exchange says it.
+pub(super) fn fault(error: h2::Error) -> Fault {
+    if error.is_io() { Fault::Io(io_error(error)) } else { Fault::Closed }
+}
+
+fn broken(error: h2::Error) -> Fault {
+    Fault::Io(io_error(error))
+}
+
+pub(super) fn io_error(error: h2::Error) -> io::Error {
+    match error.is_io() {
+        true => error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),
+        false => io::Error::new(io::ErrorKind::BrokenPipe, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{http2::guard::Guard, worker::buffer::Buffers};
+    use std::future::poll_fn;
+    use tokio::{io::duplex, task::LocalSet};
+
+    /// A stream whose client has asked, and whose connection's task runs; the client reads nothing while `work` does.
+    fn with_unread_stream(work: impl AsyncFnOnce(&mut Http2Client)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (theirs, ours) = duplex(4096);
+            let (guard, signals) = Guard::of_client(ours, Vec::new());
+            let mut windows = h2::client::Builder::new();
+            windows.initial_window_size(1 << 30).initial_connection_window_size(1 << 30);
+            let (client, server) = tokio::join!(windows.handshake::<_, Bytes>(theirs), h2::server::handshake(guard));
+            let ((mut send, mut theirs), mut ours) = (client.unwrap(), server.unwrap());
+            let asked = send.send_request(http::Request::get("http://h/").body(()).unwrap(), true).unwrap();
+            let accepted = tokio::select! {
+                accepted = ours.accept() => accepted,
+                ended = &mut theirs => panic!("{ended:?}"),
+            };
+            let (request, respond) = accepted.unwrap().unwrap();
+            let told = signals.clone();
+            let running = tokio::task::spawn_local(poll_fn(move |cx| {
+                let polled = ours.poll_closed(cx);
+                told.outlet.turn_over();
+                polled
+            }));
+            let head = RequestHead::new();
+            let body = request.into_body();
+            let mut stream = Http2Client::new(&head, Framing::None, body, respond, signals, Limits::default());
+            work(&mut stream).await;
+            drop((asked, send, theirs));
+            running.abort();
+        });
+    }
+
+    /// Lets the connection's task have its turns.
+    async fn turns() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_not_sent_interim_responses_without_end() {
+        with_unread_stream(async |stream| {
+            let mut hints = ResponseHead::from_status(103);
+            hints.fields.append(b"link", b"</a.css>; rel=preload").unwrap();
+            let (mut sent, mut nothing) = (0, Buffer::none());
+            loop {
+                stream.interim(&hints);
+                turns().await;
+                let polled = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut nothing, None))).await;
+                if polled.is_pending() {
+                    break;
+                }
+                assert!(matches!(polled, Poll::Ready(Ok(()))));
+                sent += 1;
+                assert!(sent < 2000, "as many as the server sends");
+            }
+        });
+    }
+
+    #[test]
+    fn a_body_that_nobody_reads_stays_where_it_is() {
+        with_unread_stream(async |stream| {
+            let buffers = Buffers::new(16384);
+            stream.respond(&mut ResponseHead::from_status(200), Framing::Chunked, false);
+            let mut taken = 0;
+            loop {
+                let mut buffer = buffers.take();
+                buffer.append(&[7; 16384]);
+                turns().await;
+                let polled = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut buffer, None))).await;
+                if polled.is_pending() {
+                    break;
+                }
+                assert!(matches!(polled, Poll::Ready(Ok(()))));
+                taken += 16384;
+                assert!(taken < 1 << 20, "a window of a gigabyte is filled");
+            }
+        });
+    }
+}

@@ -1,0 +1,48 @@
+//! `-d`: what comes and goes, a line each on standard output, in the shape of HAProxy's debug mode: the proxy, the event,
+//! the client, and the text. Nothing is formatted unless it was asked for.
+
+use crate::{connection::Conn, exchange::Exchange};
+use penstock_http::Fields;
+use std::io::Write;
+
+/// A connection has got as far as its first request.
+pub(crate) fn accepted(conn: &Conn) {
+    show(conn, &conn.proxy().name, |out, event| {
+        let alpn = conn.facts.tls.as_ref().and_then(|tls| tls.alpn.as_deref()).unwrap_or(b"<none>");
+        writeln!(out, "{}: ALPN={}", event("accept"), alpn.escape_ascii())
+    });
+}
+
+/// A request has been read.
+pub(crate) fn request(conn: &Conn, x: &Exchange) {
+    show(conn, &conn.proxy().name, |out, event| {
+        let (method, target) = (x.request.method().escape_ascii(), x.request.target().escape_ascii());
+        writeln!(out, "{}: {method} {target} {}", event("clireq"), x.request.version().as_str())?;
+        fields(out, &event("clihdr"), &x.request.fields)
+    });
+}
+
+/// A server has answered.
+pub(crate) fn response(conn: &Conn, x: &Exchange) {
+    show(conn, &x.proxy(conn).name, |out, event| {
+        let (status, reason) = (x.response.status(), x.response.reason().escape_ascii());
+        writeln!(out, "{}: {} {status} {reason}", event("srvrep"), x.response.version().as_str())?;
+        fields(out, &event("srvhdr"), &x.response.fields)
+    });
+}
+
+fn fields(out: &mut dyn Write, event: &str, fields: &Fields) -> std::io::Result<()> {
+    fields.iter().try_for_each(|f| writeln!(out, "{event}: {}: {}", f.name.escape_ascii(), f.value.escape_ascii()))
+}
+
+/// Writes the lines of one event together, so that those of other workers do not stand between them.
+fn show(conn: &Conn, proxy: &str, write: impl FnOnce(&mut Vec<u8>, &dyn Fn(&str) -> String) -> std::io::Result<()>) {
+    if !conn.worker.shared.config.global.debug {
+        return;
+    }
+    let client = conn.facts.source().map_or_else(|| "unix".to_owned(), |src| src.to_string());
+    let mut out = Vec::new();
+    // Writing to a Vec does not fail; and a reader of ours that has gone is no reason to stop serving.
+    let _ = write(&mut out, &|event| format!("{proxy}.{event}[{client}]"));
+    let _ = std::io::stdout().write_all(&out);
+}

@@ -1,0 +1,5 @@
+//! What operators see: counters, the reports of crypto engines, and the snapshot that gathers everything.
+
+pub mod counters;
+pub mod engine;
+pub mod snapshot;

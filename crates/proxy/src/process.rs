@@ -1,0 +1,10 @@
+//! The process around the workers: how it is built, started, changed, watched and replaced.
+
+pub(crate) mod aside;
+pub(crate) mod compiled;
+pub(crate) mod handle;
+pub mod handover;
+pub(crate) mod runtime;
+pub(crate) mod service;
+pub(crate) mod shared;
+pub(crate) mod watchdog;

@@ -1,0 +1,121 @@
+//! From a configuration to running workers, in three steps that can fail for three kinds of reasons.
+
+use super::{handle::Handle, service::Services, shared::Shared, watchdog};
+use crate::{
+    accept::listener::{Inherited, ListenError, Listener, Listeners},
+    worker::{self, Worker},
+};
+use penstock_config::{Config, Diagnostics};
+use penstock_engine::Plan;
+use std::{io, sync::Arc};
+use tokio::sync::mpsc::unbounded_channel;
+
+/// A configuration that has been checked as a whole and can be run.
+pub struct Runtime {
+    shared: Arc<Shared>,
+    workers: usize,
+    engine: Plan,
+}
+
+impl Runtime {
+    /// Compiles rules, loads certificates, resolves server names. Opens no socket.
+    ///
+    /// Everything that is wrong is added to `diagnostics`; `None` if the configuration cannot start.
+    pub fn build(config: Config, services: Services, diagnostics: &mut Diagnostics) -> Option<Self> {
+        let workers = match config.global.nbthread {
+            Some(n) => n as usize,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let shared = Shared::build(config, services, workers, diagnostics)?;
+        Some(Runtime { shared, workers, engine: Plan::native() })
+    }
+
+    /// The engine that computes handshakes.
+    pub fn engine(&self) -> &Plan {
+        &self.engine
+    }
+
+    /// Chooses the engine that computes handshakes; `native` where nobody does.
+    pub fn set_engine(&mut self, engine: Plan) {
+        self.engine = engine;
+    }
+
+    /// Whether anything here makes or takes TLS connections.
+    pub fn has_tls(&self) -> bool {
+        let shared = &self.shared;
+        shared.acceptors.iter().flatten().any(Option::is_some)
+            || shared.connectors.iter().flatten().any(Option::is_some)
+    }
+
+    /// Configuration and shared state.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// How many workers there will be.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Opens every listening socket, before privileges are given up; see [`Listeners::open`].
+    ///
+    /// # Errors
+    /// One for each address that cannot be listened on.
+    pub fn listen(&self, inherited: Inherited) -> Result<Listeners, Vec<ListenError>> {
+        Listeners::open(&self.shared.config, self.workers, inherited)
+    }
+
+    /// Starts the workers; returns once all of them accept connections.
+    ///
+    /// # Errors
+    /// When a thread or its reactor cannot be made; then none is left running.
+    pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
+        let handle = Handle::new(self.shared, senders);
+        let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
+        for listener in listeners.list {
+            match listener.worker {
+                Some(number) => per_worker[number].push(listener),
+                None => {
+                    for own in &mut per_worker {
+                        own.push(Listener { socket: listener.socket.try_clone()?, ..listener });
+                    }
+                }
+            }
+        }
+        let (ready, started) = std::sync::mpsc::channel();
+        for ((id, control), listeners) in receivers.into_iter().enumerate().zip(per_worker) {
+            let seed = worker::Seed {
+                id,
+                handle: handle.clone(),
+                control,
+                listeners,
+                engine: self.engine.clone(),
+                ready: ready.clone(),
+            };
+            let thread =
+                std::thread::Builder::new().name(format!("worker-{}", id + 1)).spawn(move || Worker::run(seed));
+            match thread {
+                Ok(thread) => handle.inner.threads.lock().expect("no worker holds it").push(thread),
+                Err(e) => {
+                    handle.stop();
+                    handle.wait();
+                    return Err(e);
+                }
+            }
+        }
+        drop(ready);
+        for _ in 0..self.workers {
+            if let Ok(Err(e)) = started.recv() {
+                handle.stop();
+                handle.wait();
+                return Err(e);
+            }
+        }
+        watchdog::start(handle.clone()).inspect_err(|_| {
+            handle.stop();
+            handle.wait();
+        })?;
+        Ok(handle)
+    }
+}

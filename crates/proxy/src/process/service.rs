@@ -1,0 +1,66 @@
+//! What answers requests inside the process (the stats page, `/metrics`): it lives in crates above this one, so it is
+//! passed down as a trait.
+
+use super::handle::Handle;
+use penstock_config::model::Proxy;
+use std::sync::Arc;
+
+/// A request for a [`Service`].
+pub struct ServiceRequest<'a> {
+    /// The method.
+    pub method: &'a [u8],
+    /// Path and query.
+    pub target: &'a [u8],
+    /// Header fields, in order. Credentials among them are not checked yet.
+    pub fields: &'a [(&'a [u8], &'a [u8])],
+    /// The whole body, at most `tune.bufsize` bytes.
+    pub body: &'a [u8],
+    /// The proxy whose rules led here: the one that has `stats enable` or the `use-service` rule.
+    pub proxy: &'a Proxy,
+    /// A condition of `stats admin` holds.
+    pub admin: bool,
+    /// What the process knows and can do.
+    pub handle: &'a Handle,
+}
+
+impl ServiceRequest<'_> {
+    /// The value of the first field of that name.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| *value)
+    }
+}
+
+/// What a [`Service`] answers.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceResponse {
+    /// Status code.
+    pub status: u16,
+    /// Header fields without those of framing, which the worker adds.
+    pub fields: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Answers requests inside the process. Called beside the workers, so that it may take its time.
+pub trait Service: Send + Sync {
+    /// What stands in a server's place in logs.
+    fn log_name(&self) -> &'static str;
+    /// Answers one request.
+    fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse;
+}
+
+/// The services a configuration may refer to.
+#[derive(Clone, Default)]
+pub struct Services {
+    /// `stats enable`: the page, its CSV and its actions.
+    pub stats: Option<Arc<dyn Service>>,
+    /// `http-request use-service NAME`, by name (`prometheus-exporter`).
+    pub named: Vec<(&'static str, Arc<dyn Service>)>,
+}
+
+impl Services {
+    /// The service of that name.
+    pub fn find(&self, name: &str) -> Option<&Arc<dyn Service>> {
+        self.named.iter().find(|(n, _)| *n == name).map(|(_, s)| s)
+    }
+}

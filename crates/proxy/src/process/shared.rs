@@ -1,0 +1,353 @@
+//! What all workers share: the configuration as built, which never changes, and a few atomics.
+
+use super::{aside::Aside, compiled::Program, service::Services, watchdog::Pulse};
+use crate::{
+    check::Plans,
+    log::LogTargets,
+    observe::{
+        counters::{Counters, Shape},
+        engine::Reports,
+    },
+    server::{Backends, Notice},
+};
+use penstock_config::{Config, Diagnostics, model::Proxy};
+use penstock_rules::{ProxyFacts, ServerFacts};
+use penstock_tls::{Acceptor, Connector, Disk};
+use std::collections::HashSet;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, unbounded_channel},
+};
+
+/// Immutable configuration and shared state of one running process.
+pub struct Shared {
+    /// The configuration.
+    pub config: Config,
+    /// What answers inside the process.
+    pub services: Services,
+    /// Limits and counts of connections.
+    pub limits: Limits,
+    /// Backends and their servers.
+    pub backends: Backends,
+    /// What rules see of each proxy, by its place in the configuration.
+    pub(crate) proxies: Vec<ProxyFacts>,
+    /// What rules see of each server.
+    pub(crate) servers: Vec<Vec<ServerFacts>>,
+    /// TLS of each proxy's `bind` lines; `None` for clear text.
+    pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
+    /// TLS towards each proxy's servers; `None` for clear text.
+    pub(crate) connectors: Vec<Vec<Option<Connector>>>,
+    /// Health checks.
+    pub(crate) checks: Plans,
+    /// What happens to servers, until a worker takes it over.
+    notices: Mutex<Option<UnboundedReceiver<Notice>>>,
+    /// Rules and everything else that is compiled.
+    pub program: Program,
+    pub(crate) logs: Arc<LogTargets>,
+    /// What happened, by worker.
+    pub counters: Counters,
+    /// What their crypto engines did.
+    pub engines: Reports,
+    /// Requests so far, and connections in TCP mode: `%rt`.
+    pub(crate) requests: AtomicU32,
+    /// Log lines of each frontend so far: `%lc`.
+    pub(crate) log_lines: Vec<AtomicU32>,
+    /// Connections each worker has, from their acceptance on, which tell who is least busy.
+    pub(crate) loads: Vec<AtomicU32>,
+    /// Threads that hash passwords, and one that answers for services: neither waits for the other.
+    pub(crate) hashing: Aside,
+    pub(crate) answering: Aside,
+    /// What the watchdog sees of each worker.
+    pub(crate) pulses: Vec<Pulse>,
+    /// The machine's name.
+    pub(crate) hostname: String,
+}
+
+impl Shared {
+    /// `None` if something is wrong, which is said in `diagnostics`.
+    pub(crate) fn build(
+        config: Config,
+        services: Services,
+        workers: usize,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Arc<Self>> {
+        let mut complete = true;
+        let sessions = penstock_tls::Shared::new(&config);
+        penstock_tls::check_stores(&config, &Disk, diagnostics);
+        let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {
+            let acceptors = proxy.binds.iter().map(|bind| {
+                bind.tls.as_ref()?;
+                let built = Acceptor::build(&config, bind, &sessions, &Disk, diagnostics);
+                complete &= built.is_some();
+                built.map(|acceptor| acceptor.with_share(share))
+            });
+            acceptors.collect::<Vec<_>>()
+        });
+        let acceptors = acceptors.collect();
+        let connectors = config.proxies.iter().map(|proxy| {
+            let connectors = proxy.servers.iter().map(|server| {
+                let tls = server.settings.tls.as_ref()?;
+                let built = Connector::build(&config, tls, server.span, &Disk, diagnostics);
+                complete &= built.is_some();
+                built
+            });
+            connectors.collect::<Vec<_>>()
+        });
+        let connectors = connectors.collect();
+        let program = Program::compile(&config, diagnostics);
+        let checks = Plans::build(&config, &program.checks, diagnostics);
+        if !complete || diagnostics.has_errors() {
+            return None;
+        }
+        let limits = Limits::new(&config);
+        let (teller, notices) = unbounded_channel();
+        let backends = {
+            // Nobody listens any more when the first worker has ended.
+            let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
+            Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(announce))
+        };
+        crate::servers::resolve::at_start(&backends, diagnostics);
+        if diagnostics.has_errors() {
+            return None;
+        }
+        Some(Arc::new(Shared {
+            counters: Counters::new(
+                workers,
+                &Shape(config.proxies.iter().map(|p| (p.binds.len(), p.servers.len())).collect()),
+            ),
+            engines: Reports::new(workers),
+            limits,
+            backends,
+            proxies: config
+                .proxies
+                .iter()
+                .enumerate()
+                .zip(proxy_ids(&config))
+                .map(|((index, proxy), id)| ProxyFacts {
+                    unique_id_format: program.of(index).unique_id_format.clone(),
+                    ..proxy_facts(id, proxy)
+                })
+                .collect(),
+            program,
+            servers: config.proxies.iter().map(server_facts).collect(),
+            acceptors,
+            connectors,
+            checks,
+            notices: Mutex::new(Some(notices)),
+            logs: Arc::new(LogTargets::new(&config)),
+            requests: AtomicU32::new(0),
+            log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
+            loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            hashing: Aside::new("hashing", (workers / 2).max(1)),
+            answering: Aside::new("answering", 1),
+            pulses: (0..workers).map(|_| Pulse::default()).collect(),
+            config,
+            services,
+        }))
+    }
+}
+
+impl Shared {
+    /// What happens to servers from now on: for one taker.
+    pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<Notice>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What the process lets in where `maxconn` is not given and no limit of descriptors was asked for.
+const MAXCONN: u32 = 8192;
+
+/// Every proxy's number. A `stats socket` is a proxy too, and comes first.
+fn proxy_ids(config: &Config) -> Vec<u32> {
+    let first = 1 + u32::from(!config.global.stats_sockets.is_empty());
+    numbers(config.proxies.iter().map(|proxy| proxy.id), first)
+}
+
+/// The number of each of a list: its own `id`, else the next free one.
+pub(crate) fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Vec<u32> {
+    let taken: HashSet<u32> = ids.clone().flatten().collect();
+    let mut next = first;
+    let number = |id: Option<u32>| {
+        while id.is_none() && taken.contains(&next) {
+            next += 1;
+        }
+        let number = id.unwrap_or(next);
+        next += 1;
+        number
+    };
+    ids.map(number).collect()
+}
+
+fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
+    let ms = |timeout: Option<std::time::Duration>| timeout.map_or(0, |t| t.as_millis() as u64);
+    // What a frontend has got from its defaults of a backend's matters is not its own.
+    let of_backend = |timeout| if proxy.kind.has_backend() { ms(timeout) } else { 0 };
+    ProxyFacts {
+        name: proxy.name.clone(),
+        id,
+        http: proxy.mode == penstock_config::model::Mode::Http,
+        default_backend: proxy.default_backend.as_ref().map(|word| word.text.clone()),
+        timeout_client_ms: ms(proxy.timeouts.client),
+        timeout_server_ms: of_backend(proxy.timeouts.server),
+        timeout_tunnel_ms: of_backend(proxy.timeouts.tunnel),
+        unique_id_format: None,
+    }
+}
+
+fn server_facts(proxy: &Proxy) -> Vec<ServerFacts> {
+    let facts = |(index, server): (usize, &penstock_config::model::Server)| ServerFacts {
+        name: server.name.clone(),
+        id: server.settings.id.unwrap_or(index as u32 + 1),
+    };
+    proxy.servers.iter().enumerate().map(facts).collect()
+}
+
+/// Counts of client connections against the limits of the process, of each frontend and of each `bind` line.
+#[derive(Debug)]
+pub struct Limits {
+    /// The process: `maxconn` of `global`.
+    pub process: Limit,
+    /// Each proxy's frontend side, by its place in the configuration.
+    pub frontends: Vec<FrontendLimits>,
+    /// Wakes acceptors that wait for a place.
+    pub(crate) freed: Notify,
+    /// How many acceptors wait, so that closing a connection rarely touches `freed`.
+    pub(crate) waiting: AtomicU32,
+}
+
+/// Limits of one frontend.
+#[derive(Debug)]
+pub struct FrontendLimits {
+    /// `maxconn` of the frontend.
+    pub frontend: Limit,
+    /// `maxconn` of its `bind` lines.
+    pub binds: Vec<Limit>,
+}
+
+/// A count with a limit.
+#[derive(Debug)]
+pub struct Limit {
+    /// Connections there are.
+    pub current: AtomicU32,
+    /// The most there have been.
+    pub peak: AtomicU32,
+    /// The most there may be.
+    pub max: AtomicU32,
+    /// All there have been.
+    pub total: AtomicU64,
+}
+
+impl Limit {
+    fn new(max: u32) -> Self {
+        Limit {
+            current: AtomicU32::new(0),
+            peak: AtomicU32::new(0),
+            max: AtomicU32::new(max),
+            total: AtomicU64::new(0),
+        }
+    }
+    /// Connections there are.
+    pub fn current(&self) -> u32 {
+        self.current.load(Ordering::Relaxed)
+    }
+    fn has_room(&self) -> bool {
+        self.current() < self.max.load(Ordering::Relaxed)
+    }
+    /// Counts one more, unless that would be too many.
+    fn enter(&self) -> bool {
+        let now = self.current.fetch_add(1, Ordering::Relaxed) + 1;
+        if now > self.max.load(Ordering::Relaxed) {
+            self.current.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(now, Ordering::Relaxed);
+        }
+        self.total.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+    /// Takes a count back that was of no use.
+    fn undo(&self) {
+        self.leave();
+        self.total.fetch_sub(1, Ordering::Relaxed);
+    }
+    fn leave(&self) {
+        self.current.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Limits {
+    fn new(config: &Config) -> Self {
+        let frontends = config.proxies.iter().map(|proxy| FrontendLimits {
+            frontend: Limit::new(proxy.maxconn.unwrap_or(u32::MAX)),
+            binds: proxy.binds.iter().map(|bind| Limit::new(bind.maxconn.unwrap_or(u32::MAX))).collect(),
+        });
+        Limits {
+            process: Limit::new(config.global.maxconn.unwrap_or(u32::MAX)),
+            frontends: frontends.collect(),
+            freed: Notify::new(),
+            waiting: AtomicU32::new(0),
+        }
+    }
+    /// Whether one more connection would be let in.
+    pub(crate) fn has_place(&self, proxy: usize, bind: usize) -> bool {
+        let frontend = &self.frontends[proxy];
+        self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
+    }
+    /// A place for one more connection of a worker's, kept until it is dropped.
+    pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize, worker: usize) -> Option<Place> {
+        let limits = &shared.limits;
+        let frontend = &limits.frontends[proxy];
+        if !frontend.binds[bind].enter() {
+            return None;
+        }
+        if !frontend.frontend.enter() {
+            frontend.binds[bind].undo();
+            return None;
+        }
+        if !limits.process.enter() {
+            frontend.frontend.undo();
+            frontend.binds[bind].undo();
+            return None;
+        }
+        shared.loads[worker].fetch_add(1, Ordering::Relaxed);
+        Some(Place { shared: shared.clone(), proxy: proxy as u32, bind: bind as u32, worker: worker as u32 })
+    }
+}
+
+/// The place of one client connection under the limits, and among those of its worker.
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    proxy: u32,
+    bind: u32,
+    worker: u32,
+}
+
+impl Place {
+    /// The connection goes to another worker.
+    pub fn move_to(&mut self, worker: usize) {
+        let loads = &self.shared.loads;
+        loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
+        loads[worker].fetch_add(1, Ordering::Relaxed);
+        self.worker = worker as u32;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let limits = &self.shared.limits;
+        let frontend = &limits.frontends[self.proxy as usize];
+        frontend.binds[self.bind as usize].leave();
+        frontend.frontend.leave();
+        limits.process.leave();
+        self.shared.loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);
+        if limits.waiting.load(Ordering::SeqCst) > 0 {
+            limits.freed.notify_waiters();
+        }
+    }
+}

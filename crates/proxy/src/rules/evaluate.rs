@@ -1,0 +1,468 @@
+//! Runs lists of rules on a message, and does what they decide.
+
+use super::login::{self, Settled};
+use crate::{
+    connection::{Conn, in_time, socket::Socket},
+    exchange::{
+        self, Exchange,
+        buffered_body::{self, Ahead, Waited},
+        ends::{Client, Fault},
+        ms_between,
+        respond::{self, Page},
+    },
+    http1::body::{VERSION, weight},
+    worker::{Worker, turn},
+};
+use penstock_http::{Framing, ResponseHead, Version};
+use penstock_rules::{
+    Buffered, By, Context, During, Now, Phase, ProxyId, Reply, ReplyBody, Rules, Termination, Verdict, Why,
+};
+use std::{sync::Arc, time::Duration};
+
+/// Which heads rules may look at and change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// There is no HTTP message.
+    Raw,
+    /// The request is there.
+    Request,
+    /// The response too.
+    Response,
+}
+
+/// Whether the exchange goes on after a list of rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judged {
+    GoOn,
+    /// The client has been answered, or has been told nothing on purpose.
+    Over,
+}
+
+/// What rules see. They have to decide with it; the few lists that may wait for more say so in what is buffered.
+pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
+    let shared = &worker.shared;
+    let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);
+    let (backend, server) = (x.backend, x.server);
+    Context {
+        now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
+        phase: if x.times.complete.is_some() { Phase::During } else { Phase::Before },
+        conn: &conn.facts,
+        frontend: proxy(conn.frontend),
+        backend: backend.map(proxy),
+        server: backend.zip(server).map(|(backend, server)| &shared.servers[backend][server]),
+        server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
+        request: (stage != Stage::Raw).then_some(&mut x.request),
+        response: (stage == Stage::Response).then_some(&mut x.response),
+        input: Buffered {
+            bytes: x.body.as_ref().map_or(&[], |body| body.data()),
+            complete: true,
+            announced: x.announced,
+        },
+        output: Buffered {
+            bytes: x.response_body.as_ref().map_or(&[], |body| body.data()),
+            complete: true,
+            announced: x.response_announced,
+        },
+        session: &mut conn.session,
+        txn: &mut x.txn,
+        log: &x.log,
+        world: worker,
+    }
+}
+
+/// Runs `http-request` rules, or `tcp-request content` rules on a request: these may wait for more of the body for as long
+/// as `inspect`, their `inspect-delay`.
+pub(crate) async fn request(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    rules: &Rules,
+    inspect: Option<Duration>,
+) -> Judged {
+    let worker = conn.worker.clone();
+    let mut from = 0;
+    let until = worker.clock.now() + inspect.unwrap_or_default();
+    let mut last = inspect.is_none();
+    if let Framing::Length(length) = client.request_framing() {
+        x.announced = Some(length);
+    }
+    loop {
+        turn::round();
+        let verdict = {
+            let complete = last || x.body_is_final();
+            let mut context = context(&worker, conn, x, Stage::Request);
+            (context.input.complete, context.output.complete) = (complete, complete);
+            rules.run(&mut context, from)
+        };
+        let cells = worker.counters().frontend(conn.frontend);
+        match verdict {
+            Verdict::Continue | Verdict::Accept => {
+                say_early_hints(conn, client, x).await;
+                return Judged::GoOn;
+            }
+            Verdict::Respond(why, answer) => {
+                say_early_hints(conn, client, x).await;
+                if matches!(why, Why::Deny | Why::Tarpit | Why::Auth) {
+                    conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                } else {
+                    cells.intercepted.inc();
+                }
+                let since = conn.worker.clock.now();
+                if why == Why::Tarpit {
+                    tarpit(conn, client, x).await;
+                    (x.log.TR, x.log.Tw) = (-1, ms_between(since, conn.worker.clock.now()));
+                }
+                x.log.termination = match why {
+                    Why::Deny => Termination(By::Refusal, During::Request),
+                    Why::Tarpit => Termination(By::Refusal, During::Tarpit),
+                    Why::Return | Why::Redirect | Why::Auth => Termination(By::Ourselves, During::Request),
+                };
+                let unread = why == Why::Redirect && client.request_framing() != Framing::None && !x.body_complete;
+                reply(conn, client, x, &answer, unread).await;
+                return Judged::Over;
+            }
+            Verdict::Reject | Verdict::Close => {
+                conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                x.log.TR = -1;
+                x.log.termination = Termination(By::Refusal, During::Request);
+                client.close();
+                return Judged::Over;
+            }
+            Verdict::SilentDrop => {
+                count_silent_drop(conn, x);
+                x.log.TR = -1;
+                x.log.termination = Termination(By::Refusal, During::Request);
+                client.vanish();
+                return Judged::Over;
+            }
+            Verdict::Service(name) => {
+                let services = &worker.shared.services;
+                let Some(service) = services.find(&name) else {
+                    x.log.termination = Termination(By::Refusal, During::Request);
+                    respond::error(conn, client, x, 500).await;
+                    return Judged::Over;
+                };
+                respond::taken_by(conn, x, service.log_name());
+                respond::service(conn, client, x, service.clone(), conn.frontend).await;
+                return Judged::Over;
+            }
+            Verdict::WaitBody { next, time, at_least } => {
+                from = next;
+                if wait_for_body(conn, client, x, at_least, Some(time)).await == Judged::Over {
+                    return Judged::Over;
+                }
+            }
+            // More of the body is wanted than is here; when there is no more, the rule decides with what there is.
+            Verdict::WaitMore { next } if !last => {
+                from = next;
+                let before = body_len(x);
+                let left = until.saturating_duration_since(worker.clock.now());
+                match buffered_body::wait(conn, client, x, before + 1, Some(left)).await {
+                    Waited::Enough => last = body_len(x) == before,
+                    Waited::Timeout => last = true,
+                    Waited::Failed(fault) => return body_failed(conn, client, x, &fault).await,
+                }
+            }
+            Verdict::WaitMore { next } => from = next + 1,
+            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::Verify { next } => {
+                from = next;
+                if login::settle(conn, client, x).await == Settled::Refused {
+                    login::refuse(conn, client, x).await;
+                    return Judged::Over;
+                }
+            }
+            Verdict::SwitchToHttp => return Judged::GoOn,
+            Verdict::Failed => {
+                count_failed_rewrite(conn, x);
+                x.log.termination = Termination(By::Refusal, During::Request);
+                respond::error(conn, client, x, 500).await;
+                return Judged::Over;
+            }
+        }
+    }
+}
+
+/// Waits for a part of the request's body; a client that does not send it is told so.
+pub(crate) async fn wait_for_body(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    at_least: u64,
+    limit: Option<Duration>,
+) -> Judged {
+    match buffered_body::wait(conn, client, x, at_least, limit).await {
+        Waited::Enough => return Judged::GoOn,
+        // To the log a request whose body was waited for in vain was never complete.
+        Waited::Timeout => {
+            (x.log.termination, x.log.TR) = (Termination(By::ClientTimeout, During::Request), -1);
+            respond::error(conn, client, x, 408).await;
+        }
+        Waited::Failed(fault) => return body_failed(conn, client, x, &fault).await,
+    }
+    Judged::Over
+}
+
+/// There will be no more of the request's body, and what there is, is not whole.
+async fn body_failed(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, fault: &Fault) -> Judged {
+    if matches!(fault, Fault::Invalid(_)) {
+        (x.log.termination, x.log.TR) = (Termination(By::Refusal, During::Request), -1);
+        respond::error(conn, client, x, 400).await;
+    } else {
+        x.log.termination = Termination(By::Client, During::Request);
+        x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, conn.worker.clock.tick()));
+        client.abort();
+    }
+    Judged::Over
+}
+
+/// Sends the fields of `early-hint` rules, each in a 103 of its own (RFC 8297), which clients of HTTP/1.0 would not know (RFC 9110, 15.2).
+async fn say_early_hints(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+    let hints = std::mem::take(&mut x.txn.early_hints);
+    if hints.is_empty() || x.request.version() == Version::Http10 {
+        return;
+    }
+    for (name, value) in &hints {
+        let mut head = ResponseHead::from_status(103);
+        // Rules write well-formed fields.
+        let _ = head.fields.append(name, value);
+        x.continued += weight(VERSION + 3 + head.reason().len(), &head.fields);
+        client.interim(&head);
+    }
+    x.log.bytes_read = x.continued;
+    exchange::flush(conn, client).await;
+}
+
+fn body_len(x: &Exchange) -> u64 {
+    x.body.as_ref().map_or(0, |body| body.len() as u64)
+}
+
+/// Waits for a part of the response's body (`http-response wait-for-body`); a server that does not send it has failed.
+async fn wait_for_response_body(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    ahead: &mut Ahead<'_>,
+    at_least: u64,
+    limit: Duration,
+) -> Judged {
+    let status = match buffered_body::wait_ahead(conn, client, x, ahead, at_least, limit).await {
+        Waited::Enough => return Judged::GoOn,
+        Waited::Timeout => {
+            x.log.termination = Termination(By::ServerTimeout, During::Request);
+            504
+        }
+        Waited::Failed(_) => {
+            x.log.termination = Termination(By::Refusal, During::Headers);
+            502
+        }
+    };
+    // To the log there was no response, though what came of it counts.
+    (x.log.Tr, x.times.answered) = (-1, None);
+    respond::error(conn, client, x, status).await;
+    Judged::Over
+}
+
+/// Holds a client that was caught for `timeout tarpit`, unless it leaves.
+async fn tarpit(conn: &mut Conn, client: &mut dyn Client, x: &Exchange) {
+    let timeouts = &x.proxy(conn).timeouts;
+    let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
+    conn.deadline.set(conn.worker.clock.now(), Some(time));
+    let gone = std::future::poll_fn(|cx| client.poll_gone(cx));
+    if in_time(&mut conn.deadline, gone).await.is_some() {
+        return;
+    }
+    conn.worker.clock.tick();
+}
+
+/// Answers with what a rule made.
+pub(crate) async fn reply(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reply: &Reply, close: bool) {
+    let page = match &reply.body {
+        ReplyBody::Bytes(bytes) => {
+            x.response.start(reply.status, penstock_http::Version::Http11);
+            Page::Body(Arc::clone(bytes))
+        }
+        ReplyBody::Raw(raw) if raw.is_empty() => Page::Silence,
+        ReplyBody::Raw(raw) => match respond::parse_page(raw, &mut x.response) {
+            Some(body) => Page::Body(body.into()),
+            None => respond::page(conn, x, reply.status),
+        },
+        ReplyBody::ErrorPage => respond::page(conn, x, reply.status),
+    };
+    let Page::Body(body) = page else { return respond::hang_up(client, x, reply.status) };
+    for (name, value) in &reply.fields {
+        // Rules write well-formed fields.
+        let _ = x.response.fields.append(name, value);
+    }
+    if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
+        let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+    }
+    respond::send(conn, client, x, &body, reply.close || close, reply.status).await;
+}
+
+/// Runs `http-response` or `tcp-response content` rules; what they answer instead of the server's response has been sent
+/// when it is over. `seen` says whether they see the response: those of TCP without a delay decide before there is one.
+pub(crate) async fn response(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    rules: &Rules,
+    seen: bool,
+    ahead: &mut Ahead<'_>,
+) -> Judged {
+    let worker = conn.worker.clone();
+    let mut from = 0;
+    loop {
+        turn::round();
+        let verdict = {
+            let mut context = context(&worker, conn, x, Stage::Response);
+            if !seen {
+                context.response = None;
+            }
+            rules.run(&mut context, from)
+        };
+        match verdict {
+            Verdict::Continue | Verdict::Accept => return Judged::GoOn,
+            Verdict::Respond(why, answer) => {
+                if why == Why::Deny {
+                    count_denied_response(conn, x);
+                }
+                x.log.termination = if why == Why::Deny {
+                    Termination(By::Refusal, During::Headers)
+                } else {
+                    Termination(By::Ourselves, During::Headers)
+                };
+                reply(conn, client, x, &answer, false).await;
+                return Judged::Over;
+            }
+            Verdict::Reject | Verdict::Close => {
+                count_denied_response(conn, x);
+                // `tcp-response content`: to the log there was no response.
+                x.txn.status = None;
+                x.log.termination = Termination(By::Refusal, During::Data);
+                client.close();
+                return Judged::Over;
+            }
+            Verdict::SilentDrop => {
+                count_silent_drop(conn, x);
+                x.log.termination = Termination(By::Refusal, During::Request);
+                client.vanish();
+                return Judged::Over;
+            }
+            Verdict::Failed => {
+                count_failed_rewrite(conn, x);
+                x.log.termination = Termination(By::Refusal, During::Headers);
+                respond::error(conn, client, x, 500).await;
+                return Judged::Over;
+            }
+            Verdict::WaitBody { next, time, at_least } => {
+                from = next;
+                if wait_for_response_body(conn, client, x, ahead, at_least, time).await == Judged::Over {
+                    return Judged::Over;
+                }
+            }
+            // Responses are not held back for what rules want to see of them.
+            Verdict::WaitMore { next } => from = next + 1,
+            Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::Verify { next } => {
+                from = next;
+                if login::settle(conn, client, x).await == Settled::Refused {
+                    login::refuse(conn, client, x).await;
+                    return Judged::Over;
+                }
+            }
+            Verdict::Service(_) | Verdict::SwitchToHttp => return Judged::GoOn,
+        }
+    }
+}
+
+/// A rule could not write what it had to: that is an error of ours.
+fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
+    let counters = conn.worker.counters();
+    let backend = x.backend.map(|backend| counters.backend(backend));
+    let server = x.backend.zip(x.server).map(|(backend, server)| counters.server(backend, server));
+    for cells in conn.listener_cells().into_iter().chain(backend).chain(server) {
+        cells.failed_rewrites.inc();
+        cells.internal_errors.inc();
+    }
+}
+
+/// A server's response was refused.
+pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
+    conn.listener_cells().iter().for_each(|cells| cells.denied_responses.inc());
+    if let (Some(backend), Some(server)) = (x.backend, x.server) {
+        let counters = conn.worker.counters();
+        counters.backend(backend).denied_responses.inc();
+        counters.server(backend, server).denied_responses.inc();
+    }
+}
+
+/// The client was left without a word: a denied request, whichever rules did it.
+pub(crate) fn count_silent_drop(conn: &Conn, x: &Exchange) {
+    conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+    if let Some(backend) = x.backend {
+        conn.worker.counters().backend(backend).denied_requests.inc();
+    }
+}
+
+/// Rules that run before there is anything to read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `tcp-request connection`: before PROXY header and TLS.
+    Connection,
+    /// `tcp-request session`: after them.
+    Session,
+}
+
+/// Runs the rules of a fresh connection.
+pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged {
+    let worker = conn.worker.clone();
+    let rules = worker.shared.program.of(conn.frontend);
+    let list = match kind {
+        Kind::Connection => &rules.tcp_connection,
+        Kind::Session => &rules.tcp_session,
+    };
+    if list.is_empty() {
+        return Judged::GoOn;
+    }
+    let mut x = Exchange::take(&worker);
+    let mut from = 0;
+    let judged = loop {
+        match list.run(&mut context(&worker, conn, &mut x, Stage::Raw), from) {
+            Verdict::Continue | Verdict::Accept | Verdict::SwitchToHttp => break Judged::GoOn,
+            Verdict::ExpectProxy { next } => {
+                conn.expects_proxy_header = true;
+                from = next;
+            }
+            Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } | Verdict::WaitHandshake { next } => {
+                from = next + 1
+            }
+            Verdict::SilentDrop => {
+                count_silent_drop(conn, &x);
+                socket.vanish_on_close();
+                break Judged::Over;
+            }
+            Verdict::Reject
+            | Verdict::Close
+            | Verdict::Respond(..)
+            | Verdict::Service(_)
+            | Verdict::Failed
+            | Verdict::Verify { .. } => {
+                conn.listener_cells().iter().for_each(|cells| match kind {
+                    Kind::Connection => cells.denied_connections.inc(),
+                    Kind::Session => cells.denied_sessions.inc(),
+                });
+                break Judged::Over;
+            }
+        }
+    };
+    // What these rules say of the addresses holds for all that follows on the connection.
+    let facts = &mut conn.facts;
+    let (src, dst) = match kind {
+        Kind::Connection => (&mut facts.src, &mut facts.dst),
+        Kind::Session => (&mut facts.session_src, &mut facts.session_dst),
+    };
+    (*src, *dst) = (x.txn.src.or(*src), x.txn.dst.or(*dst));
+    x.give(&worker);
+    judged
+}

@@ -1,0 +1,70 @@
+//! Passwords that are hashed slowly: rules ask, find that the answer is not known, and are run again once it is.
+
+use crate::{
+    connection::{Conn, in_time},
+    exchange::{Exchange, ends::Client, respond},
+};
+use penstock_rules::{By, During, Termination};
+use std::{future::poll_fn, pin::pin, task::Poll};
+
+/// What became of a password that the last evaluation asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// None was asked for.
+    NoneAsked,
+    /// It is known now whether it is right: what asked is to be evaluated again.
+    Known,
+    /// It could not be checked: whatever asked must not let the request pass, nor refuse it as if the password were wrong.
+    Refused,
+}
+
+/// Has a password checked beside the workers, if the last evaluation asked for one.
+pub(crate) async fn settle(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> Settled {
+    let Some(claim) = x.txn.logins.take_claim() else { return Settled::NoneAsked };
+    let worker = conn.worker.clone();
+    let from = conn.facts.source().map(|address| address.ip());
+    let checked = worker.shared.hashing.run(from, move |given_up| claim.check(given_up));
+    conn.deadline.set(worker.clock.now(), conn.proxy().timeouts.client);
+    let mut checked = pin!(checked);
+    let unless_gone = poll_fn(|cx| match checked.as_mut().poll(cx) {
+        Poll::Ready(known) => Poll::Ready(known.flatten()),
+        Poll::Pending => client.poll_gone(cx).map(|()| None),
+    });
+    let known = in_time(&mut conn.deadline, unless_gone).await.flatten();
+    worker.clock.tick();
+    match known {
+        Some(known) => {
+            x.txn.logins.learn(known);
+            Settled::Known
+        }
+        None => Settled::Refused,
+    }
+}
+
+/// Evaluates, as often as passwords have to be checked for it; `None` once the client has been told that one cannot be.
+pub(crate) async fn known<T>(
+    conn: &mut Conn,
+    client: &mut dyn Client,
+    x: &mut Exchange,
+    mut evaluate: impl FnMut(&mut Conn, &mut Exchange) -> T,
+) -> Option<T> {
+    loop {
+        // What asked before and did not wait is of no interest here.
+        x.txn.logins.take_claim();
+        let outcome = evaluate(conn, x);
+        match settle(conn, client, x).await {
+            Settled::NoneAsked => return Some(outcome),
+            Settled::Known => {}
+            Settled::Refused => {
+                refuse(conn, client, x).await;
+                return None;
+            }
+        }
+    }
+}
+
+/// A password could not be checked: the request goes no further.
+pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
+    x.log.termination = Termination(By::Exhaustion, During::Request);
+    respond::error(conn, client, x, 503).await;
+}

@@ -1,0 +1,165 @@
+//! What rules may ask about everything above them.
+
+use crate::{
+    observe::counters::Part,
+    process::{
+        handle::State,
+        watchdog::{self, Fault},
+    },
+    worker::Worker,
+};
+use penstock_config::Span;
+use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ProxyId, ServerId, ServerLoad, TcpInfo, World};
+use std::net::{IpAddr, UdpSocket};
+
+impl World for Worker {
+    fn head_bytes(&self) -> usize {
+        self.shared.config.global.tune.bufsize
+    }
+
+    fn at_rule(&self, rule: Option<(Kind, Span)>) {
+        self.pulse().at_rule(rule);
+        if rule.is_some() && self.planted == Some(Fault::Rule) {
+            watchdog::spin();
+        }
+    }
+
+    fn backend(&self, id: ProxyId) -> BackendLoad {
+        let Some(backend) = self.shared.backends.get(id.0 as usize) else { return BackendLoad::default() };
+        let queued: u32 = backend.servers.iter().map(|server| server.queued()).sum();
+        let unbound = backend.waiting_anywhere();
+        let (mut free, mut slots) = (0, 0);
+        for server in backend.servers.iter().filter(|server| server.is_usable()) {
+            let settings = &server.config.settings;
+            let taken = i64::from(server.served());
+            match settings.maxconn {
+                0 => free = -1,
+                max if free >= 0 => free += (i64::from(max) - taken).max(0),
+                _ => {}
+            }
+            match (settings.maxconn, settings.maxqueue) {
+                (0, _) | (_, 0) => slots = -1,
+                (max, queue) if slots >= 0 => {
+                    slots += i64::from(max) - taken + i64::from(queue) - i64::from(server.queued());
+                }
+                _ => {}
+            }
+        }
+        BackendLoad {
+            usable_servers: backend.usable_servers(),
+            conn: backend.sessions(),
+            queue: unbound,
+            queue_total: unbound + queued,
+            sess_rate: self.shared.counters.sum(id.0 as usize, Part::Backend, self.now_ms()).session_rate.rate,
+            conn_free: free,
+            conn_slots: slots,
+        }
+    }
+
+    fn frontend(&self, id: ProxyId) -> FrontendLoad {
+        let Some(limits) = self.shared.limits.frontends.get(id.0 as usize) else { return FrontendLoad::default() };
+        let totals = self.shared.counters.sum(id.0 as usize, Part::Frontend, self.now_ms());
+        FrontendLoad {
+            conn: limits.frontend.current(),
+            sess_rate: totals.session_rate.rate,
+            req_rate: totals.request_rate.rate,
+        }
+    }
+
+    fn listener(&self, id: ProxyId, conn: &ConnFacts) -> u32 {
+        let limits = self.shared.limits.frontends.get(id.0 as usize);
+        limits.and_then(|limits| limits.binds.get(conn.bind as usize)).map_or(0, |bind| bind.current())
+    }
+
+    fn server(&self, id: ServerId) -> ServerLoad {
+        let backend = self.shared.backends.get(id.proxy.0 as usize);
+        let found = backend.and_then(|backend| Some((backend, backend.servers.get(id.index as usize)?)));
+        let Some((backend, server)) = found else { return ServerLoad::default() };
+        let (weight, user_weight) = backend.weights(server.index);
+        let settings = &server.config.settings;
+        let free = match settings.maxconn {
+            0 => -1,
+            max => (i64::from(max) - i64::from(server.served())).max(0),
+        };
+        let part = Part::Server(id.index as usize);
+        ServerLoad {
+            up: server.is_usable(),
+            conn: server.served(),
+            conn_free: free,
+            queue: server.queued(),
+            sess_rate: self.shared.counters.sum(id.proxy.0 as usize, part, self.now_ms()).session_rate.rate,
+            weight,
+            initial_weight: settings.weight,
+            user_weight,
+        }
+    }
+
+    fn find_backend(&self, name: &[u8]) -> Option<ProxyId> {
+        self.shared.program.backend_named(name).map(|index| ProxyId(index as u32))
+    }
+
+    fn find_server(&self, name: &[u8]) -> Option<ServerId> {
+        let slash = name.iter().position(|byte| *byte == b'/')?;
+        let proxy = self.find_backend(&name[..slash])?;
+        let servers = &self.shared.servers[proxy.0 as usize];
+        let index = servers.iter().position(|server| server.name.as_bytes() == &name[slash + 1..])?;
+        Some(ServerId { proxy, index: index as u32 })
+    }
+
+    fn client_tcp_info(&self, conn: &ConnFacts) -> Option<TcpInfo> {
+        let info = penstock_sys::tcp_info(conn.socket?, conn.peer?)?;
+        Some(TcpInfo {
+            rtt_us: info.tcpi_rtt,
+            rttvar_us: info.tcpi_rttvar,
+            unacked: info.tcpi_unacked,
+            sacked: info.tcpi_sacked,
+            lost: info.tcpi_lost,
+            retrans: info.tcpi_retrans,
+            fackets: info.tcpi_fackets,
+            reordering: info.tcpi_reordering,
+        })
+    }
+
+    /// xorshift64*, one state a worker.
+    fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn utc_offset_s(&self, unix_s: i64) -> i32 {
+        // It changes at most at a quarter of an hour's beginning.
+        let quarter = unix_s.div_euclid(900);
+        let (known, offset) = self.zone.get();
+        if known == quarter {
+            return offset;
+        }
+        let offset = penstock_sys::local_offset(unix_s);
+        self.zone.set((quarter, offset));
+        offset
+    }
+
+    fn hostname(&self) -> &str {
+        &self.shared.hostname
+    }
+
+    fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn thread(&self) -> u32 {
+        self.id as u32
+    }
+
+    fn stopping(&self) -> bool {
+        self.handle.state() != State::Running
+    }
+
+    /// The system lets a socket be bound to no address but its own.
+    fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    }
+}

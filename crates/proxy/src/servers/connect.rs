@@ -1,0 +1,167 @@
+//! A new connection to a server: socket, PROXY header, TLS.
+
+use crate::{
+    connection::{Conn, socket::Socket, stream::Stream},
+    process::shared::Shared,
+    reuse::Key,
+    server::{Server, Target},
+};
+use penstock_config::model::{Proxy, SourceAddress};
+use penstock_http::proxy_protocol;
+use penstock_rules::Txn;
+use penstock_tls::HandshakeError;
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::{fd::AsFd, linux::net::SocketAddrExt},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, UnixStream},
+};
+
+/// Why there is no connection.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
+pub(crate) enum Failure {
+    /// The server's name is not resolved.
+    NoAddress,
+    /// Refused, unreachable, reset.
+    Refused(io::Error),
+    /// We have no descriptor, port or memory for it.
+    Exhausted(io::Error),
+    /// TLS failed.
+    Tls(HandshakeError),
+}
+
+/// Connects to a server, as the key of the connection says. The time limit is the caller's.
+pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<Stream, Failure> {
+    let settings = &server.config.settings;
+    let proxy = &shared.config.proxies[key.at.proxy];
+    let source = settings.source.as_ref().or(proxy.source.as_ref());
+    let mut socket = open_socket(proxy, server, &key.target, source).await.map_err(classify)?;
+    if let Some(header) = &key.header {
+        socket.write_all(header).await.map_err(Failure::Refused)?;
+    }
+    match &shared.connectors[key.at.proxy][key.at.server] {
+        None => Ok(Stream::Clear(socket)),
+        Some(connector) => {
+            let sni = key.sni.as_deref();
+            let connecting = match key.only_http1 {
+                true => connector.offering(&[b"http/1.1"]).connect(socket, sni).await,
+                false => connector.connect(socket, sni).await,
+            };
+            let tls = connecting.map_err(Failure::Tls)?;
+            Ok(Stream::Tls(Box::new(tls)))
+        }
+    }
+}
+
+/// A connected socket, clear text.
+pub(crate) async fn open_socket(
+    proxy: &Proxy,
+    server: &Server,
+    target: &Target,
+    source: Option<&SourceAddress>,
+) -> io::Result<Socket> {
+    let address = match target {
+        Target::Ip(address) => *address,
+        Target::Unix(path) => return UnixStream::connect(&**path).await.map(Socket::Unix),
+        Target::Abstract(name) => {
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(&**name)?;
+            let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
+            stream.set_nonblocking(true)?;
+            return UnixStream::from_std(stream).map(Socket::Unix);
+        }
+    };
+    #[cfg(test)]
+    if let Some(memory) = crate::model::memory::connect(address) {
+        return Ok(Socket::Memory(memory));
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_nodelay(true)?;
+    if proxy.options.srvtcpka {
+        socket.set_keepalive(true)?;
+    }
+    if let Some(timeout) = server.config.settings.tcp_ut {
+        socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(timeout))?;
+    }
+    if let Some(source) = source {
+        if let Some(interface) = &source.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        if let Some(ip) = source.ip.filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
+            bind_source(&socket, ip, source.ports)?;
+        }
+    }
+    socket.connect(address).await.map(Socket::from)
+}
+
+/// Binds to the source address; without a port the system chooses one only when it knows the destination, so that the
+/// same port may serve for many.
+fn bind_source(socket: &TcpSocket, ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<()> {
+    let Some((first, last)) = ports else {
+        // Without it a port is taken for good: fewer connections, but connections.
+        let _ = penstock_sys::set_bind_address_no_port(socket.as_fd());
+        return socket.bind(SocketAddr::new(ip, 0));
+    };
+    let mut result = Err(io::ErrorKind::AddrNotAvailable.into());
+    for port in first..=last {
+        result = socket.bind(SocketAddr::new(ip, port));
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+fn classify(e: io::Error) -> Failure {
+    use rustix::io::Errno as E;
+    match E::from_io_error(&e) {
+        Some(E::MFILE | E::NFILE | E::NOBUFS | E::NOMEM | E::ADDRNOTAVAIL | E::AGAIN) => Failure::Exhausted(e),
+        _ => Failure::Refused(e),
+    }
+}
+
+/// What `send-proxy` and its relatives write: who the client is. A unique-id must have been made before.
+pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[String], out: &mut Vec<u8>) {
+    let facts = &conn.facts;
+    let addresses = txn.source(facts).zip(txn.destination(facts));
+    if version == 1 {
+        return proxy_protocol::write_v1(addresses, out);
+    }
+    let asked = |name: &str| options.iter().any(|option| option == name);
+    let mut header = proxy_protocol::Header { addresses, ..Default::default() };
+    let tls = facts.tls.as_deref();
+    header.tlvs.alpn = tls.and_then(|tls| tls.alpn.clone());
+    if asked("unique-id") {
+        // As HAProxy does, an empty one where no format is set.
+        header.tlvs.unique_id = Some(txn.unique_id.borrow().clone().unwrap_or_default());
+    }
+    if asked("authority") {
+        header.tlvs.authority = tls
+            .and_then(|tls| tls.sni.as_ref())
+            .map(|sni| sni.clone().into_bytes())
+            .or_else(|| facts.proxy_header.as_ref().and_then(|h| h.authority.clone()));
+    }
+    let details = ["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key"];
+    if details.iter().any(|name| asked(name)) {
+        header.tlvs.ssl = Some(match tls {
+            None => proxy_protocol::Ssl::default(),
+            Some(tls) => proxy_protocol::Ssl {
+                client: 1 | if tls.peer.is_some() { 6 } else { 0 },
+                verify: tls.verify,
+                version: Some(tls.version.as_bytes().to_vec()),
+                common_name: asked("cert-cn").then(|| tls.peer_common_name()).flatten().map(String::into_bytes),
+                cipher: asked("ssl-cipher").then(|| tls.cipher.as_bytes().to_vec()),
+                sig_alg: asked("cert-sig").then(|| tls.own_signature_algorithm()).flatten().map(String::into_bytes),
+                key_alg: asked("cert-key").then(|| tls.own_key()).flatten().map(String::into_bytes),
+            },
+        });
+    }
+    if proxy_protocol::write_v2(&header, asked("crc32c"), out).is_err() {
+        // An option does not fit: the addresses always do.
+        let plain = proxy_protocol::Header { addresses, ..Default::default() };
+        let _ = proxy_protocol::write_v2(&plain, false, out);
+    }
+}

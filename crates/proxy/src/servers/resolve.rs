@@ -1,0 +1,322 @@
+//! Names of servers: resolved by the system at start (`init-addr`), and by `resolvers` sections while they run.
+//!
+//! One task on the first worker asks for one name; its answer is shared out among the servers of each backend that
+//! carry the name, so that no two of them get one address.
+
+mod dns;
+
+use crate::{
+    log::severity,
+    server::{Admin, Backends, Host, Notice, ServerRef},
+    worker::{
+        Worker,
+        turn::{self, Who},
+    },
+};
+use dns::{Answer, Family};
+use penstock_config::{
+    Diagnostics,
+    model::{InitAddr, Resolvers, ServerHost},
+};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Finds the first address of every server whose line gives a name, in the order of its `init-addr`.
+pub(crate) fn at_start(backends: &Backends, diagnostics: &mut Diagnostics) {
+    let mut known: BTreeMap<&str, Option<IpAddr>> = BTreeMap::new();
+    for backend in backends.iter() {
+        for server in &backend.servers {
+            let ServerHost::Name(name) = &server.config.host else { continue };
+            let methods = match &server.config.settings.init_addr[..] {
+                [] => &[InitAddr::Last, InitAddr::Libc][..],
+                given => given,
+            };
+            let found = methods.iter().find_map(|method| match method {
+                // There is no state file to take the last address from.
+                InitAddr::Last => None,
+                InitAddr::Libc => known.entry(name).or_insert_with(|| system(name)).map(Some),
+                InitAddr::Ip(ip) => Some(Some(*ip)),
+                InitAddr::None => Some(None),
+            });
+            let at = ServerRef { proxy: backend.proxy, server: server.index };
+            match found {
+                Some(Some(ip)) => backends.set_host(at, Some(Host::Ip(ip))),
+                Some(None) => backends.start_unresolved(at),
+                None => {
+                    let text = format!("'server {}' : could not resolve address '{name}'", backends.name(at));
+                    diagnostics.error(server.config.span, text).hint("'init-addr last,libc,none' starts without it");
+                }
+            }
+        }
+    }
+}
+
+fn system(name: &str) -> Option<IpAddr> {
+    (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
+}
+
+/// The servers that wait for one answer.
+struct Question {
+    name: String,
+    family: Family,
+    servers: Vec<ServerRef>,
+}
+
+/// Starts to resolve what `resolvers` sections are asked for.
+pub(crate) fn start(worker: &Rc<Worker>) {
+    let shared = &worker.shared;
+    for section in &shared.config.resolvers {
+        let mut questions: BTreeMap<(String, bool), Vec<ServerRef>> = BTreeMap::new();
+        for backend in shared.backends.iter() {
+            for server in &backend.servers {
+                let settings = &server.config.settings;
+                let asked = settings.resolvers.as_ref().is_some_and(|resolvers| resolvers.text == section.name);
+                if let (true, ServerHost::Name(name)) = (asked, &server.config.host) {
+                    let ipv4 = settings.resolve_prefer_ipv4.unwrap_or(false);
+                    let at = ServerRef { proxy: backend.proxy, server: server.index };
+                    questions.entry((name.clone(), ipv4)).or_default().push(at);
+                }
+            }
+        }
+        let nameservers = Rc::new(nameservers(section));
+        for ((name, ipv4), servers) in questions {
+            let family = if ipv4 { Family::V4 } else { Family::V6 };
+            let question = Question { name, family, servers };
+            let task = resolve(worker.clone(), section.clone(), nameservers.clone(), question);
+            turn::spawn(worker, Who::Worker, task);
+        }
+    }
+}
+
+/// Those of the section, then those of the system if it wants them.
+fn nameservers(section: &Resolvers) -> Vec<(String, SocketAddr)> {
+    let mut list = section.nameservers.clone();
+    if section.parse_resolv_conf {
+        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
+        list.extend(lines.map(|ip: IpAddr| (ip.to_string(), SocketAddr::new(ip, 53))));
+    }
+    list
+}
+
+/// How asking ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Status {
+    /// With addresses, from that name server.
+    Valid(Vec<IpAddr>, String),
+    NoSuchName,
+    Refused,
+    Timeout,
+    Other,
+}
+
+impl Status {
+    /// The name of its `hold`, that time's default, and the words for a server that goes down for it.
+    fn hold(&self) -> (&'static str, u64, &'static str) {
+        match self {
+            Status::Valid(..) => ("valid", 10, ""),
+            Status::NoSuchName => ("nx", 30, "DNS NX status"),
+            Status::Refused => ("refused", 30, "DNS refused status"),
+            Status::Timeout => ("timeout", 30, "DNS timeout status"),
+            Status::Other => ("other", 30, "unspecified DNS error"),
+        }
+    }
+}
+
+/// Asks for one name for as long as the worker runs.
+async fn resolve(
+    worker: Rc<Worker>,
+    section: Resolvers,
+    nameservers: Rc<Vec<(String, SocketAddr)>>,
+    question: Question,
+) {
+    let backends = &worker.shared.backends;
+    let mut last_valid: Option<Instant> = None;
+    loop {
+        let status = ask(&section, &nameservers, &question).await;
+        let (kind, default, reason) = status.hold();
+        let hold = section.hold.get(kind).copied().unwrap_or(Duration::from_secs(default));
+        let pause = match &status {
+            Status::Valid(addresses, by) => {
+                last_valid = Some(Instant::now());
+                share_out(backends, &question.servers, addresses, &format!("{}/{by}", section.name));
+                hold
+            }
+            _ => {
+                if last_valid.is_none_or(|last| last.elapsed() >= hold) {
+                    question.servers.iter().for_each(|at| backends.set_unresolved(*at, reason));
+                }
+                section.timeout_resolve
+            }
+        };
+        // Zero would ask without end.
+        tokio::time::sleep(pause.max(Duration::from_millis(100))).await;
+    }
+}
+
+/// The preferred family, and the other where that has no address. Where there is silence, `resolve_retries` questions are
+/// asked in all, as HAProxy counts them; an error is an answer.
+async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question: &Question) -> Status {
+    for _ in 0..section.resolve_retries.max(1) {
+        let mut status = Status::Timeout;
+        for family in [question.family, question.family.other()] {
+            status = ask_once(section, nameservers, &question.name, family).await;
+            if matches!(status, Status::Valid(..) | Status::Timeout) {
+                break;
+            }
+        }
+        if status != Status::Timeout {
+            return status;
+        }
+    }
+    Status::Timeout
+}
+
+/// All name servers at once: the first that knows an address decides, else the last that answers.
+async fn ask_once(section: &Resolvers, nameservers: &[(String, SocketAddr)], name: &str, family: Family) -> Status {
+    let mut asked = JoinSet::new();
+    for (by, address) in nameservers.iter().cloned() {
+        let (name, payload, limit) = (name.to_string(), section.accepted_payload_size, section.timeout_retry);
+        asked.spawn_local(async move {
+            let answer = timeout(limit, exchange(address, &name, family, payload)).await;
+            if let Ok(Err(_)) = answer {
+                tokio::time::sleep(limit).await;
+            }
+            (answer, by)
+        });
+    }
+    let mut status = Status::Timeout;
+    while let Some(Ok((answer, by))) = asked.join_next().await {
+        status = match answer {
+            Ok(Ok(Answer::Addresses(addresses))) if !addresses.is_empty() => return Status::Valid(addresses, by),
+            Ok(Ok(Answer::Addresses(_) | Answer::Failed)) => Status::Other,
+            Ok(Ok(Answer::NoSuchName)) => Status::NoSuchName,
+            Ok(Ok(Answer::Refused)) => Status::Refused,
+            // Nothing listens there: that is silence too, and lasts as long.
+            Ok(Err(_)) | Err(_) => continue,
+        };
+    }
+    status
+}
+
+/// One question to one name server. The socket is new each time and connected, and the number random, so that a forged
+/// answer must guess both.
+async fn exchange(to: SocketAddr, name: &str, family: Family, payload: u16) -> io::Result<Answer> {
+    let local: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((local, 0)).await?;
+    socket.connect(to).await?;
+    let id = RandomState::new().build_hasher().finish() as u16;
+    let query = dns::query(id, name, family, payload).ok_or(io::ErrorKind::InvalidInput)?;
+    socket.send(&query).await?;
+    let mut buffer = vec![0; usize::from(payload.max(512))];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        if let Some(answer) = dns::answer(&buffer[..length], id, name, family) {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Gives each server of a backend an address of its own: the one it has while that is still answered.
+fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], by: &str) {
+    let mut by = by;
+    for group in servers.chunk_by(|a, b| a.proxy == b.proxy) {
+        let Some(backend) = backends.get(group[0].proxy) else { continue };
+        let current: Vec<Option<IpAddr>> = group
+            .iter()
+            .map(|at| match backend.servers[at.server].endpoint.load().host {
+                Some(Host::Ip(ip)) => Some(ip),
+                _ => None,
+            })
+            .collect();
+        for ((at, was), is) in group.iter().zip(&current).zip(distribute(&current, addresses)) {
+            let Some(ip) = is else {
+                backends.set_unresolved(*at, "No IP for server ");
+                continue;
+            };
+            if *was != Some(ip) {
+                let was = was.map_or("(none)".to_string(), |was| was.to_string());
+                let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
+                backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
+                backends.set_host(*at, Some(Host::Ip(ip)));
+                // What the others take comes from the same answer.
+                by = "DNS cache";
+            }
+            backends.set_resolved(*at);
+        }
+    }
+}
+
+/// Who keeps its address keeps it; the rest goes to the others in order; who gets none has none.
+fn distribute(current: &[Option<IpAddr>], addresses: &[IpAddr]) -> Vec<Option<IpAddr>> {
+    let mut free: Vec<IpAddr> = Vec::new();
+    for address in addresses {
+        if !free.contains(address) {
+            free.push(*address);
+        }
+    }
+    let mut take = |wanted: &dyn Fn(&IpAddr) -> bool| {
+        let at = free.iter().position(wanted)?;
+        Some(free.remove(at))
+    };
+    let kept: Vec<Option<IpAddr>> = current.iter().map(|was| was.and_then(|was| take(&|free| *free == was))).collect();
+    kept.into_iter().map(|kept| kept.or_else(|| take(&|_| true))).collect()
+}
+
+impl Backends {
+    /// A new address, or none. Connections already made stay.
+    pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
+        let Some(server) = self.get(at.proxy).and_then(|backend| backend.servers.get(at.server)) else { return };
+        let endpoint = crate::server::Endpoint { host, port: server.config.port };
+        server.endpoint.store(std::sync::Arc::new(endpoint));
+    }
+
+    /// Its name does not resolve any more: in maintenance until it does.
+    fn set_unresolved(&self, at: ServerRef, reason: &'static str) {
+        if self.status(at).is_some_and(|status| !status.admin.has(Admin::UNRESOLVED)) {
+            self.set_admin_for(at, Admin::UNRESOLVED, true, reason, self.started().elapsed());
+        }
+        self.set_host(at, None);
+    }
+
+    /// Its name resolves.
+    fn set_resolved(&self, at: ServerRef) {
+        if self.status(at).is_none_or(|status| !status.admin.has(Admin::UNRESOLVED)) {
+            return;
+        }
+        self.set_admin_for(at, Admin::UNRESOLVED, false, "", self.started().elapsed());
+        let text = format!("Server {} administratively READY thanks to valid DNS answer.", self.name(at));
+        self.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|ip| ip.parse().expect("an address")).collect()
+    }
+
+    #[test]
+    fn servers_keep_their_addresses_and_share_the_rest() {
+        let some = |list: &[&str]| ips(list).into_iter().map(Some).collect::<Vec<_>>();
+        assert_eq!(distribute(&[None, None], &ips(&["1.1.1.1", "2.2.2.2", "3.3.3.3"])), some(&["1.1.1.1", "2.2.2.2"]));
+        assert_eq!(
+            distribute(&some(&["2.2.2.2", "9.9.9.9"]), &ips(&["1.1.1.1", "2.2.2.2"])),
+            some(&["2.2.2.2", "1.1.1.1"])
+        );
+        assert_eq!(
+            distribute(&some(&["1.1.1.1", "2.2.2.2"]), &ips(&["2.2.2.2", "2.2.2.2"])),
+            [None, some(&["2.2.2.2"])[0]]
+        );
+        assert_eq!(distribute(&[None], &[]), [None]);
+    }
+}
