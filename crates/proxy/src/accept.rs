@@ -1,19 +1,15 @@
 //! The first stage of a connection: taken from a listening socket, as far as the limits allow.
 
+pub(crate) mod accepted;
 pub(crate) mod listener;
+pub(crate) mod spread;
 
 use crate::{
     connection::socket::{Socket, Tcp},
-    handshake,
-    process::{
-        shared::{Limits, Place},
-        watchdog::Stage,
-    },
-    worker::{
-        Worker,
-        turn::{self, Who},
-    },
+    process::shared::{Limits, Place},
+    worker::{pulse::Stage, state::Worker},
 };
+use accepted::Accepted;
 use listener::{Listener, backlog, is_unix};
 use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
@@ -115,7 +111,7 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
                 rate.count();
                 worker.pulse().enter(Stage::Accept);
                 let accepted = worker.clock.tick();
-                worker.take(Accepted { socket, place, proxy, bind, accepted });
+                spread::take(&worker, Accepted { socket, place, proxy, bind, accepted });
             }
             Err(e) if is_exhausted(&e) => {
                 // An operator who wants to see why gets one of the descriptors kept for that.
@@ -140,67 +136,10 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
         match queue.accept() {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { return };
-                Accepted { socket, place, proxy, bind, accepted }.start(worker.clone());
+                spread::start(&worker, Accepted { socket, place, proxy, bind, accepted });
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock || is_exhausted(&e) => return,
             Err(_) => {}
-        }
-    }
-}
-
-/// A connection of which nothing has been read.
-pub(crate) struct Accepted {
-    pub socket: Socket,
-    pub place: Place,
-    pub proxy: usize,
-    pub bind: usize,
-    pub accepted: Instant,
-}
-
-impl Accepted {
-    /// Starts the connection's task on this worker.
-    pub fn start(self, worker: Rc<Worker>) {
-        let Accepted { proxy, bind, .. } = self;
-        let who = Who::Connection { proxy, bind, peer: self.socket.peer_addr().ok() };
-        turn::spawn(&worker.clone(), who, handshake::run(worker, self));
-    }
-}
-
-/// A connection on its way to another worker.
-pub(crate) struct Moved {
-    socket: std::net::TcpStream,
-    place: Place,
-    proxy: usize,
-    bind: usize,
-    accepted: Instant,
-}
-
-impl Accepted {
-    /// Takes it out of this worker's reactor, to another's. Unix sockets stay: their listening socket is everybody's.
-    #[allow(clippy::result_large_err, reason = "what cannot be moved is given back whole, once a connection at most")]
-    pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
-        let Accepted { socket, mut place, proxy, bind, accepted } = self;
-        match socket {
-            // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
-            Socket::Tcp(tcp) => match tcp.into_inner().into_std() {
-                Ok(socket) => {
-                    place.move_to(to);
-                    Ok(Moved { socket, place, proxy, bind, accepted })
-                }
-                Err(e) => crate::process::watchdog::broken(&format!("an open socket cannot leave its reactor: {e}")),
-            },
-            socket => Err(Accepted { socket, place, proxy, bind, accepted }),
-        }
-    }
-}
-
-impl Moved {
-    /// Starts the connection's task on this worker.
-    pub fn start(self, worker: Rc<Worker>) {
-        let Moved { socket, place, proxy, bind, accepted } = self;
-        // Without memory or descriptors for the reactor the client sees its connection closed.
-        if let Ok(stream) = TcpStream::from_std(socket) {
-            Accepted { socket: Socket::from(stream), place, proxy, bind, accepted }.start(worker);
         }
     }
 }

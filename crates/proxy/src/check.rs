@@ -19,10 +19,7 @@ use crate::{
     process::shared::Shared,
     server::{Server, ServerRef},
     servers::connect::open_socket,
-    worker::{
-        Worker,
-        turn::{self, Who},
-    },
+    worker::{pulse::Who, state::Worker, task},
 };
 use penstock_config::{
     Config, Diagnostics,
@@ -88,7 +85,7 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     let count = checked.len();
     for (index, at) in checked.into_iter().enumerate() {
         let who = Who::Check { proxy: at.proxy, server: at.server };
-        turn::spawn(worker, who, watch(worker.clone(), at, index, count));
+        task::spawn(worker, who, watch(worker.clone(), at, index, count));
     }
 }
 

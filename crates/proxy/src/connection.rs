@@ -4,7 +4,7 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod timer;
 
-use crate::{observe::counters::Cells, process::shared::Place, servers::private::Own, worker::Worker};
+use crate::{observe::counters::Cells, process::shared::Place, servers::private::Own, worker::state::Worker};
 use penstock_config::model::{Bind, Proxy};
 use penstock_rules::{ConnFacts, Session};
 use std::{

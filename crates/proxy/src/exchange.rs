@@ -20,12 +20,12 @@ pub(crate) use attempt::flush;
 use crate::{
     connection::Conn,
     log::debug,
-    process::watchdog::Stage,
     route::{self, Route},
     server::Presence,
     worker::{
-        Worker,
         buffer::{Buffer, Buffers},
+        pulse::Stage,
+        state::Worker,
         turn::{self, cost},
     },
 };

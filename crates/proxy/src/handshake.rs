@@ -1,15 +1,14 @@
 //! From an accepted socket to a stream that requests can be read from: PROXY header, TLS, and which protocol follows.
 
 use crate::{
-    accept::Accepted,
+    accept::accepted::Accepted,
     connection::{Alive, Conn, in_time, socket::Socket, stream::Stream, timer::Deadline},
     http1::connection,
     http2,
     log::debug,
-    process::watchdog::Stage,
     rules::evaluate,
     tcp,
-    worker::Worker,
+    worker::{pulse::Stage, state::Worker},
 };
 use penstock_config::model::Mode;
 use penstock_http::proxy_protocol;

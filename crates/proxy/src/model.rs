@@ -8,7 +8,7 @@
 pub(crate) mod memory;
 
 use crate::{
-    accept::Accepted,
+    accept::accepted::Accepted,
     connection::socket::Socket,
     handshake,
     process::{
@@ -16,11 +16,7 @@ use crate::{
         service::{Service, ServiceRequest, ServiceResponse, Services},
         shared::{Limits, Shared},
     },
-    worker::{
-        Worker,
-        buffer::Buffers,
-        turn::{self, Who, counted},
-    },
+    worker::{buffer::Buffers, pulse::Who, state::Worker, task, turn::counted},
 };
 use bytes::Bytes;
 use memory::{Memory, Meter, Shape};
@@ -369,7 +365,7 @@ async fn carry_in_time(proxy: &Proxy, exchange: &'static Exchange, run: Run) -> 
     let accepted =
         Accepted { socket: Socket::Memory(socket), place, proxy: frontend, bind: 0, accepted: Instant::now() };
     let who = Who::Connection { proxy: frontend, bind: 0, peer: None };
-    let served = turn::spawn(&worker, who, handshake::run(worker.clone(), accepted));
+    let served = task::spawn(&worker, who, handshake::run(worker.clone(), accepted));
     let got = match exchange.client {
         Client::Http1(request) => http1_client(client, request).await,
         Client::Http2(method, path, pieces, trailers) => http2_client(client, method, path, pieces, trailers).await,

@@ -2,6 +2,7 @@
 
 pub(crate) mod aside;
 pub(crate) mod compiled;
+pub(crate) mod fault;
 pub(crate) mod handle;
 pub mod handover;
 pub(crate) mod runtime;

@@ -14,7 +14,7 @@ use crate::{
     },
     server::{Backend, Server, ServerRef, Want},
     tcp::Raw,
-    worker::Worker,
+    worker::state::Worker,
 };
 use penstock_config::model::{Balance, Mode, Proxy};
 use penstock_http::{Framing, Limits, Parse};

@@ -20,8 +20,8 @@ use crate::{
     rules::evaluate::{self, Stage},
     server::{ServerRef, Slot},
     worker::{
-        Worker,
         buffer::{Buffer, Buffers},
+        state::Worker,
     },
 };
 use penstock_config::model::Proxy;

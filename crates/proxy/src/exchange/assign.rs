@@ -7,7 +7,7 @@ use crate::{
     reuse::Key,
     server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
     servers::connect::{self, Failure},
-    worker::Worker,
+    worker::state::Worker,
 };
 use penstock_config::model::{Balance, Proxy};
 use penstock_rules::{By, During, ServerConnFacts, Termination};

@@ -18,7 +18,6 @@ use crate::{
     http2::{self, Http2Server, Mux, MuxInUse, websocket},
     log::debug,
     observe::counters::InUse,
-    process::watchdog::Stage,
     reuse::{Claim, Key, may_go_on},
     route::{self, cookie},
     rules::evaluate,
@@ -26,6 +25,7 @@ use crate::{
     servers::pool::Returned,
     worker::{
         buffer::Buffer,
+        pulse::Stage,
         turn::{self, cost},
     },
 };

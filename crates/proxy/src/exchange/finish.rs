@@ -1,7 +1,7 @@
 //! The last stage of an exchange: times, counters, and the log line.
 
 use super::{Exchange, ends::Client, ms_between};
-use crate::{connection::Conn, log::severity, process::watchdog::Stage, route::cookie, rules::evaluate};
+use crate::{connection::Conn, log::severity, route::cookie, rules::evaluate, worker::pulse::Stage};
 use penstock_config::model::Mode;
 use penstock_rules::{By, During, LogLevel, Phase, Termination};
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@ use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
     connection::stream::{Fill, Stream},
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
-    worker::{Worker, buffer::Buffer, turn},
+    worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_http::{
     Connection, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead, Version,

@@ -8,8 +8,7 @@ use crate::{
     },
     exchange::{self, Exchange, ends::Client, finish, respond},
     handshake, http2,
-    process::watchdog::Stage,
-    worker::{buffer::Buffer, turn},
+    worker::{buffer::Buffer, pulse::Stage, turn},
 };
 use penstock_http::{Error, Limits};
 use penstock_rules::{By, During, Termination};

@@ -5,7 +5,7 @@ use crate::{
     connection::stream::{Fill, Stream},
     exchange::ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     http2::websocket,
-    worker::{Worker, buffer::Buffer, turn},
+    worker::{buffer::Buffer, state::Worker, turn},
 };
 use penstock_http::{
     Connection, Error, Fields, Framing, Known, Limits, Parse, Persistence, Progress, RequestHead, ResponseHead,

@@ -14,8 +14,10 @@ use crate::{
     handshake,
     http1::connection,
     worker::{
-        Worker,
-        turn::{self, Share, Who, cost},
+        pulse::Who,
+        state::Worker,
+        task,
+        turn::{self, Share, cost},
     },
 };
 use bytes::Bytes;
@@ -347,7 +349,7 @@ impl Connected {
             let (streams, signals) = (self.streams.clone(), self.signals.clone());
             let who = Who::Stream { proxy: conn.frontend, bind: conn.bind, peer: conn.facts.peer };
             let serving = serve_streams(conn.for_stream(), task.clone(), streams, signals, limits);
-            turn::spawn_sharing(&conn.worker, who, self.streams.share.clone(), serving);
+            task::spawn_sharing(&conn.worker, who, self.streams.share.clone(), serving);
             task
         });
         task.give(Some(job));

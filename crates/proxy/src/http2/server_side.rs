@@ -14,11 +14,7 @@ use crate::{
     observe::counters::Cells,
     reuse::{Claim, Key, Offer, Session, may_go_on},
     server::ServerRef,
-    worker::{
-        Worker,
-        buffer::Buffer,
-        turn::{self, Who},
-    },
+    worker::{buffer::Buffer, pulse::Who, state::Worker, task, turn},
 };
 use bytes::{Buf, Bytes};
 use h2::{
@@ -92,7 +88,7 @@ impl Mux {
         let greeting = Greeting::new(connection.ping_pong());
         let closed = Rc::new(Cell::new(false));
         let (ended, told) = (closed.clone(), signals.clone());
-        turn::spawn(worker, Who::Server { peer: facts.dst }, async move {
+        task::spawn(worker, Who::Server { peer: facts.dst }, async move {
             // Whatever ended it, each exchange on it is told for itself.
             let _ = poll_fn(|cx| {
                 let polled = Pin::new(&mut connection).poll(cx);

@@ -1,13 +1,8 @@
 //! What each worker's crypto engine has done, where others can read it.
 
-use crate::worker::Worker;
 use penstock_engine::{Counters, DeviceReport, worker};
 use penstock_tls::{LineCounts, StackCounts};
-use std::{
-    rc::Rc,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The engines of all workers, as they last reported.
 #[derive(Debug)]
@@ -40,9 +35,6 @@ impl Default for Report {
     }
 }
 
-/// How old a report may be. Counters belong to their worker's thread; a copy is left here often enough for whoever looks.
-const INTERVAL: Duration = Duration::from_millis(200);
-
 impl Reports {
     pub(crate) fn new(workers: usize) -> Reports {
         Reports((0..workers).map(|_| Mutex::default()).collect())
@@ -66,7 +58,8 @@ impl Reports {
         sum
     }
 
-    fn publish(&self, id: usize) {
+    /// Replaces the report of the calling worker.
+    pub(crate) fn publish(&self, id: usize) {
         let report = Report {
             engine: worker::engine_name(),
             counters: worker::counters(),
@@ -75,14 +68,6 @@ impl Reports {
             line: penstock_tls::line_counts(),
         };
         *lock(&self.0[id]) = report;
-    }
-}
-
-/// Reports for as long as the worker runs.
-pub(crate) async fn report(worker: Rc<Worker>) {
-    loop {
-        worker.shared.engines.publish(worker.id);
-        tokio::time::sleep(INTERVAL).await;
     }
 }
 

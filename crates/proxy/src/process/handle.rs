@@ -1,7 +1,7 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
 use super::shared::Shared;
-use crate::{server::Shutdown, worker::Control};
+use crate::{server::Shutdown, worker::control::Control};
 use penstock_engine::Plan;
 use std::{
     sync::{
@@ -99,7 +99,7 @@ impl Handle {
     }
     /// How many turns of tasks were used up: each time, a task that had more to do went to the end of the line.
     pub fn turns_spent(&self) -> u64 {
-        self.shared().pulses.iter().map(crate::process::watchdog::Pulse::turns_spent).sum()
+        self.shared().pulses.iter().map(crate::worker::pulse::Pulse::turns_spent).sum()
     }
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {

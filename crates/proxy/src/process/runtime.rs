@@ -3,7 +3,7 @@
 use super::{handle::Handle, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
-    worker::{self, Worker},
+    worker,
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
@@ -94,7 +94,7 @@ impl Runtime {
                 ready: ready.clone(),
             };
             let thread =
-                std::thread::Builder::new().name(format!("worker-{}", id + 1)).spawn(move || Worker::run(seed));
+                std::thread::Builder::new().name(format!("worker-{}", id + 1)).spawn(move || worker::run(seed));
             match thread {
                 Ok(thread) => handle.inner.threads.lock().expect("no worker holds it").push(thread),
                 Err(e) => {

@@ -1,6 +1,6 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
-use super::{aside::Aside, compiled::Program, service::Services, watchdog::Pulse};
+use super::{aside::Aside, compiled::Program, service::Services};
 use crate::{
     check::Plans,
     log::LogTargets,
@@ -9,6 +9,7 @@ use crate::{
         engine::Reports,
     },
     server::{Backends, Notice},
+    worker::pulse::Pulse,
 };
 use penstock_config::{Config, Diagnostics, model::Proxy};
 use penstock_rules::{ProxyFacts, ServerFacts};

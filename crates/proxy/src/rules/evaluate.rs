@@ -11,7 +11,7 @@ use crate::{
         respond::{self, Page},
     },
     http1::body::{VERSION, weight},
-    worker::{Worker, turn},
+    worker::{state::Worker, turn},
 };
 use penstock_http::{Framing, ResponseHead, Version};
 use penstock_rules::{

@@ -3,10 +3,10 @@
 use crate::{
     observe::counters::Part,
     process::{
+        fault::{self, Fault},
         handle::State,
-        watchdog::{self, Fault},
     },
-    worker::Worker,
+    worker::state::Worker,
 };
 use penstock_config::Span;
 use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ProxyId, ServerId, ServerLoad, TcpInfo, World};
@@ -20,7 +20,7 @@ impl World for Worker {
     fn at_rule(&self, rule: Option<(Kind, Span)>) {
         self.pulse().at_rule(rule);
         if rule.is_some() && self.planted == Some(Fault::Rule) {
-            watchdog::spin();
+            fault::spin();
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     connection::stream::Stream,
     reuse::{Claim, Key, Offer, may_go_on},
     server::ServerRef,
-    worker::Worker,
+    worker::state::Worker,
 };
 use penstock_config::Config;
 use penstock_rules::ServerConnFacts;

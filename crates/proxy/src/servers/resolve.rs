@@ -8,10 +8,7 @@ mod dns;
 use crate::{
     log::severity,
     server::{Admin, Backends, Host, Notice, ServerRef},
-    worker::{
-        Worker,
-        turn::{self, Who},
-    },
+    worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
 use penstock_config::{
@@ -90,7 +87,7 @@ pub(crate) fn start(worker: &Rc<Worker>) {
             let family = if ipv4 { Family::V4 } else { Family::V6 };
             let question = Question { name, family, servers };
             let task = resolve(worker.clone(), section.clone(), nameservers.clone(), question);
-            turn::spawn(worker, Who::Worker, task);
+            task::spawn(worker, Who::Worker, task);
         }
     }
 }

@@ -1,0 +1,53 @@
+//! A connection that has been accepted and not served yet, on its own worker or on its way to another.
+
+use crate::{
+    connection::socket::Socket,
+    process::{fault::broken, shared::Place},
+};
+use tokio::{net::TcpStream, time::Instant};
+
+/// A connection of which nothing has been read.
+pub(crate) struct Accepted {
+    pub socket: Socket,
+    pub place: Place,
+    pub proxy: usize,
+    pub bind: usize,
+    pub accepted: Instant,
+}
+
+/// A connection on its way to another worker.
+pub(crate) struct Moved {
+    socket: std::net::TcpStream,
+    place: Place,
+    proxy: usize,
+    bind: usize,
+    accepted: Instant,
+}
+
+impl Accepted {
+    /// Takes it out of this worker's reactor, to another's. Unix sockets stay: their listening socket is everybody's.
+    #[allow(clippy::result_large_err, reason = "what cannot be moved is given back whole, once a connection at most")]
+    pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
+        let Accepted { socket, mut place, proxy, bind, accepted } = self;
+        match socket {
+            // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
+            Socket::Tcp(tcp) => match tcp.into_inner().into_std() {
+                Ok(socket) => {
+                    place.move_to(to);
+                    Ok(Moved { socket, place, proxy, bind, accepted })
+                }
+                Err(e) => broken(&format!("an open socket cannot leave its reactor: {e}")),
+            },
+            socket => Err(Accepted { socket, place, proxy, bind, accepted }),
+        }
+    }
+}
+
+impl Moved {
+    /// Brings it into this worker's reactor; `None` without memory or descriptors for that: the client sees its connection closed.
+    pub fn arrive(self) -> Option<Accepted> {
+        let Moved { socket, place, proxy, bind, accepted } = self;
+        let stream = TcpStream::from_std(socket).ok()?;
+        Some(Accepted { socket: Socket::from(stream), place, proxy, bind, accepted })
+    }
+}

@@ -1,0 +1,79 @@
+//! The tasks of a worker: every poll of one is a turn.
+
+use super::{
+    pulse::{Stage, Who},
+    state::Worker,
+    turn::{self, Share},
+};
+use penstock_rules::turn as budget;
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+use tokio::task::JoinHandle;
+
+/// Starts a task of this worker.
+pub(crate) fn spawn<F>(worker: &Rc<Worker>, who: Who, task: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    tokio::task::spawn_local(turns(worker, who, task))
+}
+
+/// Starts a task that has its turns out of a share.
+pub(crate) fn spawn_sharing<F>(worker: &Rc<Worker>, who: Who, share: Rc<Share>, task: F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    tokio::task::spawn_local(Turns { share: Some(share), ..turns(worker, who, task) });
+}
+
+/// A task whose polls are turns.
+pub(crate) fn turns<F: Future>(worker: &Rc<Worker>, who: Who, task: F) -> Turns<F> {
+    let stage = Stage::Idle as u8;
+    Turns { task: Box::pin(task), worker: worker.clone(), who: who.pack(), share: None, spent_in: None, stage }
+}
+
+/// See [`turns`].
+pub(crate) struct Turns<F> {
+    /// On the heap by itself: it is pinned there, and taken by value it would be held twice.
+    task: Pin<Box<F>>,
+    worker: Rc<Worker>,
+    who: [u64; 4],
+    share: Option<Rc<Share>>,
+    spent_in: Option<u64>,
+    stage: u8,
+}
+
+impl<F: Future> Future for Turns<F> {
+    type Output = F::Output;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.get_mut();
+        turn::round();
+        let mut units = this.worker.rounds.begin(this.spent_in);
+        if let Some(share) = &this.share {
+            let round = this.worker.rounds.round.get();
+            units = share.left(round, units);
+            if units == 0 {
+                this.spent_in = Some(round);
+                turn::go_behind(cx);
+                return Poll::Pending;
+            }
+        }
+        budget::begin(units);
+        this.worker.pulse().begin_turn(&this.who, this.stage);
+        let polled = this.task.as_mut().poll(cx);
+        this.stage = this.worker.pulse().end_turn();
+        if let Some(share) = &this.share {
+            share.spend(budget::spent_of(units));
+        }
+        this.spent_in = budget::end().then(|| {
+            this.worker.pulse().turn_spent();
+            this.worker.rounds.spent()
+        });
+        polled
+    }
+}
