@@ -61,7 +61,7 @@ fn a_turn_that_does_not_end_is_named_with_its_connection_and_place_and_ends_the_
     assert!(text.contains("is in one turn of the connection of client 127.0.0.1:"), "{text}");
     assert!(text.contains("to web, bind in test.cfg:9 for 1."), "{text}");
     assert!(text.contains("busy with running rules"), "{text}");
-    assert!(text.contains("watchdog::spin"), "the function that spins is not named:\n{text}");
+    assert!(text.contains("fault::spin"), "the function that spins is not named:\n{text}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_worker_that_is_busy_for_seconds_in_short_turns_is_left_alone() {
 fn a_broken_invariant_is_named_with_its_backtrace_and_ends_the_process() {
     let (output, text) = run("invariant");
     assert!(aborted(&output), "{output:?}");
-    assert!(text.contains("broken invariant: a planted fault") && text.contains("watchdog::broken"), "{text}");
+    assert!(text.contains("broken invariant: a planted fault") && text.contains("fault::broken"), "{text}");
 }
 
 #[test]
