@@ -1,5 +1,7 @@
 //! The penstock command: HAProxy's flags, and subcommands beside them.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod bench;
 mod configuration;

@@ -290,6 +290,14 @@ fn usable(stack: &DefaultStack) -> *mut [u8] {
     std::ptr::slice_from_raw_parts_mut(low as *mut u8, STACK_SIZE)
 }
 
+/// A copy of what is on a stack that nothing runs on.
+#[cfg(test)]
+fn bytes(stack: &DefaultStack) -> Vec<u8> {
+    // SAFETY: the caller holds the stack's only handle, and no coroutine is on it, so nothing else refers into the range, which is
+    // the mapping's writable part.
+    unsafe { &*usable(stack) }.to_vec()
+}
+
 /// Makes a stack all zero again. The part that handshakes use is overwritten; what lies below it is given back to the system,
 /// which is done at once where no handshake ever went so deep. (Looking for the deepest byte written instead meant reading 96 KiB a
 /// handshake, and a second-level cache full of zeros.)
@@ -309,4 +317,5 @@ fn wipe(stack: &DefaultStack) {
 }
 
 #[cfg(test)]
+#[deny(unsafe_code)]
 mod tests;

@@ -13,8 +13,7 @@ thread_local! {
 
 /// How deep the code on this stack went: stacks are all zero before, so to the lowest byte that is not.
 pub(super) fn note_depth(stack: &DefaultStack) {
-    // SAFETY: called by the stack's owner when its coroutine has returned; the range is the mapping's writable part.
-    let bytes = unsafe { &*usable(stack) };
+    let bytes = bytes(stack);
     let untouched = bytes.iter().take_while(|byte| **byte == 0).count();
     DEEPEST.set(DEEPEST.get().max(STACK_SIZE - untouched));
 }
@@ -115,9 +114,7 @@ fn a_stack_is_wiped_before_its_next_use() {
         .unwrap();
         POOL.with(|pool| {
             for stack in &pool.borrow().idle {
-                // SAFETY: the stack is idle: nothing runs on it, and the range is the mapping's writable part.
-                let bytes = unsafe { &*usable(stack) };
-                assert!(bytes.iter().all(|byte| *byte == 0));
+                assert!(bytes(stack).iter().all(|byte| *byte == 0));
             }
         });
     });
