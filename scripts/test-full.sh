@@ -16,6 +16,7 @@ run scripts/dependencies.sh
 ulimit -n "$(ulimit -Hn)" # 10,000 idle connections
 cargo build --release --bin penstock
 PENSTOCK_ENDURANCE=1 PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests -- limits/
+PENSTOCK_ENDURANCE=1 run cargo test --release -p penstock --test replacement
 PENSTOCK_SECONDS=3600 PENSTOCK_SEED=$RANDOM PENSTOCK_ENOUGH=50 run cargo test --workspace --test differences
 cargo build --release -p penstock-tests --bins
 cargo build --release -p penstock-qat-double

@@ -4,7 +4,7 @@ use crate::flags::Flags;
 use penstock_config::{Config, Diagnostics, Env, Severity, model::Source};
 use std::{
     collections::BTreeMap,
-    io::{IsTerminal, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -98,7 +98,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
 pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bool {
     let fatal = |severity| severity == Severity::Error || (config.global.zero_warning && severity == Severity::Warning);
     if !flags.quiet {
-        let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let color = crate::tie::is_on_terminal() && std::env::var_os("NO_COLOR").is_none();
         // A reader that has seen enough closes the pipe.
         let _ = write!(std::io::stderr(), "{}", diagnostics.render(&config.files, Severity::Notice, color));
     }

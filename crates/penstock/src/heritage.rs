@@ -3,7 +3,9 @@
 
 use crate::{
     flags::Flags,
-    ready::{self, Reporter},
+    ready::Reporter,
+    say::warning,
+    tie::{Occasion, Tie},
 };
 use penstock_proxy::{Inherited, Listeners, handover};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,19 +21,20 @@ use std::{
 /// Why there are none, in a sentence.
 pub fn inherit(reporter: &Reporter, flags: &Flags) -> Result<Inherited, String> {
     let of_worker = reporter.inherited().map_err(|e| format!("the master is gone: {e}"))?;
+    let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
     let exposed = match &flags.heir_of {
-        Some(path) if of_worker.is_empty() => handover::ask(path).map_err(|e| (path, e)),
+        Some(path) if is_first => handover::ask(path).map_err(|e| (path, e)),
         _ => Ok(Vec::new()),
     };
     let exposed = match exposed {
         Ok(sockets) => sockets,
         Err((path, e)) => {
             let why = format!("cannot take over the listening sockets of the process behind {}: {e}", path.display());
-            if !ready::is_worker() {
+            if reporter.occasion().is_none() {
                 return Err(why);
             }
             // As HAProxy does: a service is started with the same options when there is nobody before it.
-            eprintln!("penstock: {why}");
+            warning(why);
             Vec::new()
         }
     };
@@ -61,13 +64,14 @@ impl Bequest {
     ///
     /// # Errors
     /// A sentence; then nobody knows of this process.
-    pub fn offer(self, reporter: Reporter) -> Result<Option<Exposure>, String> {
-        reporter.ready(&self.sockets).map_err(|e| format!("the master is gone: {e}"))?;
+    pub fn offer(self, reporter: Reporter) -> Result<(Option<Exposure>, Option<Tie>), String> {
+        let tie = reporter.ready(&self.sockets).map_err(|e| format!("the master is gone: {e}"))?;
         if self.doors.is_empty() {
-            return Ok(None);
+            return Ok((None, tie));
         }
         let exposure = Exposure::start(self.doors, self.sockets);
-        exposure.map(Some).map_err(|e| format!("cannot answer on the stats socket: {e}"))
+        let exposure = exposure.map_err(|e| format!("cannot answer on the stats socket: {e}"))?;
+        Ok((Some(exposure), tie))
     }
 }
 

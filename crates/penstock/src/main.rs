@@ -14,17 +14,21 @@ mod lab_setup;
 mod limits;
 mod master;
 mod measure;
+mod name;
 mod plan;
 mod quickstart;
 mod ready;
+mod say;
 mod serve;
 mod services;
+mod tie;
 mod top;
 mod version;
 
 use flags::Flags;
 use ready::Reporter;
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
+use tie::Tie;
 
 #[global_allocator]
 static ALLOCATOR: penstock_sys::Poisonable = penstock_sys::Poisonable;
@@ -95,6 +99,9 @@ fn obey(flags: Flags) -> ExitCode {
         eprint!("{}\n{}", version::short(), flags::usage());
         return ExitCode::FAILURE;
     }
+    if tie::is_worker() {
+        return work(&flags);
+    }
     if let Some(directory) = &flags.directory
         && let Err(e) = std::env::set_current_dir(directory)
     {
@@ -107,17 +114,22 @@ fn obey(flags: Flags) -> ExitCode {
         Ok(sources) => sources,
         Err(why) => return serve::fail(&why),
     };
-    let loaded = configuration::load(sources, &flags);
-    if ready::is_worker() {
-        return match Reporter::to_master() {
-            Ok(master) => serve::serve(loaded, &flags, master, |_| {}).code(),
-            Err(e) => serve::fail(&format!("cannot reach the master: {e}")),
-        };
-    }
+    let loaded = configuration::load(sources.clone(), &flags);
     if loaded.0.global.master_worker {
-        master::run(loaded, &flags)
+        master::run(&loaded.0.global, &sources, &flags)
     } else {
         serve::serve(loaded, &flags, Reporter::Nobody, |_| {}).code()
+    }
+}
+
+/// As a worker: where its master is, with the configuration that it has read.
+fn work(flags: &Flags) -> ExitCode {
+    let received = Tie::received().and_then(|tie| Ok((tie.sources()?, tie)));
+    match received {
+        Ok((sources, tie)) => {
+            serve::serve(configuration::load(sources, flags), flags, Reporter::Master(tie), |_| {}).code()
+        }
+        Err(e) => serve::fail(&format!("cannot reach the master: {e}")),
     }
 }
 

@@ -1,18 +1,12 @@
 //! Telling whoever started us that we serve: a byte through a pipe to a parent, our listening sockets to a master, a
 //! datagram to systemd.
 
+use crate::tie::{Occasion, Tie};
 use penstock_proxy::handover;
 use std::{
     io::{self, Read, Write},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::net::UnixStream,
-    },
-    process::Command,
+    os::fd::OwnedFd,
 };
-
-/// The environment variable that holds the descriptor of a worker's socket to its master, and so marks a worker.
-const VARIABLE: &str = "PENSTOCK_MASTER_FD";
 
 /// The end that reports.
 #[derive(Debug)]
@@ -22,7 +16,7 @@ pub enum Reporter {
     /// Waits for a byte.
     Parent(io::PipeWriter),
     /// Gives the listening sockets of the worker before, and waits for ours.
-    Master(UnixStream),
+    Master(Tie),
 }
 
 /// The end that waits for a byte.
@@ -35,29 +29,13 @@ pub fn pipe() -> io::Result<(Reporter, Waiter)> {
     Ok((Reporter::Parent(writer), Waiter(reader)))
 }
 
-/// Whether this process was started by a master.
-pub fn is_worker() -> bool {
-    std::env::var_os(VARIABLE).is_some()
-}
-
-/// A socket to a worker about to be started. The second half is the worker's, and to be dropped once it has been started.
-pub fn worker_socket(command: &mut Command) -> io::Result<(UnixStream, UnixStream)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    penstock_sys::inheritable(&theirs)?;
-    command.env(VARIABLE, theirs.as_raw_fd().to_string());
-    Ok((ours, theirs))
-}
-
 impl Reporter {
-    /// To the master, which left its socket in the environment.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub fn to_master() -> io::Result<Reporter> {
-        let number = std::env::var(VARIABLE).ok().and_then(|n| n.parse().ok());
-        let socket = penstock_sys::adopt(number.ok_or(io::ErrorKind::NotFound)?)?;
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-        Ok(Reporter::Master(socket.into()))
+    /// Why this process was started, if by a master.
+    pub fn occasion(&self) -> Option<Occasion> {
+        match self {
+            Reporter::Master(tie) => Some(tie.occasion()),
+            Reporter::Nobody | Reporter::Parent(_) => None,
+        }
     }
 
     /// The listening sockets that whoever waits has for us.
@@ -66,22 +44,27 @@ impl Reporter {
     /// When a master is gone.
     pub fn inherited(&self) -> io::Result<Vec<OwnedFd>> {
         match self {
-            Reporter::Master(socket) => handover::take(socket),
+            Reporter::Master(tie) => handover::take(tie.socket()),
             Reporter::Nobody | Reporter::Parent(_) => Ok(Vec::new()),
         }
     }
 
-    /// Reports success; a parent that has gone does not matter.
+    /// Reports success; a parent that has gone does not matter. What ties this process to its master stays.
     ///
     /// # Errors
     /// When a master is gone: it knows nothing of this process.
-    pub fn ready(self, sockets: &[OwnedFd]) -> io::Result<()> {
+    pub fn ready(self, sockets: &[OwnedFd]) -> io::Result<Option<Tie>> {
         match self {
-            Reporter::Nobody => {}
-            Reporter::Parent(mut pipe) => drop(pipe.write_all(b"1")),
-            Reporter::Master(socket) => handover::give(&socket, sockets)?,
+            Reporter::Nobody => Ok(None),
+            Reporter::Parent(mut pipe) => {
+                let _ = pipe.write_all(b"1");
+                Ok(None)
+            }
+            Reporter::Master(mut tie) => {
+                tie.report(sockets)?;
+                Ok(Some(tie))
+            }
         }
-        Ok(())
     }
 }
 
@@ -95,4 +78,11 @@ impl Waiter {
 /// Tells systemd; nothing happens where it does not listen.
 pub fn notify(state: &str) {
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Custom(state)]);
+}
+
+/// Tells systemd that the configuration is being read again. It wants to know since when (`Type=notify-reload`).
+pub fn reloading() {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let since = since.tv_sec * 1_000_000 + since.tv_nsec / 1000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={since}\nSTATUS=Reloading Configuration.\n"));
 }

@@ -6,9 +6,11 @@ use crate::{
     engine,
     flags::Flags,
     heritage::{Bequest, Exposure, inherit},
-    limits, master, ready,
+    limits, ready,
     ready::Reporter,
+    say::warning,
     services,
+    tie::Occasion,
 };
 use penstock_config::{
     Config, Diagnostics, Span,
@@ -19,6 +21,10 @@ use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -104,7 +110,11 @@ pub fn serve(
     // After the last fork, which a device does not survive, and before the right to open it is given up.
     let mut awaited = None;
     if runtime.has_tls() {
-        let is_successor = master::is_successor() || !flags.finish.is_empty() || !flags.terminate.is_empty();
+        let is_successor = match reporter.occasion() {
+            Some(Occasion::Reload) => true,
+            Some(Occasion::Replacement) => false,
+            Some(Occasion::Start) | None => !flags.finish.is_empty() || !flags.terminate.is_empty(),
+        };
         match device::open(runtime.engine(), runtime.workers(), is_successor) {
             Ok(Opened { plan, later }) => {
                 runtime.set_engine(plan);
@@ -131,7 +141,8 @@ pub fn serve(
     };
     let replaced = [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)];
     // A master's later workers have the same arguments, and by then the ids may be those of others.
-    for (pids, signal) in replaced.into_iter().filter(|_| !master::is_successor()) {
+    let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
+    for (pids, signal) in replaced.into_iter().filter(|_| is_first) {
         for pid in pids {
             // One that has already gone is what was asked for.
             let _ = penstock_sys::kill(*pid, signal.number());
@@ -141,8 +152,12 @@ pub fn serve(
         awaited.in_background(handle.clone());
     }
     started(&handle);
-    let exposure = match bequest.offer(reporter) {
-        Ok(exposure) => exposure,
+    let offered = bequest.offer(reporter).and_then(|(exposure, tie)| {
+        let orphaned = tie.map(|tie| tie.watch(drop)).transpose();
+        Ok((exposure, orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
+    });
+    let (exposure, orphaned) = match offered {
+        Ok(offered) => offered,
         Err(why) => {
             handle.stop();
             handle.wait();
@@ -154,7 +169,7 @@ pub fn serve(
     }
     // dup2(2) on descriptors that are open does not fail.
     let _ = silence.map(Silence::begin);
-    obey(&handle, signals, &config.global, exposure)
+    obey(&handle, signals, &config.global, exposure, orphaned)
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
@@ -256,9 +271,20 @@ fn give_up_privileges(global: &Global) -> Result<(), String> {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Waits for signals and for the workers' end.
-fn obey(handle: &Handle, signals: Signals, global: &Global, mut exposure: Option<Exposure>) -> Ended {
+fn obey(
+    handle: &Handle,
+    signals: Signals,
+    global: &Global,
+    mut exposure: Option<Exposure>,
+    mut orphaned: Option<Arc<AtomicBool>>,
+) -> Ended {
     let (mut asked, mut draining, mut cut) = (None::<Instant>, false, false);
     loop {
+        // The next master would start workers of its own beside this one, perhaps with another configuration.
+        if orphaned.take_if(|gone| gone.load(Ordering::Acquire)).is_some() {
+            warning("The master is gone: finishing as after SIGUSR1");
+            asked.get_or_insert_with(Instant::now);
+        }
         match signals.wait(LOOK) {
             Some(signal @ (Signal::Term | Signal::Int)) => {
                 handle.stop();

@@ -2,6 +2,9 @@
 
 use crate::engine;
 
+/// The version alone.
+pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
+
 /// Name and version.
 pub const VERSION: &str = concat!("penstock version ", env!("CARGO_PKG_VERSION"));
 

@@ -136,32 +136,6 @@ fn a_worker_that_hangs_keeps_nobody_from_its_heir() {
 }
 
 #[test]
-fn a_killed_worker_leaves_who_waits_to_the_next_one() {
-    let place = Place::new("killed");
-    let port = free_port();
-    let tcp = format!("127.0.0.1:{port}");
-    let unix = place.0.join("sock").display().to_string();
-    let text = config(2, "", &[&tcp, &unix]).replace("global\n", "global\n  master-worker no-exit-on-failure\n");
-    let master = Running::start(&[&"-f", &place.file("a.cfg", &text)]);
-    until("it answers", || is_alive(port));
-    let old = settled_worker(&master);
-    freeze(old);
-    let before: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
-    signal_to(old, KILL);
-    until("it is gone", || children(master.id()).is_empty());
-    let after: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
-    master.signal(USR2);
-    for client in before.into_iter().chain(after) {
-        answer(client).unwrap();
-    }
-    // Once the service is told to end, nobody is left waiting for it.
-    signal_to(children(master.id())[0], KILL);
-    until("it is gone", || children(master.id()).is_empty());
-    stop_with(master, 128 + KILL);
-    assert!(dial(&tcp).is_err() && dial(&unix).is_err());
-}
-
-#[test]
 fn an_idle_client_may_ask_once_more() {
     let place = Place::new("idle");
     let port = free_port();

@@ -189,7 +189,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
     }),
     Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
     Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
-    Entry::accepted("mworker-max-reloads", ONE, "Reloads an old worker survives", "old workers end by hard-stop-after"),
+    Entry::new("mworker-max-reloads", ONE, "Reloads an old worker survives", |g, a| {
+        g.mworker_max_reloads = Some(a.number("a number of reloads", 0..=i32::MAX as u32)?);
+        Ok(())
+    }),
     Entry::accepted("numa-cpu-mapping", NONE, "Threads stay on one NUMA node", "use 'cpu-map'").spare().no(),
     Entry::accepted("cpu-set", SOME, "Which CPUs are used", "use 'cpu-map'"),
     Entry::accepted("cpu-policy", SOME, "How CPUs are chosen", "use 'cpu-map'"),

@@ -23,8 +23,10 @@ pub struct Global {
     pub debug: bool,
     /// `master-worker`.
     pub master_worker: bool,
-    /// `master-worker no-exit-on-failure`: the master goes on without its worker.
+    /// `master-worker no-exit-on-failure`: the master goes on without a worker when none of them lives.
     pub no_exit_on_failure: bool,
+    /// `mworker-max-reloads`: how many reloads a former worker survives.
+    pub mworker_max_reloads: Option<u32>,
     /// `pidfile`.
     pub pidfile: Option<PathBuf>,
     /// `user` or `uid`, resolved at start.

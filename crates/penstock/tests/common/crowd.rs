@@ -63,8 +63,8 @@ impl Drop for AtEnd<'_> {
 
 /// Clients that connect as fast as they can, and what became of them.
 pub struct Crowd {
-    answered: usize,
-    lost: BTreeMap<String, usize>,
+    pub answered: usize,
+    pub lost: BTreeMap<String, usize>,
 }
 
 impl Crowd {

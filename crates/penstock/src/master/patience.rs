@@ -1,0 +1,85 @@
+//! When a worker that died is replaced (pure): at once, after a pause, or not any more.
+
+use std::time::Duration;
+
+/// A worker that served for less than this has failed rather than died.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// After so many that failed in a row there is no next one: pauses of 6.3 s in all.
+const FAILURES_MAX: u32 = 8;
+
+/// The pause after the second failure in a row; each further one doubles it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is to be done about a worker's death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Start another one after so long.
+    Replace(Duration),
+    /// This many in a row have failed: another would fail as well.
+    GiveUp(u32),
+}
+
+/// How many workers in a row have failed.
+#[derive(Debug, Default)]
+pub struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    /// A worker has ended that served for so long; `None` for one that never did.
+    pub fn after(&mut self, served: Option<Duration>) -> Verdict {
+        if served.is_some_and(|served| served >= STEADY) {
+            self.failures = 0;
+            return Verdict::Replace(Duration::ZERO);
+        }
+        self.failures += 1;
+        match self.failures {
+            1 => Verdict::Replace(Duration::ZERO),
+            FAILURES_MAX.. => Verdict::GiveUp(self.failures),
+            again => Verdict::Replace(PAUSE * 2u32.pow(again - 2)),
+        }
+    }
+
+    /// Another configuration: what failed before says nothing of it.
+    pub fn renew(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+    #[test]
+    fn one_that_served_is_replaced_at_once_however_often() {
+        let mut patience = Patience::default();
+        assert!((0..1000).all(|_| patience.after(LONG) == Verdict::Replace(Duration::ZERO)));
+    }
+
+    #[test]
+    fn those_that_fail_at_once_are_given_ever_more_time_and_then_up() {
+        let mut patience = Patience::default();
+        let pauses: Vec<_> = (1..FAILURES_MAX).map(|_| patience.after(None)).collect();
+        let wanted = [0, 100, 200, 400, 800, 1600, 3200].map(|ms| Verdict::Replace(Duration::from_millis(ms)));
+        assert_eq!(pauses, wanted);
+        assert_eq!(patience.after(Some(STEADY / 2)), Verdict::GiveUp(FAILURES_MAX));
+    }
+
+    #[test]
+    fn one_that_serves_between_them_or_another_configuration_begins_anew() {
+        let mut patience = Patience::default();
+        for round in 0..3 {
+            (0..5).for_each(|_| drop(patience.after(None)));
+            if round == 1 {
+                drop(patience.after(LONG))
+            } else {
+                patience.renew()
+            }
+            assert_eq!(patience.after(None), Verdict::Replace(Duration::ZERO));
+            patience.renew();
+        }
+    }
+}

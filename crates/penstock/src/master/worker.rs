@@ -1,0 +1,170 @@
+//! Starting a worker: what it is given, and waiting until it serves.
+
+use super::Event;
+use crate::tie::{self, Occasion};
+use penstock_config::model::Source;
+use penstock_proxy::handover;
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Of what a worker says until it serves, this much is kept.
+const LOG_MAX: usize = 64 << 10;
+
+/// A worker, and the master's end of what ties it to the master.
+pub struct Worker {
+    pub pid: i32,
+    /// How many reloads it has survived.
+    pub reloads: u32,
+    pub started: Instant,
+    pub version: String,
+    tie: Arc<UnixStream>,
+    serves_since: Option<Instant>,
+}
+
+/// One that drains.
+pub type Former = Worker;
+
+/// A worker serves, with these sockets and of this version, or will not.
+pub struct Started {
+    pub pid: i32,
+    pub result: io::Result<(Vec<OwnedFd>, String)>,
+    /// What it said until then.
+    pub log: String,
+}
+
+impl Worker {
+    /// From now on.
+    pub fn serves(&mut self, version: String) {
+        self.serves_since = Some(Instant::now());
+        self.version = version;
+    }
+
+    /// For how long, if it has.
+    pub fn served(&self) -> Option<Duration> {
+        self.serves_since.map(|since| since.elapsed())
+    }
+}
+
+/// What is the same for all workers of a master.
+pub struct Launcher {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Launcher {
+    /// For this program with its own arguments.
+    ///
+    /// # Errors
+    /// When its file cannot be found.
+    pub fn new(events: mpsc::Sender<Event>) -> io::Result<Launcher> {
+        Ok(Launcher { program: std::env::current_exe()?, arguments: std::env::args_os().collect(), events })
+    }
+
+    /// Starts one. That it serves, or will not, comes as an event.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn launch(&self, occasion: Occasion, configuration: &File, sockets: Arc<Vec<OwnedFd>>) -> io::Result<Worker> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (said, says) = io::pipe()?;
+        // Copies that the program which is started keeps; ours are closed when this returns.
+        let given = [rustix::io::dup(&theirs)?, rustix::io::dup(io::stderr())?, rustix::io::dup(configuration)?];
+        let [socket, stderr, file] = given.each_ref().map(AsRawFd::as_raw_fd);
+        let terminal = if tie::is_on_terminal() { tie::TERMINAL } else { "" };
+        let mut command = Command::new(&self.program);
+        if let Some((name, arguments)) = self.arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        command.env(tie::VARIABLE, format!("{socket}:{stderr}:{file}:{}:{terminal}", occasion.word())).stderr(says);
+        let pid = command.spawn()?.id() as i32;
+        // Its end of the pipe would never be the last one.
+        drop(command);
+        let tie = Arc::new(ours);
+        let (socket, events) = (tie.clone(), self.events.clone());
+        let log = std::thread::Builder::new().name("log".into()).spawn(move || pass_on(said))?;
+        std::thread::Builder::new().name("start".into()).spawn(move || {
+            let result = meet(&socket, &sockets);
+            drop(sockets);
+            // A master that ends needs to be told nothing.
+            let _ = events.send(Event::Started(Started { pid, result, log: finished(log) }));
+        })?;
+        let now = Instant::now();
+        Ok(Worker { pid, reloads: 0, started: now, version: String::new(), tie, serves_since: None })
+    }
+}
+
+/// Gives a worker the sockets of the one before it, and waits until it serves.
+fn meet(mut socket: &UnixStream, sockets: &[OwnedFd]) -> io::Result<(Vec<OwnedFd>, String)> {
+    handover::give(socket, sockets)?;
+    let kept = handover::take(socket)?;
+    let mut length = [0];
+    socket.read_exact(&mut length)?;
+    let mut version = vec![0; length[0].into()];
+    socket.read_exact(&mut version)?;
+    Ok((kept, String::from_utf8_lossy(&version).into_owned()))
+}
+
+/// Shows what a worker says, and keeps it.
+fn pass_on(mut said: io::PipeReader) -> Vec<u8> {
+    let (mut kept, mut bytes) = (Vec::new(), [0; 4096]);
+    while let Ok(received @ 1..) = said.read(&mut bytes) {
+        // A reader that has gone does not matter.
+        let _ = io::stderr().write_all(&bytes[..received]);
+        kept.extend_from_slice(&bytes[..received.min(LOG_MAX - kept.len())]);
+    }
+    kept
+}
+
+/// What was said. A worker that serves or has ended has closed its end; a program that it started may not.
+fn finished(log: JoinHandle<Vec<u8>>) -> String {
+    let end = Instant::now() + Duration::from_secs(1);
+    while !log.is_finished() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kept = if log.is_finished() { log.join().unwrap_or_default() } else { Vec::new() };
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Keeps a configuration as it was read, for workers to come.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn keep(sources: &[Source]) -> io::Result<Arc<File>> {
+    let mut file = File::from(rustix::fs::memfd_create("configuration", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(&tie::pack(sources))?;
+    Ok(Arc::new(file))
+}
+
+/// A status as HAProxy shows it: `0 (Exit)`, `137 (Killed)`.
+pub fn ended(code: i32) -> String {
+    let how = match code - 128 {
+        ..=0 => "Exit",
+        1 => "Hangup",
+        2 => "Interrupt",
+        3 => "Quit",
+        4 => "Illegal instruction",
+        6 => "Aborted",
+        7 => "Bus error",
+        8 => "Floating point exception",
+        9 => "Killed",
+        10 => "User defined signal 1",
+        11 => "Segmentation fault",
+        12 => "User defined signal 2",
+        15 => "Terminated",
+        _ => "Signal",
+    };
+    format!("{code} ({how})")
+}

@@ -1,0 +1,62 @@
+//! Lines about the life of the process, in HAProxy's form: `[NOTICE]   (PID) : TEXT`.
+
+use std::{fmt::Display, io::Write};
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// For those who follow what happens.
+    Notice,
+    /// Something is not as it should be.
+    Warning,
+    /// Something failed.
+    Alert,
+}
+
+impl Weight {
+    fn label(self) -> &'static str {
+        match self {
+            Weight::Notice => "[NOTICE]",
+            Weight::Warning => "[WARNING]",
+            Weight::Alert => "[ALERT]",
+        }
+    }
+}
+
+/// A line of this process.
+pub fn line(weight: Weight, text: impl Display) -> String {
+    format!("{:<11}({}) : {text}\n", weight.label(), std::process::id())
+}
+
+/// On standard error; a reader that has gone does not matter.
+pub fn say(weight: Weight, text: impl Display) {
+    let _ = std::io::stderr().write_all(line(weight, text).as_bytes());
+}
+
+/// Says what happens.
+pub fn notice(text: impl Display) {
+    say(Weight::Notice, text);
+}
+
+/// Says what is not as it should be.
+pub fn warning(text: impl Display) {
+    say(Weight::Warning, text);
+}
+
+/// Says what failed.
+pub fn alert(text: impl Display) {
+    say(Weight::Alert, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_haproxys_columns() {
+        let own = std::process::id();
+        assert_eq!(line(Weight::Notice, "a"), format!("[NOTICE]   ({own}) : a\n"));
+        assert_eq!(line(Weight::Warning, "a"), format!("[WARNING]  ({own}) : a\n"));
+        assert_eq!(line(Weight::Alert, "a"), format!("[ALERT]    ({own}) : a\n"));
+    }
+}

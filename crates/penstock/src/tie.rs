@@ -1,0 +1,196 @@
+//! What ties a worker to its master: a socket over which listening sockets pass, then clients of the master's command socket,
+//! and whose end tells the worker that the master is gone. The worker's side; `master::worker` has the other.
+
+use crate::version;
+use penstock_config::model::Source;
+use penstock_proxy::handover;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::{
+    fs::File,
+    io::{self, IoSliceMut, IsTerminal, Read, Seek, Write},
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// The environment variable that marks a worker: the numbers of its descriptors and the words of [`Occasion`], with colons between.
+pub const VARIABLE: &str = "PENSTOCK_WORKER";
+
+/// In [`VARIABLE`] where standard error is a terminal in truth.
+pub const TERMINAL: &str = "terminal";
+
+/// Why a worker is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// With its master.
+    Start,
+    /// For another configuration; the worker before it serves until it does, and then finishes.
+    Reload,
+    /// The worker before it is gone.
+    Replacement,
+}
+
+impl Occasion {
+    /// As in the environment.
+    pub fn word(self) -> &'static str {
+        match self {
+            Occasion::Start => "start",
+            Occasion::Reload => "reload",
+            Occasion::Replacement => "replacement",
+        }
+    }
+}
+
+/// Whether this process was started by a master.
+pub fn is_worker() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// Whether somebody reads standard error on a terminal. A worker writes through its master until it serves.
+pub fn is_on_terminal() -> bool {
+    match std::env::var(VARIABLE) {
+        Ok(told) => told.ends_with(TERMINAL),
+        Err(_) => io::stderr().is_terminal(),
+    }
+}
+
+/// The worker's side.
+#[derive(Debug)]
+pub struct Tie {
+    socket: UnixStream,
+    occasion: Occasion,
+    /// Standard error as the master has it, until this worker serves.
+    stderr: Option<OwnedFd>,
+    configuration: File,
+}
+
+impl Tie {
+    /// What the master left in the environment.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn received() -> io::Result<Tie> {
+        let told = std::env::var(VARIABLE).map_err(|_| io::ErrorKind::NotFound)?;
+        let mut words = told.split(':');
+        let mut descriptor = || {
+            let number = words.next().and_then(|n| n.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+            let descriptor = penstock_sys::adopt(number)?;
+            rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+            io::Result::Ok(descriptor)
+        };
+        let (socket, stderr, configuration) = (descriptor()?, descriptor()?, descriptor()?);
+        let occasion = [Occasion::Start, Occasion::Reload, Occasion::Replacement]
+            .into_iter()
+            .find(|occasion| words.clone().next() == Some(occasion.word()));
+        let occasion = occasion.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Tie { socket: socket.into(), occasion, stderr: Some(stderr), configuration: configuration.into() })
+    }
+
+    /// Why this worker was started.
+    pub fn occasion(&self) -> Occasion {
+        self.occasion
+    }
+
+    /// The socket, while listening sockets pass over it.
+    pub fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    /// The configuration as the master has read it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn sources(&self) -> io::Result<Vec<Source>> {
+        let mut bytes = Vec::new();
+        let mut file = &self.configuration;
+        // Each worker of this configuration shares the place in it.
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        unpack(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Tells the master that this worker serves, and with which sockets; its messages go where the master's go from here on.
+    ///
+    /// # Errors
+    /// When the master is gone.
+    pub fn report(&mut self, sockets: &[OwnedFd]) -> io::Result<()> {
+        if let Some(stderr) = self.stderr.take() {
+            rustix::stdio::dup2_stderr(&stderr)?;
+        }
+        handover::give(&self.socket, sockets)?;
+        let version = version::NUMBER.as_bytes();
+        self.socket.write_all(&[u8::try_from(version.len()).expect("a version is short")])?;
+        self.socket.write_all(version)
+    }
+
+    /// Waits on a thread of its own for what the master sends: clients of its command socket, for `serve`. The flag is true once
+    /// the master is gone.
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub fn watch(self, mut serve: impl FnMut(UnixStream) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
+        let gone = Arc::new(AtomicBool::new(false));
+        let flag = gone.clone();
+        std::thread::Builder::new().name("master".into()).spawn(move || {
+            while let Ok(Some(client)) = next_client(&self.socket) {
+                client.into_iter().for_each(&mut serve);
+            }
+            flag.store(true, Ordering::Release);
+        })?;
+        Ok(gone)
+    }
+}
+
+/// What comes next: a byte, and a client with it. `None` at the end.
+fn next_client(socket: &UnixStream) -> io::Result<Option<Option<UnixStream>>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let client = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes > 0).then(|| client.map(UnixStream::from)))
+}
+
+/// Names and texts, each behind its length.
+pub fn pack(sources: &[Source]) -> Vec<u8> {
+    let texts = sources.iter().flat_map(|source| [&source.name, &source.text]);
+    texts.flat_map(|text| [&(text.len() as u64).to_ne_bytes()[..], text.as_bytes()].concat()).collect()
+}
+
+/// What [`pack`] made.
+fn unpack(mut bytes: &[u8]) -> Option<Vec<Source>> {
+    let mut text = || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u64::from_ne_bytes(*length).try_into().ok()?)?;
+        bytes = rest;
+        String::from_utf8(text.to_vec()).ok()
+    };
+    let mut sources = Vec::new();
+    while let Some(name) = text() {
+        sources.push(Source { name, text: text()? });
+    }
+    bytes.is_empty().then_some(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_arrives_as_it_was_read() {
+        let source = |name: &str, text: &[u8]| Source::new(name, text);
+        let sources = [source("a.cfg", b"global\n\xff\n"), source("", b""), source("c", "ü".as_bytes())];
+        let packed = pack(&sources);
+        let unpacked = unpack(&packed).unwrap();
+        let texts = |sources: &[Source]| sources.iter().map(|s| (s.name.clone(), s.text.clone())).collect::<Vec<_>>();
+        assert_eq!(texts(&unpacked), texts(&sources));
+        assert!((1..packed.len()).filter_map(|end| unpack(&packed[..end])).all(|some| some.len() < sources.len()));
+    }
+}
