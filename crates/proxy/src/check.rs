@@ -15,7 +15,7 @@ pub use outcome::{Effect, Outcome, Verdict};
 
 use crate::{
     connection::{socket::Socket, stream::Stream},
-    exchange::facts_of,
+    exchange::assign::facts_of,
     process::shared::Shared,
     server::{Server, ServerRef},
     servers::connect::open_socket,

@@ -4,7 +4,13 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod timer;
 
-use crate::{observe::counters::Cells, process::shared::Place, servers::private::Own, worker::state::Worker};
+use crate::{
+    exchange::state::{Exchange, ms_between},
+    observe::counters::Cells,
+    process::shared::Place,
+    servers::private::Own,
+    worker::state::Worker,
+};
 use penstock_config::model::{Bind, Proxy};
 use penstock_rules::{ConnFacts, Session};
 use std::{
@@ -57,6 +63,29 @@ impl Conn {
             0 => timeouts.http_request.or(timeouts.client),
             _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
         }
+    }
+    /// The proxy whose settings hold now for an exchange: its backend, once it has one.
+    pub fn proxy_of(&self, x: &Exchange) -> &Proxy {
+        &self.worker.shared.config.proxies[x.backend.unwrap_or(self.frontend)]
+    }
+    /// An exchange's first byte is there.
+    pub fn begin(&self, x: &mut Exchange, ready: Instant, first_byte: Instant) {
+        x.times.ready = Some(ready);
+        x.times.first_byte = Some(first_byte);
+        x.log.Th = if self.requests == 0 { self.handshake_ms } else { 0 };
+        x.log.Ti = ms_between(ready, first_byte);
+        x.log.request_unix_us = self.worker.clock.unix_us();
+    }
+    /// The head of a request has been read.
+    pub fn request_complete(&mut self, x: &mut Exchange) {
+        let now = self.worker.clock.now();
+        x.times.complete = Some(now);
+        x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, now));
+        x.log.request_counter = self.worker.next_request();
+        self.session.requests += 1;
+        self.worker.counters().frontend(self.frontend).request(self.worker.now_ms());
+        let tune = &self.worker.shared.config.global.tune;
+        x.txn.received.keep(&x.request, tune.http_logurilen);
     }
     /// What this worker counts for the frontend, and for the `bind` line.
     pub fn listener_cells(&self) -> [&Cells; 2] {

@@ -40,7 +40,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
-        Mode::Http if speaks_http2(&conn) => Box::pin(http2::run(conn, stream, Vec::new())).await,
+        Mode::Http if speaks_http2(&conn) => Box::pin(http2::connection::run(conn, stream, Vec::new())).await,
         Mode::Http => connection::run(conn, stream).await,
     }
 }

@@ -372,7 +372,7 @@ async fn carry_in_time(proxy: &Proxy, exchange: &'static Exchange, run: Run) -> 
     };
     // Its panic is told by the hook.
     let _ = served.await;
-    worker.pool.clear(&worker);
+    worker.pool.close();
     worker.muxes.clear();
     tokio::time::sleep(PATIENCE).await;
     let moved = [meter.moved()[0], meters.borrow().first().map_or(0, |meter| meter.moved()[0])];

@@ -3,7 +3,7 @@
 
 use crate::{
     connection::Conn,
-    exchange::Exchange,
+    exchange::state::Exchange,
     route,
     rules::evaluate::{self, Stage},
     server::{Server, ServerRef, Target},

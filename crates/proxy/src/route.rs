@@ -6,7 +6,7 @@ pub(crate) mod cookie;
 use crate::{
     balance::Subject,
     connection::{Conn, in_time, stream::Fill},
-    exchange::{Exchange, buffered_body::Ahead, ends::Client, headers, respond},
+    exchange::{buffered_body::Ahead, ends::Client, headers, respond, state::Exchange},
     queue::Priority,
     rules::{
         evaluate::{self, Judged, Stage},

@@ -7,10 +7,11 @@ use crate::{
         timer::Deadline,
     },
     exchange::{
-        self, Attempts, Exchange, Unserved,
+        assign::{self, Attempts, Unserved},
         ends::{Body, Counts, End, Fault, Sink, Source},
         finish,
         forward::{Broken, Flow, Waits},
+        state::Exchange,
         timeouts::{Patience, Side},
     },
     http1::{body::give_if_empty, connection},
@@ -151,17 +152,17 @@ impl Sink for Raw {
 /// Serves a connection to its end.
 pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     let worker = conn.worker.clone();
-    let mut x = Exchange::take(&worker);
+    let mut x = worker.take_exchange();
     let now = worker.clock.tick();
-    x.begin(&conn, now, now);
+    conn.begin(&mut x, now, now);
     x.times.complete = Some(now);
-    x.number(&worker);
+    x.log.request_counter = worker.next_request();
     x.txn.status = Some(0);
     let mut client = Raw::new(stream, worker.clone(), true);
     match route::connection(&mut conn, &mut client, &mut x).await {
         Connected::Backend(backend) => to_backend(&mut conn, &mut client, &mut x, backend).await,
         Connected::Http => {
-            x.give(&worker);
+            worker.give_exchange(x);
             return Box::pin(connection::resume(Box::new(conn), client.stream, client.input)).await;
         }
         Connected::Over => {}
@@ -173,7 +174,7 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
         client.buffers().give(input);
     }
     finish::tcp(&mut conn, client.counts.received, &mut x);
-    x.give(&worker);
+    worker.give_exchange(x);
 }
 
 async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: usize) {
@@ -198,7 +199,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
         };
-        let slot = match exchange::assign(conn, x, pool, &want, gone).await {
+        let slot = match assign::assign(conn, x, pool, &want, gone).await {
             Ok(slot) => slot,
             Err(Unserved(termination, _)) => {
                 worker.counters().backend(backend).connect_errors.inc();
@@ -213,12 +214,12 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         let in_use = InUse::of(cells);
         attempts.assigned(&worker, x, backend, at.server);
         let key = Key::of(conn, x, slot.server(), at, false, Stage::Raw);
-        if let Some(stream) = exchange::connect(conn, x, slot.server(), at, key.as_ref()).await {
+        if let Some(stream) = assign::connect(conn, x, slot.server(), at, key.as_ref()).await {
             break (slot, stream, in_use);
         }
         drop(slot);
         if !attempts.are_left(proxy) {
-            exchange::count_connect_error(&worker, at);
+            assign::count_connect_error(&worker, at);
             return;
         }
         let pause = attempts.failed(proxy, pool, x, &mut want);

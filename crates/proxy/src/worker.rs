@@ -13,7 +13,7 @@ use crate::{
     accept::{self, listener::Listener, spread},
     check,
     process::{handle::Handle, shared::Shared},
-    servers::{pool, resolve},
+    servers::resolve,
 };
 use buffer::Buffers;
 use control::Control;
@@ -68,7 +68,7 @@ pub(crate) fn run(seed: Seed) {
     // Connections that are left end here; what they log goes out.
     drop(runtime);
     penstock_engine::worker::uninstall();
-    worker.pool.clear(&worker);
+    worker.pool.close();
     worker.muxes.clear();
     worker.logger.flush();
     pulse.end();
@@ -88,7 +88,7 @@ async fn serve(
     let mut acceptors: Vec<_> = listeners.into_iter().map(spawn).collect();
     let logger = worker.clone();
     task::spawn(&worker, Who::Worker, async move { logger.logger.run(&logger.clock).await });
-    task::spawn(&worker, Who::Worker, pool::run(worker.clone()));
+    task::spawn(&worker, Who::Worker, purge_pools(worker.clone()));
     task::spawn(&worker, Who::Worker, penstock_tls::drive_engine());
     task::spawn(&worker, Who::Worker, report_engine(worker.clone()));
     if worker.id == 0 {
@@ -146,10 +146,19 @@ async fn drain(worker: &Worker, acceptors: Vec<JoinHandle<()>>) {
     // The connections that came last begin with what they have sent, and are counted.
     tokio::task::yield_now().await;
     worker.draining.set(true);
-    worker.pool.clear(worker);
+    worker.pool.close();
     worker.muxes.clear();
     worker.connections.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     worker.check_drained();
+}
+
+/// Looks through the connections that are kept to servers, once a second.
+async fn purge_pools(worker: Rc<Worker>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        worker.pool.purge();
+        worker.muxes.purge();
+    }
 }
 
 /// Leaves the engine's report where others can read it, for as long as the worker runs.

@@ -1,6 +1,6 @@
 //! A place on a server, and a connection to it.
 
-use super::{Exchange, ms_between};
+use super::state::{Exchange, ms_between};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
     queue::Granted,

@@ -1,21 +1,26 @@
 //! One attempt at one server: the request goes there, and the head of its response comes back.
 
 use super::{
-    Exchange,
     assign::{connect, connected},
     buffered_body::Ahead,
     ends::{Answered, Client, Fault, Upstream},
     finish,
+    flush::{flush, send},
     forward::{Broken, Flow, Waits},
-    headers, ms_between, respond,
+    headers, respond,
     retry::{Ended, Reason, is_repeatable, keep_body, may_repeat_body, retries_on, retries_on_status},
+    state::{Exchange, ms_between},
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
 use crate::{
     connection::{Conn, in_time},
     http1::server_side::Http1Server,
-    http2::{self, Http2Server, Mux, MuxInUse, websocket},
+    http2::{
+        mux::{self, Mux, MuxInUse},
+        server_side::Http2Server,
+        websocket,
+    },
     log::debug,
     observe::counters::InUse,
     reuse::{Claim, Key, may_go_on},
@@ -24,8 +29,8 @@ use crate::{
     server::{Seen, Server, ServerRef, Slot},
     servers::pool::Returned,
     worker::{
-        buffer::Buffer,
-        pulse::Stage,
+        pulse::{Stage, Who},
+        task,
         turn::{self, cost},
     },
 };
@@ -69,7 +74,7 @@ pub(super) async fn attempt(
     let in_use = InUse::of(cells);
     let own = conn.own.take(&key);
     let private = private || own.is_some();
-    let (stream, uses) = match own.or_else(|| worker.pool.take(&worker, &key, claim.as_ref()?)) {
+    let (stream, uses) = match own.or_else(|| worker.pool.take(&key, claim.as_ref()?)) {
         Some(taken) => {
             cells.reuses.inc();
             connected(x, taken.facts, worker.clock.now());
@@ -80,12 +85,13 @@ pub(super) async fn attempt(
             None => return Err(Ended::Retry(Reason::Connect)),
         },
     };
-    if !only_http1 && http2::is_spoken_by(&stream, &server.config.settings) {
+    if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
-        let Ok(mux) = Mux::open(&worker, stream, x.server_conn.clone(), tune, &limits).await else {
+        let Ok((mux, driver)) = Mux::open(stream, x.server_conn.clone(), tune, &limits).await else {
             x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
+        task::spawn(&worker, Who::Server { peer: x.server_conn.dst }, driver);
         match private {
             _ if worker.draining.get() => {}
             true => conn.own.give_mux(key.clone(), mux.clone()),
@@ -106,7 +112,7 @@ pub(super) async fn attempt(
                 if private || conn.own.authenticates() {
                     conn.own.give(key, idle)
                 } else {
-                    worker.pool.give(&worker, key, idle)
+                    worker.pool.give(key, idle, worker.clock.now())
                 }
             }
         }
@@ -119,7 +125,7 @@ pub(super) async fn attempt(
 fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
     let settings = &server.config.settings;
     let own = conn.own.take_mux(key, |mux| may_go_on(settings, mux.begun()));
-    own.or_else(|| conn.worker.muxes.take(&conn.worker, key, claim?))
+    own.or_else(|| conn.worker.muxes.take(key, claim?))
 }
 
 /// An attempt over a connection that others may share.
@@ -157,7 +163,7 @@ pub(super) async fn multiplexed(
         worker.muxes.withdraw(key.at, mux);
         conn.own.give_mux(key.clone(), mux.clone());
     }
-    worker.muxes.settle(&worker, key.at, mux);
+    worker.muxes.settle(key.at, mux);
     result
 }
 
@@ -299,18 +305,6 @@ pub(super) async fn forward(
     finish_body(conn, client, x, at, result)
 }
 
-/// Sends what waits in the client's end; false when the client did not take it in time.
-pub(crate) async fn flush(conn: &mut Conn, client: &mut dyn Client) -> bool {
-    send(conn, client, &mut Buffer::none()).await
-}
-
-/// Sends what waits in the client's end, and these bytes of a body behind it; false when the client did not take it in time.
-async fn send(conn: &mut Conn, client: &mut dyn Client, bytes: &mut Buffer) -> bool {
-    conn.deadline.set(conn.worker.clock.now(), conn.proxy().timeouts.client);
-    // A failure shows again, and is handled, when the response is sent.
-    in_time(&mut conn.deadline, poll_fn(|cx| client.poll_send(cx, bytes, None))).await.is_some()
-}
-
 #[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
 pub(super) fn poll_head(
     cx: &mut Context<'_>,
@@ -370,7 +364,7 @@ pub(super) async fn head_failed(
     let cells = worker.counters().server(at.proxy, at.server);
     let backend = worker.counters().backend(at.proxy);
     let repeatable = is_repeatable(client, x, request);
-    let proxy = x.proxy(conn);
+    let proxy = conn.proxy_of(x);
     match failed {
         Head::ServerFault(fault) => {
             let idempotent =

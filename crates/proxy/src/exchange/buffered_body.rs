@@ -1,13 +1,13 @@
 //! Bodies that are wanted before their message is forwarded: by rules, by a service, by `http-buffer-request`.
 
 use super::{
-    Exchange,
     ends::{Body, Client, Fault, Upstream},
+    flush,
     forward::Flow,
+    state::Exchange,
 };
 use crate::{
     connection::Conn,
-    exchange,
     http1::body::{VERSION, weight},
     worker::turn,
 };
@@ -42,7 +42,7 @@ pub(crate) async fn wait(
         x.request.fields.remove_known(Known::Expect);
         x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
         x.log.bytes_read = x.continued;
-        exchange::flush(conn, client).await;
+        flush::flush(conn, client).await;
     }
     conn.deadline.set(conn.worker.clock.now(), limit);
     let worker = conn.worker.clone();

@@ -1,6 +1,9 @@
 //! The last stage of an exchange: times, counters, and the log line.
 
-use super::{Exchange, ends::Client, ms_between};
+use super::{
+    ends::Client,
+    state::{Exchange, ms_between},
+};
 use crate::{connection::Conn, log::severity, route::cookie, rules::evaluate, worker::pulse::Stage};
 use penstock_config::model::Mode;
 use penstock_rules::{By, During, LogLevel, Phase, Termination};
@@ -20,15 +23,15 @@ pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
 
 /// Counts and logs a request over HTTP/2 that was none: its stream was reset, as HAProxy does, and nobody got an answer.
 pub(crate) fn malformed(conn: &mut Conn) {
-    let mut x = Exchange::take(&conn.worker);
+    let mut x = conn.worker.take_exchange();
     let now = conn.worker.clock.now();
-    x.begin(conn, now, now);
+    conn.begin(&mut x, now, now);
     x.log.termination = Termination(By::Refusal, During::Request);
     x.aborted(0);
     measure(conn, &mut x, now);
     count(conn, &x);
     write(conn, &mut x);
-    x.give(&conn.worker);
+    conn.worker.give_exchange(x);
 }
 
 /// Counts and logs a connection in `mode tcp`.
@@ -169,7 +172,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     }
     worker.pulse().enter(Stage::Log);
     if x.times.complete.is_none() {
-        x.number(&worker);
+        x.log.request_counter = worker.next_request();
     }
     x.log.log_counter = worker.shared.log_lines[frontend].fetch_add(1, Ordering::Relaxed);
     x.log.as_soon_as = conn.proxy().options.logasap;
@@ -210,7 +213,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     if !worker.logger.logs(frontend) {
         return;
     }
-    let mut x = Exchange::take(&worker);
+    let mut x = worker.take_exchange();
     x.log.accept_unix_us = conn.facts.accepted_unix_us;
     x.log.request_unix_us = conn.facts.accepted_unix_us;
     let listener = conn.bind().name.clone().unwrap_or_else(|| conn.facts.listener_id.to_string());
@@ -229,5 +232,5 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let severity = if separate { severity::ERROR } else { severity::INFO };
     worker.logger.send(frontend, worker.clock.unix_us(), severity, b"", &line);
     worker.buffers.give_head(line);
-    x.give(&worker);
+    worker.give_exchange(x);
 }

@@ -1,6 +1,6 @@
 //! What a proxy itself changes in messages on their way: connection handling, and who the client is.
 
-use super::{Exchange, forwarded};
+use super::{forwarded, state::Exchange};
 use crate::{connection::Conn, server::Server};
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
 use penstock_http::{

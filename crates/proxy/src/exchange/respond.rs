@@ -1,10 +1,9 @@
 //! Answers made here: error pages, replies of rules, the stats page.
 
 use super::{
-    Exchange,
     buffered_body::{self, Waited},
     ends::{Client, End},
-    ms_between,
+    state::{Exchange, ms_between},
 };
 use crate::{
     connection::{Conn, in_time},

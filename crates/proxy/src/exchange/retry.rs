@@ -1,12 +1,12 @@
 //! A request and its backend: one attempt after the other, as `retries`, `retry-on` and `option redispatch` allow.
 
 use super::{
-    Exchange,
     assign::{Attempts, Unserved, assign, count_connect_error},
     attempt::attempt,
     ends::Client,
     forward::Flow,
     respond,
+    state::Exchange,
 };
 use crate::{
     connection::Conn,

@@ -1,6 +1,6 @@
 //! When the silence of one side of an exchange becomes a timeout.
 
-use super::Exchange;
+use super::state::Exchange;
 use crate::connection::{Conn, timer::Deadline};
 use penstock_config::model::Proxy;
 use std::{

@@ -1,11 +1,11 @@
 //! What follows a response head: bodies, or the two streams of a tunnel.
 
 use super::{
-    Exchange,
     ends::{Client, End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
     retry::Ended,
+    state::Exchange,
     timeouts::{Patience, Side},
 };
 use crate::{

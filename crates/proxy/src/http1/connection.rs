@@ -6,7 +6,7 @@ use crate::{
         Conn, PAUSE,
         stream::{Fill, Stream},
     },
-    exchange::{self, Exchange, ends::Client, finish, respond},
+    exchange::{self, ends::Client, finish, respond},
     handshake, http2,
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
@@ -39,7 +39,7 @@ pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Bu
             Next::End => break,
             Next::Http2 => {
                 let (stream, begun) = client.into_parts();
-                return Box::pin(http2::run(conn, stream, begun)).await;
+                return Box::pin(http2::connection::run(conn, stream, begun)).await;
             }
         }
     }
@@ -118,13 +118,13 @@ enum Next {
 /// One request and its response.
 async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
     conn.worker.pulse().enter(Stage::Parse);
-    let mut x = Exchange::take(&conn.worker);
+    let mut x = conn.worker.take_exchange();
     let first_byte = conn.worker.clock.now();
     let timeouts = &conn.proxy().timeouts;
     // The first request has had its time running since the connection was ready for it.
     let since = if conn.requests == 0 { ready } else { first_byte };
     conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
-    x.begin(conn, ready, first_byte);
+    conn.begin(&mut x, ready, first_byte);
     let received = {
         let (deadline, head, clock) = (&mut conn.deadline, &mut x.request, &conn.worker.clock);
         let mut woken = false;
@@ -140,7 +140,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
     let again = match received {
         Some(Received::Request) => {
-            x.request_complete(conn);
+            conn.request_complete(&mut x);
             exchange::run(conn, client, &mut x).await;
             client.is_reusable()
         }
@@ -160,9 +160,11 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             false
         }
         Some(Received::Invalid(Error::Http2Preface))
-            if conn.requests == 0 && conn.bind().proto.is_none() && http2::may_begin_so(client.partial()) =>
+            if conn.requests == 0
+                && conn.bind().proto.is_none()
+                && http2::connection::may_begin_so(client.partial()) =>
         {
-            x.give(&conn.worker);
+            conn.worker.give_exchange(x);
             return Next::Http2;
         }
         Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
@@ -190,7 +192,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         }
     };
     conn.requests += 1;
-    x.give(&conn.worker);
+    conn.worker.give_exchange(x);
     // A worker that has begun to drain since it promised to keep the connection looks for a request before it closes it.
     match again {
         true => Next::Idle { since: conn.worker.clock.now() },

@@ -1,9 +1,10 @@
 //! A client's stream: one request and its response.
 
 use super::{
-    convert::{read_trailers, write_fields, write_response},
+    convert::{read_trailers, write_response},
     guard::Signals,
     inlet::Inlet,
+    send::{fault, io_error, poll_send_body},
 };
 use crate::{
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
@@ -214,49 +215,6 @@ impl Sink for Http2Client {
 /// which it takes nothing costs no more than the buffers all begin with.
 const HELD_MAX: usize = 256 * 1024;
 
-/// Sends payload as the peer's windows allow; ready once none is left, with whether the stream is ended by it.
-pub(super) fn poll_send_body(
-    stream: &mut SendStream<Bytes>,
-    cx: &mut Context<'_>,
-    buffer: &mut Buffer,
-    end: Option<End<'_>>,
-    sent: &mut u64,
-    signals: &Signals,
-) -> Poll<io::Result<bool>> {
-    while !buffer.is_empty() {
-        turn::round();
-        // First: what is reserved of the connection's window is kept from other streams.
-        ready!(signals.outlet.poll_room(cx));
-        stream.reserve_capacity(buffer.len());
-        let room = match stream.capacity() {
-            0 => match ready!(stream.poll_capacity(cx)) {
-                Some(Ok(room)) => room,
-                Some(Err(e)) => return Poll::Ready(Err(io_error(e))),
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            },
-            room => room,
-        };
-        let len = room.min(buffer.len());
-        if len == 0 {
-            continue;
-        }
-        let last = len == buffer.len() && end.is_some_and(|end| end.trailers.is_none());
-        stream.send_data(Bytes::copy_from_slice(&buffer.data()[..len]), last).map_err(io_error)?;
-        buffer.consume(len);
-        signals.data_sent(len, buffer.len());
-        *sent += len as u64;
-        if last {
-            return Poll::Ready(Ok(true));
-        }
-    }
-    let Some(end) = end else { return Poll::Ready(Ok(false)) };
-    match end.trailers.map(|fields| write_fields(fields, |_| false)) {
-        Some(Ok(trailers)) if !trailers.is_empty() => stream.send_trailers(trailers).map_err(io_error)?,
-        _ => stream.send_data(Bytes::new(), true).map_err(io_error)?,
-    }
-    Poll::Ready(Ok(true))
-}
-
 impl Client for Http2Client {
     fn request_framing(&self) -> Framing {
         self.framing
@@ -315,20 +273,9 @@ impl Client for Http2Client {
     }
 }
 
-/// What h2 says of a stream, as an end of an exchange says it.
-pub(super) fn fault(error: h2::Error) -> Fault {
-    if error.is_io() { Fault::Io(io_error(error)) } else { Fault::Closed }
-}
-
+/// What h2 says where the client's connection is to end.
 fn broken(error: h2::Error) -> Fault {
     Fault::Io(io_error(error))
-}
-
-pub(super) fn io_error(error: h2::Error) -> io::Error {
-    match error.is_io() {
-        true => error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),
-        false => io::Error::new(io::ErrorKind::BrokenPipe, error),
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@ use super::{
     client_side::Http2Client,
     convert::read_request,
     guard::{Guard, Signals},
+    tuning::{SEND_BUFFER, SMALL_DATA, header_list_size},
 };
 use crate::{
     connection::{
         Conn, PAUSE, in_time,
         stream::{Fill, Stream},
     },
-    exchange::{self, Exchange, finish},
+    exchange::{self, finish},
     handshake,
     http1::connection,
     worker::{
@@ -136,14 +137,6 @@ impl Task {
 /// What a connection lets all its streams have in flight towards us together.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// What h2 keeps of one stream's body that its peer has not taken yet.
-pub(super) const SEND_BUFFER: usize = 64 * 1024;
-
-/// What the small DATA frames that wait to be forwarded may cost beside what they carry. h2 counts 256 bytes for each that
-/// carries less, and its default lets a hundred wait: a gRPC client that sends messages faster than its server takes them
-/// is cut. So many are a full window of messages of ten bytes on two streams; each costs some 150 bytes.
-pub(super) const SMALL_DATA: usize = 16_384 * 256;
-
 /// How long a goodbye may take to be taken.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -220,12 +213,6 @@ fn settings(worker: &Worker, limits: &Limits) -> server::Builder {
         builder.enable_connect_protocol();
     }
     builder
-}
-
-/// As much as a head over HTTP/1 may have, in the terms of RFC 9113 section 6.5.2: a field counts for 32 bytes more than
-/// its name and value, where a line of HTTP/1 has four.
-pub(super) fn header_list_size(limits: &Limits) -> u32 {
-    u32::try_from(limits.head_bytes + limits.fields * (32 - 4)).unwrap_or(u32::MAX)
 }
 
 /// A connection after its preface.
@@ -385,22 +372,22 @@ async fn serve_stream(
     signals: &Rc<Signals>,
     limits: Limits,
 ) {
-    let mut x = Exchange::take(&conn.worker);
+    let mut x = conn.worker.take_exchange();
     let now = Instant::now();
-    x.begin(conn, now, now);
+    conn.begin(&mut x, now, now);
     let read = read_request(&request, path.as_deref(), &mut x.request, &limits);
     let (_, body) = request.into_parts();
     match read.and_then(|()| Http2Client::framing(&x.request, &body)) {
         Ok(framing) => {
-            x.request_complete(conn);
+            conn.request_complete(&mut x);
             let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone(), limits);
             exchange::run(conn, &mut client, &mut x).await;
-            x.give(&conn.worker);
+            conn.worker.give_exchange(x);
             linger(conn, &mut client).await;
         }
         // RFC 9113 section 8.1.1: a malformed request is an error of its stream.
         Err(_) => {
-            x.give(&conn.worker);
+            conn.worker.give_exchange(x);
             respond.send_reset(Reason::PROTOCOL_ERROR);
             finish::malformed(conn);
         }

@@ -18,7 +18,7 @@ const HEAD_COST: usize = 512;
 
 /// The bytes under way, and the streams that wait for fewer.
 #[derive(Debug, Default)]
-pub(super) struct Outlet {
+pub(crate) struct Outlet {
     under_way: Cell<usize>,
     /// The peer's socket took no more at the last write.
     blocked: Cell<bool>,

@@ -1,7 +1,7 @@
 //! `-d`: what comes and goes, a line each on standard output, in the shape of HAProxy's debug mode: the proxy, the event,
 //! the client, and the text. Nothing is formatted unless it was asked for.
 
-use crate::{connection::Conn, exchange::Exchange};
+use crate::{connection::Conn, exchange::state::Exchange};
 use penstock_http::Fields;
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub(crate) fn request(conn: &Conn, x: &Exchange) {
 
 /// A server has answered.
 pub(crate) fn response(conn: &Conn, x: &Exchange) {
-    show(conn, &x.proxy(conn).name, |out, event| {
+    show(conn, &conn.proxy_of(x).name, |out, event| {
         let (status, reason) = (x.response.status(), x.response.reason().escape_ascii());
         writeln!(out, "{}: {} {status} {reason}", event("srvrep"), x.response.version().as_str())?;
         fields(out, &event("srvhdr"), &x.response.fields)

@@ -11,7 +11,10 @@ use crate::{
     server::{Backends, Notice},
     worker::pulse::Pulse,
 };
-use penstock_config::{Config, Diagnostics, model::Proxy};
+use penstock_config::{
+    Config, Diagnostics,
+    model::{Proxy, ServerSettings},
+};
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk};
 use std::collections::HashSet;
@@ -154,6 +157,10 @@ impl Shared {
 }
 
 impl Shared {
+    /// How many idle connections to a server each worker may keep: `pool-max-conn` is the server's, shared out evenly.
+    pub(crate) fn share_of_idle(&self, settings: &ServerSettings) -> usize {
+        usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(self.loads.len()))
+    }
     /// What happens to servers from now on: for one taker.
     pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<Notice>> {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).take()

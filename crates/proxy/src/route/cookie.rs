@@ -1,22 +1,14 @@
 //! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
 
-use crate::{exchange::Exchange, route, server::Backend};
+use crate::{
+    exchange::state::{CookiePersistence, Exchange},
+    route,
+    server::Backend,
+};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
 use penstock_http::{Known, ResponseHead};
 use penstock_rules::fetch::end_of_cookie;
 use std::time::Duration;
-
-/// What a persistence cookie said and when, and what became of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Persistence {
-    /// The request goes to the server that its cookie names.
-    pub direct: bool,
-    /// `ignore-persist` holds: no cookie is read, and none set.
-    pub ignored: bool,
-    /// When the cookie was last sent, and when first, in seconds since 1970, where it tells.
-    last: Option<u64>,
-    first: Option<u64>,
-}
 
 /// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
 pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: route::Persistence, now: u64) {
@@ -51,7 +43,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
         };
         if x.log.cookie[0] == b'N' {
             let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
-            let kept = Persistence {
+            let kept = CookiePersistence {
                 direct: false,
                 ignored: rules.ignored,
                 last: dates.first().copied().flatten(),
@@ -85,7 +77,7 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
 fn judge(
     key: &[u8],
     conf: &Cookie,
-    cookie: &mut Persistence,
+    cookie: &mut CookiePersistence,
     persistent: &mut Option<usize>,
     proxy: &Proxy,
     pool: &Backend,
@@ -183,7 +175,7 @@ fn is_cacheable(response: &ResponseHead) -> bool {
 }
 
 fn must_insert(x: &Exchange, conf: &Cookie, now: u64) -> bool {
-    let Persistence { direct, ignored, last, first } = x.cookie;
+    let CookiePersistence { direct, ignored, last, first } = x.cookie;
     if ignored {
         return false;
     }

@@ -4,11 +4,11 @@ use super::login::{self, Settled};
 use crate::{
     connection::{Conn, in_time, socket::Socket},
     exchange::{
-        self, Exchange,
         buffered_body::{self, Ahead, Waited},
         ends::{Client, Fault},
-        ms_between,
+        flush,
         respond::{self, Page},
+        state::{Exchange, ms_between},
     },
     http1::body::{VERSION, weight},
     worker::{state::Worker, turn},
@@ -230,7 +230,7 @@ async fn say_early_hints(conn: &mut Conn, client: &mut dyn Client, x: &mut Excha
         client.interim(&head);
     }
     x.log.bytes_read = x.continued;
-    exchange::flush(conn, client).await;
+    flush::flush(conn, client).await;
 }
 
 fn body_len(x: &Exchange) -> u64 {
@@ -265,7 +265,7 @@ async fn wait_for_response_body(
 
 /// Holds a client that was caught for `timeout tarpit`, unless it leaves.
 async fn tarpit(conn: &mut Conn, client: &mut dyn Client, x: &Exchange) {
-    let timeouts = &x.proxy(conn).timeouts;
+    let timeouts = &conn.proxy_of(x).timeouts;
     let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
     conn.deadline.set(conn.worker.clock.now(), Some(time));
     let gone = std::future::poll_fn(|cx| client.poll_gone(cx));
@@ -425,7 +425,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
     if list.is_empty() {
         return Judged::GoOn;
     }
-    let mut x = Exchange::take(&worker);
+    let mut x = worker.take_exchange();
     let mut from = 0;
     let judged = loop {
         match list.run(&mut context(&worker, conn, &mut x, Stage::Raw), from) {
@@ -463,6 +463,6 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
         Kind::Session => (&mut facts.session_src, &mut facts.session_dst),
     };
     (*src, *dst) = (x.txn.src.or(*src), x.txn.dst.or(*dst));
-    x.give(&worker);
+    worker.give_exchange(x);
     judged
 }

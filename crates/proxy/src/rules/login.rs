@@ -2,7 +2,7 @@
 
 use crate::{
     connection::{Conn, in_time},
-    exchange::{Exchange, ends::Client, respond},
+    exchange::{ends::Client, respond, state::Exchange},
 };
 use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, pin::pin, task::Poll};

@@ -3,13 +3,19 @@
 
 use crate::{
     connection::stream::Stream,
+    observe::counters::Cells,
+    process::shared::Shared,
     reuse::{Claim, Key, Offer, may_go_on},
     server::ServerRef,
-    worker::state::Worker,
 };
 use penstock_config::Config;
 use penstock_rules::ServerConnFacts;
-use std::{cell::RefCell, collections::HashMap, io::ErrorKind, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io::ErrorKind,
+    sync::Arc,
+};
 use tokio::time::Instant;
 
 /// A connection without an exchange.
@@ -42,60 +48,72 @@ pub(crate) struct Pool {
     lists: RefCell<Vec<List>>,
     /// Where each proxy's begin.
     first: Vec<usize>,
+    shared: Arc<Shared>,
+    worker: usize,
+    /// The worker ends: none is kept from now on.
+    closed: Cell<bool>,
 }
 
 impl Pool {
-    pub fn new(config: &Config) -> Self {
+    /// The pool of that worker.
+    pub fn new(shared: Arc<Shared>, worker: usize) -> Self {
         let mut servers = 0;
-        let first = config.proxies.iter().map(|proxy| {
+        let first = shared.config.proxies.iter().map(|proxy| {
             servers += proxy.servers.len();
             servers - proxy.servers.len()
         });
-        Pool { first: first.collect(), lists: RefCell::new((0..servers).map(|_| List::default()).collect()) }
+        let first = first.collect();
+        let lists = RefCell::new((0..servers).map(|_| List::default()).collect());
+        Pool { first, lists, shared, worker, closed: Cell::new(false) }
+    }
+    /// What this worker counts for a server.
+    fn cells(&self, at: ServerRef) -> &Cells {
+        self.shared.counters.worker(self.worker).server(at.proxy, at.server)
     }
     fn place(&self, at: ServerRef) -> usize {
         self.first[at.proxy] + at.server
     }
     /// The connection used last that this request may have; those found closed by the server are dropped.
-    pub fn take(&self, worker: &Worker, key: &Key, claim: &Claim) -> Option<Returned> {
+    pub fn take(&self, key: &Key, claim: &Claim) -> Option<Returned> {
         let mut lists = self.lists.borrow_mut();
         let list = &mut lists[self.place(key.at)];
         if list.len == 0 {
             return None;
         }
         let found = list.take(key, claim);
-        list.count(worker, key.at);
+        list.count(self.cells(key.at));
         found
     }
     /// Takes a connection back after its exchange, if the server's limits let it be kept.
-    pub fn give(&self, worker: &Worker, key: Key, connection: Returned) {
-        let settings = &worker.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
+    pub fn give(&self, key: Key, connection: Returned, now: Instant) {
+        let settings = &self.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
         let list = &mut self.lists.borrow_mut()[self.place(key.at)];
-        let room = list.len < worker.share_of_idle(settings);
-        if may_go_on(settings, connection.uses) && room && !worker.draining.get() {
+        let room = list.len < self.shared.share_of_idle(settings);
+        if may_go_on(settings, connection.uses) && room && !self.closed.get() {
             list.len += 1;
             list.safe += usize::from(connection.uses > 1);
-            list.count(worker, key.at);
-            list.alike.entry(key).or_default().push(Idle { connection, since: worker.clock.now() });
+            list.count(self.cells(key.at));
+            list.alike.entry(key).or_default().push(Idle { connection, since: now });
         }
     }
-    /// Closes all of them.
-    pub fn clear(&self, worker: &Worker) {
-        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(&worker.shared.config)) {
+    /// Closes all of them, and keeps none from now on.
+    pub fn close(&self) {
+        self.closed.set(true);
+        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(&self.shared.config)) {
             *list = List::default();
-            list.count(worker, at);
+            list.count(self.cells(at));
         }
     }
     /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address), and
     /// half of what nobody needed for `pool-purge-delay`.
-    fn purge(&self, worker: &Worker) {
+    pub fn purge(&self) {
         let now = Instant::now();
-        let config = &worker.shared.config;
+        let config = &self.shared.config;
         for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(config)).filter(|(list, _)| list.len > 0) {
             let settings = &config.proxies[at.proxy].servers[at.server].settings;
             let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
             list.alike.retain(|key, alike| {
-                if worker.shared.backends.has_left(key.at, &key.target) {
+                if self.shared.backends.has_left(key.at, &key.target) {
                     alike.clear();
                 }
                 alike.retain(|idle| is_quiet(&idle.connection.stream));
@@ -112,11 +130,11 @@ impl Pool {
             });
             list.len = list.alike.values().map(Vec::len).sum();
             list.safe = list.alike.values().flatten().filter(|idle| idle.connection.uses > 1).count();
-            list.count(worker, at);
+            list.count(self.cells(at));
             if stale == 0 {
                 continue;
             }
-            let cells = worker.counters().server(at.proxy, at.server);
+            let cells = self.cells(at);
             let (used, needed) = (cells.used_connections.read(), cells.needed_connections.read());
             cells.needed_connections.set(used.max((used + needed) / 2));
         }
@@ -138,8 +156,7 @@ impl List {
         }
     }
     /// Shows in the counters how many there are.
-    fn count(&self, worker: &Worker, at: ServerRef) {
-        let cells = worker.counters().server(at.proxy, at.server);
+    fn count(&self, cells: &Cells) {
         cells.idle_connections.set(self.len as u64);
         cells.safe_idle_connections.set(self.safe as u64);
     }
@@ -155,13 +172,4 @@ fn servers(config: &Config) -> impl Iterator<Item = ServerRef> + '_ {
 /// there the kernel is asked.
 pub(crate) fn is_quiet(stream: &Stream) -> bool {
     !stream.has_news() && matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
-}
-
-/// A worker's purge of its pool.
-pub(crate) async fn run(worker: Rc<Worker>) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        worker.pool.purge(&worker);
-        worker.muxes.purge(&worker);
-    }
 }

@@ -3,7 +3,7 @@
 
 use super::pool::{Returned, is_quiet};
 use crate::{
-    http2::Mux,
+    http2::mux::Mux,
     reuse::{Key, Session},
 };
 use penstock_http::ResponseHead;

@@ -2,20 +2,19 @@
 
 use super::{buffer::Buffers, clock::Clock, pulse::Pulse, turn::Rounds};
 use crate::{
-    exchange::Kept,
-    http2::MuxPool,
+    exchange::state::{Exchange, Kept},
+    http2::mux::MuxPool,
     log::{Logger, severity},
     observe::counters::WorkerCounters,
     process::{fault::Fault, handle::Handle, shared::Shared},
     servers::pool::Pool,
 };
-use penstock_config::model::ServerSettings;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
     fs::File,
     io,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::Waker,
 };
 
@@ -28,7 +27,7 @@ pub(crate) struct Worker {
     pub buffers: Buffers,
     /// How many of its tasks use their turns up.
     pub rounds: Rounds,
-    pub exchanges: Kept,
+    exchanges: Kept,
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
     pub muxes: MuxPool,
@@ -64,8 +63,8 @@ impl Worker {
             buffers,
             rounds: Rounds::default(),
             exchanges: Kept::default(),
-            pool: Pool::new(&shared.config),
-            muxes: MuxPool::default(),
+            pool: Pool::new(shared.clone(), id),
+            muxes: MuxPool::new(shared.clone()),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),
             draining: Cell::new(false),
@@ -79,11 +78,6 @@ impl Worker {
             handle,
             shared,
         }
-    }
-
-    /// The idle connections to a server that this worker may keep: the limit is the server's, each worker has its share.
-    pub fn share_of_idle(&self, settings: &ServerSettings) -> usize {
-        usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(self.shared.loads.len()))
     }
 
     /// Ends the worker once it drains and has no connection left.
@@ -101,6 +95,21 @@ impl Worker {
     /// The cells this worker counts in.
     pub fn counters(&self) -> &WorkerCounters {
         self.shared.counters.worker(self.id)
+    }
+
+    /// An exchange that nothing is known of yet; to be given back.
+    pub fn take_exchange(&self) -> Box<Exchange> {
+        self.exchanges.take()
+    }
+
+    /// Takes back an exchange that has ended.
+    pub fn give_exchange(&self, x: Box<Exchange>) {
+        self.exchanges.give(x, &self.buffers);
+    }
+
+    /// The number of a request in the process.
+    pub fn next_request(&self) -> u32 {
+        self.shared.requests.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Milliseconds since the process started, by which rates are counted.
