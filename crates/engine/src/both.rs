@@ -8,12 +8,11 @@
 //! lanes take everything meanwhile.
 
 use crate::{
-    Answer, Answers, Class, Counters, DeviceReport, Engine, Next, Op, OpId, Queue, Settings, Ticket,
+    Answer, Answers, Class, Counters, DeviceReport, Engine, Forecast, Next, Op, OpId, Queue, Report, Settings, Ticket,
     hw::{self, Hw},
     sw::{Costs, Sw},
 };
 use std::{
-    cell::Cell,
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -36,7 +35,7 @@ pub struct Both {
     stretch: f64,
     device_next: Next,
     /// Operations since the device was last given one.
-    elsewhere: Cell<u32>,
+    elsewhere: u32,
 }
 
 /// Where an operation goes.
@@ -60,7 +59,7 @@ impl Both {
             computed: Vec::new(),
             stretch: 1.0,
             device_next: Next::Idle,
-            elsewhere: Cell::new(0),
+            elsewhere: 0,
         }
     }
 
@@ -74,7 +73,7 @@ impl Both {
         let sooner = |ahead: &usize| device.predict(class, *ahead) <= elsewhere;
         let room = if self.device.serves(class) { device.most(class) } else { 0 };
         match (0..room).take_while(sooner).count() {
-            0 if room > 0 && self.elsewhere.get() >= SCOUT => Route::Device(1),
+            0 if room > 0 && self.elsewhere >= SCOUT => Route::Device(1),
             0 if lanes.is_some() => Route::Lanes,
             0 => Route::Library,
             count => Route::Device(count),
@@ -94,66 +93,8 @@ impl Both {
 }
 
 impl Engine for Both {
-    fn name(&self) -> &'static str {
-        "hw+sw"
-    }
-
-    fn lanes(&self, class: Class) -> usize {
-        match (self.route(class), &self.lanes) {
-            (Route::Device(_), _) => 1,
-            (Route::Lanes, Some(lanes)) => lanes.lanes(class),
-            _ => 0,
-        }
-    }
-
-    fn most(&self, class: Class) -> usize {
-        match (self.route(class), &self.lanes) {
-            (Route::Device(count), _) => count,
-            (Route::Lanes, Some(lanes)) => lanes.most(class),
-            _ => 0,
-        }
-    }
-
-    fn break_even(&self, class: Class) -> usize {
-        match (self.route(class), &self.lanes) {
-            (Route::Lanes, Some(lanes)) => lanes.break_even(class),
-            _ => 1,
-        }
-    }
-
-    fn native_time(&self, class: Class) -> Duration {
-        self.costs.of(class).native
-    }
-
-    fn serves(&self, op: &Op) -> bool {
-        self.elsewhere.set(self.elsewhere.get().saturating_add(1));
-        let by_lanes = self.lanes.as_ref().is_some_and(|lanes| lanes.lanes(op.class()) > 0 && lanes.serves(op));
-        match self.route(op.class()) {
-            Route::Device(_) => self.device.engine().serves(op) || by_lanes,
-            Route::Lanes => by_lanes,
-            Route::Library => false,
-        }
-    }
-
-    fn worth_alone(&self, class: Class, others: bool) -> bool {
-        let native = self.costs.of(class).native;
-        match (self.route(class), &self.lanes) {
-            (Route::Device(_), _) => self.elsewhere.get() >= SCOUT || self.device.engine().predict(class, 0) < native,
-            (Route::Lanes, Some(lanes)) => lanes.worth_alone(class, others),
-            _ => false,
-        }
-    }
-
-    fn is_busy(&self, class: Class) -> bool {
-        match (self.route(class), &self.lanes) {
-            (Route::Lanes, Some(lanes)) => lanes.is_busy(class),
-            _ => false,
-        }
-    }
-
-    /// Each of the two checks its own answers.
-    fn checks(&self, _: Class) -> bool {
-        true
+    fn offered(&mut self, _: Class) {
+        self.elsewhere = self.elsewhere.saturating_add(1);
     }
 
     fn suspect(&mut self) {
@@ -172,7 +113,7 @@ impl Engine for Both {
                 let goes = left > 0 && self.device.engine().serves(op);
                 if goes {
                     left -= 1;
-                    self.elsewhere.set(0);
+                    self.elsewhere = 0;
                     self.given.push((*id, self.device.submit_shared(op.clone(), 0, now)));
                 }
                 !goes
@@ -211,6 +152,71 @@ impl Engine for Both {
     fn next(&self, now: Instant) -> Next {
         let lanes = self.lanes.as_ref().map_or(Next::Idle, |lanes| lanes.next(now));
         lanes.sooner(self.device_next)
+    }
+}
+
+impl Forecast for Both {
+    fn lanes(&self, class: Class) -> usize {
+        match (self.route(class), &self.lanes) {
+            (Route::Device(_), _) => 1,
+            (Route::Lanes, Some(lanes)) => lanes.lanes(class),
+            _ => 0,
+        }
+    }
+
+    fn most(&self, class: Class) -> usize {
+        match (self.route(class), &self.lanes) {
+            (Route::Device(count), _) => count,
+            (Route::Lanes, Some(lanes)) => lanes.most(class),
+            _ => 0,
+        }
+    }
+
+    fn break_even(&self, class: Class) -> usize {
+        match (self.route(class), &self.lanes) {
+            (Route::Lanes, Some(lanes)) => lanes.break_even(class),
+            _ => 1,
+        }
+    }
+
+    fn native_time(&self, class: Class) -> Duration {
+        self.costs.of(class).native
+    }
+
+    fn serves(&self, op: &Op) -> bool {
+        let by_lanes = self.lanes.as_ref().is_some_and(|lanes| lanes.lanes(op.class()) > 0 && lanes.serves(op));
+        match self.route(op.class()) {
+            Route::Device(_) => self.device.engine().serves(op) || by_lanes,
+            Route::Lanes => by_lanes,
+            Route::Library => false,
+        }
+    }
+
+    fn worth_alone(&self, class: Class, others: bool) -> bool {
+        let native = self.costs.of(class).native;
+        match (self.route(class), &self.lanes) {
+            (Route::Device(_), _) => self.elsewhere >= SCOUT || self.device.engine().predict(class, 0) < native,
+            (Route::Lanes, Some(lanes)) => lanes.worth_alone(class, others),
+            _ => false,
+        }
+    }
+
+    fn is_busy(&self, class: Class) -> bool {
+        match (self.route(class), &self.lanes) {
+            (Route::Lanes, Some(lanes)) => lanes.is_busy(class),
+            _ => false,
+        }
+    }
+
+    /// Each of the two checks its own answers.
+    fn checks(&self, _: Class) -> bool {
+        true
+    }
+}
+
+impl Report for Both {
+    fn name(&self) -> &'static str {
+        "hw+sw"
     }
 
     fn device(&self) -> Option<DeviceReport> {

@@ -1,6 +1,6 @@
 //! Engines that misbehave on purpose. Each computes natively and then does one thing wrong.
 
-use crate::{Answer, Answers, Class, Engine, Next, Op, OpId, native};
+use crate::{Answer, Answers, Class, Engine, Forecast, Next, Op, OpId, Report, native};
 use std::{
     rc::Rc,
     time::{Duration, Instant},
@@ -43,14 +43,6 @@ impl Double {
 }
 
 impl Engine for Double {
-    fn name(&self) -> &'static str {
-        "double"
-    }
-
-    fn lanes(&self, _: Class) -> usize {
-        self.lanes
-    }
-
     fn start(&mut self, batch: &mut Vec<(OpId, Rc<Op>)>, now: Instant) {
         if self.manner != Manner::Full {
             self.held.extend(batch.drain(..).map(|(id, op)| (id, op, now)));
@@ -95,6 +87,18 @@ impl Engine for Double {
             (Manner::Reversed(time), Some((.., since))) if self.held.len() == 1 => Next::At((*since + time).max(now)),
             _ => Next::Soon,
         }
+    }
+}
+
+impl Forecast for Double {
+    fn lanes(&self, _: Class) -> usize {
+        self.lanes
+    }
+}
+
+impl Report for Double {
+    fn name(&self) -> &'static str {
+        "double"
     }
 }
 

@@ -13,13 +13,14 @@ mod pace;
 mod report;
 
 use crate::{
-    Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey, encode,
-    plan::Classes, sw::Costs, worker::thread_cpu_ns,
+    Algorithm, Answer, Answers, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, OpId, Private, Report,
+    Scheme, Secret, SigningKey, Work, encode,
+    sw::{Costs, Prepared},
+    worker::thread_cpu_ns,
 };
 use aws_lc_rs::{digest, rand};
 use check::{Samples, Signed};
 pub use hardware::{Hardware, Unusable};
-pub(crate) use key::Apart;
 use key::DeviceKey;
 pub use pace::Pace;
 use penstock_lanes::{Lanes, rsa::RsaSize};
@@ -248,7 +249,7 @@ impl Hw {
 
 /// Number of requests that an operation needs.
 fn requests(class: Class) -> usize {
-    if matches!(class, Class::X25519Agree | Class::P256Agree | Class::P384Agree) { 2 } else { 1 }
+    if matches!(class.work(), Work::Agree(_)) { 2 } else { 1 }
 }
 
 /// The device's name for a curve; X25519 has a call of its own.
@@ -261,13 +262,13 @@ fn weierstrass(curve: Curve) -> Option<qat::Curve> {
 }
 
 fn curve_of(key: &SigningKey) -> qat::Curve {
-    if key.class() == Class::EcdsaP384 { qat::Curve::P384 } else { qat::Curve::P256 }
+    if key.algorithm() == Algorithm::EcdsaP384 { qat::Curve::P384 } else { qat::Curve::P256 }
 }
 
 /// What is computed before the device is asked: the padded message, the nonce, or the private half of a fresh pair.
 fn prepare(lanes: Lanes, op: &Op) -> Option<(Vec<u8>, Secret)> {
     match op {
-        Op::Sign { key, scheme, message } => match key.apart.of(key)? {
+        Op::Sign { key, scheme, message } => match DeviceKey::of(key)? {
             DeviceKey::Rsa(numbers) => {
                 let size = RsaSize::from_bytes(numbers.len)?;
                 Some((encode::encode(lanes, *scheme, message, size)?, Secret::default()))
@@ -322,7 +323,7 @@ fn submit(channel: &mut Channel, pending: &Pending, tag: u64, part: usize, deadl
         }
     };
     match &*pending.op {
-        Op::Sign { key, scheme, message } => match key.apart.of(key) {
+        Op::Sign { key, scheme, message } => match DeviceKey::of(key) {
             Some(DeviceKey::Rsa(key)) => channel.submit(&Request::Rsa { key, input: &pending.encoded }, tag, deadline),
             Some(DeviceKey::Scalar(private)) => {
                 let Some(hash) = encode::hash(*scheme) else { return UNFIT };
@@ -417,49 +418,12 @@ fn whole(curve: Curve, [x, y]: &qat::Answer) -> Option<Vec<u8>> {
 /// Whether a device can use the key. Also has the lanes' form of it prepared, which checking its signatures uses.
 fn has_key(key: &Arc<SigningKey>, scheme: Scheme, lanes: Lanes) -> bool {
     if lanes.is_accelerated() && check::is_rsa(scheme) {
-        key.prepared.soon(key);
+        Prepared::of(key).soon(key);
     }
-    key.apart.of(key).is_some() && encode::hash(scheme).is_some()
+    DeviceKey::of(key).is_some() && encode::hash(scheme).is_some()
 }
 
 impl Engine for Hw {
-    fn name(&self) -> &'static str {
-        "hw"
-    }
-
-    /// Each operation is submitted by itself: the ring is the batch.
-    fn lanes(&self, class: Class) -> usize {
-        usize::from(self.classes.contains(class) && self.channel.is_up())
-    }
-
-    fn most(&self, class: Class) -> usize {
-        self.room(class)
-    }
-
-    fn native_time(&self, class: Class) -> Duration {
-        self.costs.of(class).native
-    }
-
-    fn serves(&self, op: &Op) -> bool {
-        match op {
-            Op::Sign { key, scheme, .. } => has_key(key, *scheme, self.lanes),
-            Op::KeyGen { .. } => true,
-            Op::Agree { curve, peer } | Op::Derive { private: Private::Scalar(curve, _), peer } => {
-                peer.len() == curve.public_len()
-            }
-            _ => false,
-        }
-    }
-
-    fn is_busy(&self, class: Class) -> bool {
-        self.room(class) == 0
-    }
-
-    /// Every answer is checked before it is given.
-    fn checks(&self, _: Class) -> bool {
-        true
-    }
-
     fn suspect(&mut self) {
         self.counters.suspected += 1;
         self.samples.suspect();
@@ -496,9 +460,50 @@ impl Engine for Hw {
             _ => Next::Soon,
         }
     }
+}
+
+impl Forecast for Hw {
+    /// Each operation is submitted by itself: the ring is the batch.
+    fn lanes(&self, class: Class) -> usize {
+        usize::from(self.classes.contains(class) && self.channel.is_up())
+    }
+
+    fn most(&self, class: Class) -> usize {
+        self.room(class)
+    }
+
+    fn native_time(&self, class: Class) -> Duration {
+        self.costs.of(class).native
+    }
+
+    fn serves(&self, op: &Op) -> bool {
+        match op {
+            Op::Sign { key, scheme, .. } => has_key(key, *scheme, self.lanes),
+            Op::KeyGen { .. } => true,
+            Op::Agree { curve, peer } | Op::Derive { private: Private::Scalar(curve, _), peer } => {
+                peer.len() == curve.public_len()
+            }
+            _ => false,
+        }
+    }
+
+    fn is_busy(&self, class: Class) -> bool {
+        self.room(class) == 0
+    }
+
+    /// Every answer is checked before it is given.
+    fn checks(&self, _: Class) -> bool {
+        true
+    }
 
     fn predict(&self, class: Class, ahead: usize) -> Duration {
         self.pace.predict(class, self.backlog + pace::weight(class) * ahead as u32)
+    }
+}
+
+impl Report for Hw {
+    fn name(&self) -> &'static str {
+        "hw"
     }
 
     fn device(&self) -> Option<DeviceReport> {

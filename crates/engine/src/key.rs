@@ -1,12 +1,13 @@
 //! Signing keys.
 
-use crate::{Class, Secret, hw::Apart, sw::Prepared};
+use crate::{Algorithm, Class, Secret, Work};
 use aws_lc_rs::{
     encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der, PublicKeyX509Der},
     rand::SystemRandom,
     signature::{self as sig, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey, RsaKeyPair},
 };
 use std::{
+    any::Any,
     fmt,
     sync::{
         OnceLock,
@@ -47,16 +48,13 @@ enum Pair {
     Ed25519(Ed25519KeyPair),
 }
 
-/// A private key, shared by all workers. Batched engines keep what they precompute by [`SigningKey::id`].
+/// A private key, shared by all workers, with what engines have derived from it.
 pub struct SigningKey {
     id: u64,
     kind: KeyKind,
     pair: Pair,
     der: Secret,
-    /// The key as the engine `sw` computes with it.
-    pub(crate) prepared: Prepared,
-    /// The key as a device computes with it.
-    pub(crate) apart: Apart,
+    forms: Forms,
     /// The public key, ready to verify with, for each of [`SigningKey::schemes`]: every answer of an engine is verified.
     verifiers: [OnceLock<Option<ParsedPublicKey>>; 6],
 }
@@ -86,15 +84,7 @@ impl SigningKey {
             "not a usable private key (RSA of 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519)",
         ))?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(SigningKey {
-            id,
-            kind,
-            pair,
-            der,
-            prepared: Prepared::default(),
-            apart: Apart::default(),
-            verifiers: Default::default(),
-        })
+        Ok(SigningKey { id, kind, pair, der, forms: Forms::default(), verifiers: Default::default() })
     }
 
     fn parse(der: &[u8]) -> Option<(KeyKind, Pair)> {
@@ -133,10 +123,10 @@ impl SigningKey {
         &self.der
     }
 
-    /// Prepares the key for the engine `sw`, which would otherwise do so beside the worker at the key's first use. Takes some
-    /// milliseconds.
-    pub fn prepare(&self) {
-        self.prepared.now(self);
+    /// What an engine keeps beside the key, in the engine's own type: made empty when it is first asked for, it lives as long as
+    /// the key.
+    pub(crate) fn form<F: Any + Default + Send + Sync>(&self) -> &F {
+        self.forms.get()
     }
 
     /// The private scalar, for the elliptic curves that lanes serve.
@@ -186,17 +176,22 @@ impl SigningKey {
         }
     }
 
+    /// The key's algorithm, as far as engines tell them apart.
+    pub fn algorithm(&self) -> Algorithm {
+        match self.kind {
+            KeyKind::Rsa { bits: 2048 } => Algorithm::Rsa2048,
+            KeyKind::Rsa { bits: 3072 } => Algorithm::Rsa3072,
+            KeyKind::Rsa { bits: 4096 } => Algorithm::Rsa4096,
+            KeyKind::Rsa { .. } => Algorithm::RsaOther,
+            KeyKind::EcdsaP256 => Algorithm::EcdsaP256,
+            KeyKind::EcdsaP384 => Algorithm::EcdsaP384,
+            KeyKind::EcdsaP521 | KeyKind::Ed25519 => Algorithm::Other,
+        }
+    }
+
     /// The class to which signing with this key belongs.
     pub fn class(&self) -> Class {
-        match self.kind {
-            KeyKind::Rsa { bits: 2048 } => Class::Rsa2048,
-            KeyKind::Rsa { bits: 3072 } => Class::Rsa3072,
-            KeyKind::Rsa { bits: 4096 } => Class::Rsa4096,
-            KeyKind::Rsa { .. } => Class::RsaOther,
-            KeyKind::EcdsaP256 => Class::EcdsaP256,
-            KeyKind::EcdsaP384 => Class::EcdsaP384,
-            KeyKind::EcdsaP521 | KeyKind::Ed25519 => Class::SignOther,
-        }
+        Class::of(Work::Sign(self.algorithm()))
     }
 
     /// Signs at once, on this thread.
@@ -253,5 +248,49 @@ impl SigningKey {
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SigningKey({:?})", self.kind)
+    }
+}
+
+/// Values of different types, one of each, made when they are first asked for: a list that only grows, read without a lock.
+#[derive(Default)]
+struct Forms(OnceLock<Box<Node>>);
+
+struct Node {
+    form: Box<dyn Any + Send + Sync>,
+    next: Forms,
+}
+
+impl Forms {
+    fn get<F: Any + Default + Send + Sync>(&self) -> &F {
+        let new = || Box::new(Node { form: Box::new(F::default()), next: Forms::default() });
+        let node = self.0.get_or_init(new);
+        node.form.downcast_ref().unwrap_or_else(|| node.next.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_keeps_one_form_of_each_type() {
+        let forms = Forms::default();
+        let (first, second): (&AtomicU64, &OnceLock<u8>) = (forms.get(), forms.get());
+        first.store(7, Ordering::Relaxed);
+        second.set(3).expect("it is new");
+        assert_eq!(forms.get::<AtomicU64>().load(Ordering::Relaxed), 7);
+        assert_eq!(forms.get::<OnceLock<u8>>().get(), Some(&3));
+    }
+
+    #[test]
+    fn threads_that_ask_at_once_get_the_same_form() {
+        let forms = Forms::default();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| forms.get::<AtomicU64>().fetch_add(1, Ordering::Relaxed));
+                scope.spawn(|| forms.get::<OnceLock<u8>>().get_or_init(|| 1));
+            }
+        });
+        assert_eq!(forms.get::<AtomicU64>().load(Ordering::Relaxed), 8);
     }
 }

@@ -13,10 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod both;
+mod class;
 mod counters;
+mod der;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
 mod encode;
+mod engine;
 mod fair;
 pub mod hw;
 mod key;
@@ -30,13 +33,15 @@ pub mod sw;
 pub mod worker;
 
 pub use both::Both;
+pub use class::{Algorithm, Class, Classes, Curve, Work};
 pub use counters::{ClassCounters, Counters, TURN_BOUNDS};
+pub use engine::{Answers, Engine, Forecast, Next, OpId, Report};
 pub use fair::{Fair, Share};
 pub use hw::{DeviceCounters, DeviceReport};
 pub use key::{KeyError, KeyKind, Scheme, SigningKey};
 pub use native::compute;
-pub use op::{Answer, Class, Curve, Failure, KemPrivate, Op, Private};
+pub use op::{Answer, Failure, KemPrivate, Op, Private};
 pub use plan::Plan;
-pub use queue::{Answers, Engine, Next, OpId, Queue, Settings, Ticket, Watch};
+pub use queue::{Queue, Settings, Ticket, Watch};
 pub use secret::Secret;
 pub use worker::perform;

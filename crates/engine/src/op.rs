@@ -1,45 +1,8 @@
 //! One piece of public-key work. It owns its memory: it may outlive whoever asked for it.
 
-use crate::{Scheme, Secret, SigningKey};
+use crate::{Class, Curve, Scheme, Secret, SigningKey, Work};
 use aws_lc_rs::{agreement, kem};
 use std::{fmt, sync::Arc};
-
-/// A curve for key agreement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Curve {
-    X25519,
-    P256,
-    P384,
-}
-
-impl Curve {
-    /// The class of generating key pairs on this curve.
-    pub(crate) const fn class_of_pairs(self) -> Class {
-        match self {
-            Curve::X25519 => Class::X25519KeyGen,
-            Curve::P256 => Class::P256KeyGen,
-            Curve::P384 => Class::P384KeyGen,
-        }
-    }
-
-    /// Length of a public key in bytes: raw for X25519, otherwise an uncompressed point.
-    pub const fn public_len(self) -> usize {
-        match self {
-            Curve::X25519 => 32,
-            Curve::P256 => 65,
-            Curve::P384 => 97,
-        }
-    }
-
-    /// Length in bytes of the shared secret and of a private key.
-    pub const fn secret_len(self) -> usize {
-        match self {
-            Curve::X25519 | Curve::P256 => 32,
-            Curve::P384 => 48,
-        }
-    }
-}
 
 /// An operation to be computed.
 pub enum Op {
@@ -164,106 +127,18 @@ pub enum Failure {
     Cancelled,
 }
 
-/// Operations that can share a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum Class {
-    Rsa2048,
-    Rsa3072,
-    Rsa4096,
-    RsaOther,
-    EcdsaP256,
-    EcdsaP384,
-    SignOther,
-    X25519KeyGen,
-    X25519Derive,
-    X25519Agree,
-    P256KeyGen,
-    P256Derive,
-    P256Agree,
-    P384KeyGen,
-    P384Derive,
-    P384Agree,
-    MlKemKeyGen,
-    MlKemEncapsulate,
-    MlKemDecapsulate,
-}
-
-impl Class {
-    /// All classes, in the order of their numbers.
-    pub const ALL: [Class; 19] = {
-        use Class::*;
-        [
-            Rsa2048,
-            Rsa3072,
-            Rsa4096,
-            RsaOther,
-            EcdsaP256,
-            EcdsaP384,
-            SignOther,
-            X25519KeyGen,
-            X25519Derive,
-            X25519Agree,
-            P256KeyGen,
-            P256Derive,
-            P256Agree,
-            P384KeyGen,
-            P384Derive,
-            P384Agree,
-            MlKemKeyGen,
-            MlKemEncapsulate,
-            MlKemDecapsulate,
-        ]
-    };
-    /// Number of classes.
-    pub const COUNT: usize = Class::ALL.len();
-
-    /// The class's name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Rsa2048 => "rsa2048",
-            Class::Rsa3072 => "rsa3072",
-            Class::Rsa4096 => "rsa4096",
-            Class::RsaOther => "rsa-other",
-            Class::EcdsaP256 => "ecdsa-p256",
-            Class::EcdsaP384 => "ecdsa-p384",
-            Class::SignOther => "sign-other",
-            Class::X25519KeyGen => "x25519-keygen",
-            Class::X25519Derive => "x25519-derive",
-            Class::X25519Agree => "x25519-agree",
-            Class::P256KeyGen => "p256-keygen",
-            Class::P256Derive => "p256-derive",
-            Class::P256Agree => "p256-agree",
-            Class::P384KeyGen => "p384-keygen",
-            Class::P384Derive => "p384-derive",
-            Class::P384Agree => "p384-agree",
-            Class::MlKemKeyGen => "mlkem768-keygen",
-            Class::MlKemEncapsulate => "mlkem768-encapsulate",
-            Class::MlKemDecapsulate => "mlkem768-decapsulate",
-        }
-    }
-}
-
 impl Op {
     /// The class in which this operation is batched.
     pub fn class(&self) -> Class {
-        match self {
-            Op::Sign { key, .. } => key.class(),
-            Op::KeyGen { curve: Curve::X25519 } => Class::X25519KeyGen,
-            Op::KeyGen { curve: Curve::P256 } => Class::P256KeyGen,
-            Op::KeyGen { curve: Curve::P384 } => Class::P384KeyGen,
-            Op::Derive { private, .. } => match private.curve() {
-                Curve::X25519 => Class::X25519Derive,
-                Curve::P256 => Class::P256Derive,
-                Curve::P384 => Class::P384Derive,
-            },
-            Op::Agree { curve: Curve::X25519, .. } => Class::X25519Agree,
-            Op::Agree { curve: Curve::P256, .. } => Class::P256Agree,
-            Op::Agree { curve: Curve::P384, .. } => Class::P384Agree,
-            Op::KemKeyGen => Class::MlKemKeyGen,
-            Op::KemEncapsulate { .. } => Class::MlKemEncapsulate,
-            Op::KemDecapsulate { .. } => Class::MlKemDecapsulate,
-        }
+        Class::of(match self {
+            Op::Sign { key, .. } => Work::Sign(key.algorithm()),
+            Op::KeyGen { curve } => Work::KeyGen(*curve),
+            Op::Derive { private, .. } => Work::Derive(private.curve()),
+            Op::Agree { curve, .. } => Work::Agree(*curve),
+            Op::KemKeyGen => Work::KemKeyGen,
+            Op::KemEncapsulate { .. } => Work::KemEncapsulate,
+            Op::KemDecapsulate { .. } => Work::KemDecapsulate,
+        })
     }
 
     /// Whether `answer` may be released as the answer to this operation: a signature verifies, everything else has the right shape, and

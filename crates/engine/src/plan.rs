@@ -1,7 +1,7 @@
 //! Which engine a process runs, decided once from what was asked for and what the machine has.
 
 use crate::{
-    Both, Class, Settings,
+    Both, Classes, Settings,
     hw::{self, Hardware, Hw},
     policy::Limits,
     sw::{Costs, Sw},
@@ -98,58 +98,6 @@ pub fn choose(asked: Asked, lanes: Lanes, device: bool) -> (Kind, Option<Missing
         (Asked::HwSw | Asked::Auto, true) => (Kind::HwSw, None),
         (Asked::HwSw, false) => (best, Some(Missing::Device)),
         (Asked::Auto, false) => (best, None),
-    }
-}
-
-/// The classes of operations that may leave the native library, as `algo` names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classes([bool; Class::COUNT]);
-
-impl Default for Classes {
-    fn default() -> Self {
-        Classes([true; Class::COUNT])
-    }
-}
-
-impl Classes {
-    /// Reads a list in the words of OpenSSL's engines: `ALL`, `RSA`, `EC`, `PKEY`... Those that name no public-key
-    /// operation add nothing.
-    ///
-    /// # Errors
-    /// The first word that is no such name.
-    pub fn parse(list: &str) -> Result<Classes, &str> {
-        let mut classes = [false; Class::COUNT];
-        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let named: fn(Class) -> bool = match word.to_ascii_uppercase().as_str() {
-                // The papers' engine registers X25519 and ML-KEM under PKEY.
-                "ALL" | "PKEY" | "PKEY_CRYPTO" => |_| true,
-                "RSA" => |class| matches!(class, Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 | Class::RsaOther),
-                "EC" => |class| {
-                    use Class::*;
-                    !matches!(
-                        class,
-                        Rsa2048 | Rsa3072 | Rsa4096 | RsaOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate
-                    )
-                },
-                "DSA" | "DH" | "RAND" | "CIPHERS" | "DIGESTS" | "PKEY_ASN1" => |_| false,
-                _ => return Err(word),
-            };
-            for class in Class::ALL {
-                classes[class as usize] |= named(class);
-            }
-        }
-        Ok(Classes(classes))
-    }
-
-    /// The classes of this set for which `also` holds.
-    #[must_use]
-    pub fn and(&self, also: impl Fn(Class) -> bool) -> Classes {
-        Classes(Class::ALL.map(|class| self.contains(class) && also(class)))
-    }
-
-    /// Whether `class` is in the set.
-    pub fn contains(&self, class: Class) -> bool {
-        self.0[class as usize]
     }
 }
 
@@ -259,13 +207,5 @@ mod tests {
         }
         assert_eq!(choose(Asked::Sw, Lanes::portable(), true), (Kind::Native, Some(Missing::Ifma)));
         assert_eq!(Asked::from_name("qat"), None);
-    }
-
-    #[test]
-    fn algo_names_the_classes_that_leave_native() {
-        let has = |list, class| Classes::parse(list).expect("known words").contains(class);
-        assert!(has("ALL", Class::MlKemKeyGen) && has("RSA,EC", Class::EcdsaP384) && has("ec", Class::X25519Agree));
-        assert!(!has("RSA", Class::P256Agree) && !has("EC", Class::Rsa2048) && !has("CIPHERS,DIGESTS", Class::Rsa2048));
-        assert_eq!(Classes::parse("RSA,QUANTUM"), Err("QUANTUM"));
     }
 }

@@ -11,16 +11,17 @@ mod key;
 mod long;
 mod turn;
 
-use crate::plan::Classes;
 use crate::{
-    Answer, Answers, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey, encode,
+    Algorithm, Answer, Answers, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, OpId, Private, Report,
+    Scheme, Secret, SigningKey, Work, encode,
 };
 use aws_lc_rs::{digest, rand};
 pub(crate) use costs::RSA_2048;
 pub use costs::{Cost, Costs};
 use exchange::Pairs;
 use key::LaneKey;
-pub(crate) use key::{Prepared, rsa_numbers};
+pub(crate) use key::Prepared;
+pub use key::prepare;
 use long::{Long, RSA_LANES};
 use penstock_lanes::{LANES, Lanes, mlkem768, p256, p384};
 use std::{
@@ -92,7 +93,7 @@ impl Sw {
             if let Some(curve) = fresh_pairs(*class)
                 && self.pairs.left(curve) < batch.len()
             {
-                let cost = self.costs.of(curve.class_of_pairs()).lanes;
+                let cost = self.costs.of(Class::of(Work::KeyGen(curve))).lanes;
                 if !turn.has_room(cost, until) {
                     return;
                 }
@@ -154,14 +155,14 @@ impl Sw {
     }
 
     fn run_short(&mut self, class: Class, batch: &Batch) -> Vec<Result<Answer, Failure>> {
-        match class {
-            Class::EcdsaP256 | Class::EcdsaP384 => self.sign_ecdsa(class, batch),
-            Class::MlKemEncapsulate => self.encapsulate(batch),
+        match class.work() {
+            Work::Sign(algorithm) => self.sign_ecdsa(algorithm, batch),
+            Work::KemEncapsulate => self.encapsulate(batch),
             _ => self.exchange(batch),
         }
     }
 
-    fn sign_ecdsa(&mut self, class: Class, batch: &Batch) -> Vec<Result<Answer, Failure>> {
+    fn sign_ecdsa(&mut self, algorithm: Algorithm, batch: &Batch) -> Vec<Result<Answer, Failure>> {
         let mut random = [[0; 32]; LANES];
         if rand::fill(random.as_flattened_mut()).is_err() {
             return batch.iter().map(|_| Err(Failure::Internal)).collect();
@@ -186,7 +187,7 @@ impl Sw {
                 signatures.map(|rs| rs.map(|(r, s)| der(&r, &s)).map_err(|_| Failure::Internal)).collect()
             }};
         }
-        if class == Class::EcdsaP256 { sign!(p256) } else { sign!(p384) }
+        if algorithm == Algorithm::EcdsaP256 { sign!(p256) } else { sign!(p384) }
     }
 
     fn encapsulate(&self, batch: &Batch) -> Vec<Result<Answer, Failure>> {
@@ -263,22 +264,17 @@ pub(crate) fn full(class: Class) -> u32 {
 
 /// The curve on which operations of this class use fresh key pairs.
 fn fresh_pairs(class: Class) -> Option<Curve> {
-    use Class::*;
-    Some(match class {
-        X25519KeyGen | X25519Agree => Curve::X25519,
-        P256KeyGen | P256Agree => Curve::P256,
-        P384KeyGen | P384Agree => Curve::P384,
-        _ => return None,
-    })
+    match class.work() {
+        Work::KeyGen(curve) | Work::Agree(curve) => Some(curve),
+        _ => None,
+    }
 }
 
 /// The cost of a batch's call, once its key pairs are at hand.
 fn call_of(class: Class) -> Class {
-    match class {
-        Class::X25519Agree => Class::X25519Derive,
-        Class::P256Agree => Class::P256Derive,
-        Class::P384Agree => Class::P384Derive,
-        other => other,
+    match class.work() {
+        Work::Agree(curve) => Class::of(Work::Derive(curve)),
+        _ => class,
     }
 }
 
@@ -291,7 +287,7 @@ fn hashed(op: &Op) -> Option<digest::Digest> {
 
 fn scalar(op: &Op) -> Option<&[u8]> {
     match op {
-        Op::Sign { key, .. } => match key.prepared.get()? {
+        Op::Sign { key, .. } => match Prepared::of(key).get()? {
             LaneKey::Scalar(scalar) => Some(scalar.expose()),
             LaneKey::Rsa(_) => None,
         },
@@ -301,33 +297,47 @@ fn scalar(op: &Op) -> Option<&[u8]> {
 
 /// Whether the key is prepared for lanes; if not, has it prepared.
 fn is_prepared(key: &Arc<SigningKey>, scheme: Scheme) -> bool {
-    if key.class() == Class::EcdsaP256 || key.class() == Class::EcdsaP384 {
-        key.prepare();
-    } else {
-        key.prepared.soon(key);
+    let prepared = Prepared::of(key);
+    if matches!(key.algorithm(), Algorithm::EcdsaP256 | Algorithm::EcdsaP384) {
+        prepared.now(key);
     }
-    key.prepared.get().is_some() && encode::hash(scheme).is_some()
+    let is_ready = prepared.get().is_some();
+    if !is_ready {
+        prepared.soon(key);
+    }
+    is_ready && encode::hash(scheme).is_some()
 }
 
 impl Engine for Sw {
-    fn name(&self) -> &'static str {
-        "sw"
+    fn at_hand(&mut self, op: &Op) -> Option<Answer> {
+        let Op::KeyGen { curve } = op else { return None };
+        let (public, scalar) = self.pairs.take(*curve)?;
+        Some(Answer::Pair { public, private: Private::Scalar(*curve, scalar) })
     }
 
+    fn start(&mut self, batch: &mut Batch, _: Instant) {
+        let Some(class) = batch.first().map(|(_, op)| op.class()) else { return };
+        match long::place(class) {
+            None => self.short.push_back((class, std::mem::take(batch))),
+            Some(place) if self.long[place].is_none() => {
+                self.long[place] = Some(Long::new(std::mem::take(batch), self.costs.of(class)));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn run(&mut self, _: Instant, spent: Duration, answers: &mut Answers) {
+        self.turn(spent, answers);
+    }
+
+    fn next(&self, _: Instant) -> Next {
+        if self.short.is_empty() && self.long.iter().all(Option::is_none) { Next::Idle } else { Next::Soon }
+    }
+}
+
+impl Forecast for Sw {
     fn lanes(&self, class: Class) -> usize {
-        use Class::*;
-        if !self.classes.contains(class) {
-            return 0;
-        }
-        match class {
-            Rsa2048 | Rsa3072 | Rsa4096 => RSA_LANES,
-            EcdsaP256 | EcdsaP384 => LANES,
-            X25519KeyGen | P256KeyGen | P384KeyGen => LANES,
-            X25519Derive | P256Derive | P384Derive => LANES,
-            X25519Agree | P256Agree | P384Agree => LANES,
-            MlKemEncapsulate => LANES,
-            RsaOther | SignOther | MlKemKeyGen | MlKemDecapsulate => 0,
-        }
+        if self.classes.contains(class) && class.assumed().is_some() { full(class) as usize } else { 0 }
     }
 
     fn most(&self, class: Class) -> usize {
@@ -382,30 +392,11 @@ impl Engine for Sw {
         let long: Duration = self.long.iter().flatten().map(Long::left).sum();
         short + long + call(class) * (ahead / full(class) as usize + 1) as u32
     }
+}
 
-    fn at_hand(&mut self, op: &Op) -> Option<Answer> {
-        let Op::KeyGen { curve } = op else { return None };
-        let (public, scalar) = self.pairs.take(*curve)?;
-        Some(Answer::Pair { public, private: Private::Scalar(*curve, scalar) })
-    }
-
-    fn start(&mut self, batch: &mut Batch, _: Instant) {
-        let Some(class) = batch.first().map(|(_, op)| op.class()) else { return };
-        match long::place(class) {
-            None => self.short.push_back((class, std::mem::take(batch))),
-            Some(place) if self.long[place].is_none() => {
-                self.long[place] = Some(Long::new(std::mem::take(batch), self.costs.of(class)));
-            }
-            Some(_) => {}
-        }
-    }
-
-    fn run(&mut self, _: Instant, spent: Duration, answers: &mut Answers) {
-        self.turn(spent, answers);
-    }
-
-    fn next(&self, _: Instant) -> Next {
-        if self.short.is_empty() && self.long.iter().all(Option::is_none) { Next::Idle } else { Next::Soon }
+impl Report for Sw {
+    fn name(&self) -> &'static str {
+        "sw"
     }
 }
 

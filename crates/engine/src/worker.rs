@@ -221,8 +221,7 @@ fn with_queue<R>(body: impl FnOnce(&mut Queue) -> R) -> Option<R> {
 mod tests {
     use super::*;
     use crate::{
-        Curve,
-        plan::Classes,
+        Classes, Curve,
         sw::{Costs, Sw},
     };
     use penstock_lanes::Lanes;

@@ -2,10 +2,9 @@
 //! would be the double's.
 
 use penstock_engine::{
-    Answer, Both, Class, Curve, Engine, Failure, Next, Op, Private, Queue, Scheme, Secret, Settings, SigningKey,
-    Ticket, compute,
+    Answer, Both, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, Private, Queue, Scheme, Secret, Settings,
+    SigningKey, Ticket, compute,
     hw::{DEADLINE, Hardware, Hw, Options, Unusable},
-    plan::Classes,
     sw::{Costs, Sw},
 };
 use penstock_lanes::Lanes;
@@ -70,7 +69,7 @@ fn keys() -> &'static [Arc<SigningKey>] {
         made.into_iter()
             .map(|der| {
                 let key = SigningKey::from_der(der).unwrap();
-                key.prepare();
+                penstock_engine::sw::prepare(&key);
                 Arc::new(key)
             })
             .collect()

@@ -1,8 +1,8 @@
 //! The engine `sw`: every class at every fill, checked by the native library; what it does to the turns it is given.
 
 use penstock_engine::{
-    Answer, Class, Curve, Engine, Failure, Next, Op, Private, Queue, Scheme, Settings, SigningKey, Ticket, compute,
-    plan::Classes,
+    Answer, Class, Classes, Curve, Failure, Forecast, Next, Op, Private, Queue, Scheme, Settings, SigningKey, Ticket,
+    compute,
     sw::{Costs, Sw},
 };
 use penstock_lanes::Lanes;
@@ -48,7 +48,7 @@ fn keys() -> &'static [(Arc<SigningKey>, Class)] {
         ];
         let key = |(der, class): (Vec<u8>, Class)| {
             let key = SigningKey::from_der(der).unwrap();
-            key.prepare();
+            penstock_engine::sw::prepare(&key);
             assert_eq!(key.class(), class);
             (Arc::new(key), class)
         };
@@ -273,7 +273,7 @@ fn an_operation_waits_alone_only_where_lanes_are_sooner_or_others_would_be_held_
     let agree = Op::Agree { curve: Curve::X25519, peer: pair(Curve::X25519).0 };
     let slower_alone = Costs::assumed().with_break_even(Class::Rsa2048, 2);
     for (costs, rsa_alone) in [(Costs::assumed(), true), (slower_alone, false)] {
-        let queue = queue(Lanes::detect(), costs);
+        let mut queue = queue(Lanes::detect(), costs);
         // (alone among handshakes, other connections) -> does RSA wait, does X25519
         for ((alone, others), waits) in
             [((false, true), [true, true]), ((true, true), [true, false]), ((true, false), [rsa_alone, false])]
@@ -291,7 +291,7 @@ fn a_key_is_prepared_beside_the_worker() {
     };
     let der = KeyPair::generate(KeySize::Rsa2048).unwrap().as_der().unwrap().as_ref().to_vec();
     let key = Arc::new(SigningKey::from_der(der).unwrap());
-    let queue = queue(Lanes::detect(), Costs::assumed());
+    let mut queue = queue(Lanes::detect(), Costs::assumed());
     let op = sign(&key, Scheme::RsaPssSha256, b"x");
     assert!(!queue.wants(&op, false, true), "the first use is native");
     let began = Instant::now();

@@ -5,9 +5,9 @@ use penstock_config::{
     model::{CryptoSettings, Global},
 };
 use penstock_engine::{
-    Class,
+    Class, Classes, Work,
     hw::{Hardware, Health, Options, Unusable},
-    plan::{Asked, Classes, Kind, Missing, Plan, choose},
+    plan::{Asked, Kind, Missing, Plan, choose},
     policy::Limits,
     sw::Costs,
 };
@@ -150,8 +150,8 @@ pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     }
     let row = |class: Class| {
         let cost = plan.costs.of(class);
-        let rsa = matches!(class, Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096);
-        let lanes = if rsa { 4.0 } else { 8.0 };
+        // A half of RSA has a lane of its own.
+        let lanes = if matches!(class.work(), Work::Sign(algorithm) if algorithm.is_rsa()) { 4.0 } else { 8.0 };
         let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
         let text = format!(
             "from {} on: {:.1} us alone, {:.1} us in a full batch",

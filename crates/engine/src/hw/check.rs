@@ -2,7 +2,7 @@
 //! and curve, and now and then recomputed.
 
 use super::Pending;
-use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, native};
+use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, native, sw::Prepared};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ParsedPublicKey};
 use penstock_lanes::{
     LANES, Lanes,
@@ -102,7 +102,7 @@ fn job<'a>(signed: &'a Signed, pending: &'a Pending) -> Option<VerifyJob<'a>> {
 
 fn lane_key(op: &Op) -> Option<&RsaKey> {
     match op {
-        Op::Sign { key, .. } => key.prepared.rsa(),
+        Op::Sign { key, .. } => Prepared::of(key).rsa(),
         _ => None,
     }
 }

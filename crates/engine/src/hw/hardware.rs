@@ -2,8 +2,8 @@
 
 use super::{DEADLINE, Hw, Pace, pace};
 use crate::{
-    Answer, Class, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey, native,
-    plan::Classes,
+    Algorithm, Answer, Class, Classes, Curve, Engine, Failure, Next, Op, OpId, Private, Scheme, Secret, SigningKey,
+    Work, native,
     sw::{self, Costs},
 };
 use aws_lc_rs::{
@@ -77,16 +77,15 @@ impl Hardware {
         let device = Device::open(options).map_err(Unusable::Unavailable)?;
         let has = device.capabilities();
         let mut hardware = Hardware { device, workers, can: [false; Class::COUNT], pace: Pace::default() };
-        for class in Class::ALL {
-            use Class::*;
-            hardware.can[class as usize] = match class {
-                Rsa2048 | Rsa3072 | Rsa4096 => has.rsa,
-                EcdsaP256 | EcdsaP384 => has.ecdsa,
-                X25519KeyGen | X25519Derive | X25519Agree => has.x25519,
-                P256KeyGen | P256Derive | P256Agree | P384KeyGen | P384Derive | P384Agree => has.ecdh,
-                RsaOther | SignOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate => false,
-            };
-        }
+        hardware.can = Class::ALL.map(|class| match class.work() {
+            Work::Sign(Algorithm::Rsa2048 | Algorithm::Rsa3072 | Algorithm::Rsa4096) => has.rsa,
+            Work::Sign(Algorithm::EcdsaP256 | Algorithm::EcdsaP384) => has.ecdsa,
+            Work::KeyGen(curve) | Work::Derive(curve) | Work::Agree(curve) => match curve {
+                Curve::X25519 => has.x25519,
+                Curve::P256 | Curve::P384 => has.ecdh,
+            },
+            _ => false,
+        });
         hardware.try_out()?;
         Ok(Arc::new(hardware))
     }
@@ -95,14 +94,18 @@ impl Hardware {
     fn try_out(&mut self) -> Result<(), Unusable> {
         let mut failed = None;
         let mut engine = Hw::new(self, Classes::default(), Lanes::portable(), Costs::assumed());
-        for (class, op, kin) in known() {
+        for op in known() {
+            let class = op.class();
+            debug_assert!(pace::weight(class) > 0);
             if !self.can(class) {
                 continue;
             }
             for serial in 0..TRIALS {
                 if let Err(failure) = ask(&mut engine, &op, serial) {
                     failed.get_or_insert((class, failure));
-                    kin.iter().for_each(|class| self.can[*class as usize] = false);
+                    for kin in Class::ALL.into_iter().filter(|kin| are_kin(*kin, class)) {
+                        self.can[kin as usize] = false;
+                    }
                     break;
                 }
             }
@@ -130,11 +133,11 @@ impl Hardware {
             false => cost.native,
         };
         let requests = super::requests(class) as u32;
-        let check = match class {
+        let check = match class.work() {
             // By the public exponent, 65537: 17 multiplications beside the signature's thousands.
-            Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 => cost.native / 20,
+            Work::Sign(algorithm) if algorithm.is_rsa() => cost.native / 20,
             // Verifying costs two to three signatures.
-            Class::EcdsaP256 | Class::EcdsaP384 => cost.native * 5 / 2,
+            Work::Sign(_) => cost.native * 5 / 2,
             // Whether a point is on its curve, and one in 64 computed again.
             _ => cost.native / 64 + Duration::from_micros(4),
         };
@@ -210,35 +213,35 @@ fn ask(engine: &mut Hw, op: &Rc<Op>, serial: u64) -> Result<(), Failure> {
     if known { Ok(()) } else { Err(Failure::Wrong) }
 }
 
-/// A request of each kind, and the classes that stand or fall with its answer. The keys are fresh, or published test keys.
-fn known() -> Vec<(Class, Rc<Op>, &'static [Class])> {
-    use Class::*;
+/// A request of each kind, whose answer decides for all classes of that kind. The keys are fresh, or published test keys.
+fn known() -> Vec<Rc<Op>> {
     let ecdsa = |algorithm| {
         let der = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).ok()?;
         SigningKey::from_der(der.as_ref().to_vec()).ok()
     };
-    let keys: [(Option<SigningKey>, Scheme, &'static [Class]); 3] = [
-        (SigningKey::from_der(sw::RSA_2048.to_vec()).ok(), Scheme::RsaPssSha256, &[Rsa2048, Rsa3072, Rsa4096]),
-        (ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING), Scheme::EcdsaP256Sha256, &[EcdsaP256]),
-        (ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING), Scheme::EcdsaP384Sha384, &[EcdsaP384]),
+    let keys = [
+        (SigningKey::from_der(sw::RSA_2048.to_vec()).ok(), Scheme::RsaPssSha256),
+        (ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING), Scheme::EcdsaP256Sha256),
+        (ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING), Scheme::EcdsaP384Sha384),
     ];
     let mut questions = Vec::new();
-    for (key, scheme, kin) in keys {
+    for (key, scheme) in keys {
         let Some(key) = key else { continue };
-        let op = Op::Sign { key: key.into(), scheme, message: b"is this signed rightly?".to_vec() };
-        questions.push((op.class(), Rc::new(op), kin));
+        questions.push(Op::Sign { key: key.into(), scheme, message: b"is this signed rightly?".to_vec() });
     }
-    let curves: [(Curve, &'static [Class]); 3] = [
-        (Curve::X25519, &[X25519KeyGen, X25519Derive, X25519Agree]),
-        (Curve::P256, &[P256KeyGen, P256Derive, P256Agree]),
-        (Curve::P384, &[P384KeyGen, P384Derive, P384Agree]),
-    ];
-    for (curve, kin) in curves {
+    for curve in [Curve::X25519, Curve::P256, Curve::P384] {
         let Ok(Answer::Pair { public: peer, .. }) = native::compute(&Op::KeyGen { curve }) else { continue };
         let private = Private::Scalar(curve, Secret::from(vec![0x42; curve.secret_len()]));
-        let op = Op::Derive { private, peer };
-        questions.push((op.class(), Rc::new(op), kin));
+        questions.push(Op::Derive { private, peer });
     }
-    debug_assert!(questions.iter().all(|(class, ..)| pace::weight(*class) > 0));
-    questions
+    questions.into_iter().map(Rc::new).collect()
+}
+
+/// Whether two classes are computed by the same function of a device, so that they stand or fall together: RSA of any size, a
+/// signature on one curve, key exchange on one curve.
+fn are_kin(one: Class, other: Class) -> bool {
+    match (one.work(), other.work()) {
+        (Work::Sign(one), Work::Sign(other)) => one == other || one.is_rsa() && other.is_rsa(),
+        (one, other) => one.curve().is_some() && one.curve() == other.curve(),
+    }
 }

@@ -1,6 +1,6 @@
 //! Signing keys in the form a device computes with.
 
-use crate::{KeyKind, Secret, SigningKey, sw::rsa_numbers};
+use crate::{KeyKind, Secret, SigningKey, der::rsa_numbers};
 use penstock_qat::RsaNumbers;
 use std::sync::OnceLock;
 
@@ -11,14 +11,14 @@ pub(crate) enum DeviceKey {
     Scalar(Secret),
 }
 
-/// What is kept beside a [`SigningKey`] for devices. Preparing it is only parsing, and takes microseconds.
+/// What is kept beside a [`SigningKey`] for devices: a form of the key.
 #[derive(Default)]
-pub(crate) struct Apart(OnceLock<Option<DeviceKey>>);
+struct Apart(OnceLock<Option<DeviceKey>>);
 
-impl Apart {
-    /// The key, if a device can use it.
-    pub fn of<'a>(&'a self, key: &SigningKey) -> Option<&'a DeviceKey> {
-        self.0.get_or_init(|| take_apart(key)).as_ref()
+impl DeviceKey {
+    /// The key, if a device can use it. The first time it is parsed, which takes microseconds.
+    pub fn of(key: &SigningKey) -> Option<&DeviceKey> {
+        key.form::<Apart>().0.get_or_init(|| take_apart(key)).as_ref()
     }
 }
 

@@ -1,23 +1,29 @@
 //! Predicts how long a device takes, from what it has taken.
 
-use crate::Class;
+use crate::{Algorithm, Class, Curve, Work};
 use std::time::Duration;
 
 /// The work of one operation of each class, in hundredths of an RSA-2048 signature: from the rates that makers publish for
 /// their cards. Only the proportions matter; a card's speed is measured.
 pub const fn weight(class: Class) -> u32 {
-    use Class::*;
-    match class {
-        Rsa2048 => 100,
-        Rsa3072 => 300,
-        Rsa4096 => 600,
-        EcdsaP256 | P256KeyGen | P256Derive => 40,
-        EcdsaP384 | P384KeyGen | P384Derive => 90,
-        P256Agree => 80,
-        P384Agree => 180,
-        X25519KeyGen | X25519Derive => 20,
-        X25519Agree => 40,
-        RsaOther | SignOther | MlKemKeyGen | MlKemEncapsulate | MlKemDecapsulate => 0,
+    match class.work() {
+        Work::Sign(Algorithm::Rsa2048) => 100,
+        Work::Sign(Algorithm::Rsa3072) => 300,
+        Work::Sign(Algorithm::Rsa4096) => 600,
+        Work::Sign(Algorithm::EcdsaP256) => point(Curve::P256),
+        Work::Sign(Algorithm::EcdsaP384) => point(Curve::P384),
+        Work::KeyGen(curve) | Work::Derive(curve) => point(curve),
+        Work::Agree(curve) => 2 * point(curve),
+        _ => 0,
+    }
+}
+
+/// The work of one multiplication of a point.
+const fn point(curve: Curve) -> u32 {
+    match curve {
+        Curve::X25519 => 20,
+        Curve::P256 => 40,
+        Curve::P384 => 90,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What operations cost on this machine, natively and in lanes, and so from which fill on lanes pay.
 
-use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, SigningKey, native};
+use crate::{Answer, Class, Curve, Op, Private, Scheme, Secret, SigningKey, class::Assumed, native};
 use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm},
@@ -39,33 +39,6 @@ impl Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs([Cost; Class::COUNT]);
 
-/// Medians of a 2.0 GHz Sapphire Rapids, November 2026, in nanoseconds, native and in lanes: defaults for what is not
-/// measured.
-const ASSUMED: [(Class, u64, u64); 15] = {
-    use Class::*;
-    [
-        (Rsa2048, 407_000, 380_000),
-        (Rsa3072, 1_068_000, 1_240_000),
-        (Rsa4096, 2_190_000, 2_800_000),
-        (EcdsaP256, 20_700, 60_000),
-        (EcdsaP384, 170_000, 180_000),
-        (X25519KeyGen, 11_100, 20_000),
-        (X25519Derive, 27_800, 40_000),
-        (X25519Agree, 39_000, 60_000),
-        (P256KeyGen, 13_600, 24_000),
-        (P256Derive, 61_000, 75_000),
-        (P256Agree, 75_000, 100_000),
-        (P384KeyGen, 80_000, 60_000),
-        (P384Derive, 200_000, 220_000),
-        (P384Agree, 280_000, 280_000),
-        (MlKemEncapsulate, 14_300, 37_000),
-    ]
-};
-
-/// The same for single operations, where their call is another than that of a full batch.
-const ASSUMED_SINGLE: [(Class, u64); 3] =
-    [(Class::Rsa2048, 290_000), (Class::Rsa3072, 690_000), (Class::Rsa4096, 1_390_000)];
-
 /// Most time that measuring may take, and most of it for one class.
 const MEASURE_MAX: Duration = Duration::from_millis(45);
 const CLASS_MAX: Duration = Duration::from_micros(1500);
@@ -76,15 +49,8 @@ pub(crate) const RSA_2048: &[u8] = include_bytes!("rsa2048.der");
 impl Costs {
     /// The costs on the machine that this was written on.
     pub fn assumed() -> Costs {
-        let mut costs = [Cost::default(); Class::COUNT];
-        for (class, native, lanes) in ASSUMED {
-            let (native, lanes) = (Duration::from_nanos(native), Duration::from_nanos(lanes));
-            costs[class as usize] = Cost { native, lanes, single: lanes };
-        }
-        for (class, single) in ASSUMED_SINGLE {
-            costs[class as usize].single = Duration::from_nanos(single);
-        }
-        Costs(costs)
+        let assumed = |assumed: Assumed| Cost { native: assumed.native, lanes: assumed.lanes, single: assumed.single };
+        Costs(Class::ALL.map(|class| class.assumed().map_or_else(Cost::default, assumed)))
     }
 
     /// Measures this machine, in less than 50 ms of CPU time; defaults stand for what there is no time for. The quickest of several runs
@@ -122,7 +88,7 @@ impl Costs {
         costs
     }
 
-    /// The counters of one class.
+    /// The costs of one class.
     pub fn of(&self, class: Class) -> Cost {
         self.0[class as usize]
     }
@@ -188,7 +154,7 @@ fn samples() -> Vec<(Class, Rc<Op>)> {
         ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING, Scheme::EcdsaP384Sha384),
     ];
     let sign = |(key, scheme): (SigningKey, Scheme)| {
-        key.prepare();
+        super::prepare(&key);
         Op::Sign { key: key.into(), scheme, message: b"how long does this take?".to_vec() }
     };
     let mut ops: Vec<Op> = keys.into_iter().flatten().map(sign).collect();
@@ -229,7 +195,7 @@ mod tests {
 
     #[test]
     fn every_class_that_lanes_serve_has_a_cost() {
-        use crate::Engine;
+        use crate::Forecast;
         let engine = super::super::Sw::new(Lanes::detect(), Costs::assumed(), Default::default());
         for class in Class::ALL {
             assert_eq!(engine.lanes(class) > 0, engine.native_time(class) > Duration::ZERO, "{class:?}");

@@ -1,6 +1,6 @@
 //! Signing keys in the form that lanes compute with.
 
-use crate::{Secret, SigningKey};
+use crate::{Secret, SigningKey, der::rsa_numbers};
 use penstock_lanes::rsa::{RsaKey, RsaParts};
 use std::{
     sync::{
@@ -18,7 +18,7 @@ pub(crate) enum LaneKey {
     Scalar(Secret),
 }
 
-/// What is kept beside a [`SigningKey`] for lanes.
+/// What is kept beside a [`SigningKey`] for lanes: a form of the key.
 #[derive(Default)]
 pub(crate) struct Prepared {
     /// `None` inside: lanes cannot use the key (another size or public exponent), so it stays native.
@@ -26,7 +26,18 @@ pub(crate) struct Prepared {
     ordered: AtomicBool,
 }
 
+/// Prepares the key for the engine `sw`, which would otherwise do so beside the worker at the key's first use. Takes some
+/// milliseconds.
+pub fn prepare(key: &SigningKey) {
+    Prepared::of(key).now(key);
+}
+
 impl Prepared {
+    /// That of `key`, prepared or not.
+    pub fn of(key: &SigningKey) -> &Prepared {
+        key.form()
+    }
+
     /// The key, once it has been prepared, if lanes can use it.
     pub fn get(&self) -> Option<&LaneKey> {
         self.key.get()?.as_ref()
@@ -42,7 +53,7 @@ impl Prepared {
 
     /// Prepares the key at once, which takes some milliseconds for RSA.
     pub fn now(&self, key: &SigningKey) {
-        self.key.get_or_init(|| prepare(key));
+        self.key.get_or_init(|| convert(key));
     }
 
     /// Has the key prepared on a thread of its own while nothing waits for it: a worker's loop has no milliseconds to spare, and most of
@@ -54,7 +65,7 @@ impl Prepared {
         }
         let open = || {
             let (orders, taken) = mpsc::channel::<Arc<SigningKey>>();
-            let work = move || taken.iter().for_each(|key| key.prepared.now(&key));
+            let work = move || taken.iter().for_each(|key| prepare(&key));
             thread::Builder::new().name("key-prepare".to_owned()).spawn(work).ok().map(|_| orders)
         };
         // Where no thread can be had, keys stay native.
@@ -64,7 +75,7 @@ impl Prepared {
     }
 }
 
-fn prepare(key: &SigningKey) -> Option<LaneKey> {
+fn convert(key: &SigningKey) -> Option<LaneKey> {
     if let Some(scalar) = key.scalar() {
         return Some(LaneKey::Scalar(scalar));
     }
@@ -72,38 +83,4 @@ fn prepare(key: &SigningKey) -> Option<LaneKey> {
     let numbers = rsa_numbers(pkcs8.expose())?;
     let [n, e, _d, p, q, dp, dq, qinv] = numbers;
     RsaKey::new(&RsaParts { n, e, p, q, dp, dq, qinv }).ok().map(|key| LaneKey::Rsa(Box::new(key)))
-}
-
-/// The numbers of an RSA key in PKCS#8 (RFC 5208; RFC 8017, A.1.2): n, e, d, p, q, dp, dq, qinv.
-pub(crate) fn rsa_numbers(pkcs8: &[u8]) -> Option<[&[u8]; 8]> {
-    const INTEGER: u8 = 0x02;
-    const OCTET_STRING: u8 = 0x04;
-    const SEQUENCE: u8 = 0x30;
-    let (mut info, _) = element(pkcs8, SEQUENCE)?;
-    for tag in [INTEGER, SEQUENCE] {
-        info = element(info, tag)?.1;
-    }
-    let (private, _) = element(info, OCTET_STRING)?;
-    let (numbers, _) = element(private, SEQUENCE)?;
-    let (_version, mut rest) = element(numbers, INTEGER)?;
-    let mut out = [&[][..]; 8];
-    for number in &mut out {
-        (*number, rest) = element(rest, INTEGER)?;
-    }
-    Some(out)
-}
-
-/// The content of the element at the start of `der`, which must have this tag, and what follows it.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&found, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..0x80 => (usize::from(first), rest),
-        _ => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-            let fits = bytes.len() <= size_of::<u32>();
-            (fits.then(|| bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))?, rest)
-        }
-    };
-    (found == tag).then(|| rest.split_at_checked(length))?
 }

@@ -1,6 +1,6 @@
 //! RSA in progress: a batch in pieces, which are its start, step after step, and its results.
 
-use super::{Batch, Cost, turn::Turn};
+use super::{Batch, Cost, Prepared, turn::Turn};
 use crate::{Answer, Answers, Class, Failure, Op, encode};
 use penstock_lanes::{
     LANES, LaneError, Lanes,
@@ -132,7 +132,7 @@ impl Long {
 
 fn rsa_key(op: &Op) -> Option<&penstock_lanes::rsa::RsaKey> {
     match op {
-        Op::Sign { key, .. } => key.prepared.rsa(),
+        Op::Sign { key, .. } => Prepared::of(key).rsa(),
         _ => None,
     }
 }

@@ -28,7 +28,7 @@ fn key(class: Class) -> Arc<SigningKey> {
         _ => ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING),
     });
     let key = Arc::new(key.unwrap());
-    key.prepare();
+    prepare(&key);
     key
 }
 
