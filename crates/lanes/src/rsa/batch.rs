@@ -137,19 +137,33 @@ struct Empty {
     size: RsaSize,
 }
 
+/// The type of a batch of one size, from which all its lengths follow.
+macro_rules! batch_of {
+    ($vector:ty, $size:expr) => {
+        Batch<
+            $vector,
+            { $size.half_limbs() },
+            { $size.limbs() },
+            { $size.half_limbs().div_ceil(LANES) },
+            { $size.limbs().div_ceil(LANES) },
+        >
+    };
+}
+
 impl Task for Empty {
     type Out = Box<dyn Work>;
 
     fn run<V: Lane8>(self) -> Box<dyn Work> {
         match self.size {
-            RsaSize::Bits2048 => Box::new(Batch::<V, 20, 40, 3, 5>::empty(self.size)),
-            RsaSize::Bits3072 => Box::new(Batch::<V, 30, 60, 4, 8>::empty(self.size)),
-            RsaSize::Bits4096 => Box::new(Batch::<V, 40, 80, 5, 10>::empty(self.size)),
+            RsaSize::Bits2048 => Box::new(<batch_of!(V, RsaSize::Bits2048)>::empty(self.size)),
+            RsaSize::Bits3072 => Box::new(<batch_of!(V, RsaSize::Bits3072)>::empty(self.size)),
+            RsaSize::Bits4096 => Box::new(<batch_of!(V, RsaSize::Bits4096)>::empty(self.size)),
         }
     }
 }
 
-/// `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's limbs, `Y` a modulus's.
+/// Eight jobs of one size: see `batch_of` for its lengths. `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's
+/// limbs, `Y` a modulus's.
 struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize, const Y: usize> {
     jobs: usize,
     size: RsaSize,
@@ -503,14 +517,14 @@ mod tests {
     fn nothing_of_a_batch_stays_in_its_memory() {
         let key = any_key(RsaSize::Bits2048);
         let input = [0x5a; 256];
-        let mut batch = Batch::<Portable, 20, 40, 3, 5>::empty(RsaSize::Bits2048);
+        let mut batch = <batch_of!(Portable, RsaSize::Bits2048)>::empty(RsaSize::Bits2048);
         batch.start(&[RsaJob { key: &key, input: &input }; 5]);
         for _ in 0..batch.steps() {
             batch.step();
         }
         assert_eq!(batch.results()[4], Err(LaneError::Fault)); // no real key
         let is_zero = |digits: &[Digit<Portable>]| digits.iter().all(|digit| digit.raw().to_lanes() == [0; 8]);
-        let secrets = |batch: &Batch<Portable, 20, 40, 3, 5>| -> Vec<bool> {
+        let secrets = |batch: &batch_of!(Portable, RsaSize::Bits2048)| -> Vec<bool> {
             let check = &batch.check;
             let mut all =
                 vec![is_zero(&check.wanted_and_powers()), batch.inputs.as_flattened().iter().all(|limb| *limb == 0)];

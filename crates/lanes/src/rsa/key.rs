@@ -51,6 +51,11 @@ impl RsaSize {
         }
     }
 
+    /// Limbs of a modulus: as many as two primes have.
+    pub(crate) const fn limbs(self) -> usize {
+        2 * self.half_limbs()
+    }
+
     fn of_bits(bits: usize) -> Option<RsaSize> {
         [RsaSize::Bits2048, RsaSize::Bits3072, RsaSize::Bits4096].into_iter().find(|size| size.bits() == bits)
     }

@@ -65,23 +65,20 @@ pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Mod
 /// for the three products and two sums of [`super::mont40`].
 pub(crate) type Columns<V> = [V; 160];
 
-/// `L` neighbours of a slice, without a check in the hot loops.
+/// `L` neighbours of a slice. Lengths and places are constants once a kernel is compiled, so that nothing is left of the check
+/// (`kernels_have_no_call_gather_division_or_undocumented_jump` would find its panic).
 #[inline(always)]
 pub(crate) fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
-    debug_assert!(at + L <= all.len());
-    // SAFETY: every caller's `at` runs over multiples of ten below N (or 2 N) with the lengths asserted by `sized`, or
-    // over those of twenty in arrays that hold them (`mont40`).
-    unsafe { &*all.as_ptr().add(at).cast::<[T; L]>() }
+    all[at..].first_chunk().expect("the part lies within the slice")
 }
 
+/// As [`part`], to be written to.
 #[inline(always)]
 pub(crate) fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
-    debug_assert!(at + L <= all.len());
-    // SAFETY: as for `part`.
-    unsafe { &mut *all.as_mut_ptr().add(at).cast::<[T; L]>() }
+    all[at..].first_chunk_mut().expect("the part lies within the slice")
 }
 
-/// The lengths on which `part` relies.
+/// Numbers come in blocks of ten limbs, and a product fits into [`Columns`].
 const fn sized<const N: usize>() {
     assert!(N.is_multiple_of(10) && 2 * N <= 160);
 }
