@@ -6,19 +6,19 @@ use crate::{
     fetch, hint,
     keyword::{Places, Problem},
     link::{Linker, Scope},
-    patterns::{Method, Pattern, PatternFile, PatternSet},
+    patterns::{Comparison, Method, Reading, Reference},
     value::{Type, Value},
     words::Words,
 };
-use penstock_config::{Diagnostics, Severity, Span, Word};
+use penstock_config::{Diagnostics, Severity, Span, Word, bytes_of};
 use std::{collections::HashMap, sync::Arc};
 
 /// A test: a sample, and what it is compared with.
 #[derive(Clone, Debug)]
 pub struct Test {
     expr: Expr,
-    set: PatternSet,
-    files: Vec<Arc<PatternFile>>,
+    /// The patterns written in the line, and then those of its files.
+    lists: Vec<Reading>,
 }
 
 /// What is known of a condition.
@@ -52,7 +52,7 @@ impl Answer {
 impl Test {
     /// Whether any value of the sample matches.
     pub fn run(&self, ctx: &Context<'_>) -> Answer {
-        let matches = |value: &Value<'_>| self.set.find(value).is_some() || self.files.iter().any(|f| f.matches(value));
+        let matches = |value: &Value<'_>| self.lists.iter().any(|list| list.matches(value));
         match self.expr.any(ctx, matches) {
             Ok(true) => Answer::Yes,
             // A length that is too short may grow: the test is lost only once nothing more will come.
@@ -226,7 +226,7 @@ impl Linker<'_> {
             _ if expr.fetch.ends_with(".payload") || expr.fetch.ends_with(".payload_lv") => Some(Method::Bin),
             _ => Method::of_type(expr.output()),
         };
-        let Flags { patterns, files } = self.values(values, &mut method, &expr)?;
+        let Flags { patterns, files, id } = self.values(values, &mut method, &expr)?;
         let Some(method) = method else {
             let message = format!("what `{}` gives ({}) has no usual way of matching", first.text, expr.output());
             return Err(wrong(
@@ -238,8 +238,8 @@ impl Linker<'_> {
                 format!("`-m {}` does not go with {}, the type of `{}`", method.name(), expr.output(), first.text);
             return Err(wrong(Problem::new(0..first.text.len(), message)));
         }
-        let set = patterns.compile(method, dotted)?;
-        Ok(Test { expr, set, files })
+        let inline = self.inline(expr.fetch, id, patterns, method, dotted)?;
+        Ok(Test { expr, lists: std::iter::once(inline).chain(files).collect() })
     }
 
     fn values(&mut self, words: &[Word], method: &mut Option<Method>, expr: &Expr) -> Result<Flags, (Span, Problem)> {
@@ -260,9 +260,13 @@ impl Linker<'_> {
                 "-M" => as_map = true,
                 "-u" => {
                     let id = value("an identifier")?;
-                    if id.parse::<u32>().is_err() {
-                        return Err((id.span, Problem::new(0..id.text.len(), format!("`{}` is no number", id.text))));
-                    }
+                    let wrong =
+                        |what: &str| Err((id.span, Problem::new(0..id.text.len(), format!("`{}` {what}", id.text))));
+                    flags.id = match id.parse::<u32>() {
+                        Ok(number) if self.take_id(number) => Some(number),
+                        Ok(_) => return wrong("is the identifier of another list of patterns"),
+                        Err(_) => return wrong("is not a number"),
+                    };
                     at += 1;
                 }
                 "-f" => {
@@ -307,7 +311,8 @@ impl Linker<'_> {
         let file_method = method.or_else(|| Method::of_type(expr.output())).unwrap_or(Method::Str);
         for (word, ignore_case, as_map) in named {
             let map = as_map.then_some(Type::Str);
-            let file = self.pattern_file(&word.text, file_method, map, ignore_case).map_err(|p| (word.span, p))?;
+            let how = Comparison { method: file_method, ignore_case, dotted: false };
+            let file = self.pattern_file(&word.text, how, map, true).map_err(|p| (word.span, p))?;
             flags.files.push(file);
         }
         Ok(flags)
@@ -317,6 +322,7 @@ impl Linker<'_> {
     pub fn acls(&mut self, lines: &[penstock_config::Line], scope: Scope, diagnostics: &mut Diagnostics) -> Acls {
         let mut acls = Acls::default();
         for line in lines {
+            self.line = line.span;
             let mut words = Words::new(line);
             let Some(name) = words.next() else {
                 diagnostics.error(line.span, "`acl` wants a name and a criterion");
@@ -364,6 +370,7 @@ impl Linker<'_> {
         diagnostics: &mut Diagnostics,
     ) -> Option<Condition> {
         let Some(first) = words.next() else { return Some(Condition::always()) };
+        self.line = first.span;
         let unless = match first.text.as_str() {
             "if" => false,
             "unless" => true,
@@ -477,7 +484,9 @@ impl Linker<'_> {
 #[derive(Default)]
 struct Flags {
     patterns: Patterns,
-    files: Vec<Arc<PatternFile>>,
+    files: Vec<Reading>,
+    /// `-u`.
+    id: Option<u32>,
 }
 
 /// Patterns written in the line, each with its case and the operator before it.
@@ -486,28 +495,36 @@ struct Patterns {
     list: Vec<(Word, bool, Option<String>)>,
 }
 
-impl Patterns {
-    fn compile(&self, method: Method, dotted: bool) -> Result<PatternSet, (Span, Problem)> {
-        if !method.wants_patterns() {
-            return PatternSet::new(method, &[], false).map_err(|(_, problem)| (Span::default(), problem));
-        }
-        let with_operators = self.list.iter().any(|(_, _, operator)| operator.is_some());
-        let patterns: Vec<Pattern> = self
-            .list
-            .iter()
-            .map(|(word, ignore_case, operator)| Pattern {
-                text: if with_operators {
-                    range_of(&word.text, operator.as_deref(), dotted)
-                } else {
-                    word.text.clone()
-                },
-                ignore_case: *ignore_case,
-            })
-            .collect();
-        PatternSet::new(method, &patterns, dotted).map_err(|(at, problem)| {
-            let word = &self.list[at].0;
+impl Linker<'_> {
+    /// The patterns written in an ACL, as a list of their own that operators may change.
+    fn inline(
+        &mut self,
+        fetch: &str,
+        id: Option<u32>,
+        patterns: Patterns,
+        method: Method,
+        dotted: bool,
+    ) -> Result<Reading, (Span, Problem)> {
+        let list = if method.wants_patterns() { patterns.list } else { Vec::new() };
+        let with_operators = list.iter().any(|(_, _, operator)| operator.is_some());
+        let ignore_case = list.first().is_some_and(|(_, ignore_case, _)| *ignore_case);
+        let texts = list.iter().map(|(word, _, operator)| {
+            let text = match with_operators {
+                true => range_of(&word.text, operator.as_deref(), dotted),
+                false => word.text.clone(),
+            };
+            (bytes_of(&text).into_owned(), Vec::new())
+        });
+        let reference = Reference::new("", false, texts);
+        let reading = reference.reading(Comparison { method, ignore_case, dotted }, Type::Str);
+        let reading = reading.map_err(|(at, problem)| {
+            let word = &list[at].0;
             (word.span, Problem { at: 0..word.text.len(), ..problem })
-        })
+        })?;
+        let (file, line) = self.written();
+        reference.describe(&format!("acl '{fetch}' file '{file}' line {line}"), true);
+        self.keep(reference, id);
+        Ok(reading)
     }
 }
 

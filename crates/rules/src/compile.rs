@@ -8,6 +8,7 @@ use crate::{
     keyword::{Places, Problem},
     link::{Linker, Scope},
     log::{self, LogFormat, Purpose},
+    patterns::Reference,
     rules::{Kind, Rule, Rules},
     stick::{self, StickRule},
     table::{Data, StickTable, TableSpec},
@@ -169,6 +170,11 @@ impl<'a> Compiler<'a> {
         self.linker.tables.iter().map(|(name, table)| (name.clone(), Arc::clone(table))).collect()
     }
 
+    /// The lists and maps that rules read, by their numbers. To be called when everything is compiled.
+    pub fn references(&self) -> Vec<Arc<Reference>> {
+        self.linker.references()
+    }
+
     /// Whether what was compiled looks at bodies of responses.
     pub fn reads_responses(&self) -> bool {
         self.linker.reads_responses
@@ -179,6 +185,7 @@ impl<'a> Compiler<'a> {
         let text = line.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
         let scope = Scope { proxy: Some(proxy), place };
         let span = line.words.first().map_or(line.span, |word| word.span);
+        self.linker.line = span;
         match self.linker.expression_in(&text, 0, scope) {
             Ok((expr, end)) if end == text.len() => Some(expr),
             Ok((_, end)) => {
@@ -197,6 +204,7 @@ impl<'a> Compiler<'a> {
     /// A log-format string that stands by itself (`http-check send hdr`).
     pub fn format(&mut self, word: &Word, purpose: Purpose, proxy: ProxyId, place: Places) -> Option<LogFormat> {
         let scope = Scope { proxy: Some(proxy), place };
+        self.linker.line = word.span;
         match self.linker.log_format(&word.text, purpose, scope) {
             Ok(format) => Some(format),
             Err(problem) => {
@@ -337,6 +345,7 @@ impl<'a> Compiler<'a> {
     ) -> Build<'b, 'l, 'a> {
         let mut words = Words::new(line);
         words.next();
+        self.linker.line = line.span;
         Build {
             linker: &mut self.linker,
             diagnostics: self.diagnostics,
@@ -425,6 +434,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn stick(&mut self, section: &mut Section<'_>, line: &Line) -> Option<StickRule> {
+        self.linker.line = line.span;
         stick::compile(&mut self.linker, section.acls, section.id, line, self.diagnostics)
     }
 

@@ -257,7 +257,7 @@ impl Linker<'_> {
         }
         if let Some((_, Type::Addr)) = conv::map_kind(word)
             && let (Some(default), Some((text, at))) = (args.bytes(1), raw.get(1))
-            && crate::patterns::typed(text, Type::Addr).is_err()
+            && crate::patterns::typed(text.as_bytes(), Type::Addr).is_err()
         {
             let default = String::from_utf8_lossy(default);
             return Err(Problem::new(at.clone(), format!("the default `{default}` of `{word}` is no address")));

@@ -2,7 +2,7 @@
 
 use crate::{
     facts::{ProxyId, ServerId},
-    patterns::PatternFile,
+    patterns::Reading,
     regexes::Regex,
     table::StickTable,
     userlist::Userlist,
@@ -153,7 +153,7 @@ pub enum Arg {
     /// See [`ArgKind::Userlist`].
     Userlist(Arc<Userlist>),
     /// See [`ArgKind::Map`].
-    Map(Arc<PatternFile>),
+    Map(Reading),
     /// Place of the word in [`ArgKind::OneOf`].
     Word(usize),
 }

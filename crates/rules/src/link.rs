@@ -4,7 +4,7 @@ use crate::{
     facts::{ProxyId, ServerId},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Places, Problem},
-    patterns::{Entry, Method, Pattern, PatternFile, parse_list, parse_map},
+    patterns::{Comparison, Method, Reading, Reference, parse_list, parse_map},
     regexes::Regex,
     table::StickTable,
     userlist::Userlist,
@@ -12,12 +12,12 @@ use crate::{
     vars::{Condition, ProcVar, VarRef},
 };
 use base64::Engine as _;
-use penstock_config::{Config, Files, bytes_of};
+use penstock_config::{Config, Files, Span, bytes_of};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::Range,
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock},
 };
 
 /// Where an expression stands.
@@ -38,15 +38,20 @@ pub struct Linker<'a> {
     vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
-    files: HashMap<(String, Method, bool), Arc<PatternFile>>,
+    /// The line that is being compiled.
+    pub(crate) line: Span,
+    /// All lists and maps with the line that came upon them first and the number it asks for.
+    references: Vec<(Span, Option<u32>, Arc<Reference>)>,
+    /// Numbers of lists that lines ask for.
+    ids: HashSet<u32>,
+    /// Lists and maps by the names of their files, for those that have been read.
+    files: HashMap<String, Named>,
     /// An expression looks at what a server has sent of a body.
     pub(crate) reads_responses: bool,
-    /// All readings of a file, by its name and whether it is a map.
-    readings: HashMap<(String, bool), Readings>,
 }
 
-/// The lists or maps that were read from one file: one for each way its patterns are compared.
-pub(crate) type Readings = Arc<RwLock<Vec<Arc<PatternFile>>>>;
+/// The list or map of a file's name, once some rule reads it: actions that change it may stand before that rule.
+pub(crate) type Named = Arc<OnceLock<Arc<Reference>>>;
 
 impl<'a> Linker<'a> {
     /// Knows the proxies and servers of a configuration; tables and userlists are added to it.
@@ -62,9 +67,11 @@ impl<'a> Linker<'a> {
             vars: HashMap::new(),
             tables: HashMap::new(),
             userlists: HashMap::new(),
+            line: Span::default(),
+            references: Vec::new(),
+            ids: HashSet::new(),
             files: HashMap::new(),
             reads_responses: false,
-            readings: HashMap::new(),
         }
     }
 
@@ -295,62 +302,94 @@ impl<'a> Linker<'a> {
         Ok(var)
     }
 
-    /// A file of patterns, read once for each way it is compared.
-    pub(crate) fn map(&mut self, name: &str, method: Method, output: Type) -> Result<Arc<PatternFile>, Problem> {
-        self.pattern_file(name, method, Some(output), false)
+    /// A map for a converter.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line of it cannot be compared so or has no value of this type.
+    pub(crate) fn map(&mut self, name: &str, method: Method, output: Type) -> Result<Reading, Problem> {
+        self.pattern_file(name, Comparison { method, ignore_case: false, dotted: false }, Some(output), false)
     }
 
+    /// The list or map of a file, which is read once whoever uses it.
+    ///
+    /// # Errors
+    /// As for [`Linker::map`], and when a list is wanted of what is a map already, or the reverse.
     pub(crate) fn pattern_file(
         &mut self,
         name: &str,
-        method: Method,
+        how: Comparison,
         map: Option<Type>,
-        ignore_case: bool,
-    ) -> Result<Arc<PatternFile>, Problem> {
-        // A map that gives numbers and one that gives text are two, though they share a file.
-        let id = match map {
-            Some(output) => format!("{name}\0{output}"),
-            None => name.to_owned(),
-        };
-        if let Some(file) = self.files.get(&(id.clone(), method, ignore_case)) {
-            return Ok(Arc::clone(file));
-        }
+        acl: bool,
+    ) -> Result<Reading, Problem> {
         let whole = 0..name.len();
-        let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
-        let text = penstock_config::text_of(&content);
-        let mut numbers = Vec::new();
-        let mut entries = Vec::new();
-        let output = map.unwrap_or(Type::Str);
-        let mut push = |line: usize, text: String, value: &str| -> Result<(), Problem> {
-            let value = crate::patterns::typed(value, output)
-                .map_err(|p| Problem::new(whole.clone(), format!("{name}, line {line}: {}", p.message)))?;
-            numbers.push(line);
-            entries.push(Entry { pattern: Pattern { text, ignore_case }, value });
-            Ok(())
+        let named = self.file_named(name);
+        let reference = match named.get() {
+            Some(known) => Arc::clone(known),
+            None => {
+                let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
+                let entries: &mut dyn Iterator<Item = (&[u8], &[u8])> = match map {
+                    Some(_) => &mut parse_map(&content).map(|(_, key, value)| (key, value)),
+                    None => &mut parse_list(&content).map(|(_, key)| (key, &b""[..])),
+                };
+                Reference::new(name, map.is_some(), entries.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            }
         };
-        if map.is_some() {
-            for (line, key, value) in parse_map(&text) {
-                push(line, key, &value)?;
-            }
-        } else {
-            for (line, key) in parse_list(&text) {
-                push(line, key, "")?;
-            }
+        if reference.is_map() != map.is_some() {
+            let (is, wanted) = if reference.is_map() { ("a map", "a list") } else { ("a list", "a map") };
+            let message = format!("`{name}` is used as {is} already, and cannot be {wanted} as well");
+            let hint = "in an ACL, -M -f reads the keys of a map".to_owned();
+            return Err(Problem::new(whole, message).hint(hint));
         }
-        let file = PatternFile::new(name, method, output, entries).map_err(|(at, problem)| {
-            let line = numbers.get(at).copied().unwrap_or_default();
-            Problem::new(whole.clone(), format!("{name}, line {line}: {}", problem.message)).hint(problem.hint)
+        let reading = reference.reading(how, map.unwrap_or(Type::Str)).map_err(|(at, problem)| {
+            let content = self.read(name).unwrap_or_default();
+            let line = parse_list(&content).nth(at).map_or(0, |(line, _)| line);
+            Problem::new(whole, format!("{name}, line {line}: {}", problem.message)).hint(problem.hint)
         })?;
-        let file = Arc::new(file);
-        self.files.insert((id, method, ignore_case), Arc::clone(&file));
-        let readings = self.readings(name, map.is_some());
-        readings.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&file));
-        Ok(file)
+        let (file, line) = self.written();
+        let kind = if map.is_some() { "map" } else { "acl" };
+        if named.set(Arc::clone(&reference)).is_ok() {
+            let reader = format!("pattern loaded from file '{name}' used by {kind} at file '{file}' line {line}");
+            reference.describe(&reader, acl);
+            self.keep(reference, None);
+        } else {
+            reference.describe(&format!("by {kind} at file '{file}' line {line}"), acl);
+        }
+        Ok(reading)
     }
 
-    /// What has been and will be read from a list or map of this name, for actions, which may stand before it is read.
-    pub(crate) fn readings(&mut self, name: &str, map: bool) -> Readings {
-        Arc::clone(self.readings.entry((name.to_owned(), map)).or_default())
+    /// The list or map of a file that some rule reads or will read; actions change it.
+    pub(crate) fn file_named(&mut self, name: &str) -> Named {
+        Arc::clone(self.files.entry(name.to_owned()).or_default())
+    }
+
+    /// Takes a number for a list; whether it was free.
+    pub(crate) fn take_id(&mut self, id: u32) -> bool {
+        self.ids.insert(id)
+    }
+
+    /// Remembers a list or map that the current line came upon first.
+    pub(crate) fn keep(&mut self, reference: Arc<Reference>, id: Option<u32>) {
+        self.references.push((self.line, id, reference));
+    }
+
+    /// File and number of the current line.
+    pub(crate) fn written(&self) -> (&str, u32) {
+        let file = self.config.files.get(self.line.file.0 as usize);
+        (file.map_or("", |file| &file.name), self.line.line)
+    }
+
+    /// All lists and maps, numbered in the order in which their lines are written, except those that have a number of
+    /// their own.
+    pub(crate) fn references(&self) -> Vec<Arc<Reference>> {
+        let mut all: Vec<_> = self.references.iter().collect();
+        all.sort_by_key(|(span, ..)| (span.file, span.line));
+        let mut free = (0..).filter(|id| !self.ids.contains(id));
+        for (_, id, reference) in &all {
+            reference.number(id.or_else(|| free.next()).unwrap_or(u32::MAX));
+        }
+        let mut all: Vec<_> = all.into_iter().map(|(.., reference)| Arc::clone(reference)).collect();
+        all.sort_by_key(|reference| reference.id());
+        all
     }
 }
 

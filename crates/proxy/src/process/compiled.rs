@@ -5,7 +5,9 @@ use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{Balance, Proxy},
 };
-use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, table::StickTable};
+use penstock_rules::{
+    Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, patterns::Reference, table::StickTable,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     io,
@@ -19,6 +21,8 @@ pub struct Program {
     pub rules: Vec<ProxyRules>,
     /// Stick tables by name.
     pub tables: BTreeMap<String, Arc<StickTable>>,
+    /// Lists and maps that rules read, by their numbers.
+    pub references: Vec<Arc<Reference>>,
     /// A rule looks at what a server has sent of a body.
     pub(crate) reads_responses: bool,
     /// What stands before the reason where a connection fails in its handshake.
@@ -72,8 +76,18 @@ impl Program {
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
         }
-        let (tables, reads_responses) = (compiler.tables(), compiler.reads_responses());
-        Program { rules, tables, reads_responses, handshake_failure, sni, default_backend, backends, balance, checks }
+        Program {
+            rules,
+            tables: compiler.tables(),
+            references: compiler.references(),
+            reads_responses: compiler.reads_responses(),
+            handshake_failure,
+            sni,
+            default_backend,
+            backends,
+            balance,
+            checks,
+        }
     }
 
     /// The rules of a proxy.

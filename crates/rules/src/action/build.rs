@@ -593,7 +593,7 @@ impl<'l> Build<'_, 'l, '_> {
 
     /// `add-acl(file) key`, `set-map(file) key value` and their opposites.
     pub(crate) fn pattern(&mut self, map: bool, remove: bool) -> Option<Action> {
-        let files = self.linker.readings(self.inside, map);
+        let file = self.linker.file_named(self.inside);
         let key = self.next("a key")?;
         let key = self.format_of(key, Purpose::Text)?;
         let value = if map && !remove {
@@ -602,6 +602,6 @@ impl<'l> Build<'_, 'l, '_> {
         } else {
             None
         };
-        Some(Action::Pattern { files, key, value, remove })
+        Some(Action::Pattern { file, key, value, remove })
     }
 }

@@ -18,8 +18,9 @@ pub use table::{ACTIONS, ActionSpec};
 use crate::{
     context::{Context, LogLevel},
     expr::{Expr, Missing},
-    link::Readings,
+    link::Named,
     log::LogFormat,
+    patterns::Which,
     regexes::Regex,
     rules::Kind,
     table::{Data, StickTable, Tracked},
@@ -30,11 +31,7 @@ use crate::{
 use normalize::Normalizer;
 use penstock_config::Span;
 use penstock_http::Fields;
-use std::{
-    net::SocketAddr,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// What a rule does.
 #[derive(Clone, Debug)]
@@ -146,7 +143,7 @@ pub(crate) enum Action {
     StrictMode(bool),
     /// `add-acl`, `del-acl`, `set-map`, `del-map`; `value` for `set-map` alone.
     Pattern {
-        files: Readings,
+        file: Named,
         key: LogFormat,
         value: Option<LogFormat>,
         remove: bool,
@@ -410,20 +407,16 @@ impl Action {
                 ctx.txn.lenient[usize::from(kind.is_response())] = !on;
                 Outcome::Next
             }
-            Action::Pattern { files, key, value, remove } => {
+            Action::Pattern { file, key, value, remove } => {
                 let key = key.to_bytes(ctx);
                 let value = value.as_ref().map(|value| value.to_bytes(ctx)).unwrap_or_default();
-                let (Ok(key), Ok(value)) = (String::from_utf8(key), String::from_utf8(value)) else {
+                let Some(file) = file.get() else { return Outcome::Next };
+                if *remove {
+                    // One that is not there is removed already.
+                    let _ = file.remove(Which::Key(&key));
                     return Outcome::Next;
-                };
-                for file in files.read().unwrap_or_else(PoisonError::into_inner).iter() {
-                    if *remove {
-                        file.remove(&key);
-                    } else if file.set(&key, &value).is_err() {
-                        return Outcome::Failed;
-                    }
                 }
-                Outcome::Next
+                changed(file.set_or_add(&key, &value))
             }
         }
     }

@@ -63,9 +63,9 @@ pub(super) fn table() -> &'static [ConvSpec] {
                         let Some(Arg::Map(map)) = args.first() else { return None };
                         map.lookup(&value).or_else(|| {
                             let default = args.bytes(1)?;
-                            match map.output {
+                            match map.output() {
                                 Str => Some(Value::str(default)),
-                                other => typed(std::str::from_utf8(default).ok()?, other).ok(),
+                                other => typed(default, other).ok(),
                             }
                         })
                     })

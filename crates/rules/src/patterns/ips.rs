@@ -1,63 +1,107 @@
 //! Addresses and networks.
 
+use super::{
+    entry::Entry,
+    trie::{Trie, hash},
+};
 use crate::{keyword::Problem, value::v6_to_v4};
 use std::{
-    collections::BTreeMap,
-    collections::HashMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
 };
 
-/// Networks by the length of their prefix; the longest that holds an address is found first.
+/// Networks by their masks; the most specific that holds an address is found first.
 #[derive(Clone, Debug, Default)]
-pub struct IpSet {
+pub(super) struct IpSet {
     v4: Networks<u32>,
     v6: Networks<u128>,
 }
 
-/// Up to this many networks are looked through one by one.
-const FEW: usize = 8;
-
+/// Masks from the longest to the shortest, and the networks of each.
 #[derive(Clone, Debug)]
-struct Networks<N> {
-    /// Masks from the longest to the shortest; for each its networks.
-    by_mask: BTreeMap<std::cmp::Reverse<N>, HashMap<N, u32>>,
-    /// The same, flat, while they are few.
-    few: Vec<(N, N, u32)>,
-}
+struct Networks<N>(Vec<(N, OfMask<N>)>);
+
+type OfMask<N> = Trie<(N, Arc<Entry>)>;
 
 impl<N> Default for Networks<N> {
     fn default() -> Self {
-        Networks { by_mask: BTreeMap::new(), few: Vec::new() }
+        Networks(Vec::new())
     }
 }
 
-impl<N: Copy + Ord + std::hash::Hash + std::ops::BitAnd<Output = N>> Networks<N> {
-    fn add(&mut self, net: N, mask: N, at: u32) {
-        self.by_mask.entry(std::cmp::Reverse(mask)).or_default().entry(net & mask).or_insert(at);
-        if self.few.len() <= FEW {
-            self.few.push((net & mask, mask, at));
-            // A longer mask is a larger number, so the most specific comes first.
-            self.few.sort_by_key(|(_, mask, _)| std::cmp::Reverse(*mask));
+trait Bits: Copy + Ord + std::ops::BitAnd<Output = Self> {
+    fn hash(self) -> u64;
+}
+
+impl Bits for u32 {
+    fn hash(self) -> u64 {
+        hash(&self.to_be_bytes())
+    }
+}
+
+impl Bits for u128 {
+    fn hash(self) -> u64 {
+        hash(&self.to_be_bytes())
+    }
+}
+
+impl<N: Bits> Networks<N> {
+    fn insert(&mut self, net: N, mask: N, entry: &Arc<Entry>) {
+        let net = net & mask;
+        // A longer mask is a larger number.
+        let at = match self.0.binary_search_by(|(known, _)| mask.cmp(known)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, (mask, Trie::default()));
+                at
+            }
+        };
+        self.0[at].1.insert(net.hash(), (net, Arc::clone(entry)));
+    }
+
+    fn remove(&mut self, net: N, mask: N, entry: &Entry) {
+        if let Ok(at) = self.0.binary_search_by(|(known, _)| mask.cmp(known)) {
+            let nets = &mut self.0[at].1;
+            nets.remove((net & mask).hash(), |(_, known)| known.id() == entry.id());
+            if nets.len() == 0 {
+                self.0.remove(at);
+            }
         }
     }
-    fn find(&self, ip: N) -> Option<u32> {
-        if self.few.len() <= FEW {
-            return self.few.iter().find(|(net, mask, _)| ip & *mask == *net).map(|(_, _, at)| *at);
+
+    fn update(&mut self, net: N, mask: N, entry: &Arc<Entry>) {
+        if let Ok(at) = self.0.binary_search_by(|(known, _)| mask.cmp(known)) {
+            self.0[at].1.update((net & mask).hash(), |(_, known)| {
+                if known.id() == entry.id() {
+                    *known = Arc::clone(entry);
+                }
+            });
         }
-        self.by_mask.iter().find_map(|(mask, nets)| nets.get(&(ip & mask.0)).copied())
+    }
+
+    fn find(&self, ip: N) -> Option<&Arc<Entry>> {
+        self.0.iter().find_map(|(mask, nets)| {
+            let net = ip & *mask;
+            let found = match nets.few() {
+                Some(few) => few.iter().map(|(_, item)| item).find(|(known, _)| *known == net),
+                None => nets.with_hash(net.hash()).find(|(known, _)| *known == net),
+            };
+            found.map(|(_, entry)| entry)
+        })
     }
 }
 
 impl IpSet {
-    /// `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (which is 10.0.0.1), `2001:db8::/32`.
+    /// Adds `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (which is 10.0.0.1) or `2001:db8::/32`.
     ///
     /// # Errors
-    /// When it is none of these. Names are not resolved: what a rule compares with does not depend on DNS.
-    pub fn add(&mut self, text: &str, at: u32) -> Result<(), Problem> {
-        match parse_network(text) {
-            Some(Network::V4(net, mask)) => self.v4.add(net, mask, at),
-            Some(Network::V6(net, mask)) => self.v6.add(net, mask, at),
+    /// When the pattern is none of these. Names are not resolved: what a rule compares with does not depend on DNS.
+    pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
+        match network_of(entry) {
+            Some(Network::V4(net, mask)) => self.v4.insert(net, mask, entry),
+            Some(Network::V6(net, mask)) => self.v6.insert(net, mask, entry),
             None => {
+                let text = String::from_utf8_lossy(entry.key());
                 let mut problem = Problem::new(0..text.len(), format!("`{text}` is neither an address nor a network"));
                 if text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains(':') {
                     problem.hint = Some("write the address: names are not resolved in rules".into());
@@ -67,14 +111,36 @@ impl IpSet {
         }
         Ok(())
     }
+
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        match network_of(entry) {
+            Some(Network::V4(net, mask)) => self.v4.remove(net, mask, entry),
+            Some(Network::V6(net, mask)) => self.v6.remove(net, mask, entry),
+            None => {}
+        }
+    }
+
+    pub(super) fn update(&mut self, entry: &Arc<Entry>) {
+        match network_of(entry) {
+            Some(Network::V4(net, mask)) => self.v4.update(net, mask, entry),
+            Some(Network::V6(net, mask)) => self.v6.update(net, mask, entry),
+            None => {}
+        }
+    }
+
     /// The most specific network that holds the address.
-    pub fn find_v4(&self, ip: Ipv4Addr) -> Option<u32> {
+    pub(super) fn find_v4(&self, ip: Ipv4Addr) -> Option<&Arc<Entry>> {
         self.v4.find(ip.into()).or_else(|| self.v6.find(ip.to_ipv6_mapped().into()))
     }
-    /// The same for IPv6; a mapped, compatible or 6to4 address is looked for as the IPv4 address that it carries too.
-    pub fn find_v6(&self, ip: Ipv6Addr) -> Option<u32> {
+    /// The most specific network that holds the address. A mapped, compatible or 6to4 address is also looked for as the
+    /// IPv4 address that it carries.
+    pub(super) fn find_v6(&self, ip: Ipv6Addr) -> Option<&Arc<Entry>> {
         self.v6.find(ip.into()).or_else(|| self.v4.find(v6_to_v4(ip)?.into()))
     }
+}
+
+fn network_of(entry: &Entry) -> Option<Network> {
+    parse_network(std::str::from_utf8(entry.key()).ok()?)
 }
 
 /// A network and its mask.
@@ -132,24 +198,6 @@ pub fn parse_mask6(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_most_specific_network_wins_in_short_and_long_lists() {
-        for filler in [0, 50] {
-            let mut set = IpSet::default();
-            set.add("10.0.0.0/8", 100).unwrap();
-            set.add("10.1.2.0/24", 101).unwrap();
-            set.add("2001:db8::/32", 102).unwrap();
-            for n in 0..filler {
-                set.add(&format!("192.168.{n}.0/24"), n).unwrap();
-            }
-            assert_eq!(set.find_v4([10, 1, 2, 3].into()), Some(101));
-            assert_eq!(set.find_v4([10, 9, 2, 3].into()), Some(100));
-            assert_eq!(set.find_v4([11, 9, 2, 3].into()), None);
-            assert_eq!(set.find_v6("2001:db8::7".parse().unwrap()), Some(102));
-            assert_eq!(set.find_v6("::ffff:10.1.2.9".parse().unwrap()), Some(101));
-        }
-    }
 
     #[test]
     fn forms_of_networks() {

@@ -4,19 +4,21 @@
 //! hold, and only those are tried whose bytes a text has: 400,000 of them cost about as much as ten. They are compiled when
 //! first tried, since most of a long list never are; what is read of them before is their syntax.
 
-use super::Pattern;
+use super::{
+    entry::Entry,
+    sequence::Sequence,
+    set::{FEW, Live, is_overdue},
+};
 use crate::{
     keyword::Problem,
     regexes::{Regex, required_texts},
     turn::{self, cost},
 };
+use penstock_config::text_of;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicUsize, Ordering},
 };
-
-/// Lists up to this long are tried one by one.
-const FEW: usize = 16;
 
 /// Compiled expressions that are kept of one list, each some ten KiB with what a search needs. A client who finds texts for
 /// more has the rest compiled again each time, which takes less than trying all.
@@ -25,95 +27,144 @@ const KEPT: usize = 8192;
 /// Lengths of the parts that expressions are known by. The longest that fits is taken.
 const PARTS: [usize; 3] = [8, 4, 2];
 
-/// A list of regular expressions.
+/// A list of regular expressions: most in an index, and those added since one by one behind it.
 #[derive(Clone, Debug)]
-pub struct RegSet(Arc<Inner>);
+pub(super) struct RegSet {
+    ignore_case: bool,
+    base: Option<Arc<Base>>,
+    recent: Sequence<Arc<Known>>,
+    kept: Arc<AtomicUsize>,
+}
 
 #[derive(Debug)]
-struct Inner {
-    list: Vec<Entry>,
+struct Base {
+    list: Vec<Arc<Known>>,
     /// Those that no part is known of, in order.
     always: Vec<u32>,
     index: Index,
-    kept: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Known {
+    id: u64,
     text: Box<str>,
-    ignore_case: bool,
     regex: OnceLock<Regex>,
+    /// Texts of which whatever it matches holds at least one.
+    required: Option<Vec<Vec<u8>>>,
 }
 
 impl RegSet {
-    pub(super) fn new(patterns: &[Pattern]) -> Result<RegSet, (usize, Problem)> {
-        let few = patterns.len() <= FEW;
-        let mut list = Vec::with_capacity(patterns.len());
-        let mut texts = Vec::new();
-        for (at, Pattern { text, ignore_case }) in patterns.iter().enumerate() {
-            let entry = Entry { text: text.as_str().into(), ignore_case: *ignore_case, regex: OnceLock::new() };
-            let required = if few { None } else { required_texts(text).map_err(|problem| (at, problem))? };
-            // A part of one byte would be found in most texts. And only compiling tells that an expression is too large.
-            let known = required.filter(|texts| texts.iter().all(|text| text.len() >= PARTS[PARTS.len() - 1]));
-            if known.is_none() || may_be_large(text) {
-                let regex = Regex::new(text, *ignore_case).map_err(|problem| (at, problem))?;
-                // It was empty.
-                let _ = entry.regex.set(regex);
-            }
-            list.push(entry);
-            texts.push(known);
+    pub(super) fn new(ignore_case: bool) -> RegSet {
+        RegSet { ignore_case, base: None, recent: Sequence::default(), kept: Arc::default() }
+    }
+
+    /// Adds an expression behind the others.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is too large.
+    pub(super) fn insert(&mut self, entry: &Entry) -> Result<(), Problem> {
+        let text = text_of(entry.key());
+        // A part of one byte would be found in most texts. And only compiling tells that an expression is too large.
+        let required = required_texts(&text)?;
+        let required = required.filter(|texts| texts.iter().all(|text| text.len() >= PARTS[PARTS.len() - 1]));
+        let regex = OnceLock::new();
+        if required.is_none() || may_be_large(&text) || self.recent.len() < FEW && self.base.is_none() {
+            // It was empty.
+            let _ = regex.set(Regex::new(&text, self.ignore_case)?);
         }
-        let always = (0..).zip(&texts).filter(|(_, known)| known.is_none()).map(|(at, _)| at).collect();
-        let index = Index::new(&texts);
-        Ok(RegSet(Arc::new(Inner { list, always, index, kept: AtomicUsize::new(0) })))
+        let known = Known { id: entry.id(), text: text.into(), regex, required };
+        self.recent.put(entry.id(), Arc::new(known));
+        Ok(())
     }
 
-    /// The place of the first expression that matches.
-    pub fn find(&self, text: &[u8]) -> Option<u32> {
-        self.first(text, |_, at| at)
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        // One in the index is known to be gone by its number.
+        self.recent.remove(entry.id());
     }
 
-    /// What `f` makes of the first expression that matches, and of its place.
-    pub(super) fn first<T>(&self, text: &[u8], f: impl FnOnce(&Regex, u32) -> T) -> Option<T> {
-        let inner = &*self.0;
-        let mut found = inner.index.find(text).into_iter().peekable();
-        let mut always = inner.always.iter().copied().peekable();
+    /// Whether [`RegSet::settle`] pays for a list of `live` entries.
+    pub(super) fn is_overdue(&self, live: usize) -> bool {
+        is_overdue(self.base.as_ref().map_or(0, |base| base.list.len()), self.recent.len(), live)
+    }
+
+    /// Puts all expressions in the index, if so many are not that it pays.
+    pub(super) fn settle(&mut self, entries: &Sequence<Arc<Entry>>) {
+        let indexed = self.base.as_ref().map_or(&[][..], |base| &base.list);
+        if !self.is_overdue(entries.len()) {
+            return;
+        }
+        let mut list: Vec<_> = indexed.iter().filter(|known| entries.get(known.id).is_some()).cloned().collect();
+        self.recent.visit(0, &mut |_, known| {
+            list.push(Arc::clone(known));
+            true
+        });
+        let unknown = |known: &Known| known.required.is_none();
+        let always = (0..).zip(&list).filter(|(_, known)| unknown(known)).map(|(at, _)| at).collect();
+        let index = Index::new(&list);
+        self.base = Some(Arc::new(Base { list, always, index }));
+        self.recent = Sequence::default();
+    }
+
+    /// What `f` makes of the first expression that matches, and of its entry.
+    pub(super) fn first<'s, R>(
+        &'s self,
+        text: &[u8],
+        live: Live<'_, 's>,
+        f: impl FnOnce(&Regex, &'s Arc<Entry>) -> R,
+    ) -> Option<R> {
         let mut spare = None;
-        loop {
+        let mut found: Option<(&Arc<Known>, &'s Arc<Entry>)> = None;
+        let mut matches = |known: &'s Arc<Known>| {
+            turn::spend(cost::REGEX + (text.len() / cost::REGEX_BYTES) as u32);
+            if !self.regex(known, &mut spare).is_some_and(|regex| regex.is_match(text)) {
+                return false;
+            }
+            found = live(known.id).map(|entry| (known, entry));
+            found.is_some()
+        };
+        let in_base = self.base.as_ref().is_some_and(|base| base.candidates(text).any(&mut matches));
+        if !in_base {
+            self.recent.visit(0, &mut |_, known| !matches(known));
+        }
+        let (known, entry) = found?;
+        Some(f(self.regex(known, &mut spare)?, entry))
+    }
+
+    /// The compiled form of an expression; one that is not kept is put in `spare`.
+    fn regex<'r>(&self, known: &'r Known, spare: &'r mut Option<Regex>) -> Option<&'r Regex> {
+        if let Some(regex) = known.regex.get() {
+            return Some(regex);
+        }
+        // Its syntax was read, and it is small.
+        let regex = Regex::new(&known.text, self.ignore_case).ok()?;
+        if self.kept.fetch_add(1, Ordering::Relaxed) < KEPT {
+            // Another worker may have been faster.
+            return Some(known.regex.get_or_init(|| regex));
+        }
+        self.kept.fetch_sub(1, Ordering::Relaxed);
+        Some(spare.insert(regex))
+    }
+}
+
+impl Base {
+    /// Expressions that may match, in order.
+    fn candidates(&self, text: &[u8]) -> impl Iterator<Item = &Arc<Known>> {
+        let mut found = self.index.find(text).into_iter().peekable();
+        let mut always = self.always.iter().copied().peekable();
+        std::iter::from_fn(move || {
             let at = match (found.peek(), always.peek()) {
                 (Some(one), Some(other)) if one < other => found.next(),
                 (_, Some(_)) => always.next(),
                 (_, None) => found.next(),
             }?;
-            turn::spend(cost::REGEX + (text.len() / cost::REGEX_BYTES) as u32);
-            if let Some(regex) = inner.regex(at, &mut spare).filter(|regex| regex.is_match(text)) {
-                return Some(f(regex, at));
-            }
-        }
+            self.list.get(at as usize)
+        })
     }
 }
 
 /// Whether its size once compiled is not simply that of its text: a repetition by number, or much of it.
 fn may_be_large(text: &str) -> bool {
     text.contains('{') || text.len() > 512
-}
-
-impl Inner {
-    /// An expression; one that is not kept is put in `spare`.
-    fn regex<'s>(&'s self, at: u32, spare: &'s mut Option<Regex>) -> Option<&'s Regex> {
-        let entry = self.list.get(at as usize)?;
-        if let Some(regex) = entry.regex.get() {
-            return Some(regex);
-        }
-        // Its syntax was read, and it is small.
-        let regex = Regex::new(&entry.text, entry.ignore_case).ok()?;
-        if self.kept.fetch_add(1, Ordering::Relaxed) < KEPT {
-            // Another worker may have been faster.
-            return Some(entry.regex.get_or_init(|| regex));
-        }
-        self.kept.fetch_sub(1, Ordering::Relaxed);
-        Some(spare.insert(regex))
-    }
 }
 
 /// Which expressions a text may match, by its parts. Letters have no case here.
@@ -129,9 +180,11 @@ struct Index {
 }
 
 impl Index {
-    /// `texts` are, for each expression, those of which a match holds at least one.
-    fn new(texts: &[Option<Vec<Vec<u8>>>]) -> Index {
-        let all = || (0_u32..).zip(texts).flat_map(|(at, texts)| texts.iter().flatten().map(move |text| (at, text)));
+    fn new(list: &[Arc<Known>]) -> Index {
+        let all = || {
+            let texts = list.iter().map(|known| &known.required);
+            (0_u32..).zip(texts).flat_map(|(at, texts)| texts.iter().flatten().map(move |text| (at, text)))
+        };
         let windows: usize = all().map(|(_, text)| text.len()).sum();
         if windows == 0 {
             return Index::default();
@@ -203,13 +256,28 @@ fn hash(part: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn set(patterns: impl IntoIterator<Item = String>, ignore_case: bool) -> RegSet {
-        let patterns: Vec<_> = patterns.into_iter().map(|text| Pattern { text, ignore_case }).collect();
-        RegSet::new(&patterns).unwrap()
+    /// A list, and its entries.
+    struct List(RegSet, Sequence<Arc<Entry>>);
+
+    impl List {
+        fn find(&self, text: &[u8]) -> Option<u64> {
+            self.0.first(text, &|id| self.1.get(id), |_, entry| entry.id())
+        }
+        fn compiled(&self) -> usize {
+            let list = self.0.base.iter().flat_map(|base| &base.list);
+            list.filter(|known| known.regex.get().is_some()).count()
+        }
     }
 
-    fn compiled(set: &RegSet) -> usize {
-        set.0.list.iter().filter(|entry| entry.regex.get().is_some()).count()
+    fn set(patterns: impl IntoIterator<Item = String>, ignore_case: bool) -> List {
+        let (mut set, mut entries) = (RegSet::new(ignore_case), Sequence::default());
+        for (id, text) in (0..).zip(patterns) {
+            let entry = Entry::new(id, text.as_bytes(), b"");
+            set.insert(&entry).unwrap();
+            entries.put(id, entry);
+        }
+        set.settle(&entries);
+        List(set, entries)
     }
 
     #[test]
@@ -246,8 +314,7 @@ mod tests {
                 let long = short.iter().cloned().chain((0..500).map(|n| format!("^/never/{n}/seen$")));
                 let (long, short) = (set(long, ignore_case), set(short, ignore_case));
                 for text in texts {
-                    let found = |set: &RegSet| set.find(text);
-                    assert_eq!(found(&long), found(&short), "{:?} from {skip}", String::from_utf8_lossy(text));
+                    assert_eq!(long.find(text), short.find(text), "{:?} from {skip}", String::from_utf8_lossy(text));
                 }
             }
         }
@@ -256,24 +323,23 @@ mod tests {
     #[test]
     fn of_a_long_list_only_what_may_match_is_compiled_and_tried() {
         let list = set((0..20_000).map(|n| format!("^/path/{n:06}/[a-z]+$")), false);
-        assert_eq!(compiled(&list), 0);
+        assert_eq!(list.compiled(), FEW);
         turn::begin(1_000);
         assert_eq!(list.find(b"/path/012345/x"), Some(12_345));
         assert_eq!(list.find(b"/path/012345/7"), None);
         assert!(list.find(b"/other").is_none());
         assert!(!turn::end(), "some were tried, not thousands");
-        assert!(compiled(&list) < 50, "{}", compiled(&list));
+        assert!(list.compiled() < 50, "{}", list.compiled());
     }
 
     #[test]
-    fn a_long_list_names_the_first_that_is_none() {
-        let mut patterns: Vec<_> =
-            (0..100).map(|n| Pattern { text: format!("pattern{n}"), ignore_case: false }).collect();
+    fn an_expression_that_cannot_be_read_is_not_added() {
+        let mut list = set((0..100).map(|n| format!("pattern{n}")), false);
         for (wrong, word) in [("(open", "cannot be read"), ("(?=ahead)x", "look-ahead"), ("a{1000}{1000}", "too large")]
         {
-            patterns[70].text = wrong.to_owned();
-            let (at, problem) = RegSet::new(&patterns).unwrap_err();
-            assert!(at == 70 && problem.message.contains(word), "{}", problem.message);
+            let problem = list.0.insert(&Entry::new(100, wrong.as_bytes(), b"")).unwrap_err();
+            assert!(problem.message.contains(word), "{}", problem.message);
+            assert_eq!(list.0.recent.len(), 0);
         }
     }
 }

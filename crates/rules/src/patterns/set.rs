@@ -1,0 +1,159 @@
+//! The patterns of one list, made ready for one way to compare.
+
+use super::{
+    Method, entry::Entry, ints::IntSet, ips::IpSet, parts::PartSet, regs::RegSet, sequence::Sequence, texts::TextSet,
+};
+use crate::{
+    keyword::Problem,
+    regexes::Regex,
+    value::{Type, Value},
+};
+use std::sync::Arc;
+
+/// How patterns are compared with a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Comparison {
+    /// The method.
+    pub method: Method,
+    /// `-i`.
+    pub ignore_case: bool,
+    /// Numbers are versions of TLS: `3.1` is 3 × 65536 + 1.
+    pub dotted: bool,
+}
+
+/// The entry of a number, unless it was removed: sets that are slow to change keep numbers of entries for a while.
+pub(super) type Live<'f, 's> = &'f (dyn Fn(u64) -> Option<&'s Arc<Entry>> + 'f);
+
+/// Patterns ready to be compared. A copy shares nearly everything with what it was copied from.
+#[derive(Clone, Debug)]
+pub(super) enum PatternSet {
+    /// Numbers, and lengths of text.
+    Int(IntSet),
+    Ip(IpSet),
+    Text(TextSet),
+    Part(PartSet),
+    Reg(RegSet),
+}
+
+impl PatternSet {
+    /// An empty set. `None` for the methods that compare with nothing.
+    pub(super) fn new(how: Comparison) -> Option<PatternSet> {
+        Some(match how.method {
+            Method::Found | Method::Bool => return None,
+            Method::Int | Method::Len => PatternSet::Int(IntSet::new(how.dotted)),
+            Method::Ip => PatternSet::Ip(IpSet::default()),
+            Method::Sub => PatternSet::Part(PartSet::new(how.ignore_case)),
+            Method::Reg => PatternSet::Reg(RegSet::new(how.ignore_case)),
+            _ => PatternSet::Text(TextSet::new(how)),
+        })
+    }
+
+    /// Adds a pattern.
+    ///
+    /// # Errors
+    /// When the pattern cannot be read; the set is as it was then.
+    pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
+        match self {
+            PatternSet::Int(set) => set.insert(entry),
+            PatternSet::Ip(set) => set.insert(entry),
+            PatternSet::Text(set) => set.insert(entry),
+            PatternSet::Part(set) => {
+                set.insert(entry);
+                Ok(())
+            }
+            PatternSet::Reg(set) => set.insert(entry),
+        }
+    }
+
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        match self {
+            PatternSet::Int(set) => set.remove(entry),
+            PatternSet::Ip(set) => set.remove(entry),
+            PatternSet::Text(set) => set.remove(entry),
+            PatternSet::Part(set) => set.remove(entry),
+            PatternSet::Reg(set) => set.remove(entry),
+        }
+    }
+
+    /// An entry has another value.
+    pub(super) fn update(&mut self, entry: &Arc<Entry>) {
+        match self {
+            PatternSet::Int(set) => set.update(entry),
+            PatternSet::Ip(set) => set.update(entry),
+            PatternSet::Text(set) => set.update(entry),
+            // They keep numbers.
+            PatternSet::Part(_) | PatternSet::Reg(_) => {}
+        }
+    }
+
+    /// Makes an index of what was added since there is one, if that pays. Takes time in proportion to the whole set.
+    pub(super) fn settle(&mut self, entries: &Sequence<Arc<Entry>>) {
+        match self {
+            PatternSet::Part(set) => set.settle(entries),
+            PatternSet::Reg(set) => set.settle(entries),
+            PatternSet::Int(_) | PatternSet::Ip(_) | PatternSet::Text(_) => {}
+        }
+    }
+
+    /// Whether [`PatternSet::settle`] pays for a list of `live` entries.
+    pub(super) fn is_overdue(&self, live: usize) -> bool {
+        match self {
+            PatternSet::Part(set) => set.is_overdue(live),
+            PatternSet::Reg(set) => set.is_overdue(live),
+            PatternSet::Int(_) | PatternSet::Ip(_) | PatternSet::Text(_) => false,
+        }
+    }
+
+    /// The pattern that matches a sample: the most specific network or prefix, else the first.
+    pub(super) fn find<'s>(&'s self, method: Method, value: &Value<'_>, live: Live<'_, 's>) -> Option<&'s Arc<Entry>> {
+        match self {
+            PatternSet::Int(set) if method == Method::Len => {
+                with_text(value, |text| set.find(i64::try_from(text.len()).unwrap_or(i64::MAX), live))
+            }
+            PatternSet::Int(set) => set.find(value.to_int()?, live),
+            PatternSet::Ip(set) => match value {
+                Value::Ipv4(ip) => set.find_v4(*ip),
+                Value::Ipv6(ip) => set.find_v6(*ip),
+                other => match other.borrowed().cast(Type::Addr)? {
+                    Value::Ipv4(ip) => set.find_v4(ip),
+                    Value::Ipv6(ip) => set.find_v6(ip),
+                    _ => None,
+                },
+            },
+            // Numbers and addresses are compared with bytes as the bytes that they are.
+            PatternSet::Text(set) if method == Method::Bin => set.find(value.borrowed().cast(Type::Bin)?.bytes()?),
+            PatternSet::Text(set) => with_text(value, |text| set.find(text)),
+            PatternSet::Part(set) => with_text(value, |text| set.find(text, live)),
+            PatternSet::Reg(set) => with_text(value, |text| set.first(text, live, |_, entry| entry)),
+        }
+    }
+
+    /// What `f` makes of the first regular expression that matches, and of its entry.
+    pub(super) fn first<'s, R>(
+        &'s self,
+        text: &[u8],
+        live: Live<'_, 's>,
+        f: impl FnOnce(&Regex, &'s Arc<Entry>) -> R,
+    ) -> Option<R> {
+        match self {
+            PatternSet::Reg(set) => set.first(text, live, f),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an index of `known` patterns is worth making anew: `recent` ones are not in it, and of both `live` are left.
+pub(super) fn is_overdue(known: usize, recent: usize, live: usize) -> bool {
+    recent > FEW && recent > known / 8 || known > FEW && live < known / 2
+}
+
+/// Lists up to this long are tried one by one.
+pub(super) const FEW: usize = 16;
+
+/// Lends the text form of a sample, which is only made for numbers and addresses.
+fn with_text<T>(value: &Value<'_>, f: impl FnOnce(&[u8]) -> T) -> T {
+    match value.bytes() {
+        Some(text) => f(text),
+        None => f(&value.to_text()),
+    }
+}
