@@ -1,17 +1,5 @@
-//! Health checks: a script a backend, a run of it a check, and one task a server that starts runs on time.
-//!
-//! The parts are pure ([`script`], [`run`], [`schedule`]); only this file has sockets and clocks. All tasks live on the
-//! first worker. HAProxy starts an internal error as a failed check; so do we.
-
-pub mod compile;
-mod outcome;
-mod protocol;
-pub mod run;
-pub mod schedule;
-pub mod script;
-mod steps;
-
-pub use outcome::{Effect, Outcome, Verdict};
+//! Health checks: one task for each server that starts runs on time. What a check asks and what its answer means is
+//! `penstock_backends::check`; only this file has sockets and clocks. All tasks live on the first worker.
 
 use crate::{
     connection::{socket::Socket, stream::Stream},
@@ -21,6 +9,12 @@ use crate::{
     servers::connect::open_socket,
     worker::{pulse::Who, state::Worker, task},
 };
+use penstock_backends::check::{
+    Outcome,
+    run::{About, ConnectError, Next, Run},
+    schedule::{first, interval, spread},
+    script::{Action, Connect, Kind, Script},
+};
 use penstock_config::{
     Config, Diagnostics,
     model::{ServerHost, ServerPort, ServerTls},
@@ -28,9 +22,6 @@ use penstock_config::{
 use penstock_http::proxy_protocol;
 use penstock_rules::{Now, ProxyId};
 use penstock_tls::{Connector, Disk};
-use run::{About, ConnectError, Next, Run};
-use schedule::{first, interval, spread};
-use script::{Connect, Kind, Script};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -49,7 +40,7 @@ impl Plans {
     /// What `check` lines and the scripts of the proxies ask for; what is wrong with it goes to `diagnostics`.
     pub fn build(config: &Config, scripts: &[Option<Arc<Script>>], diagnostics: &mut Diagnostics) -> Plans {
         let connectors = config.proxies.iter().zip(scripts).map(|(proxy, script)| {
-            let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| step.action.wants_tls()));
+            let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| wants_tls(&step.action)));
             let servers = proxy.servers.iter().map(|server| {
                 let settings = &server.settings;
                 let own = settings.check.enabled && (settings.check.ssl == Some(true) || asks);
@@ -64,10 +55,8 @@ impl Plans {
     }
 }
 
-impl script::Action {
-    fn wants_tls(&self) -> bool {
-        matches!(self, script::Action::Connect(connect) if connect.ssl)
-    }
+fn wants_tls(action: &Action) -> bool {
+    matches!(action, Action::Connect(connect) if connect.ssl)
 }
 
 /// Starts the checks of all servers on this worker.
@@ -322,6 +311,3 @@ pub(crate) async fn tick(worker: Rc<Worker>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,12 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod accept;
-pub mod balance;
-pub mod check;
+mod check;
 mod connection;
 mod exchange;
 mod handshake;
-pub mod hash;
 mod http1;
 mod http2;
 mod log;
@@ -20,17 +18,17 @@ mod log;
 mod model;
 mod observe;
 mod process;
-pub mod queue;
 mod reuse;
 mod route;
 mod rules;
-pub mod server;
 mod servers;
 mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{counters, engine, snapshot, snapshot::Snapshot};
+pub use penstock_backends::server;
+use penstock_backends::{balance, queue};
 pub use process::{
     aside::AsideReport,
     compiled::Program,

@@ -7,7 +7,7 @@ use crate::{
         timer::Deadline,
     },
     exchange::{
-        assign::{self, Attempts, Unserved},
+        assign::{self, Unserved},
         ends::{Body, Counts, End, Fault, Sink, Source},
         finish,
         forward::{Broken, Flow, Waits},
@@ -16,7 +16,7 @@ use crate::{
     },
     http1::{body::give_if_empty, connection},
     observe::counters::InUse,
-    reuse::Key,
+    reuse::key_of,
     route::{self, Connected},
     rules::evaluate::{self, Stage},
     server::{ServerRef, Slot},
@@ -25,6 +25,7 @@ use crate::{
         state::Worker,
     },
 };
+use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;
 use penstock_http::Fields;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
@@ -212,8 +213,8 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         let cells = worker.counters().server(backend, at.server);
         cells.session(worker.now_ms());
         let in_use = InUse::of(cells);
-        attempts.assigned(&worker, x, backend, at.server);
-        let key = Key::of(conn, x, slot.server(), at, false, Stage::Raw);
+        assign::count_attempt(&worker, x, at, attempts.assigned(at.server));
+        let key = key_of(conn, x, slot.server(), at, false, Stage::Raw);
         if let Some(stream) = assign::connect(conn, x, slot.server(), at, key.as_ref()).await {
             break (slot, stream, in_use);
         }
@@ -222,7 +223,8 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             assign::count_connect_error(&worker, at);
             return;
         }
-        let pause = attempts.failed(proxy, pool, x, &mut want);
+        let pause = attempts.failed(proxy, pool.counts().0, &mut want);
+        x.log.retries = attempts.failures();
         if let Some(pause) = pause.filter(|_| x.log.termination != Termination(By::ServerTimeout, During::Connect)) {
             tokio::time::sleep(pause).await;
         }

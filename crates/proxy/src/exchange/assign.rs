@@ -9,14 +9,13 @@ use crate::{
     servers::connect::{self, Failure},
     worker::state::Worker,
 };
-use penstock_config::model::{Balance, Proxy};
+use penstock_backends::retry::Attempt;
 use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -153,82 +152,23 @@ pub(crate) fn count_connect_error(worker: &Worker, at: ServerRef) {
     worker.counters().backend(at.proxy).connect_errors.inc();
 }
 
-/// Between two attempts at one server, where `timeout connect` is not shorter.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// A request's attempts at servers: how often it may fail, and where it goes next (manual, `retries` and
-/// `option redispatch`). HTTP and TCP ask the same.
-pub(crate) struct Attempts {
-    /// Failures so far.
-    failures: u32,
-    /// Persistence names its server, and no failure has undone that.
-    bound: bool,
-    /// `force-persist` holds: it stays with its server whatever happens.
-    forced: bool,
-    /// The server of the last attempt.
-    last: Option<usize>,
-}
-
-impl Attempts {
-    pub fn new(want: &Want, forced: bool) -> Attempts {
-        Attempts { failures: 0, bound: want.persistent.is_some(), forced, last: None }
-    }
-    /// None of them has failed.
-    pub fn are_new(&self) -> bool {
-        self.failures == 0
-    }
-    /// A failure now would be followed by another attempt.
-    pub fn are_left(&self, proxy: &Proxy) -> bool {
-        self.failures < proxy.retries
-    }
-    /// The request has a place on a server: counts an attempt that was repeated or moved there.
-    pub fn assigned(&mut self, worker: &Worker, x: &mut Exchange, backend: usize, server: usize) {
-        let Some(before) = self.last.replace(server) else { return };
-        let counters = worker.counters();
-        let cells = [counters.server(backend, before), counters.backend(backend)];
-        if before == server {
-            cells.iter().for_each(|cells| cells.retries.inc());
-            return;
+/// The request has a place on the server `at`: counts an attempt that was repeated or moved there.
+pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, at: ServerRef, attempt: Attempt) {
+    let counters = worker.counters();
+    match attempt {
+        Attempt::First => {}
+        Attempt::Repeated => {
+            counters.server(at.proxy, at.server).retries.inc();
+            counters.backend(at.proxy).retries.inc();
         }
-        cells.iter().for_each(|cells| cells.redispatches.inc());
-        x.log.redispatched = true;
-        if std::mem::take(&mut x.cookie.direct) {
-            // The server that the cookie names did not answer.
-            x.log.cookie[0] = b'D';
-        }
-    }
-    /// An attempt failed, and another is left: decides where it goes, and says for how long it must wait if the server
-    /// failed to take the connection. It does where the same server is asked again, and where there is no other.
-    pub fn failed(&mut self, proxy: &Proxy, pool: &Backend, x: &mut Exchange, want: &mut Want) -> Option<Duration> {
-        self.failures += 1;
-        x.log.retries = self.failures;
-        let active = pool.counts().0;
-        if self.moves(proxy, active) {
-            self.bound = false;
-            (want.persistent, want.avoid) = (None, self.last);
-            if active > 1 {
-                return None;
+        Attempt::Moved(before) => {
+            counters.server(at.proxy, before).redispatches.inc();
+            counters.backend(at.proxy).redispatches.inc();
+            x.log.redispatched = true;
+            if std::mem::take(&mut x.cookie.direct) {
+                // The server that the cookie names did not answer.
+                x.log.cookie[0] = b'D';
             }
-        } else {
-            want.persistent = self.last;
         }
-        Some(proxy.timeouts.connect.map_or(PAUSE, |limit| limit.min(PAUSE)))
     }
-    /// The next attempt may go to another server: `option redispatch` says so of this failure, or nothing ties the request
-    /// to the server that failed it, which the algorithm chose without looking at the request.
-    fn moves(&self, proxy: &Proxy, active: u32) -> bool {
-        let Some(interval) = proxy.options.redispatch.filter(|_| !self.forced) else { return false };
-        let every =
-            if interval >= 0 { i64::from(interval) } else { i64::from(proxy.retries) + 1 + i64::from(interval) };
-        let due = interval != 0 && every != 0 && i64::from(self.failures) % every == 0;
-        due || !self.bound && active > 1 && !looks_at_requests(proxy)
-    }
-}
-
-/// The algorithm looks at the request: the next choice would be the same.
-fn looks_at_requests(proxy: &Proxy) -> bool {
-    !matches!(
-        proxy.balance,
-        None | Some(Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_))
-    )
 }

@@ -8,7 +8,7 @@ use super::{
     flush::{flush, send},
     forward::{Broken, Flow, Waits},
     headers, respond,
-    retry::{Ended, Reason, is_repeatable, keep_body, may_repeat_body, retries_on, retries_on_status},
+    retry::{Ended, is_repeatable, keep_body},
     state::{Exchange, ms_between},
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
@@ -23,7 +23,7 @@ use crate::{
     },
     log::debug,
     observe::counters::InUse,
-    reuse::{Claim, Key, may_go_on},
+    reuse::{Claim, Key, key_of, may_go_on},
     route::{self, cookie},
     rules::evaluate,
     server::{Seen, Server, ServerRef, Slot},
@@ -34,6 +34,7 @@ use crate::{
         turn::{self, cost},
     },
 };
+use penstock_backends::retry::{Reason, may_repeat_body, retries_on, retries_on_status};
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
 use penstock_rules::{By, During, Termination};
@@ -60,7 +61,7 @@ pub(super) async fn attempt(
     let limits =
         Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::http1::connection::limits(conn) };
     let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let Some(key) = Key::of(conn, x, server, at, only_http1, evaluate::Stage::Request) else {
+    let Some(key) = key_of(conn, x, server, at, only_http1, evaluate::Stage::Request) else {
         connect(conn, x, server, at, None).await;
         return Err(Ended::Retry(Reason::Connect));
     };

@@ -1,7 +1,7 @@
 //! A request and its backend: one attempt after the other, as `retries`, `retry-on` and `option redispatch` allow.
 
 use super::{
-    assign::{Attempts, Unserved, assign, count_connect_error},
+    assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
     ends::Client,
     forward::Flow,
@@ -15,7 +15,7 @@ use crate::{
     server::{ServerRef, Shutdown, Slot},
     worker::buffer::Buffers,
 };
-use penstock_config::model::Proxy;
+use penstock_backends::retry::{Attempts, Reason, retries_on};
 use penstock_http::Framing;
 use penstock_rules::{By, During, Termination};
 use std::{
@@ -30,23 +30,6 @@ pub(super) enum Ended {
     Retry(Reason),
     /// It is over: log it so.
     Over,
-}
-
-/// Why an attempt failed before a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// An idle connection turned out to be closed.
-    Stale,
-    /// `conn-failure`
-    Connect,
-    /// `empty-response`
-    Empty,
-    /// `junk-response`
-    Junk,
-    /// `response-timeout`
-    Timeout,
-    /// A status that `retry-on` names.
-    Status,
 }
 
 /// Finds a server and forwards, as often as `retries` allows.
@@ -83,13 +66,13 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
         };
         let server = slot.server().index;
         x.server = Some(server);
-        attempts.assigned(&worker, x, backend, server);
+        count_attempt(&worker, x, ServerRef { proxy: backend, server }, attempts.assigned(server));
         worker.counters().server(backend, server).session(worker.now_ms());
         let at = ServerRef { proxy: backend, server };
         x.may_retry = attempts.are_left(proxy);
         let attempt = {
             // Pinned, so that it stays where it is made: it is the largest future of all.
-            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, !attempts.are_new()));
+            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, attempts.failures() > 0));
             unless_shut_down(&slot, attempt).await
         };
         let Some(attempt) = attempt else {
@@ -114,7 +97,8 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
             }
             return fail_server(conn, client, x, reason).await;
         }
-        let pause = attempts.failed(proxy, pool, x, &mut want);
+        let pause = attempts.failed(proxy, pool.counts().0, &mut want);
+        x.log.retries = attempts.failures();
         // A server that took the connection and failed the request need not be spared, and time has passed already where
         // connecting took too long.
         if let Some(pause) = pause.filter(|_| {
@@ -163,42 +147,9 @@ pub(super) fn keep_body(x: &mut Exchange, request: &mut Flow, buffers: &Buffers)
     }
 }
 
-/// `retry-on` names something that happens once a request has been sent.
-pub(super) fn may_repeat_body(proxy: &Proxy) -> bool {
-    let only_connecting = |word: &str| matches!(word, "none" | "conn-failure" | "0rtt-rejected");
-    proxy.retry_on.iter().flatten().any(|word| !only_connecting(&word.text))
-}
-
-/// `retry-on`.
-pub(super) fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
-    let Some(words) = &proxy.retry_on else { return reason == Reason::Connect };
-    let word = match reason {
-        Reason::Stale | Reason::Connect => "conn-failure",
-        Reason::Empty => "empty-response",
-        Reason::Junk => "junk-response",
-        Reason::Timeout => "response-timeout",
-        Reason::Status => return true,
-    };
-    words.iter().any(|w| w.text == word || w.text == "all-retryable-errors")
-}
-
-/// Whether `retry-on` names this status.
-pub(super) fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
-    let Some(words) = &proxy.retry_on else { return false };
-    words.iter().any(|word| match word.text.as_str() {
-        "all-retryable-errors" => matches!(status, 500 | 502 | 503 | 504),
-        number => number.parse() == Ok(status),
-    })
-}
-
 /// All attempts failed: the answer that says why the last one did.
 pub(super) async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reason: Reason) {
-    let status = match reason {
-        Reason::Stale | Reason::Connect => 503,
-        Reason::Empty | Reason::Junk => 502,
-        Reason::Timeout => 504,
-        Reason::Status => x.response.status(),
-    };
+    let status = reason.status().unwrap_or_else(|| x.response.status());
     respond::error(conn, client, x, status).await;
 }
 

@@ -9,9 +9,9 @@ use crate::{
         handle::{Handle, State},
         shared::Shared,
     },
-    server::{Backend, Check, Operational, Server, ServerRef, Status, Target},
+    server::{Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target},
 };
-use penstock_config::model::{Balance, Mode, Proxy};
+use penstock_config::model::{Mode, Proxy};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -326,11 +326,7 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
     let reference = shared.backends.reference(at);
     let tracked = shared.backends.tracked_by(at).map(|tracked| shared.backends.name(tracked));
     let reference = shared.backends.status(reference);
-    let core = backend.core();
-    let status = core.status[server.index].clone();
-    let member = core.balancer.members()[server.index].clone();
-    let weight = core.balancer.weight_of(server.index);
-    drop(core);
+    let ServerView { status, member, weight } = backend.view_server(server.index);
     let reference = reference.unwrap_or_else(|| status.clone());
     (row.index, row.sid) = (server.index, server.id);
     row.status = status.words(&reference, tracked.as_deref());
@@ -371,22 +367,13 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
 }
 
 fn fill_backend(backend: &Backend, proxy: &Proxy, now: Duration, row: &mut Row) {
-    let core = backend.core();
-    let totals = *core.balancer.totals();
-    let (changes, lb_total) = (core.changes, core.lb_total);
-    let weight = core.balancer.displayed_weight(totals.weight);
-    let user_weight = |backup: bool| {
-        let ready = core.balancer.members().iter().zip(&core.status).filter(|(m, _)| m.usable() && m.backup == backup);
-        ready.map(|(_, status)| status.weight).sum::<u32>()
-    };
-    let user_weight = if totals.active > 0 { user_weight(false) } else { user_weight(true) };
-    row.queue = Level { now: core.queues.waiting_anywhere(), max: core.queues.most_anywhere(), limit: None };
-    drop(core);
+    let BackendView { totals, changes, lb_total, weight, user_weight, waiting, waiting_max } = backend.view();
+    row.queue = Level { now: waiting, max: waiting_max, limit: None };
     let up = totals.active + totals.backup > 0 || backend.servers.is_empty();
     let since = now.saturating_sub(changes.last_change);
     row.status = if up { "UP" } else { "DOWN" }.into();
     row.sessions = Level { now: backend.sessions(), max: backend.sessions_max(), limit: Some(backend.fullconn()) };
-    row.algorithm = Some(algorithm(proxy.balance.as_ref()));
+    row.algorithm = Some(penstock_backends::balance::name(proxy.balance.as_ref()));
     row.upstream = Some(Upstream {
         up,
         weight,
@@ -398,22 +385,6 @@ fn fill_backend(backend: &Backend, proxy: &Proxy, now: Duration, row: &mut Row) 
         down_transitions: changes.down_transitions,
         lb_total,
     });
-}
-
-fn algorithm(balance: Option<&Balance>) -> &'static str {
-    match balance {
-        None | Some(Balance::RoundRobin) => "roundrobin",
-        Some(Balance::StaticRr) => "static-rr",
-        Some(Balance::LeastConn) => "leastconn",
-        Some(Balance::First) => "first",
-        Some(Balance::Source) => "source",
-        Some(Balance::Uri { .. }) => "uri",
-        Some(Balance::UrlParam { .. }) => "url_param",
-        Some(Balance::Hdr { .. }) => "hdr",
-        Some(Balance::Random(_)) => "random",
-        Some(Balance::RdpCookie(_)) => "rdp-cookie",
-        Some(Balance::Hash(_)) => "hash",
-    }
 }
 
 fn listen_address(address: &penstock_config::model::ListenAddress) -> String {

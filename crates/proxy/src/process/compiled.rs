@@ -1,6 +1,6 @@
 //! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
 
-use crate::check::{self, script::Script};
+use penstock_backends::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{Balance, Proxy},

@@ -8,7 +8,7 @@ use crate::{
         counters::{Counters, Shape},
         engine::Reports,
     },
-    server::{Backends, Notice},
+    server::{Backends, Notice, numbers},
     worker::pulse::Pulse,
 };
 use penstock_config::{
@@ -17,11 +17,11 @@ use penstock_config::{
 };
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk};
-use std::collections::HashSet;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
+use std::time::Instant;
 use tokio::sync::{
     Notify,
     mpsc::{UnboundedReceiver, unbounded_channel},
@@ -112,7 +112,7 @@ impl Shared {
         let backends = {
             // Nobody listens any more when the first worker has ended.
             let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
-            Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Box::new(announce))
+            Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Instant::now(), Box::new(announce))
         };
         crate::servers::resolve::at_start(&backends, diagnostics);
         if diagnostics.has_errors() {
@@ -159,7 +159,7 @@ impl Shared {
 impl Shared {
     /// How many idle connections to a server each worker may keep: `pool-max-conn` is the server's, shared out evenly.
     pub(crate) fn share_of_idle(&self, settings: &ServerSettings) -> usize {
-        usize::try_from(settings.pool_max_conn).map_or(usize::MAX, |all| all.div_ceil(self.loads.len()))
+        penstock_backends::reuse::idle_share(settings, self.loads.len())
     }
     /// What happens to servers from now on: for one taker.
     pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<Notice>> {
@@ -174,21 +174,6 @@ const MAXCONN: u32 = 8192;
 fn proxy_ids(config: &Config) -> Vec<u32> {
     let first = 1 + u32::from(!config.global.stats_sockets.is_empty());
     numbers(config.proxies.iter().map(|proxy| proxy.id), first)
-}
-
-/// The number of each of a list: its own `id`, else the next free one.
-pub(crate) fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Vec<u32> {
-    let taken: HashSet<u32> = ids.clone().flatten().collect();
-    let mut next = first;
-    let number = |id: Option<u32>| {
-        while id.is_none() && taken.contains(&next) {
-            next += 1;
-        }
-        let number = id.unwrap_or(next);
-        next += 1;
-        number
-    };
-    ids.map(number).collect()
 }
 
 fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {

@@ -7,7 +7,7 @@ mod dns;
 
 use crate::{
     log::severity,
-    server::{Admin, Backends, Host, Notice, ServerRef},
+    server::{Backends, Host, Notice, ServerRef},
     worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
@@ -148,7 +148,7 @@ async fn resolve(
             }
             _ => {
                 if last_valid.is_none_or(|last| last.elapsed() >= hold) {
-                    question.servers.iter().for_each(|at| backends.set_unresolved(*at, reason));
+                    question.servers.iter().for_each(|at| backends.set_unresolved(*at, reason, Instant::now()));
                 }
                 section.timeout_resolve
             }
@@ -235,7 +235,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
             .collect();
         for ((at, was), is) in group.iter().zip(&current).zip(distribute(&current, addresses)) {
             let Some(ip) = is else {
-                backends.set_unresolved(*at, "No IP for server ");
+                backends.set_unresolved(*at, "No IP for server ", Instant::now());
                 continue;
             };
             if *was != Some(ip) {
@@ -246,7 +246,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
                 // What the others take comes from the same answer.
                 by = "DNS cache";
             }
-            backends.set_resolved(*at);
+            backends.set_resolved(*at, Instant::now());
         }
     }
 }
@@ -265,33 +265,6 @@ fn distribute(current: &[Option<IpAddr>], addresses: &[IpAddr]) -> Vec<Option<Ip
     };
     let kept: Vec<Option<IpAddr>> = current.iter().map(|was| was.and_then(|was| take(&|free| *free == was))).collect();
     kept.into_iter().map(|kept| kept.or_else(|| take(&|_| true))).collect()
-}
-
-impl Backends {
-    /// A new address, or none. Connections already made stay.
-    pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
-        let Some(server) = self.get(at.proxy).and_then(|backend| backend.servers.get(at.server)) else { return };
-        let endpoint = crate::server::Endpoint { host, port: server.config.port };
-        server.endpoint.store(std::sync::Arc::new(endpoint));
-    }
-
-    /// Its name does not resolve any more: in maintenance until it does.
-    fn set_unresolved(&self, at: ServerRef, reason: &'static str) {
-        if self.status(at).is_some_and(|status| !status.admin.has(Admin::UNRESOLVED)) {
-            self.set_admin_for(at, Admin::UNRESOLVED, true, reason, self.started().elapsed());
-        }
-        self.set_host(at, None);
-    }
-
-    /// Its name resolves.
-    fn set_resolved(&self, at: ServerRef) {
-        if self.status(at).is_none_or(|status| !status.admin.has(Admin::UNRESOLVED)) {
-            return;
-        }
-        self.set_admin_for(at, Admin::UNRESOLVED, false, "", self.started().elapsed());
-        let text = format!("Server {} administratively READY thanks to valid DNS answer.", self.name(at));
-        self.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
-    }
 }
 
 #[cfg(test)]

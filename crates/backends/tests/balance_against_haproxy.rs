@@ -5,8 +5,8 @@
 #[path = "../../../tests/reference.rs"]
 mod reference;
 
+use penstock_backends::balance::{Balancer, Demand, Load, Member, Settings, Subject, hash_of};
 use penstock_config::model::{Balance, HashFunction, HashType};
-use penstock_proxy::balance::{Balancer, Demand, Load, Member, Settings, Subject, hash_of};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -122,7 +122,7 @@ impl Backends {
         format!("{}/{}", backend.map_or("", |b| b.name.as_str()), server.map_or("", |s| s.name.as_str()))
     }
 
-    fn since(&self, now: Instant) -> Duration {
+    pub(super) fn since(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started)
     }
 
@@ -217,12 +217,12 @@ impl Backends {
     }
 
     /// Tells the logs something.
-    pub(crate) fn announce(&self, notice: &Notice) {
+    pub fn announce(&self, notice: &Notice) {
         (self.announce)(notice);
     }
 
     /// Has no address yet when it starts: not a word is said until it has one.
-    pub(crate) fn start_unresolved(&self, at: ServerRef) {
+    pub fn start_unresolved(&self, at: ServerRef) {
         let Some(backend) = self.get(at.proxy) else { return };
         let mut core = backend.core();
         let status = &mut core.status[at.server];
@@ -237,7 +237,7 @@ impl Backends {
     }
 
     /// The same, with words for the log in parentheses.
-    pub(crate) fn set_admin_for(&self, at: ServerRef, flag: Admin, on: bool, reason: &str, now: Duration) {
+    pub fn set_admin_for(&self, at: ServerRef, flag: Admin, on: bool, reason: &str, now: Duration) {
         let Some(backend) = self.get(at.proxy) else { return };
         let via = self.tracked_by(at);
         let tracked_up = via.and_then(|tracked| self.status(tracked)).is_none_or(|s| s.state != Operational::Stopped);

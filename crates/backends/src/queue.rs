@@ -192,7 +192,7 @@ mod tests {
         let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
         let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
         assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
-        Backends::new(&config, 1000, Box::new(|_| {}))
+        Backends::new(&config, 1000, Instant::now(), Box::new(|_| {}))
     }
 
     fn slot(backend: &Arc<Backend>, want: Want) -> Slot {

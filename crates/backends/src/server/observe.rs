@@ -42,7 +42,7 @@ const NOTICE: u8 = 5;
 
 impl Backends {
     /// A check of `at` begins.
-    pub(crate) fn check_begins(&self, at: ServerRef) {
+    pub fn check_begins(&self, at: ServerRef) {
         let Some(backend) = self.get(at.proxy) else { return };
         if let Some(check) = backend.core().status[at.server].check.as_mut() {
             check.running = true;
@@ -50,7 +50,7 @@ impl Backends {
     }
 
     /// What a check tells the server of itself.
-    pub(crate) fn standing(&self, at: ServerRef, node: Option<&str>) -> Standing {
+    pub fn standing(&self, at: ServerRef, node: Option<&str>) -> Standing {
         let Some(backend) = self.get(at.proxy) else { return Standing::default() };
         let server = &backend.servers[at.server];
         let core = backend.core();

@@ -383,6 +383,31 @@ fn next_random(state: &mut u64) -> u32 {
     (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
 }
 
+/// The algorithm's name, as statistics show it.
+pub fn name(balance: Option<&Balance>) -> &'static str {
+    match balance {
+        None | Some(Balance::RoundRobin) => "roundrobin",
+        Some(Balance::StaticRr) => "static-rr",
+        Some(Balance::LeastConn) => "leastconn",
+        Some(Balance::First) => "first",
+        Some(Balance::Source) => "source",
+        Some(Balance::Uri { .. }) => "uri",
+        Some(Balance::UrlParam { .. }) => "url_param",
+        Some(Balance::Hdr { .. }) => "hdr",
+        Some(Balance::Random(_)) => "random",
+        Some(Balance::RdpCookie(_)) => "rdp-cookie",
+        Some(Balance::Hash(_)) => "hash",
+    }
+}
+
+/// The algorithm looks at the request: the next choice for the same one would be the same.
+pub fn looks_at_requests(balance: Option<&Balance>) -> bool {
+    !matches!(
+        balance,
+        None | Some(Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_))
+    )
+}
+
 /// The hash of what `balance` looks at in a request; `None` where the algorithm has no key or the request lacks it.
 pub fn hash_of(balance: &Balance, hash_type: &HashType, subject: &Subject<'_>) -> Option<u32> {
     if let Balance::Source = balance {

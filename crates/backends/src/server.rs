@@ -4,28 +4,29 @@
 //! behind one short lock a backend, held for a tree step and never across an await. What only readers want (is it up,
 //! how many serve) is copied into atomics each time the lock changes it.
 
+mod address;
 mod change;
 mod endpoint;
 mod full;
 mod observe;
 mod status;
+mod view;
 
 pub use change::{Cause, Command};
 pub use endpoint::{Endpoint, Host, Target};
 pub use observe::Seen;
 pub use status::{Admin, Agent, Check, Operational, Status};
+pub use view::{BackendView, ServerView};
 
-use crate::{
-    balance::{self, Balancer, Demand, Load, Member, Subject},
-    process::shared,
-    queue::{Priority, Queues, Ticket},
-};
+use crate::balance::{self, Balancer, Demand, Load, Member, Subject};
+use crate::queue::{Priority, Queues, Ticket};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
     model::{self, Balance, ServerHost},
 };
 use penstock_rules::By;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -125,9 +126,9 @@ pub struct Server {
     shutdown: Notify,
     shut_reason: AtomicU8,
     /// Something in the configuration may end its sessions.
-    pub(crate) may_shut_sessions: bool,
+    pub may_shut_sessions: bool,
     /// Asks for a check soon.
-    pub(crate) hurry: Notify,
+    pub hurry: Notify,
 }
 
 /// Why the sessions of a server end.
@@ -290,7 +291,7 @@ impl Backend {
     fn new(config: &Config, proxy: usize, fullconn: u32, operated: bool) -> Backend {
         let section = &config.proxies[proxy];
         let spares_backups = section.servers.iter().any(|server| server.settings.on_marked_up_shutdown_backup);
-        let ids = shared::numbers(section.servers.iter().map(|server| server.settings.id), 1);
+        let ids = numbers(section.servers.iter().map(|server| server.settings.id), 1);
         let servers: Box<[Server]> = section
             .servers
             .iter()
@@ -357,7 +358,7 @@ impl Backend {
     }
 
     /// The weight of a server in effect, its slow start included, and the one that an operator sees.
-    pub(crate) fn weights(&self, server: usize) -> (u32, u32) {
+    pub fn weights(&self, server: usize) -> (u32, u32) {
         let core = self.core();
         (core.balancer.weight_of(server), core.status[server].weight)
     }
@@ -470,8 +471,8 @@ impl Backend {
 }
 
 impl Backends {
-    /// The backends of `config`; `maxconn` is what a frontend lets in that does not say.
-    pub fn new(config: &Config, maxconn: u32, announce: Announce) -> Backends {
+    /// The backends of `config`, whose times count from `started`; `maxconn` is what a frontend lets in that does not say.
+    pub fn new(config: &Config, maxconn: u32, started: Instant, announce: Announce) -> Backends {
         // An operator may end sessions where a statistics page has actions, and whoever waits no longer for the last of them.
         let operated = config.global.hard_stop_after.is_some()
             || config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
@@ -485,7 +486,7 @@ impl Backends {
                 serves.then(|| Arc::new(Backend::new(config, index, fullconn[index], operated)))
             })
             .collect();
-        let mut backends = Backends { by_proxy, trackers: Vec::new(), started: Instant::now(), announce };
+        let mut backends = Backends { by_proxy, trackers: Vec::new(), started, announce };
         backends.link_trackers(config);
         backends.settle();
         backends
@@ -497,7 +498,7 @@ impl Backends {
     }
 
     /// Whether the server has moved away from where a connection leads.
-    pub(crate) fn has_left(&self, at: ServerRef, target: &Target) -> bool {
+    pub fn has_left(&self, at: ServerRef, target: &Target) -> bool {
         self.get(at.proxy).is_some_and(|backend| backend.servers[at.server].endpoint.load().excludes(target))
     }
 
@@ -526,6 +527,21 @@ fn member(server: &Server) -> Member {
     let mut member = Member::new(server.id, settings.weight, settings.backup);
     (member.maxconn, member.minconn, member.maxqueue) = (maxconn, minconn, settings.maxqueue);
     member
+}
+
+/// The number of each of a list: its own `id`, else the next free one.
+pub fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Vec<u32> {
+    let taken: HashSet<u32> = ids.clone().flatten().collect();
+    let mut next = first;
+    let number = |id: Option<u32>| {
+        while id.is_none() && taken.contains(&next) {
+            next += 1;
+        }
+        let number = id.unwrap_or(next);
+        next += 1;
+        number
+    };
+    ids.map(number).collect()
 }
 
 /// The name that is resolved, or the address.

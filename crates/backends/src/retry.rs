@@ -1,0 +1,142 @@
+//! Whether a request that failed is sent again, where, and after what pause: `retries`, `retry-on` and
+//! `option redispatch`, for HTTP and for TCP.
+
+use crate::{balance, server::Want};
+use penstock_config::model::Proxy;
+use std::time::Duration;
+
+/// Why an attempt failed before a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// An idle connection turned out to be closed.
+    Stale,
+    /// `conn-failure`
+    Connect,
+    /// `empty-response`
+    Empty,
+    /// `junk-response`
+    Junk,
+    /// `response-timeout`
+    Timeout,
+    /// A status that `retry-on` names.
+    Status,
+}
+
+impl Reason {
+    /// The status of the answer if nothing more is tried; `None` where it is the server's own.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            Reason::Stale | Reason::Connect => Some(503),
+            Reason::Empty | Reason::Junk => Some(502),
+            Reason::Timeout => Some(504),
+            Reason::Status => None,
+        }
+    }
+}
+
+/// `retry-on` names something that happens once a request has been sent.
+pub fn may_repeat_body(proxy: &Proxy) -> bool {
+    let only_connecting = |word: &str| matches!(word, "none" | "conn-failure" | "0rtt-rejected");
+    proxy.retry_on.iter().flatten().any(|word| !only_connecting(&word.text))
+}
+
+/// Whether `retry-on` names this reason.
+pub fn retries_on(proxy: &Proxy, reason: Reason) -> bool {
+    let Some(words) = &proxy.retry_on else { return reason == Reason::Connect };
+    let word = match reason {
+        Reason::Stale | Reason::Connect => "conn-failure",
+        Reason::Empty => "empty-response",
+        Reason::Junk => "junk-response",
+        Reason::Timeout => "response-timeout",
+        Reason::Status => return true,
+    };
+    words.iter().any(|w| w.text == word || w.text == "all-retryable-errors")
+}
+
+/// Whether `retry-on` names this status.
+pub fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
+    let Some(words) = &proxy.retry_on else { return false };
+    words.iter().any(|word| match word.text.as_str() {
+        "all-retryable-errors" => matches!(status, 500 | 502 | 503 | 504),
+        number => number.parse() == Ok(status),
+    })
+}
+
+/// Between two attempts at one server, where `timeout connect` is not shorter.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A request's attempts at servers: how often it may fail, and where it goes next (manual, `retries` and
+/// `option redispatch`).
+#[derive(Debug)]
+pub struct Attempts {
+    /// Failures so far.
+    failures: u32,
+    /// Persistence names its server, and no failure has undone that.
+    bound: bool,
+    /// `force-persist` holds: it stays with its server whatever happens.
+    forced: bool,
+    /// The server of the last attempt.
+    last: Option<usize>,
+}
+
+/// What an attempt is, seen from the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// There was none before it.
+    First,
+    /// It goes to the same server.
+    Repeated,
+    /// It goes to another server than this one, which failed.
+    Moved(usize),
+}
+
+impl Attempts {
+    /// None yet, for a request that wants `want`; `forced` by `force-persist`.
+    pub fn new(want: &Want, forced: bool) -> Attempts {
+        Attempts { failures: 0, bound: want.persistent.is_some(), forced, last: None }
+    }
+    /// Attempts that failed.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+    /// A failure now would be followed by another attempt.
+    pub fn are_left(&self, proxy: &Proxy) -> bool {
+        self.failures < proxy.retries
+    }
+    /// The request has a place on `server`.
+    pub fn assigned(&mut self, server: usize) -> Attempt {
+        match self.last.replace(server) {
+            None => Attempt::First,
+            Some(before) if before == server => Attempt::Repeated,
+            Some(before) => Attempt::Moved(before),
+        }
+    }
+    /// An attempt failed, and another is left: decides where it goes, and says for how long it must wait if the server
+    /// failed to take the connection. It does where the same server is asked again, and where there is no other among the
+    /// `active` ones of the backend.
+    pub fn failed(&mut self, proxy: &Proxy, active: u32, want: &mut Want) -> Option<Duration> {
+        self.failures += 1;
+        if self.moves(proxy, active) {
+            self.bound = false;
+            (want.persistent, want.avoid) = (None, self.last);
+            if active > 1 {
+                return None;
+            }
+        } else {
+            want.persistent = self.last;
+        }
+        Some(proxy.timeouts.connect.map_or(PAUSE, |limit| limit.min(PAUSE)))
+    }
+    /// The next attempt may go to another server: `option redispatch` says so of this failure, or nothing ties the request
+    /// to the server that failed it, which the algorithm chose without looking at the request.
+    fn moves(&self, proxy: &Proxy, active: u32) -> bool {
+        let Some(interval) = proxy.options.redispatch.filter(|_| !self.forced) else { return false };
+        let every =
+            if interval >= 0 { i64::from(interval) } else { i64::from(proxy.retries) + 1 + i64::from(interval) };
+        let due = interval != 0 && every != 0 && i64::from(self.failures) % every == 0;
+        due || !self.bound && active > 1 && !balance::looks_at_requests(proxy.balance.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

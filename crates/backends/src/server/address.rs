@@ -1,0 +1,33 @@
+//! A server's address changes while it runs: by its name, or by an operator.
+
+use super::{Admin, Backends, Endpoint, Host, Notice, ServerRef};
+use std::sync::Arc;
+use std::time::Instant;
+
+const NOTICE: u8 = 5;
+
+impl Backends {
+    /// A new address, or none. Connections already made stay.
+    pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
+        let Some(server) = self.get(at.proxy).and_then(|backend| backend.servers.get(at.server)) else { return };
+        server.endpoint.store(Arc::new(Endpoint { host, port: server.config.port }));
+    }
+
+    /// Its name does not resolve any more: in maintenance until it does.
+    pub fn set_unresolved(&self, at: ServerRef, reason: &'static str, now: Instant) {
+        if self.status(at).is_some_and(|status| !status.admin.has(Admin::UNRESOLVED)) {
+            self.set_admin_for(at, Admin::UNRESOLVED, true, reason, self.since(now));
+        }
+        self.set_host(at, None);
+    }
+
+    /// Its name resolves.
+    pub fn set_resolved(&self, at: ServerRef, now: Instant) {
+        if self.status(at).is_none_or(|status| !status.admin.has(Admin::UNRESOLVED)) {
+            return;
+        }
+        self.set_admin_for(at, Admin::UNRESOLVED, false, "", self.since(now));
+        let text = format!("Server {} administratively READY thanks to valid DNS answer.", self.name(at));
+        self.announce(&Notice { proxy: at.proxy, severity: NOTICE, text });
+    }
+}

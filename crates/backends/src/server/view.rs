@@ -1,0 +1,65 @@
+//! What is seen of a backend and of a server at one moment.
+
+use super::{Backend, Changes, Status};
+use crate::balance::{Member, Totals};
+
+/// A server at one moment.
+#[derive(Clone, Debug)]
+pub struct ServerView {
+    /// Its state.
+    pub status: Status,
+    /// What the algorithm knows of it.
+    pub member: Member,
+    /// Its weight in effect, slow start included.
+    pub weight: u32,
+}
+
+/// A backend at one moment.
+#[derive(Clone, Debug)]
+pub struct BackendView {
+    /// Counts and weights of its servers.
+    pub totals: Totals,
+    /// When and how often it went down.
+    pub changes: Changes,
+    /// Requests that the algorithm placed.
+    pub lb_total: u64,
+    /// The weight of the servers in use, slow starts included.
+    pub weight: u32,
+    /// The same as set by configuration and operators.
+    pub user_weight: u32,
+    /// Requests that wait for any server.
+    pub waiting: u32,
+    /// The most there have been.
+    pub waiting_max: u32,
+}
+
+impl Backend {
+    /// One of its servers now.
+    pub fn view_server(&self, server: usize) -> ServerView {
+        let core = self.core();
+        ServerView {
+            status: core.status[server].clone(),
+            member: core.balancer.members()[server].clone(),
+            weight: core.balancer.weight_of(server),
+        }
+    }
+
+    /// The backend now.
+    pub fn view(&self) -> BackendView {
+        let core = self.core();
+        let totals = *core.balancer.totals();
+        let in_use = |backup| backup == (totals.active == 0);
+        let members = core.balancer.members().iter().zip(&core.status);
+        let user_weight =
+            members.filter(|(m, _)| m.usable() && in_use(m.backup)).map(|(_, status)| status.weight).sum();
+        BackendView {
+            totals,
+            changes: core.changes,
+            lb_total: core.lb_total,
+            weight: core.balancer.displayed_weight(totals.weight),
+            user_weight,
+            waiting: core.queues.waiting_anywhere(),
+            waiting_max: core.queues.most_anywhere(),
+        }
+    }
+}
