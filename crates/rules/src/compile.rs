@@ -150,6 +150,7 @@ impl<'a> Compiler<'a> {
                 Ok(mut spec) => {
                     if servers_stick.contains(proxy.name.as_str()) {
                         spec.schema.store(Data::ServerId, 0, 1);
+                        spec.schema.store(Data::ServerKey, 0, 0);
                     }
                     linker.tables.insert(proxy.name.clone(), Arc::new(StickTable::new(&proxy.name, spec)));
                 }

@@ -6,11 +6,13 @@ mod schema;
 mod spec;
 mod store;
 mod tracking;
+mod view;
 
 pub use schema::{Data, DataKind, MAX_ARRAY, Schema};
 pub use spec::{TableError, TableSpec};
 pub use store::{Entry, KeyType, StickTable};
 pub use tracking::{COUNTERS, Tracked, Tracking};
+pub use view::{Filter, KeyError, Operator, Removal, SHOWN};
 
 /// Milliseconds of a clock that never steps back; where it starts does not matter.
 pub type Millis = u64;

@@ -42,6 +42,8 @@ pub enum DataKind {
 data! {
     /// The server a client was sent to.
     ServerId = "server_id" Count,
+    /// The name or address of that server. It is not kept: it follows from [`Data::ServerId`].
+    ServerKey = "server_key" Count,
     /// General purpose tags.
     Gpt = "gpt" Counts,
     /// The first general purpose tag.
@@ -116,7 +118,7 @@ impl Schema {
         if slot.is_some() {
             return false;
         }
-        let len = len.clamp(1, MAX_ARRAY) as usize;
+        let len = if data == Data::ServerKey { 0 } else { len.clamp(1, MAX_ARRAY) as usize };
         let each = if matches!(data.kind(), DataKind::Rate | DataKind::Rates) { rate::SLOTS } else { 1 };
         *slot = Some(Column { at: self.slots, period: period.max(1), len });
         self.slots += each * len;

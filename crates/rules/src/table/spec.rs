@@ -160,11 +160,6 @@ fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)
             Some((name, args)) => (name, args.strip_suffix(')').unwrap_or(args)),
             None => (item, ""),
         };
-        if name == "server_key" {
-            // Servers are kept by number here; a name or an address is found through it.
-            schema.store(Data::ServerId, 0, 1);
-            continue;
-        }
         let Some(data) = Data::ALL.iter().copied().find(|data| data.name() == name) else {
             return Err((
                 format!("a stick table cannot store `{name}`"),

@@ -1,6 +1,6 @@
 //! The table itself: keys to entries, in shards that workers lock one at a time.
 
-use super::{Data, Millis, TableSpec, rate, schema::Column};
+use super::{Data, Millis, Removal, TableSpec, rate, schema::Column};
 use crate::value::{Type, Value};
 use std::{
     collections::{HashMap, VecDeque},
@@ -171,12 +171,13 @@ pub struct StickTable {
 
 /// Below this size a table is one shard, so that `size` is exact; above, it is spread and each part holds its share.
 const SPREAD_FROM: usize = 4096;
-const SHARDS: usize = 16;
+/// A part is locked while an operator's list of its entries is made, which for so many takes a fraction of a millisecond.
+const SHARD: usize = 8192;
 
 impl StickTable {
     /// An empty table.
     pub fn new(name: &str, spec: TableSpec) -> Self {
-        let shards = if spec.size < SPREAD_FROM { 1 } else { SHARDS };
+        let shards = if spec.size < SPREAD_FROM { 1 } else { (spec.size / SHARD).clamp(16, 1024) };
         StickTable {
             name: name.to_owned(),
             shard_size: spec.size.div_ceil(shards).max(1),
@@ -191,7 +192,7 @@ impl StickTable {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expired(&self, entry: &Entry, now: Millis) -> bool {
+    pub(super) fn expired(&self, entry: &Entry, now: Millis) -> bool {
         self.spec.expire.is_some_and(|expire| now.saturating_sub(entry.touched.load(Relaxed)) >= expire)
             && entry.trackers() == 0
     }
@@ -299,18 +300,28 @@ impl StickTable {
         self.spec.size.saturating_sub(self.len())
     }
 
-    /// Every entry, for a dump.
-    pub fn entries(&self) -> Vec<Arc<Entry>> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            all.extend(shard.lock().unwrap_or_else(PoisonError::into_inner).entries.values().cloned());
-        }
-        all
+    /// Number of parts, each behind a lock of its own.
+    pub(super) fn parts(&self) -> usize {
+        self.shards.len()
     }
 
-    /// Drops the entry of a key, if there is one.
-    pub fn remove_key(&self, key: &[u8]) -> bool {
-        self.shard(key).entries.remove(key).is_some()
+    /// The entries of one part.
+    pub(super) fn part(&self, at: usize) -> Vec<Arc<Entry>> {
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner).entries.values().cloned().collect()
+    }
+
+    /// Drops the entry of a key, if it is not tracked and `gone` says so.
+    pub(super) fn remove_if(&self, key: &[u8], gone: impl Fn(&Entry) -> bool) -> Removal {
+        let mut shard = self.shard(key);
+        match shard.entries.get(key) {
+            None => Removal::Absent,
+            Some(entry) if entry.trackers() > 0 => Removal::InUse,
+            Some(entry) if gone(entry) => {
+                shard.entries.remove(key);
+                Removal::Done
+            }
+            Some(_) => Removal::Absent,
+        }
     }
 
     /// Says that an entry is in use.
