@@ -4,20 +4,15 @@
 //! all workers share. One rotation a worker would need no lock, but then sixteen workers with twenty long connections
 //! spread them badly, and the order would not be the one users know; the lock is held for a tree step.
 
-mod first;
 mod key;
-mod leastconn;
-mod map;
-mod ring;
-mod roundrobin;
 
 pub use key::Subject;
 
 use crate::hash::HashValue as _;
-use penstock_config::model::{Balance, HashType};
+use penstock_config::model::{Balance, BalanceKey, HashType};
 
 /// Weights are refined by this factor where they may change while servers run, so that a slow start is smooth.
-pub(crate) const WEIGHT_SCALE: u32 = 16;
+const WEIGHT_SCALE: u32 = 16;
 /// The largest effective weight: 256 refined.
 const EFFECTIVE_MAX: u32 = 256 * WEIGHT_SCALE;
 
@@ -130,15 +125,78 @@ pub struct Totals {
     pub used: u32,
 }
 
-#[derive(Debug)]
-enum Algorithm {
-    RoundRobin(roundrobin::RoundRobin),
-    LeastConn(leastconn::LeastConn),
-    First(first::First),
-    /// `static-rr` and the map-based hashes.
-    Map(map::Map),
-    /// The consistent hashes and `random`.
-    Ring(ring::Ring),
+/// What the algorithms see: the servers, and sums over them.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    members: &'a [Member],
+    totals: &'a Totals,
+    /// Requests served by all servers.
+    served: u32,
+}
+
+impl View<'_> {
+    /// Which group is in use: 0 for the active servers, 1 for the backups.
+    fn group(&self) -> usize {
+        usize::from(self.totals.active == 0)
+    }
+
+    /// The backup that stands alone for all servers.
+    fn lone_backup(&self) -> Option<usize> {
+        self.totals.first_backup.filter(|_| self.totals.active == 0)
+    }
+}
+
+/// A way to choose. One object serves one backend, behind its lock.
+trait Algorithm: std::fmt::Debug + Send {
+    /// The server for a request; `None` where the algorithm looks for room and there is none. It is asked only while a
+    /// server is usable.
+    fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize>;
+
+    /// The state or weight of `server` changed from what it was `before`.
+    fn update(&mut self, server: usize, before: &Member, view: View<'_>);
+
+    /// `server` has a request more or less.
+    fn moved(&mut self, _server: usize, _view: View<'_>) {}
+
+    /// Whether a queue of the backend means that every server is full, so that there is no use in looking.
+    fn fills_every_server(&self) -> bool {
+        false
+    }
+}
+
+/// An algorithm's entry.
+struct Row {
+    /// The word after `balance`.
+    name: &'static str,
+    /// Whether weights may change while servers run.
+    weights: fn(&Settings) -> Weights,
+    build: fn(&Settings, View<'_>) -> Box<dyn Algorithm>,
+}
+
+/// What weights mean to an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weights {
+    /// They may change at any time, and are refined by [`WEIGHT_SCALE`] so that a slow start is smooth.
+    Dynamic,
+    /// They are fixed with the configuration, and divided by what they have in common, which keeps tables short.
+    Fixed,
+}
+
+/// Declares the modules of the algorithms and collects their rows.
+macro_rules! algorithms {
+    ($($module:ident)+) => {
+        $(mod $module;)+
+        const ALGORITHMS: &[&[Row]] = &[$($module::ROWS),+];
+    };
+}
+
+algorithms! { roundrobin leastconn first map ring hashed }
+
+/// The entry of an algorithm, by its word. A word of the configuration that has none is a mistake that
+/// `every_word_of_balance_has_its_algorithm` finds; then it is the default.
+fn row(name: &str) -> &'static Row {
+    let mut rows = ALGORITHMS.iter().copied().flatten();
+    rows.find(|row| row.name == name).unwrap_or(&roundrobin::ROWS[0])
 }
 
 /// The balancing of one backend.
@@ -146,23 +204,14 @@ enum Algorithm {
 pub struct Balancer {
     members: Vec<Member>,
     totals: Totals,
-    algorithm: Algorithm,
+    algorithm: Box<dyn Algorithm>,
     allbackups: bool,
-    /// `balance` is by a key.
-    hashed: bool,
-    /// With one server in use every key counts as 0, found or not: by any key but that of `url_param`. It matters for a
-    /// lone backup, whose table has the other backups in it.
-    lone_is_zero: bool,
-    /// Draws of `random`.
-    draws: Option<u32>,
-    /// `hash-balance-factor`.
-    factor: u32,
     /// Requests served by all servers.
     served: u32,
+    weights: Weights,
     /// Weights are divided by `wmult` and multiplied by `wdiv`.
     wmult: u32,
     wdiv: u32,
-    random: u64,
 }
 
 /// What `balance` says of a whole backend.
@@ -183,43 +232,19 @@ pub struct Settings {
 impl Balancer {
     /// All `members` are ready; the caller then says which are not.
     pub fn new(settings: &Settings, mut members: Vec<Member>) -> Balancer {
-        let (hashed, draws) = match settings.balance {
-            Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First => (false, None),
-            Balance::Random(draws) => (false, Some(draws.max(1))),
-            _ => (true, None),
+        let row = row(settings.balance.algorithm);
+        let weights = (row.weights)(settings);
+        let (wmult, wdiv) = match weights {
+            Weights::Fixed => (common_divisor(&members), 1),
+            Weights::Dynamic => (1, WEIGHT_SCALE),
         };
-        let ring = draws.is_some() || hashed && settings.hash_type.consistent;
-        let is_map = settings.balance == Balance::StaticRr || hashed && !ring;
-        let (wmult, wdiv) = if is_map { (map::common_divisor(&members), 1) } else { (1, WEIGHT_SCALE) };
         for member in &mut members {
             member.ready = true;
             member.eweight = (member.weight * wdiv).div_ceil(wmult);
         }
-        let mut balancer = Balancer {
-            algorithm: Algorithm::Map(map::Map::default()),
-            totals: Totals::default(),
-            allbackups: settings.allbackups,
-            hashed,
-            lone_is_zero: hashed && !matches!(settings.balance, Balance::UrlParam { .. }),
-            draws,
-            factor: settings.factor,
-            served: 0,
-            wmult,
-            wdiv,
-            random: settings.seed | 1,
-            members,
-        };
-        balancer.recount();
-        balancer.algorithm = match &settings.balance {
-            Balance::RoundRobin => {
-                Algorithm::RoundRobin(roundrobin::RoundRobin::new(&balancer.members, &balancer.totals))
-            }
-            Balance::LeastConn => Algorithm::LeastConn(leastconn::LeastConn::new(&balancer.members)),
-            Balance::First => Algorithm::First(first::First::new(&balancer.members)),
-            _ if is_map => Algorithm::Map(map::Map::new(&balancer.members, &balancer.totals)),
-            _ => Algorithm::Ring(ring::Ring::new(&balancer.members)),
-        };
-        balancer
+        let totals = count(&mut members, settings.allbackups);
+        let algorithm = (row.build)(settings, View { members: &members, totals: &totals, served: 0 });
+        Balancer { members, totals, algorithm, allbackups: settings.allbackups, served: 0, weights, wmult, wdiv }
     }
 
     /// The servers.
@@ -244,13 +269,7 @@ impl Balancer {
 
     /// Weights may be changed while servers run, and slow starts have an effect.
     pub fn is_dynamic(&self) -> bool {
-        self.wdiv == WEIGHT_SCALE
-    }
-
-    /// A full queue of the backend means that every server is full, so that there is no use in looking.
-    fn fills_every_server(&self) -> bool {
-        matches!(self.algorithm, Algorithm::RoundRobin(_) | Algorithm::First(_))
-            || matches!(self.algorithm, Algorithm::Map(_)) && !self.hashed
+        self.weights == Weights::Dynamic
     }
 
     /// The server for a request: `None` when none is usable or, for the algorithms that look, when all are full.
@@ -259,40 +278,24 @@ impl Balancer {
         if self.totals.weight == 0 {
             return None;
         }
-        if waiting > 0 && self.served > 0 && waiting != demand.load.sessions && self.fills_every_server() {
+        let full = waiting > 0 && self.served > 0 && waiting != demand.load.sessions;
+        if full && self.algorithm.fills_every_server() {
             return None;
         }
-        let lone_backup = (self.totals.active == 0).then_some(self.totals.first_backup).flatten();
-        match &mut self.algorithm {
-            Algorithm::Map(map) if self.totals.used == 1 && self.lone_is_zero => map.by_hash(0),
-            Algorithm::Map(map) => match demand.hash.filter(|_| self.hashed) {
-                Some(hash) => map.by_hash(hash),
-                None => map.rotate(&self.members, demand),
-            },
-            _ if lone_backup.is_some() && self.draws.is_none() => lone_backup,
-            Algorithm::RoundRobin(rotation) => rotation.next(&self.members, &self.totals, demand),
-            Algorithm::LeastConn(tree) => tree.next(&self.members, &self.totals, demand),
-            Algorithm::First(order) => order.next(&self.members, &self.totals, demand),
-            Algorithm::Ring(ring) => {
-                let slots = ring::Slots { factor: self.factor, served: self.served, weight: self.totals.weight };
-                let group = self.totals.active == 0;
-                match (self.draws, demand.hash) {
-                    (Some(draws), _) => ring::draw(draws, &self.members, demand, || match lone_backup {
-                        Some(server) => Some(server),
-                        None => ring.by_hash(group, next_random(&mut self.random), &self.members, demand.avoid, slots),
-                    }),
-                    (None, Some(hash)) => ring.by_hash(group, hash, &self.members, demand.avoid, slots),
-                    (None, None) => ring.rotate(group, &self.members, demand),
-                }
-            }
-        }
+        let (view, algorithm) = self.parts();
+        algorithm.choose(view, demand)
+    }
+
+    fn parts(&mut self) -> (View<'_>, &mut dyn Algorithm) {
+        (View { members: &self.members, totals: &self.totals, served: self.served }, self.algorithm.as_mut())
     }
 
     /// A request is given to `server`.
     pub fn take(&mut self, server: usize) {
         self.members[server].served += 1;
         self.served += 1;
-        self.reposition(server);
+        let (view, algorithm) = self.parts();
+        algorithm.moved(server, view);
     }
 
     /// A request given to `server` is over.
@@ -301,7 +304,8 @@ impl Balancer {
         debug_assert!(member.served > 0, "a slot is released once");
         member.served = member.served.saturating_sub(1);
         self.served = self.served.saturating_sub(1);
-        self.reposition(server);
+        let (view, algorithm) = self.parts();
+        algorithm.moved(server, view);
     }
 
     /// `queued` requests wait for `server`.
@@ -330,49 +334,51 @@ impl Balancer {
         if (before.ready, before.eweight) == (member.ready, member.eweight) {
             return;
         }
-        self.recount();
-        match &mut self.algorithm {
-            Algorithm::RoundRobin(rotation) => rotation.update(server, &before, &self.members, &self.totals),
-            Algorithm::LeastConn(tree) => tree.update(server, &self.members),
-            Algorithm::First(order) => order.update(server, &self.members),
-            Algorithm::Map(map) => map.recompute(&self.members, &self.totals),
-            Algorithm::Ring(ring) => ring.recompute(&self.members),
-        }
+        self.totals = count(&mut self.members, self.allbackups);
+        let (view, algorithm) = self.parts();
+        algorithm.update(server, &before, view);
     }
+}
 
-    fn reposition(&mut self, server: usize) {
-        if let Algorithm::LeastConn(tree) = &mut self.algorithm {
-            tree.reposition(server, &self.members);
+/// Which servers count, with what weight, and which backup stands alone.
+fn count(members: &mut [Member], allbackups: bool) -> Totals {
+    let mut totals = Totals::default();
+    let mut lone_weight = 0;
+    for (index, member) in members.iter_mut().enumerate() {
+        if !member.usable() {
+            continue;
+        }
+        if member.backup {
+            if totals.backup == 0 && !allbackups {
+                (totals.first_backup, lone_weight) = (Some(index), member.eweight);
+            }
+            totals.backup += 1;
+            member.cumulative = totals.weight_backup;
+            totals.weight_backup += member.eweight;
+        } else {
+            totals.active += 1;
+            member.cumulative = totals.weight_active;
+            totals.weight_active += member.eweight;
         }
     }
+    (totals.weight, totals.used) = match totals.first_backup {
+        _ if totals.active > 0 => (totals.weight_active, totals.active),
+        Some(_) => (lone_weight, 1),
+        None => (totals.weight_backup, totals.backup),
+    };
+    totals
+}
 
-    /// Which servers count, with what weight, and which backup stands alone.
-    fn recount(&mut self) {
-        let mut totals = Totals::default();
-        for (index, member) in self.members.iter_mut().enumerate() {
-            if !member.usable() {
-                continue;
-            }
-            if member.backup {
-                if totals.backup == 0 && !self.allbackups {
-                    totals.first_backup = Some(index);
-                }
-                totals.backup += 1;
-                member.cumulative = totals.weight_backup;
-                totals.weight_backup += member.eweight;
-            } else {
-                totals.active += 1;
-                member.cumulative = totals.weight_active;
-                totals.weight_active += member.eweight;
-            }
+/// The greatest common divisor of all weights.
+fn common_divisor(members: &[Member]) -> u32 {
+    let gcd = members.iter().fold(0, |mut a, member| {
+        let mut b = member.weight;
+        while b != 0 {
+            (a, b) = (b, a % b);
         }
-        (totals.weight, totals.used) = match totals.first_backup {
-            _ if totals.active > 0 => (totals.weight_active, totals.active),
-            Some(lone) => (self.members[lone].eweight, 1),
-            None => (totals.weight_backup, totals.backup),
-        };
-        self.totals = totals;
-    }
+        a
+    });
+    gcd.max(1)
 }
 
 /// xorshift64*: spread, not secrecy.
@@ -383,37 +389,12 @@ fn next_random(state: &mut u64) -> u32 {
     (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
 }
 
-/// The algorithm's name, as statistics show it.
-pub fn name(balance: Option<&Balance>) -> &'static str {
-    match balance {
-        None | Some(Balance::RoundRobin) => "roundrobin",
-        Some(Balance::StaticRr) => "static-rr",
-        Some(Balance::LeastConn) => "leastconn",
-        Some(Balance::First) => "first",
-        Some(Balance::Source) => "source",
-        Some(Balance::Uri { .. }) => "uri",
-        Some(Balance::UrlParam { .. }) => "url_param",
-        Some(Balance::Hdr { .. }) => "hdr",
-        Some(Balance::Random(_)) => "random",
-        Some(Balance::RdpCookie(_)) => "rdp-cookie",
-        Some(Balance::Hash(_)) => "hash",
-    }
-}
-
-/// The algorithm looks at the request: the next choice for the same one would be the same.
-pub fn looks_at_requests(balance: Option<&Balance>) -> bool {
-    !matches!(
-        balance,
-        None | Some(Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_))
-    )
-}
-
-/// The hash of what `balance` looks at in a request; `None` where the algorithm has no key or the request lacks it.
-pub fn hash_of(balance: &Balance, hash_type: &HashType, subject: &Subject<'_>) -> Option<u32> {
-    if let Balance::Source = balance {
+/// The hash of what `balance` looks at in a request; `None` where the request lacks it.
+pub fn hash_of(key: &BalanceKey, hash_type: &HashType, subject: &Subject<'_>) -> Option<u32> {
+    if let BalanceKey::Source = key {
         return subject.source.map(|ip| hash_type.finish(key::fold_address(ip)));
     }
-    key::extract(balance, subject).map(|key| hash_type.hash(key))
+    key::extract(key, subject).map(|bytes| hash_type.hash(bytes))
 }
 
 #[cfg(test)]

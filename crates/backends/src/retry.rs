@@ -1,7 +1,7 @@
 //! Whether a request that failed is sent again, where, and after what pause: `retries`, `retry-on` and
 //! `option redispatch`, for HTTP and for TCP.
 
-use crate::{balance, server::Want};
+use crate::server::Want;
 use penstock_config::model::Proxy;
 use std::time::Duration;
 
@@ -134,7 +134,8 @@ impl Attempts {
         let every =
             if interval >= 0 { i64::from(interval) } else { i64::from(proxy.retries) + 1 + i64::from(interval) };
         let due = interval != 0 && every != 0 && i64::from(self.failures) % every == 0;
-        due || !self.bound && active > 1 && !balance::looks_at_requests(proxy.balance.as_ref())
+        let looks_at_requests = proxy.balance.as_ref().is_some_and(|balance| balance.key.is_some());
+        due || !self.bound && active > 1 && !looks_at_requests
     }
 }
 

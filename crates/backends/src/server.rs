@@ -23,7 +23,7 @@ use crate::queue::{Priority, Queues, Ticket};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
-    model::{self, Balance, ServerHost},
+    model::{self, Balance, BalanceKey, ServerHost},
 };
 use penstock_rules::By;
 use std::collections::HashSet;
@@ -303,7 +303,7 @@ impl Backend {
                 Server::new(index, id, server, may_shut)
             })
             .collect();
-        let balance = section.balance.clone().unwrap_or(Balance::RoundRobin);
+        let balance = section.balance.clone().unwrap_or_default();
         let settings = balance::Settings {
             balance: balance.clone(),
             hash_type: section.hash_type,
@@ -387,14 +387,20 @@ impl Backend {
         Presence(self.clone())
     }
 
-    /// What `balance` looks at: tells the caller which parts of a [`Subject`] to fill.
-    pub fn balance(&self) -> &Balance {
-        &self.balance
+    /// The word after `balance`.
+    pub fn algorithm(&self) -> &'static str {
+        self.balance.algorithm
+    }
+
+    /// What `balance` looks at, which tells the caller what parts of a [`Subject`] to fill; `None` where it does not look at
+    /// requests.
+    pub fn key(&self) -> Option<&BalanceKey> {
+        self.balance.key.as_ref()
     }
 
     /// The hash of a request, for [`Want::hash`].
     pub fn hash(&self, subject: &Subject<'_>) -> Option<u32> {
-        balance::hash_of(&self.balance, &self.hash_type, subject)
+        balance::hash_of(self.balance.key.as_ref()?, &self.hash_type, subject)
     }
 
     pub(crate) fn load(&self) -> Load {

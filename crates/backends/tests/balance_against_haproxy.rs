@@ -6,7 +6,7 @@
 mod reference;
 
 use penstock_backends::balance::{Balancer, Demand, Load, Member, Settings, Subject, hash_of};
-use penstock_config::model::{Balance, HashFunction, HashType};
+use penstock_config::model::{Balance, BalanceKey, HashFunction, HashType};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -133,8 +133,8 @@ impl Request {
     }
 
     fn subject<'a>(&'a self, balance: &Balance) -> Subject<'a> {
-        let header = match balance {
-            Balance::Hdr { name, .. } if name == "host" => Some(self.host.as_bytes()),
+        let header = match &balance.key {
+            Some(BalanceKey::Hdr { name, .. }) if name == "host" => Some(self.host.as_bytes()),
             _ => None,
         };
         Subject {
@@ -187,22 +187,35 @@ fn section(name: &str, lines: &str, servers: Servers) -> String {
     text
 }
 
+fn by_source() -> Balance {
+    Balance::by("source", BalanceKey::Source)
+}
+
 fn uri(whole: bool, path_only: bool, len: Option<u32>, depth: Option<u32>) -> Balance {
-    Balance::Uri { whole, path_only, len, depth }
+    Balance::by("uri", BalanceKey::Uri { whole, path_only, len, depth })
 }
 
 #[test]
 fn every_hash_maps_every_key_to_the_same_server() {
     let keys: Vec<(&str, Balance)> = vec![
-        ("balance source", Balance::Source),
+        ("balance source", by_source()),
         ("balance uri", uri(false, false, None, None)),
         ("balance uri whole", uri(true, false, None, None)),
         ("balance uri path-only len 12", uri(false, true, Some(12), None)),
         ("balance uri depth 2", uri(false, false, None, Some(2))),
-        ("balance url_param sid", Balance::UrlParam { name: "sid".into(), check_post: None }),
-        ("balance url_param sid check_post", Balance::UrlParam { name: "sid".into(), check_post: Some(64) }),
-        ("balance hdr(host)", Balance::Hdr { name: "host".into(), use_domain_only: false }),
-        ("balance hdr(host) use_domain_only", Balance::Hdr { name: "host".into(), use_domain_only: true }),
+        (
+            "balance url_param sid",
+            Balance::by("url_param", BalanceKey::UrlParam { name: "sid".into(), check_post: None }),
+        ),
+        (
+            "balance url_param sid check_post",
+            Balance::by("url_param", BalanceKey::UrlParam { name: "sid".into(), check_post: Some(64) }),
+        ),
+        ("balance hdr(host)", Balance::by("hdr", BalanceKey::Hdr { name: "host".into(), use_domain_only: false })),
+        (
+            "balance hdr(host) use_domain_only",
+            Balance::by("hdr", BalanceKey::Hdr { name: "host".into(), use_domain_only: true }),
+        ),
     ];
     let functions = [
         ("sdbm", HashFunction::Sdbm),
@@ -239,7 +252,7 @@ fn every_hash_maps_every_key_to_the_same_server() {
         for n in 0..40 {
             let request = Request::new(n);
             let theirs = ask(&haproxy.socket(name), &request);
-            let hash = hash_of(balance, hash_type, &request.subject(balance));
+            let hash = balance.key.as_ref().and_then(|key| hash_of(key, hash_type, &request.subject(balance)));
             let ours = balancer.choose(&Demand { hash, ..Demand::default() }, 0);
             let ours = ours.map(|server| format!("s{server}")).unwrap_or_default();
             assert_eq!(ours, theirs, "{lines}\n{servers:?}\n{request:?}");
@@ -273,7 +286,7 @@ fn play(lines: &str, balance: &Balance, hash_type: HashType, servers: Servers, a
                 for _ in 0..times {
                     let request = Request::new(asked);
                     let theirs = ask(&haproxy.socket("lb"), &request);
-                    let hash = hash_of(balance, &hash_type, &request.subject(balance));
+                    let hash = balance.key.as_ref().and_then(|key| hash_of(key, &hash_type, &request.subject(balance)));
                     let ours = balancer.choose(&Demand { hash, ..Demand::default() }, 0);
                     if let Some(server) = ours {
                         // HAProxy has finished a request when it has answered it.
@@ -327,7 +340,14 @@ const REWEIGHED: &[Step] = &[
 fn roundrobin_gives_the_same_sequence() {
     for (nth, servers) in SETS.into_iter().enumerate() {
         for steps in [TURMOIL, REWEIGHED] {
-            play("balance roundrobin", &Balance::RoundRobin, HashType::default(), servers, nth % 2 == 0, steps);
+            play(
+                "balance roundrobin",
+                &Balance::plain("roundrobin"),
+                HashType::default(),
+                servers,
+                nth % 2 == 0,
+                steps,
+            );
         }
     }
 }
@@ -335,29 +355,29 @@ fn roundrobin_gives_the_same_sequence() {
 #[test]
 fn static_rr_gives_the_same_sequence() {
     for servers in SETS {
-        play("balance static-rr", &Balance::StaticRr, HashType::default(), servers, true, TURMOIL);
+        play("balance static-rr", &Balance::plain("static-rr"), HashType::default(), servers, true, TURMOIL);
     }
 }
 
 #[test]
 fn leastconn_of_idle_servers_and_first_give_the_same_sequence() {
     for servers in SETS {
-        play("balance leastconn", &Balance::LeastConn, HashType::default(), servers, true, TURMOIL);
-        play("balance leastconn", &Balance::LeastConn, HashType::default(), servers, false, REWEIGHED);
-        play("balance first", &Balance::First, HashType::default(), servers, false, TURMOIL);
+        play("balance leastconn", &Balance::plain("leastconn"), HashType::default(), servers, true, TURMOIL);
+        play("balance leastconn", &Balance::plain("leastconn"), HashType::default(), servers, false, REWEIGHED);
+        play("balance first", &Balance::plain("first"), HashType::default(), servers, false, TURMOIL);
     }
 }
 
 #[test]
 fn hashes_follow_servers_that_come_and_go() {
     let consistent = HashType { consistent: true, function: HashFunction::Sdbm, avalanche: true };
-    let parameter = Balance::UrlParam { name: "sid".into(), check_post: None };
+    let parameter = Balance::by("url_param", BalanceKey::UrlParam { name: "sid".into(), check_post: None });
     for servers in SETS {
         let lines = "balance url_param sid\n hash-type consistent sdbm avalanche";
         play(lines, &parameter, consistent, servers, false, TURMOIL);
-        play("balance source", &Balance::Source, HashType::default(), servers, true, TURMOIL);
+        play("balance source", &by_source(), HashType::default(), servers, true, TURMOIL);
     }
-    play("balance source\n hash-type consistent sdbm avalanche", &Balance::Source, consistent, EVEN, true, REWEIGHED);
+    play("balance source\n hash-type consistent sdbm avalanche", &by_source(), consistent, EVEN, true, REWEIGHED);
 }
 
 /// Connections that stay open, by `open` (a number to remember it by) and `close`.
@@ -375,7 +395,7 @@ fn leastconn_and_random_loads_follow_open_connections() {
         let mut list = members(servers);
         list.iter_mut()
             .for_each(|member| (member.maxconn, member.minconn) = (maxconn.unwrap_or(0), maxconn.unwrap_or(0)));
-        let mut balancer = Balancer::new(&settings(Balance::LeastConn, HashType::default(), false), list);
+        let mut balancer = Balancer::new(&settings(Balance::plain("leastconn"), HashType::default(), false), list);
         let load = Load { sessions: 1, fullconn: 1 };
         let mut open: Vec<(UnixStream, usize)> = Vec::new();
         let mut random = 12345_u32;

@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    model::{Balance, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
+    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
     proxy::Draft,
     reading::Surroundings,
     span::{Span, Word},
@@ -37,13 +37,13 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
             .hint("'option tcplog' is used instead");
         proxy.options.log = LogFormat::Tcp;
     }
-    if matches!(proxy.balance, Some(Balance::Uri { .. } | Balance::UrlParam { .. } | Balance::Hdr { .. }))
+    if proxy.balance.as_ref().and_then(|balance| balance.key.as_ref()).is_some_and(BalanceKey::needs_http)
         && proxy.kind.has_backend()
     {
         diagnostics
             .warning(at("balance"), format!("this way to balance needs 'mode http', which {kind} '{name}' has not"))
             .hint("'balance roundrobin' is used instead");
-        proxy.balance = Some(Balance::RoundRobin);
+        proxy.balance = Some(Balance::default());
     }
     let http_only = [
         ("cookie", proxy.cookie.is_some() && proxy.kind.has_backend()),

@@ -3,7 +3,8 @@
 use penstock_config::{
     Config, Diagnostics, Env, Severity, Source, load,
     model::{
-        Balance, ListenAddress, LogAddress, LogFormat, Mode, ProxyKind, ServerHost, ServerPort, TlsVersion, Verify,
+        Balance, BalanceKey, ListenAddress, LogAddress, LogFormat, Mode, ProxyKind, ServerHost, ServerPort, TlsVersion,
+        Verify,
     },
 };
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
@@ -140,7 +141,7 @@ fn a_whole_site_is_read() {
     assert_eq!(www.default_backend.as_ref().unwrap().text, "app");
 
     let app = &config.proxies[1];
-    assert_eq!(app.balance, Some(Balance::LeastConn));
+    assert_eq!(app.balance, Some(Balance::plain("leastconn")));
     assert_eq!(words(&app.http_check[0]), ["expect", "status", "200"]);
     let [a, b, c] = app.servers.as_slice() else { panic!("three servers") };
     assert_eq!((&a.host, a.port), (&ServerHost::Ip("10.0.0.1".parse().unwrap()), ServerPort::Fixed(8080)));
@@ -152,7 +153,10 @@ fn a_whole_site_is_read() {
     assert_eq!(words(tls.sni.as_ref().unwrap()), ["req.hdr(host)"]);
 
     let api = &config.proxies[2];
-    assert_eq!(api.balance, Some(Balance::Uri { whole: true, path_only: false, len: None, depth: Some(3) }));
+    assert_eq!(
+        api.balance,
+        Some(Balance::by("uri", BalanceKey::Uri { whole: true, path_only: false, len: None, depth: Some(3) }))
+    );
     assert_eq!(api.servers.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["api1", "api2", "api3"]);
     assert_eq!(config.proxies[3].stats.as_ref().unwrap().auth, [("admin".into(), "secret".into())]);
     let mysql = &config.proxies[4];

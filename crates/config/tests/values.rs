@@ -3,8 +3,8 @@
 use penstock_config::{
     Config, Env, Severity, Source, load,
     model::{
-        Balance, Bind, CheckKind, ConnectionMode, CookieMode, HashFunction, InitAddr, ListenAddress, LogAddress,
-        LogTransport, Proxy, Server, ServerHost, ServerPort, TlsVersion, Verify,
+        Balance, BalanceKey, Bind, CheckKind, ConnectionMode, CookieMode, HashFunction, InitAddr, ListenAddress,
+        LogAddress, LogTransport, Proxy, Server, ServerHost, ServerPort, TlsVersion, Verify,
     },
 };
 use std::{path::Path, time::Duration};
@@ -165,16 +165,23 @@ fn settings_of_servers_and_their_defaults() {
 #[test]
 fn ways_to_balance_and_to_hash() {
     let balance = |text: &str| listen(&format!("bind :1\n balance {text}")).balance.unwrap();
-    assert_eq!(balance("static-rr"), Balance::StaticRr);
-    assert_eq!(balance("random"), Balance::Random(2));
-    assert_eq!(balance("random(5)"), Balance::Random(5));
+    assert_eq!(balance("static-rr"), Balance::plain("static-rr"));
+    assert_eq!(balance("random"), Balance { draws: 2, ..Balance::plain("random") });
+    assert_eq!(balance("random(5)"), Balance { draws: 5, ..Balance::plain("random") });
     assert_eq!(
         balance("uri len 3 path-only"),
-        Balance::Uri { whole: false, path_only: true, len: Some(3), depth: None }
+        Balance::by("uri", BalanceKey::Uri { whole: false, path_only: true, len: Some(3), depth: None })
     );
-    assert_eq!(balance("url_param id check_post"), Balance::UrlParam { name: "id".into(), check_post: Some(48) });
-    assert_eq!(balance("hdr(Host) use_domain_only"), Balance::Hdr { name: "Host".into(), use_domain_only: true });
-    assert_eq!(balance("rdp-cookie"), Balance::RdpCookie("mstshash".into()));
+    assert_eq!(
+        balance("url_param id check_post"),
+        Balance::by("url_param", BalanceKey::UrlParam { name: "id".into(), check_post: Some(48) })
+    );
+    assert_eq!(
+        balance("hdr(Host) use_domain_only"),
+        Balance::by("hdr", BalanceKey::Hdr { name: "Host".into(), use_domain_only: true })
+    );
+    let Some(BalanceKey::Sample(line)) = balance("rdp-cookie").key else { panic!("it is an expression") };
+    assert_eq!(line.words[0].text, "rdp_cookie(mstshash)");
     let hash = |text: &str| {
         let hash = listen(&format!("bind :1\n hash-type {text}")).hash_type;
         (hash.consistent, hash.function, hash.avalanche)

@@ -16,7 +16,7 @@ use crate::{
     tcp::Raw,
     worker::state::Worker,
 };
-use penstock_config::model::{Balance, Mode, Proxy};
+use penstock_config::model::{BalanceKey, Mode, Proxy};
 use penstock_http::{Framing, Limits, Parse};
 use penstock_rules::{
     Answer, By, Condition, Destination, During, LogLevel, ProxyRules, ServerOf, Termination, Value, Verdict,
@@ -436,21 +436,18 @@ pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
 /// The hash by which the backend chooses a server, where it does so by hash.
 fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
     let mut subject = Subject::default();
-    match pool.balance() {
-        Balance::RoundRobin | Balance::StaticRr | Balance::LeastConn | Balance::First | Balance::Random(_) => {
-            return None;
-        }
-        Balance::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),
-        Balance::Uri { .. } => subject.target = x.request.target(),
-        Balance::UrlParam { .. } => {
+    match pool.key()? {
+        BalanceKey::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),
+        BalanceKey::Uri { .. } => subject.target = x.request.target(),
+        BalanceKey::UrlParam { .. } => {
             subject.target = x.request.target();
             subject.body = x.body.as_ref().map_or(&[], |body| body.data());
         }
-        Balance::Hdr { name, .. } => {
+        BalanceKey::Hdr { name, .. } => {
             let value = x.request.fields.get(name.to_ascii_lowercase().as_bytes());
             subject.header = value.and_then(|v| v.split(|&b| b == b',').next());
         }
-        Balance::RdpCookie(_) | Balance::Hash(_) => {
+        BalanceKey::Sample(_) => {
             let worker = conn.worker.clone();
             let expression = worker.shared.program.balance[pool.proxy].as_ref()?;
             let context = evaluate::context(&worker, conn, x, stage);

@@ -1,7 +1,7 @@
 //! What `balance` looks at in a request.
 
 use memchr::memchr;
-use penstock_config::model::Balance;
+use penstock_config::model::BalanceKey;
 use std::net::IpAddr;
 
 /// The parts of a request that a key may come from; fill what the backend's `balance` asks for.
@@ -31,24 +31,25 @@ pub(super) fn fold_address(ip: IpAddr) -> u32 {
 }
 
 /// The bytes to hash, `None` to fall back to a rotation.
-pub(super) fn extract<'a>(balance: &Balance, subject: &Subject<'a>) -> Option<&'a [u8]> {
-    match balance {
-        Balance::Uri { whole, path_only, len, depth } => {
+pub(super) fn extract<'a>(key: &BalanceKey, subject: &Subject<'a>) -> Option<&'a [u8]> {
+    match key {
+        BalanceKey::Uri { whole, path_only, len, depth } => {
             let target = if *path_only { path_of(subject.target) } else { subject.target };
             Some(uri(target, *whole, *len, *depth))
         }
         // A body that happens to be buffered is looked at even without `check_post`.
-        Balance::UrlParam { name, .. } => {
+        BalanceKey::UrlParam { name, .. } => {
             let in_query = memchr(b'?', subject.target).map(|at| &subject.target[at + 1..]);
             let in_query = in_query.and_then(|query| param(query, name.as_bytes()));
             in_query.or_else(|| post_param(subject.body, name.as_bytes()))
         }
-        Balance::Hdr { use_domain_only, .. } => {
+        BalanceKey::Hdr { use_domain_only, .. } => {
             let value = subject.header.filter(|v| !v.is_empty())?;
             Some(if *use_domain_only { domain(value) } else { value })
         }
-        Balance::RdpCookie(_) | Balance::Hash(_) => subject.sample.filter(|s| !s.is_empty()),
-        _ => None,
+        BalanceKey::Sample(_) => subject.sample.filter(|s| !s.is_empty()),
+        // An address is no string of bytes: see `fold_address`.
+        BalanceKey::Source => None,
     }
 }
 

@@ -1,12 +1,15 @@
 //! `balance leastconn`: the server with the fewest requests for its weight; among equals, the one that has waited
 //! longest since its count last changed.
 
-use super::{Demand, EFFECTIVE_MAX, Member, Totals};
+use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, View, Weights};
 use std::collections::BTreeSet;
+
+pub(super) const ROWS: &[Row] =
+    &[Row { name: "leastconn", weights: |_| Weights::Dynamic, build: |_, view| Box::new(LeastConn::new(view)) }];
 
 /// Servers by load, active ones and backups apart.
 #[derive(Debug, Default)]
-pub(super) struct LeastConn {
+struct LeastConn {
     groups: [BTreeSet<(u32, u64, usize)>; 2],
     /// Where each server stands: its load and turn.
     places: Vec<Option<(u32, u64)>>,
@@ -14,16 +17,36 @@ pub(super) struct LeastConn {
 }
 
 impl LeastConn {
-    pub(super) fn new(members: &[Member]) -> LeastConn {
-        let mut tree = LeastConn { places: vec![None; members.len()], ..LeastConn::default() };
-        (0..members.len()).for_each(|server| tree.update(server, members));
+    fn new(view: View<'_>) -> LeastConn {
+        let mut tree = LeastConn::default();
+        (0..view.members.len()).for_each(|server| tree.place(server, view.members));
         tree
     }
 
-    pub(super) fn next(&self, members: &[Member], totals: &Totals, demand: &Demand) -> Option<usize> {
+    fn place(&mut self, server: usize, members: &[Member]) {
+        let member = &members[server];
+        let group = &mut self.groups[usize::from(member.backup)];
+        self.places.resize(members.len().max(self.places.len()), None);
+        if let Some((load, turn)) = self.places[server].take() {
+            group.remove(&(load, turn, server));
+        }
+        if member.usable() {
+            self.turn += 1;
+            let place = (key(member), self.turn);
+            group.insert((place.0, place.1, server));
+            self.places[server] = Some(place);
+        }
+    }
+}
+
+impl Algorithm for LeastConn {
+    fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
+        if let Some(lone) = view.lone_backup() {
+            return Some(lone);
+        }
         let mut avoided = None;
-        for &(_, _, server) in &self.groups[usize::from(totals.active == 0)] {
-            let member = &members[server];
+        for &(_, _, server) in &self.groups[view.group()] {
+            let member = &view.members[server];
             let open = member.limit(&demand.load).saturating_add(member.maxqueue);
             if member.maxconn == 0 || member.served + member.queued < open {
                 if demand.avoid != Some(server) {
@@ -35,26 +58,14 @@ impl LeastConn {
         avoided
     }
 
-    /// After its count of requests changed.
-    pub(super) fn reposition(&mut self, server: usize, members: &[Member]) {
-        let Some((load, _)) = self.places[server] else { return };
-        if load != key(&members[server]) {
-            self.update(server, members);
-        }
+    fn update(&mut self, server: usize, _: &Member, view: View<'_>) {
+        self.place(server, view.members);
     }
 
-    /// After its state or weight changed.
-    pub(super) fn update(&mut self, server: usize, members: &[Member]) {
-        let member = &members[server];
-        let group = &mut self.groups[usize::from(member.backup)];
-        if let Some((load, turn)) = self.places[server].take() {
-            group.remove(&(load, turn, server));
-        }
-        if member.usable() {
-            self.turn += 1;
-            let place = (key(member), self.turn);
-            group.insert((place.0, place.1, server));
-            self.places[server] = Some(place);
+    fn moved(&mut self, server: usize, view: View<'_>) {
+        let Some(&Some((load, _))) = self.places.get(server) else { return };
+        if load != key(&view.members[server]) {
+            self.place(server, view.members);
         }
     }
 }

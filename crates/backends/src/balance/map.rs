@@ -1,6 +1,27 @@
-//! A table with one entry a unit of weight: `static-rr` walks it, map-based hashes index it.
+//! A table with one entry for each unit of weight: `static-rr` walks it, map-based hashes index it.
 
-use super::{Demand, Member, Totals};
+use super::{Algorithm, Demand, Member, Row, View, Weights};
+
+pub(super) const ROWS: &[Row] =
+    &[Row { name: "static-rr", weights: |_| Weights::Fixed, build: |_, view| Box::new(StaticRr(Map::new(view))) }];
+
+/// `balance static-rr`.
+#[derive(Debug)]
+struct StaticRr(Map);
+
+impl Algorithm for StaticRr {
+    fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
+        self.0.rotate(view.members, demand)
+    }
+
+    fn update(&mut self, _: usize, _: &Member, view: View<'_>) {
+        self.0.recompute(view);
+    }
+
+    fn fills_every_server(&self) -> bool {
+        true
+    }
+}
 
 /// The table, and where the walk stands.
 #[derive(Debug, Default)]
@@ -9,32 +30,21 @@ pub(super) struct Map {
     next: usize,
 }
 
-/// Weights are divided by their greatest common divisor, which keeps the table short.
-pub(super) fn common_divisor(members: &[Member]) -> u32 {
-    let gcd = members.iter().fold(0, |mut a, member| {
-        let mut b = member.weight;
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    });
-    gcd.max(1)
-}
-
 impl Map {
-    pub(super) fn new(members: &[Member], totals: &Totals) -> Map {
+    pub(super) fn new(view: View<'_>) -> Map {
         let mut map = Map::default();
-        map.recompute(members, totals);
+        map.recompute(view);
         map
     }
 
     /// Each entry goes to the server that is furthest behind its share, the first declared among equals. The score
     /// is compared after division, as coarsely as users' tables were made.
-    pub(super) fn recompute(&mut self, members: &[Member], totals: &Totals) {
+    pub(super) fn recompute(&mut self, view: View<'_>) {
         self.table.clear();
-        let backups = totals.active == 0;
-        let total = i64::from(totals.weight);
-        let mut group: Vec<(usize, i64, i64)> = members
+        let backups = view.totals.active == 0;
+        let total = i64::from(view.totals.weight);
+        let mut group: Vec<(usize, i64, i64)> = view
+            .members
             .iter()
             .enumerate()
             .filter(|(_, m)| m.backup == backups && m.usable())

@@ -1,8 +1,52 @@
 //! `hash-type consistent` and `random`: every server stands on a ring of 2^32 at sixteen points a unit of weight, at
 //! places that depend only on its id.
 
-use super::{Demand, EFFECTIVE_MAX, Member};
+use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, Settings, View, Weights, next_random};
 use crate::hash::avalanche;
+
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "random",
+    weights: |_| Weights::Dynamic,
+    build: |settings, view| Box::new(Random::new(settings, view)),
+}];
+
+/// `balance random(DRAWS)`.
+#[derive(Debug)]
+struct Random {
+    ring: Ring,
+    draws: u32,
+    factor: u32,
+    state: u64,
+}
+
+impl Random {
+    fn new(settings: &Settings, view: View<'_>) -> Random {
+        let draws = settings.balance.draws.max(1);
+        Random { ring: Ring::new(view.members), draws, factor: settings.factor, state: settings.seed | 1 }
+    }
+}
+
+impl Algorithm for Random {
+    /// The least loaded for its weight of as many servers as are drawn, none if that one is full.
+    fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
+        let mut one = || match view.lone_backup() {
+            Some(lone) => Some(lone),
+            None => self.ring.by_hash(view, next_random(&mut self.state), demand.avoid, self.factor),
+        };
+        let mut best = one()?;
+        for _ in 1..self.draws {
+            let (drawn, kept) = (one()?, best);
+            let (a, b) = (&view.members[drawn], &view.members[kept]);
+            let worse = u64::from(a.served) * u64::from(b.eweight) > u64::from(b.served) * u64::from(a.eweight);
+            best = if worse { kept } else { drawn };
+        }
+        Some(best).filter(|&server| view.members[server].has_room(&demand.load))
+    }
+
+    fn update(&mut self, _: usize, _: &Member, view: View<'_>) {
+        self.ring.recompute(view.members);
+    }
+}
 
 /// The points of the usable servers, sorted, active ones and backups apart.
 #[derive(Debug, Default)]
@@ -12,26 +56,18 @@ pub(super) struct Ring {
     last: Option<(usize, u32)>,
 }
 
-/// What bounds a server's share under `hash-balance-factor`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slots {
-    pub(super) factor: u32,
-    pub(super) served: u32,
-    pub(super) weight: u32,
-}
-
-impl Slots {
-    /// The server has fewer requests than `factor` percent of its share of all of them, this one included.
-    fn allow(&self, member: &Member) -> bool {
-        if self.factor == 0 {
-            return true;
-        }
-        let (weight, mine, before) = (u64::from(self.weight), u64::from(member.eweight), u64::from(member.cumulative));
-        let total = (u64::from(self.served + 1) * u64::from(self.factor)).div_ceil(100);
-        let rest = total % weight;
-        let slots = mine * (total / weight) + (before + mine) * rest / weight - before * rest / weight;
-        u64::from(member.served) < slots.max(1)
+/// Under `hash-balance-factor` a server takes a request while it has fewer than `factor` percent of its share of all of
+/// them, this one included.
+fn allows(factor: u32, view: View<'_>, member: &Member) -> bool {
+    if factor == 0 {
+        return true;
     }
+    let (weight, mine) = (u64::from(view.totals.weight), u64::from(member.eweight));
+    let before = u64::from(member.cumulative);
+    let total = (u64::from(view.served + 1) * u64::from(factor)).div_ceil(100);
+    let rest = total % weight;
+    let slots = mine * (total / weight) + (before + mine) * rest / weight - before * rest / weight;
+    u64::from(member.served) < slots.max(1)
 }
 
 impl Ring {
@@ -59,15 +95,8 @@ impl Ring {
     }
 
     /// The server whose point is nearest to `hash`, on either side; from there, upwards to the first that is allowed.
-    pub(super) fn by_hash(
-        &self,
-        backups: bool,
-        hash: u32,
-        members: &[Member],
-        avoid: Option<usize>,
-        slots: Slots,
-    ) -> Option<usize> {
-        let points = &self.groups[usize::from(backups)];
+    pub(super) fn by_hash(&self, view: View<'_>, hash: u32, avoid: Option<usize>, factor: u32) -> Option<usize> {
+        let points = &self.groups[view.group()];
         let last = points.len().checked_sub(1)?;
         let after = points.partition_point(|&(point, _)| point < hash);
         let after = if after > last { 0 } else { after };
@@ -80,7 +109,7 @@ impl Ring {
         let mut server = points[nearest].1;
         for place in walk {
             server = points[place].1;
-            if avoid != Some(server) && slots.allow(&members[server]) {
+            if avoid != Some(server) && allows(factor, view, &view.members[server]) {
                 break;
             }
         }
@@ -88,8 +117,8 @@ impl Ring {
     }
 
     /// Without a key the points are given out in turn.
-    pub(super) fn rotate(&mut self, backups: bool, members: &[Member], demand: &Demand) -> Option<usize> {
-        let group = usize::from(backups);
+    pub(super) fn rotate(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
+        let group = view.group();
         let points = &self.groups[group];
         let last = self.last.filter(|last| last.0 == group);
         let start = last.map_or(0, |(_, last)| points.partition_point(|&(point, _)| point <= last));
@@ -97,7 +126,7 @@ impl Ring {
         for step in 0..points.len() {
             let (point, server) = points[(start + step) % points.len()];
             self.last = Some((group, point));
-            if members[server].has_room(&demand.load) {
+            if view.members[server].has_room(&demand.load) {
                 if demand.avoid != Some(server) {
                     return Some(server);
                 }
@@ -106,21 +135,4 @@ impl Ring {
         }
         avoided
     }
-}
-
-/// `random(draws)`: the least loaded for its weight of as many servers as are drawn, none if that one is full.
-pub(super) fn draw(
-    draws: u32,
-    members: &[Member],
-    demand: &Demand,
-    mut one: impl FnMut() -> Option<usize>,
-) -> Option<usize> {
-    let mut best = one()?;
-    for _ in 1..draws {
-        let (drawn, kept) = (one()?, best);
-        let (a, b) = (&members[drawn], &members[kept]);
-        let worse = u64::from(a.served) * u64::from(b.eweight) > u64::from(b.served) * u64::from(a.eweight);
-        best = if worse { kept } else { drawn };
-    }
-    Some(best).filter(|&server| members[server].has_room(&demand.load))
 }

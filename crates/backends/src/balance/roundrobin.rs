@@ -6,14 +6,17 @@
 //! the tree of the next one, by weight alone. The order among equals and the moment of each rounding are HAProxy's,
 //! so that a sequence of choices is the same.
 
-use super::{Demand, EFFECTIVE_MAX, Member, Totals, WEIGHT_SCALE};
+use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, View, WEIGHT_SCALE, Weights};
 use std::collections::BTreeSet;
+
+pub(super) const ROWS: &[Row] =
+    &[Row { name: "roundrobin", weights: |_| Weights::Dynamic, build: |_, view| Box::new(RoundRobin::new(view)) }];
 
 /// Turns are refined by this factor in keys, which leaves the lower bits to the carried remainder.
 const TURN_SCALE: u32 = 256;
 
 #[derive(Debug)]
-pub(super) struct RoundRobin {
+struct RoundRobin {
     groups: [Group; 2],
 }
 
@@ -56,31 +59,32 @@ struct Group {
 }
 
 impl RoundRobin {
-    pub(super) fn new(members: &[Member], totals: &Totals) -> RoundRobin {
+    fn new(view: View<'_>) -> RoundRobin {
         let group = |backup: bool, weight: u32| {
-            let mut group = Group {
-                places: vec![Place::default(); members.len()],
-                curr_weight: weight,
-                curr_pos: weight,
-                next_weight: weight,
-                ..Group::default()
-            };
-            for (server, member) in members.iter().enumerate().filter(|(_, m)| m.backup == backup && m.usable()) {
+            let mut group =
+                Group { curr_weight: weight, curr_pos: weight, next_weight: weight, ..Group::default() };
+            group.places.resize(view.members.len(), Place::default());
+            for (server, member) in view.members.iter().enumerate().filter(|(_, m)| m.backup == backup && m.usable()) {
                 group.insert(server, Tree::Fresh(0), EFFECTIVE_MAX - member.eweight);
             }
             group
         };
-        RoundRobin { groups: [group(false, totals.weight_active), group(true, totals.weight_backup)] }
+        RoundRobin { groups: [group(false, view.totals.weight_active), group(true, view.totals.weight_backup)] }
+    }
+}
+
+impl Algorithm for RoundRobin {
+    fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
+        match view.lone_backup() {
+            Some(lone) => Some(lone),
+            None => self.groups[view.group()].choose(view.members, demand),
+        }
     }
 
-    pub(super) fn next(&mut self, members: &[Member], totals: &Totals, demand: &Demand) -> Option<usize> {
-        self.groups[usize::from(totals.active == 0)].choose(members, demand)
-    }
-
-    /// `before` is what the server was; `members` already says what it is.
-    pub(super) fn update(&mut self, server: usize, before: &Member, members: &[Member], totals: &Totals) {
+    fn update(&mut self, server: usize, before: &Member, View { members, totals, .. }: View<'_>) {
         let member = &members[server];
         let group = &mut self.groups[usize::from(member.backup)];
+        group.places.resize(members.len().max(group.places.len()), Place::default());
         let old_weight = if before.usable() { before.eweight } else { 0 };
         let new_weight = if member.usable() { member.eweight } else { 0 };
         group.next_weight = group.next_weight - old_weight + new_weight;
@@ -91,6 +95,10 @@ impl RoundRobin {
             (0, weight) => group.bring_up(server, weight, members),
             (_, weight) => group.reweigh(server, weight, members),
         }
+    }
+
+    fn fills_every_server(&self) -> bool {
+        true
     }
 }
 

@@ -6,13 +6,44 @@ fn balancer(balance: Balance, consistent: bool, factor: u32, members: Vec<Member
     Balancer::new(&Settings { balance, hash_type, factor, allbackups: false, seed: 7 }, members)
 }
 
+fn by_source() -> Balance {
+    Balance::by("source", BalanceKey::Source)
+}
+
 fn even(n: u32) -> Vec<Member> {
     (1..=n).map(|id| Member::new(id, 1, false)).collect()
 }
 
 #[test]
+fn every_word_of_balance_has_its_algorithm() {
+    let lines = [
+        "roundrobin",
+        "static-rr",
+        "leastconn",
+        "first",
+        "source",
+        "uri",
+        "url_param id",
+        "hdr(host)",
+        "random",
+        "rdp-cookie",
+        "hash src",
+    ];
+    let rows: Vec<&str> = ALGORITHMS.iter().copied().flatten().map(|row| row.name).collect();
+    assert_eq!(rows.len(), lines.len(), "{rows:?}");
+    for line in lines {
+        let text = format!("backend b\n mode http\n balance {line}\n");
+        let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
+        let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
+        assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
+        let balance = config.proxies[0].balance.as_ref().expect("it was given");
+        assert_eq!(row(balance.algorithm).name, balance.algorithm);
+    }
+}
+
+#[test]
 fn a_hot_key_spills_to_other_servers_under_hash_balance_factor() {
-    let mut balancer = balancer(Balance::Source, true, 150, even(4));
+    let mut balancer = balancer(by_source(), true, 150, even(4));
     let demand = Demand { hash: Some(12345), ..Demand::default() };
     let mut counts = [0_u32; 4];
     for served in 0..400_u32 {
@@ -27,7 +58,7 @@ fn a_hot_key_spills_to_other_servers_under_hash_balance_factor() {
 
 #[test]
 fn without_the_factor_a_hot_key_stays() {
-    let mut balancer = balancer(Balance::Source, true, 0, even(4));
+    let mut balancer = balancer(by_source(), true, 0, even(4));
     let demand = Demand { hash: Some(12345), ..Demand::default() };
     let first = balancer.choose(&demand, 0).expect("a server is up");
     for _ in 0..100 {
@@ -40,7 +71,7 @@ fn without_the_factor_a_hot_key_stays() {
 fn random_draws_follow_weight_and_load() {
     let mut members = even(3);
     members[2].weight = 6;
-    let mut balancer = balancer(Balance::Random(2), false, 0, members);
+    let mut balancer = balancer(Balance { draws: 2, ..Balance::plain("random") }, false, 0, members);
     let mut counts = [0_u32; 3];
     for _ in 0..800 {
         let server = balancer.choose(&Demand::default(), 0).expect("a server is up");
@@ -55,7 +86,7 @@ fn random_draws_follow_weight_and_load() {
 fn a_full_server_is_passed_over_and_takes_its_place_again() {
     let mut members = even(3);
     (members[1].maxconn, members[1].minconn) = (1, 1);
-    for balance in [Balance::RoundRobin, Balance::StaticRr] {
+    for balance in [Balance::plain("roundrobin"), Balance::plain("static-rr")] {
         let mut balancer = balancer(balance, false, 0, members.clone());
         let load = Load { sessions: 1, fullconn: 1 };
         let next = |balancer: &mut Balancer| {
@@ -78,7 +109,7 @@ fn first_fills_servers_in_the_order_of_their_ids() {
     for member in &mut members {
         (member.maxconn, member.minconn) = (2, 2);
     }
-    let mut balancer = balancer(Balance::First, false, 0, members);
+    let mut balancer = balancer(Balance::plain("first"), false, 0, members);
     let demand = Demand { load: Load { sessions: 9, fullconn: 1 }, ..Demand::default() };
     let mut taken = Vec::new();
     while let Some(server) = balancer.choose(&demand, 0) {
@@ -90,7 +121,12 @@ fn first_fills_servers_in_the_order_of_their_ids() {
 
 #[test]
 fn the_server_that_failed_is_avoided_if_there_is_another() {
-    for balance in [Balance::RoundRobin, Balance::StaticRr, Balance::LeastConn, Balance::First] {
+    for balance in [
+        Balance::plain("roundrobin"),
+        Balance::plain("static-rr"),
+        Balance::plain("leastconn"),
+        Balance::plain("first"),
+    ] {
         let mut balancer = balancer(balance, false, 0, even(2));
         for avoid in [0, 1, 1, 0] {
             let demand = Demand { avoid: Some(avoid), ..Demand::default() };
@@ -114,7 +150,7 @@ fn a_limit_lies_between_minconn_and_maxconn_by_how_full_the_backend_is() {
 
 #[test]
 fn a_slow_start_grows_in_sixteenths_of_the_weight() {
-    let mut balancer = balancer(Balance::RoundRobin, false, 0, even(2));
+    let mut balancer = balancer(Balance::plain("roundrobin"), false, 0, even(2));
     let mut share = |elapsed| {
         balancer.update(0, true, 1, Some(Ramp { elapsed, whole: 4 }));
         let chosen = (0..17 * 4).filter(|_| balancer.choose(&Demand::default(), 0) == Some(0)).count();
@@ -132,7 +168,9 @@ fn a_slow_start_grows_in_sixteenths_of_the_weight() {
 fn weights_are_shown_as_they_were_written() {
     let mut members = even(2);
     (members[0].weight, members[1].weight) = (10, 30);
-    for (balance, consistent) in [(Balance::StaticRr, false), (Balance::RoundRobin, false), (Balance::Source, true)] {
+    for (balance, consistent) in
+        [(Balance::plain("static-rr"), false), (Balance::plain("roundrobin"), false), (by_source(), true)]
+    {
         let balancer = balancer(balance, consistent, 0, members.clone());
         assert_eq!((balancer.weight_of(0), balancer.weight_of(1)), (10, 30));
         assert_eq!(balancer.displayed_weight(balancer.totals().weight), 40);
@@ -144,7 +182,13 @@ fn weights_are_shown_as_they_were_written() {
 #[test]
 fn no_algorithm_ever_chooses_a_server_that_is_down() {
     let mut random = 99_u64;
-    for balance in [Balance::RoundRobin, Balance::StaticRr, Balance::LeastConn, Balance::First, Balance::Random(2)] {
+    for balance in [
+        Balance::plain("roundrobin"),
+        Balance::plain("static-rr"),
+        Balance::plain("leastconn"),
+        Balance::plain("first"),
+        Balance { draws: 2, ..Balance::plain("random") },
+    ] {
         let mut balancer = balancer(balance.clone(), false, 0, even(5));
         for step in 0..2000 {
             let n = next_random(&mut random);

@@ -321,14 +321,21 @@ pub struct MysqlUser {
     pub pre_41: bool,
 }
 
-/// `balance`.
+/// `balance ALGORITHM ...`. What each algorithm does is in the crate `backends`, by its word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// The word, as statistics show it.
+    pub algorithm: &'static str,
+    /// What it looks at in a request; for the same key it makes the same choice.
+    pub key: Option<BalanceKey>,
+    /// How many servers `random(N)` compares.
+    pub draws: u32,
+}
+
+/// What `balance` looks at in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Balance {
-    RoundRobin,
-    StaticRr,
-    LeastConn,
-    First,
+pub enum BalanceKey {
     Source,
     /// `uri [whole] [path-only] [len N] [depth N]`.
     Uri {
@@ -347,12 +354,33 @@ pub enum Balance {
         name: String,
         use_domain_only: bool,
     },
-    /// `random(N)`, 2 by default.
-    Random(u32),
-    /// `rdp-cookie(NAME)`.
-    RdpCookie(String),
-    /// `hash EXPRESSION`.
-    Hash(Line),
+    /// The value of a sample expression: `hash EXPRESSION`, and `rdp-cookie(NAME)`, which is one.
+    Sample(Line),
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Balance::plain("roundrobin")
+    }
+}
+
+impl Balance {
+    /// An algorithm that does not look at requests.
+    pub const fn plain(algorithm: &'static str) -> Balance {
+        Balance { algorithm, key: None, draws: 0 }
+    }
+
+    /// An algorithm that looks at `key`.
+    pub const fn by(algorithm: &'static str, key: BalanceKey) -> Balance {
+        Balance { algorithm, key: Some(key), draws: 0 }
+    }
+}
+
+impl BalanceKey {
+    /// Only requests of HTTP have it.
+    pub fn needs_http(&self) -> bool {
+        matches!(self, BalanceKey::Uri { .. } | BalanceKey::UrlParam { .. } | BalanceKey::Hdr { .. })
+    }
 }
 
 /// `hash-type METHOD FUNCTION MODIFIER`.

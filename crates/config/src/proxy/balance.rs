@@ -2,9 +2,10 @@
 
 use super::Draft;
 use crate::{
+    Line, Word,
     args::{Args, Parsed},
     keyword::{ANYTHING, BACK, Keyword, ONE, SOME, at_least, between},
-    model::{Balance, Cookie, CookieMode, HashFunction, HashType},
+    model::{Balance, BalanceKey, Cookie, CookieMode, HashFunction, HashType},
 };
 
 type Entry = Keyword<Draft>;
@@ -64,24 +65,51 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .at(crate::keyword::BACK_ONLY),
 ];
 
-const ALGORITHMS: &[&str] = &[
-    "roundrobin",
-    "static-rr",
-    "leastconn",
-    "first",
-    "source",
-    "uri",
-    "url_param",
-    "hdr(NAME)",
-    "random",
-    "rdp-cookie(NAME)",
-    "hash",
+/// A way to balance.
+struct Algorithm {
+    /// As it is shown to who mistypes it: the word, and its argument in parentheses where it has one.
+    form: &'static str,
+    read: Reader,
+}
+
+/// Reads what follows the word: its argument in parentheses, and the rest of the line.
+type Reader = fn(&'static str, Given<'_>, &mut Args<'_>) -> Parsed<Balance>;
+
+/// The word of an algorithm and what stands in its parentheses.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    word: &'a Word,
+    argument: Option<&'a str>,
+}
+
+const ALGORITHMS: &[Algorithm] = &[
+    Algorithm { form: "roundrobin", read: plain },
+    Algorithm { form: "static-rr", read: plain },
+    Algorithm { form: "leastconn", read: plain },
+    Algorithm { form: "first", read: plain },
+    Algorithm { form: "source", read: |name, _, _| Ok(Balance::by(name, BalanceKey::Source)) },
+    Algorithm { form: "uri", read: uri },
+    Algorithm { form: "url_param", read: url_param },
+    Algorithm { form: "hdr(NAME)", read: hdr },
+    Algorithm { form: "random(DRAWS)", read: random },
+    Algorithm { form: "rdp-cookie(NAME)", read: rdp_cookie },
+    Algorithm { form: "hash", read: hash },
 ];
+
+impl Algorithm {
+    fn name(&self) -> &'static str {
+        self.form.split('(').next().unwrap_or_default()
+    }
+
+    fn takes(&self, argument: Option<&str>) -> bool {
+        argument.is_none() || self.form.ends_with(')')
+    }
+}
 
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     // Alone it is the default.
     if args.peek().is_none() {
-        draft.proxy.balance = Some(Balance::RoundRobin);
+        draft.proxy.balance = Some(Balance::default());
         return Ok(());
     }
     let word = args.word("an algorithm")?;
@@ -92,48 +120,58 @@ fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
         },
         None => (word.text.as_str(), None),
     };
-    let balance = match (name, argument) {
-        ("roundrobin", None) => Balance::RoundRobin,
-        ("static-rr", None) => Balance::StaticRr,
-        ("leastconn", None) => Balance::LeastConn,
-        ("first", None) => Balance::First,
-        ("source", None) => Balance::Source,
-        ("uri", None) => uri(args)?,
-        ("url_param", None) => {
-            let name = args.text("the name of a URL parameter")?;
-            let check_post = match args.take_if("check_post") {
-                true if args.peek().is_some() => Some(args.number("a number of bytes", 0..=u32::MAX)?),
-                true => Some(48),
-                false => None,
-            };
-            Balance::UrlParam { name, check_post }
-        }
-        ("hdr", Some(header)) if !header.is_empty() => {
-            Balance::Hdr { name: header.to_owned(), use_domain_only: args.take_if("use_domain_only") }
-        }
-        ("hdr", _) => return args.wrong(word, "'hdr' needs the name of a header", "for instance 'balance hdr(Host)'"),
-        ("random", argument) => {
-            let draws =
-                argument.map_or(Ok(2), |n| args.number_in(word, n, "a number of draws", 1..=i32::MAX as u32))?;
-            Balance::Random(draws)
-        }
-        ("rdp-cookie", argument) => Balance::RdpCookie(argument.unwrap_or("mstshash").to_owned()),
-        ("hash", None) => {
-            args.word("a sample expression")?;
-            args.next -= 1;
-            Balance::Hash(args.rest())
-        }
-        _ => {
-            let hint = crate::args::expected(name, ALGORITHMS.iter().copied());
-            return args.wrong(word, format!("'{}' is not a way to balance", word.text), hint);
-        }
+    let Some(algorithm) = ALGORITHMS.iter().find(|row| row.name() == name && row.takes(argument)) else {
+        let hint = crate::args::expected(name, ALGORITHMS.iter().map(|row| row.form));
+        return args.wrong(word, format!("'{}' is not a way to balance", word.text), hint);
     };
+    let balance = (algorithm.read)(algorithm.name(), Given { word, argument }, args)?;
     args.unexpected(&[])?;
     draft.proxy.balance = Some(balance);
     Ok(())
 }
 
-fn uri(args: &mut Args<'_>) -> Parsed<Balance> {
+fn plain(name: &'static str, _: Given<'_>, _: &mut Args<'_>) -> Parsed<Balance> {
+    Ok(Balance::plain(name))
+}
+
+fn url_param(algorithm: &'static str, _: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {
+    let name = args.text("the name of a URL parameter")?;
+    let check_post = match args.take_if("check_post") {
+        true if args.peek().is_some() => Some(args.number("a number of bytes", 0..=u32::MAX)?),
+        true => Some(48),
+        false => None,
+    };
+    Ok(Balance::by(algorithm, BalanceKey::UrlParam { name, check_post }))
+}
+
+fn hdr(algorithm: &'static str, given: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {
+    let Some(header) = given.argument.filter(|header| !header.is_empty()) else {
+        return args.wrong(given.word, "'hdr' needs the name of a header", "for instance 'balance hdr(Host)'");
+    };
+    let use_domain_only = args.take_if("use_domain_only");
+    Ok(Balance::by(algorithm, BalanceKey::Hdr { name: header.to_owned(), use_domain_only }))
+}
+
+fn random(algorithm: &'static str, given: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {
+    let draws = given.argument;
+    let draws = draws.map_or(Ok(2), |n| args.number_in(given.word, n, "a number of draws", 1..=i32::MAX as u32))?;
+    Ok(Balance { draws, ..Balance::plain(algorithm) })
+}
+
+fn rdp_cookie(algorithm: &'static str, given: Given<'_>, _: &mut Args<'_>) -> Parsed<Balance> {
+    let text = format!("rdp_cookie({})", given.argument.unwrap_or("mstshash"));
+    let span = given.word.span;
+    let line = Line { words: vec![Word { text, span }], span };
+    Ok(Balance::by(algorithm, BalanceKey::Sample(line)))
+}
+
+fn hash(algorithm: &'static str, _: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {
+    args.word("a sample expression")?;
+    args.next -= 1;
+    Ok(Balance::by(algorithm, BalanceKey::Sample(args.rest())))
+}
+
+fn uri(algorithm: &'static str, _: Given<'_>, args: &mut Args<'_>) -> Parsed<Balance> {
     let (mut whole, mut path_only, mut len, mut depth) = (false, false, None, None);
     while let Some(word) = args.take() {
         match word.text.as_str() {
@@ -147,7 +185,7 @@ fn uri(args: &mut Args<'_>) -> Parsed<Balance> {
             }
         }
     }
-    Ok(Balance::Uri { whole, path_only, len, depth })
+    Ok(Balance::by(algorithm, BalanceKey::Uri { whole, path_only, len, depth }))
 }
 
 fn hash_type(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {

@@ -11,7 +11,7 @@ use crate::{
     },
     server::{Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target},
 };
-use penstock_config::model::{Mode, Proxy};
+use penstock_config::model::Mode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -306,7 +306,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         totals.reuses += row.totals.reuses;
     }
     let mut row = blank(Kind::Backend, "BACKEND", totals);
-    fill_backend(backend, proxy, now, &mut row);
+    fill_backend(backend, now, &mut row);
     rows.push(row);
 }
 
@@ -366,14 +366,14 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
     });
 }
 
-fn fill_backend(backend: &Backend, proxy: &Proxy, now: Duration, row: &mut Row) {
+fn fill_backend(backend: &Backend, now: Duration, row: &mut Row) {
     let BackendView { totals, changes, lb_total, weight, user_weight, waiting, waiting_max } = backend.view();
     row.queue = Level { now: waiting, max: waiting_max, limit: None };
     let up = totals.active + totals.backup > 0 || backend.servers.is_empty();
     let since = now.saturating_sub(changes.last_change);
     row.status = if up { "UP" } else { "DOWN" }.into();
     row.sessions = Level { now: backend.sessions(), max: backend.sessions_max(), limit: Some(backend.fullconn()) };
-    row.algorithm = Some(penstock_backends::balance::name(proxy.balance.as_ref()));
+    row.algorithm = Some(backend.algorithm());
     row.upstream = Some(Upstream {
         up,
         weight,

@@ -3,7 +3,7 @@
 use penstock_backends::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
-    model::{Balance, Proxy},
+    model::{BalanceKey, Proxy},
 };
 use penstock_rules::{
     Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, patterns::Reference, table::StickTable,
@@ -70,7 +70,7 @@ impl Program {
                 Some(name) => backends.get(&name.text).copied(),
                 None => proxy.kind.has_backend().then_some(index),
             });
-            balance.push(balance_expression(proxy).and_then(|line| compiler.expression(&line, id, Places::REQUEST)));
+            balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
             let checked = proxy.servers.iter().any(|server| server.settings.check.enabled);
             checks.push(checked.then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
@@ -105,13 +105,9 @@ impl Program {
 const HANDSHAKE_FAILURE: &str = "%ci:%cp [%t] %f";
 
 /// The words of the expression that the balance algorithm hashes, if it is one.
-fn balance_expression(proxy: &Proxy) -> Option<Line> {
-    match proxy.balance.as_ref()? {
-        Balance::Hash(line) => Some(line.clone()),
-        Balance::RdpCookie(name) => {
-            let word = Word { text: format!("rdp_cookie({name})"), span: proxy.span };
-            Some(Line { words: vec![word], span: proxy.span })
-        }
+fn balance_expression(proxy: &Proxy) -> Option<&Line> {
+    match proxy.balance.as_ref()?.key.as_ref()? {
+        BalanceKey::Sample(line) => Some(line),
         _ => None,
     }
 }
