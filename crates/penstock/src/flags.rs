@@ -58,6 +58,8 @@ pub struct Flags {
     pub terminate: Vec<i32>,
     /// `-x SOCKET`; /dev/null stands for none.
     pub heir_of: Option<PathBuf>,
+    /// `-S ADDRESS[,WORD...]`.
+    pub master_sockets: Vec<String>,
     /// Options of HAProxy's that mean nothing here, for a notice each.
     pub without_effect: Vec<&'static Opt>,
 }
@@ -171,7 +173,7 @@ const OPTIONS: &[Opt] = &[
     opt("-sf", Pids, "once started, tells these processes to finish (SIGUSR1)", |f, text, _| { f.finish.push(pid(text)?); Ok(()) }),
     opt("-st", Pids, "once started, tells these processes to stop (SIGTERM)", |f, text, _| { f.terminate.push(pid(text)?); Ok(()) }),
     opt("-x", Next("socket"), "takes listening sockets over from the process behind this stats socket (expose-fd listeners)", |f, _, path| { f.heir_of = Some(path.into()).filter(|path: &PathBuf| path != Path::new("/dev/null")); Ok(()) }),
-    without_effect("-S", Next("bind"), "the master has no command socket yet"),
+    opt("-S", Next("bind"), "answers commands to the master on this address; ADDRESS[,mode,600,level,operator]", |f, text, _| { f.master_sockets.push(text.into()); Ok(()) }),
 ];
 
 /// `-dM`, `-dM50`, `-dM0x50,no-merge`: the byte; the other words tune HAProxy's memory pools, which do not exist here.

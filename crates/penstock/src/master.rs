@@ -1,26 +1,33 @@
 //! `-W`: a master that starts a worker, starts the next one on SIGUSR2 before the last one drains, replaces one that dies, and
 //! ends with them. One thread decides; signals, starting workers and clients send it events.
 
+mod clients;
+mod commands;
 mod patience;
+mod processes;
+mod session;
 mod worker;
 
 use crate::{
     configuration,
     flags::Flags,
     ready::{self, Reporter},
-    say::{alert, notice, warning},
+    say::{self, Weight, alert, warning},
     serve::{self, Side},
     tie::Occasion,
 };
+use clients::{Crowd, Desk, Doors};
 use patience::{Patience, Verdict};
 use penstock_config::model::{Global, Source};
 use penstock_sys::{Signal, Signals, Silence};
+use processes::{Processes, Row};
+use session::Target;
 use std::{
     fs::File,
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::ExitCode,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     time::{Duration, Instant},
 };
 use worker::{Former, Launcher, Started, Worker, ended};
@@ -30,6 +37,53 @@ enum Event {
     Signal(Signal),
     /// A worker that was started serves, or will not.
     Started(Started),
+    /// A client of the master's socket has a question.
+    Do(Box<dyn for<'a> FnOnce(&mut Master<'a>) + Send>),
+}
+
+/// What became of a reload, for a client that asked for it.
+struct Reloaded {
+    success: bool,
+    log: String,
+}
+
+/// A reload that is wanted or under way.
+#[derive(Default)]
+struct Wish {
+    /// Former workers are stopped instead of drained.
+    hard: bool,
+    waiting: Vec<mpsc::Sender<Reloaded>>,
+}
+
+/// What is said while a worker is started; the last time's, and what there is of this time's.
+#[derive(Default)]
+struct Log {
+    last: String,
+    current: Option<String>,
+}
+
+impl Log {
+    fn begin(&mut self) {
+        self.current = Some(String::new());
+    }
+
+    fn say(&mut self, weight: Weight, text: impl std::fmt::Display) {
+        let line = say::line(weight, text);
+        say::show(&line);
+        self.add(&line);
+    }
+
+    fn add(&mut self, lines: &str) {
+        if let Some(current) = &mut self.current {
+            current.push_str(lines);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(current) = self.current.take() {
+            self.last = current;
+        }
+    }
 }
 
 /// What the configuration says to the master.
@@ -53,6 +107,8 @@ struct Coming {
     occasion: Occasion,
     settings: Settings,
     configuration: Arc<File>,
+    /// Who asked for it, if it is there for a reload.
+    wish: Option<Wish>,
     /// It has ended, with this code, while what it said before is still on its way.
     code: Option<i32>,
 }
@@ -73,7 +129,10 @@ struct Master<'a> {
     /// When a worker that died is to be replaced.
     due: Option<Instant>,
     /// A reload was asked for while a worker was being started.
-    reload_is_wanted: bool,
+    wanted: Option<Wish>,
+    log: Log,
+    crowd: Arc<Crowd>,
+    begun: Instant,
     /// How many reloads there were, and how many in a row have failed.
     reloads: u32,
     failures: u32,
@@ -86,6 +145,14 @@ struct Master<'a> {
 
 /// Runs as a master until told to end.
 pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
+    let commands = clients::parse(&flags.master_sockets).and_then(|sockets| {
+        let replaces = !flags.finish.is_empty() || !flags.terminate.is_empty() || flags.heir_of.is_some();
+        Ok((Doors::open(&sockets, replaces)?, sockets))
+    });
+    let (doors, sockets) = match commands {
+        Ok(commands) => commands,
+        Err(why) => return serve::fail(&why),
+    };
     let Ok(signals) = Signals::block() else { return serve::fail("cannot block signals") };
     let reporter = match global.daemon.then(serve::detach) {
         None => Reporter::Nobody,
@@ -101,7 +168,11 @@ pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
         Err(e) => return serve::fail(&format!("cannot open /dev/null: {e}")),
     };
     let (sender, events) = mpsc::channel();
-    let prepared = Launcher::new(sender.clone()).and_then(|launcher| Ok((launcher, worker::keep(sources)?)));
+    let crowd = Arc::new(Crowd::default());
+    let desk = Desk::new(sender.clone(), &sockets, crowd.clone());
+    let names: Vec<String> = sockets.iter().map(|socket| clients::name(&socket.address)).collect();
+    let prepared = Launcher::new(sender.clone(), flags, &names.join(";"))
+        .and_then(|launcher| Ok((launcher, worker::keep(sources)?)));
     let (launcher, configuration) = match prepared {
         Ok(prepared) => prepared,
         Err(e) => return serve::fail(&format!("cannot start workers: {e}")),
@@ -120,7 +191,10 @@ pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
         former: Vec::new(),
         patience: Patience::default(),
         due: None,
-        reload_is_wanted: false,
+        wanted: None,
+        log: Log::default(),
+        crowd: crowd.clone(),
+        begun: Instant::now(),
         reloads: 0,
         failures: 0,
         leaving: false,
@@ -128,8 +202,13 @@ pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
         starter: Some((reporter, silence)),
     };
     let settings = master.settings.clone();
-    if let Err(e) = master.start(Occasion::Start, configuration, settings) {
+    master.log.begin();
+    if let Err(e) = master.start(Occasion::Start, configuration, settings, None) {
         return serve::fail(&format!("cannot start a worker: {e}"));
+    }
+    if let Err(e) = doors.answer(desk) {
+        master.leave(Signal::Term);
+        return serve::fail(&format!("cannot answer on the master's sockets: {e}"));
     }
     master.live(&events)
 }
@@ -169,6 +248,7 @@ impl Master<'_> {
                         return code;
                     }
                 }
+                Some(Event::Do(ask)) => ask(self),
                 None => {}
             }
             if self.leaving && self.current.is_none() && self.coming.is_none() && self.former.is_empty() {
@@ -180,7 +260,7 @@ impl Master<'_> {
 
     fn obey(&mut self, signal: Signal) {
         match signal {
-            Signal::Usr2 | Signal::Hup if !self.leaving => self.reload(),
+            Signal::Usr2 | Signal::Hup => self.reload(false, None),
             Signal::Term | Signal::Int | Signal::Usr1 => self.leave(signal),
             Signal::Chld => {
                 while let Some((pid, code)) = penstock_sys::reap() {
@@ -192,52 +272,78 @@ impl Master<'_> {
     }
 
     /// Starts a worker with the sockets of the one before it.
-    fn start(&mut self, occasion: Occasion, configuration: Arc<File>, settings: Settings) -> io::Result<()> {
+    fn start(
+        &mut self,
+        occasion: Occasion,
+        configuration: Arc<File>,
+        settings: Settings,
+        wish: Option<Wish>,
+    ) -> io::Result<()> {
         let worker = self.launcher.launch(occasion, &configuration, self.sockets.clone())?;
-        notice(format_args!("New worker ({}) forked", worker.pid));
-        self.coming = Some(Coming { worker, occasion, settings, configuration, code: None });
+        self.log.say(Weight::Notice, format_args!("New worker ({}) forked", worker.pid));
+        self.coming = Some(Coming { worker, occasion, settings, configuration, wish, code: None });
         Ok(())
     }
 
-    /// Starts a worker for the configuration as it is now.
-    fn reload(&mut self) {
+    /// Starts a worker for the configuration as it is now; who waits is told what came of it.
+    fn reload(&mut self, hard: bool, waiting: Option<mpsc::Sender<Reloaded>>) {
+        let mut wish = self.wanted.take().unwrap_or_default();
+        wish.hard |= hard;
+        wish.waiting.extend(waiting);
+        if self.leaving {
+            // Those who wait see the end of their channels.
+            return;
+        }
         if self.coming.is_some() {
-            self.reload_is_wanted = true;
+            self.wanted = Some(wish);
             return;
         }
         self.due = None;
         ready::reloading();
-        notice(format_args!("Reloading {}", crate::name::NAME.title()));
+        self.crowd.dismiss();
+        self.log.begin();
+        self.log.say(Weight::Notice, format_args!("Reloading {}", crate::name::NAME.title()));
         self.reloads += 1;
+        self.former.iter_mut().chain(&mut self.current).for_each(|worker| worker.reloads += 1);
         let read = configuration::sources(&self.flags.files).and_then(|sources| {
             let configuration = worker::keep(&sources).map_err(|e| format!("cannot keep the configuration: {e}"))?;
             Ok((configuration, Settings::of(&configuration::load(sources, self.flags).0.global)))
         });
         let occasion = if self.current.is_some() { Occasion::Reload } else { Occasion::Replacement };
+        let mut wish = Some(wish);
         let started = read.and_then(|(configuration, settings)| {
-            self.start(occasion, configuration, settings).map_err(|e| format!("cannot start a worker: {e}"))
+            let started = self.start(occasion, configuration, settings, wish.take());
+            started.map_err(|e| format!("cannot start a worker: {e}"))
         });
         if let Err(why) = started {
-            alert(&why);
-            self.reload_failed();
+            self.log.say(Weight::Alert, why);
+            self.reload_failed(wish.unwrap_or_default());
         }
     }
 
-    fn reload_failed(&mut self) {
+    fn reload_failed(&mut self, wish: Wish) {
         self.failures += 1;
-        match self.current.is_some() {
-            true => warning("Loading failure! The worker that serves goes on with the configuration it has"),
-            false => warning("Loading failure! There is no worker"),
-        }
+        self.crowd.reload_failed.store(true, Ordering::Relaxed);
+        self.log.say(Weight::Warning, "Loading failure!");
+        self.log.end();
+        self.tell(wish, false);
         ready::notify("READY=1\nSTATUS=Reload failed!\n");
         if self.current.is_none() && !self.leaving {
             self.worker_is_missing(None);
         }
     }
 
+    fn tell(&self, wish: Wish, success: bool) {
+        for waiting in wish.waiting {
+            // A client that has gone needs to know nothing.
+            let _ = waiting.send(Reloaded { success, log: self.log.last.clone() });
+        }
+    }
+
     /// A worker serves, or will not; the master's status if it is to end.
     fn started(&mut self, started: Started) -> Option<ExitCode> {
         let mut coming = self.coming.take_if(|coming| coming.worker.pid == started.pid)?;
+        self.log.add(&started.log);
         match started.result {
             Ok((sockets, version)) => {
                 // Those that it has not kept are from here on the former worker's alone, and close with it.
@@ -245,7 +351,7 @@ impl Master<'_> {
                 coming.worker.serves(version);
                 self.settings = coming.settings;
                 self.configuration = coming.configuration;
-                self.succeed(coming.worker, coming.occasion);
+                self.succeed(coming.worker, coming.wish);
                 if let Some(code) = coming.code {
                     let pid = started.pid;
                     self.reaped(pid, code);
@@ -254,48 +360,54 @@ impl Master<'_> {
             Err(e) => {
                 // One that has ended has said why.
                 if e.kind() == io::ErrorKind::InvalidData {
-                    alert(format_args!("cannot hand listening sockets over: {e}"));
+                    self.log.say(Weight::Alert, format_args!("cannot hand listening sockets over: {e}"));
                 }
                 if let Some(code) = coming.code {
-                    warning(format_args!("New worker ({}) exited with code {}", started.pid, ended(code)));
+                    let text = format_args!("New worker ({}) exited with code {}", started.pid, ended(code));
+                    self.log.say(Weight::Warning, text);
                 } else {
                     // It may have closed its socket and live on: without a master it would end by itself, but later.
                     let _ = penstock_sys::kill(coming.worker.pid, Signal::Term.number());
-                    self.former.push(coming.worker.into());
+                    self.former.push(coming.worker);
                 }
                 if self.leaving {
                     return None;
                 }
-                match coming.occasion {
-                    Occasion::Start => return Some(serve::fail("the worker did not start")),
-                    Occasion::Reload => self.reload_failed(),
-                    Occasion::Replacement => self.worker_is_missing(None),
+                match (coming.occasion, coming.wish) {
+                    (Occasion::Start, _) => return Some(serve::fail("the worker did not start")),
+                    (_, Some(wish)) => self.reload_failed(wish),
+                    (_, None) => self.worker_is_missing(None),
                 }
             }
         }
-        if std::mem::take(&mut self.reload_is_wanted) && !self.leaving {
-            self.reload();
+        if self.wanted.is_some() {
+            self.reload(false, None);
         }
         None
     }
 
     /// The worker serves: the one before it drains.
-    fn succeed(&mut self, worker: Worker, occasion: Occasion) {
-        notice("Loading success.");
-        if occasion == Occasion::Reload {
+    fn succeed(&mut self, worker: Worker, wish: Option<Wish>) {
+        self.log.say(Weight::Notice, "Loading success.");
+        self.log.end();
+        let mut end = Signal::Usr1;
+        if let Some(wish) = wish {
             self.failures = 0;
+            self.crowd.reload_failed.store(false, Ordering::Relaxed);
             self.patience.renew();
-            for former in &mut self.former {
-                former.reloads += 1;
-                if self.settings.reloads_max.is_some_and(|max| former.reloads > max) {
-                    let _ = penstock_sys::kill(former.pid, Signal::Term.number());
-                }
+            if wish.hard {
+                end = Signal::Term;
             }
+            self.tell(wish, true);
         }
-        if let Some(mut old) = self.current.replace(worker) {
-            let _ = penstock_sys::kill(old.pid, Signal::Usr1.number());
-            old.reloads += 1;
-            self.former.push(old.into());
+        if let Some(old) = self.current.replace(worker) {
+            let _ = penstock_sys::kill(old.pid, end.number());
+            self.former.push(old);
+        }
+        let is_to_end =
+            |former: &&Former| end == Signal::Term || self.settings.reloads_max.is_some_and(|max| former.reloads > max);
+        for former in self.former.iter().filter(is_to_end) {
+            let _ = penstock_sys::kill(former.pid, Signal::Term.number());
         }
         ready::notify("READY=1\nSTATUS=Ready.\n");
         if let Some((reporter, silence)) = self.starter.take() {
@@ -342,10 +454,50 @@ impl Master<'_> {
 
     /// Starts a worker in the place of one that is gone.
     fn replace(&mut self) {
-        if let Err(e) = self.start(Occasion::Replacement, self.configuration.clone(), self.settings.clone()) {
+        if let Err(e) = self.start(Occasion::Replacement, self.configuration.clone(), self.settings.clone(), None) {
             alert(format_args!("cannot start a worker: {e}"));
             self.worker_is_missing(None);
         }
+    }
+
+    /// The worker that a client names, and the way to it.
+    fn find(&self, target: &Target) -> Option<(i32, Arc<UnixStream>)> {
+        let mut workers = self.current.iter().chain(&self.former);
+        let worker = match target {
+            Target::Current => self.current.as_ref(),
+            Target::Pid(pid) => workers.find(|worker| worker.pid == *pid),
+            Target::Nobody(_) => None,
+        }?;
+        Some((worker.pid, worker.tie.clone()))
+    }
+
+    /// `show proc`.
+    fn processes(&self) -> Processes {
+        let row = |worker: &Worker| Row {
+            pid: worker.pid.unsigned_abs(),
+            kind: "worker".into(),
+            reloads: worker.reloads.to_string(),
+            uptime: worker.started.elapsed(),
+            version: worker.version.clone(),
+        };
+        Processes {
+            master: Row {
+                pid: std::process::id(),
+                kind: "master".into(),
+                reloads: format!("{} [failed: {}]", self.reloads, self.failures),
+                uptime: self.begun.elapsed(),
+                version: crate::version::reported(),
+            },
+            workers: self.current.iter().map(row).collect(),
+            old_workers: self.former.iter().map(row).collect(),
+            programs: Vec::new(),
+            old_programs: Vec::new(),
+        }
+    }
+
+    /// `show startup-logs`.
+    fn startup_log(&self) -> String {
+        self.log.last.clone()
     }
 
     /// Ends the service: nobody is to wait for a worker that does not come.

@@ -28,24 +28,24 @@ pub fn line(weight: Weight, text: impl Display) -> String {
     format!("{:<11}({}) : {text}\n", weight.label(), std::process::id())
 }
 
-/// On standard error; a reader that has gone does not matter.
-pub fn say(weight: Weight, text: impl Display) {
-    let _ = std::io::stderr().write_all(line(weight, text).as_bytes());
+/// Puts it on standard error; a reader that has gone does not matter.
+pub fn show(line: &str) {
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Says what happens.
 pub fn notice(text: impl Display) {
-    say(Weight::Notice, text);
+    show(&line(Weight::Notice, text));
 }
 
 /// Says what is not as it should be.
 pub fn warning(text: impl Display) {
-    say(Weight::Warning, text);
+    show(&line(Weight::Warning, text));
 }
 
 /// Says what failed.
 pub fn alert(text: impl Display) {
-    say(Weight::Alert, text);
+    show(&line(Weight::Alert, text));
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ pub fn serve(
     }
     started(&handle);
     let offered = bequest.offer(reporter).and_then(|(exposure, tie)| {
-        let orphaned = tie.map(|tie| tie.watch(drop)).transpose();
+        let orphaned = tie.map(|tie| tie.watch(|client, _| drop(client))).transpose();
         Ok((exposure, orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
     });
     let (exposure, orphaned) = match offered {

@@ -4,12 +4,18 @@
 use crate::version;
 use penstock_config::model::Source;
 use penstock_proxy::handover;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use std::{
     fs::File,
-    io::{self, IoSliceMut, IsTerminal, Read, Seek, Write},
+    io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Seek, Write},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -55,6 +61,85 @@ pub fn is_on_terminal() -> bool {
         Ok(told) => told.ends_with(TERMINAL),
         Err(_) => io::stderr().is_terminal(),
     }
+}
+
+pub use penstock_config::model::StatsLevel as Level;
+
+/// As configurations have it.
+pub fn word(level: Level) -> &'static str {
+    match level {
+        Level::User => "user",
+        Level::Operator => "operator",
+        Level::Admin => "admin",
+    }
+}
+
+/// Whether sentences begin with their severity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SeverityOutput {
+    #[default]
+    None,
+    Number,
+    Text,
+}
+
+impl SeverityOutput {
+    /// From `none`, `number` and `string`.
+    pub fn parse(word: &str) -> Option<SeverityOutput> {
+        match word {
+            "none" => Some(SeverityOutput::None),
+            "number" => Some(SeverityOutput::Number),
+            "string" => Some(SeverityOutput::Text),
+            _ => None,
+        }
+    }
+}
+
+/// What a client of the master's may do on a worker, and how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    pub level: Level,
+    pub severity: SeverityOutput,
+    pub expert: bool,
+    pub experimental: bool,
+}
+
+impl Rights {
+    const LEVELS: [Level; 3] = [Level::User, Level::Operator, Level::Admin];
+    const SEVERITIES: [SeverityOutput; 3] = [SeverityOutput::None, SeverityOutput::Number, SeverityOutput::Text];
+
+    /// Of this level, and as a session begins.
+    pub fn new(level: Level) -> Rights {
+        Rights { level, severity: SeverityOutput::None, expert: false, experimental: false }
+    }
+
+    /// As they pass over the socket.
+    fn to_bytes(self) -> [u8; 4] {
+        [self.level as u8, self.severity as u8, self.expert.into(), self.experimental.into()]
+    }
+
+    fn from_bytes([level, severity, expert, experimental]: [u8; 4]) -> Option<Rights> {
+        let level = Rights::LEVELS.into_iter().find(|known| *known as u8 == level)?;
+        let severity = Rights::SEVERITIES.into_iter().find(|known| *known as u8 == severity)?;
+        Some(Rights { level, severity, expert: expert != 0, experimental: experimental != 0 })
+    }
+}
+
+/// Hands a new client to the worker behind `socket`: what is to be written to it and read from it.
+///
+/// # Errors
+/// When the worker is gone.
+pub fn introduce(socket: &UnixStream, rights: Rights) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let descriptors = [theirs.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let bytes = rights.to_bytes();
+    // A worker that does not listen must not hold up the client for ever.
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags))?;
+    Ok(ours)
 }
 
 /// The worker's side.
@@ -131,12 +216,12 @@ impl Tie {
     ///
     /// # Errors
     /// When there is no thread for it.
-    pub fn watch(self, mut serve: impl FnMut(UnixStream) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
+    pub fn watch(self, mut serve: impl FnMut(UnixStream, Rights) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         std::thread::Builder::new().name("master".into()).spawn(move || {
-            while let Ok(Some(client)) = next_client(&self.socket) {
-                client.into_iter().for_each(&mut serve);
+            while let Ok(Some((client, rights))) = next_client(&self.socket) {
+                serve(client, rights);
             }
             flag.store(true, Ordering::Release);
         })?;
@@ -144,18 +229,20 @@ impl Tie {
     }
 }
 
-/// What comes next: a byte, and a client with it. `None` at the end.
-fn next_client(socket: &UnixStream) -> io::Result<Option<Option<UnixStream>>> {
+/// The next client; `None` at the end, and for what no master sends.
+fn next_client(socket: &UnixStream) -> io::Result<Option<(UnixStream, Rights)>> {
+    let mut bytes = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let received =
+        rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags))?;
     let client = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    Ok((received.bytes > 0).then(|| client.map(UnixStream::from)))
+    let rights = Rights::from_bytes(bytes).filter(|_| received.bytes == bytes.len());
+    Ok(client.map(UnixStream::from).zip(rights))
 }
 
 /// Names and texts, each behind its length.
@@ -182,6 +269,26 @@ fn unpack(mut bytes: &[u8]) -> Option<Vec<Source>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_arrives_with_its_rights() {
+        let (master, worker) = UnixStream::pair().unwrap();
+        let rights = Rights { level: Level::User, severity: SeverityOutput::Text, expert: true, experimental: false };
+        let mut ours = introduce(&master, rights).unwrap();
+        let (mut theirs, arrived) = next_client(&worker).unwrap().unwrap();
+        assert_eq!(arrived, rights);
+        ours.write_all(b"help").unwrap();
+        drop(ours);
+        let mut said = String::new();
+        theirs.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "help");
+        for bytes in [&b""[..], b"\0", b"\x09\0\0\0"] {
+            let (mut master, worker) = UnixStream::pair().unwrap();
+            master.write_all(bytes).unwrap();
+            drop(master);
+            assert!(next_client(&worker).unwrap().is_none());
+        }
+    }
 
     #[test]
     fn a_configuration_arrives_as_it_was_read() {

@@ -5,6 +5,11 @@ use crate::engine;
 /// The version alone.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
+/// The version that clients of sockets are told.
+pub fn reported() -> String {
+    NUMBER.to_owned()
+}
+
 /// Name and version.
 pub const VERSION: &str = concat!("penstock version ", env!("CARGO_PKG_VERSION"));
 

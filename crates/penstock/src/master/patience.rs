@@ -72,11 +72,10 @@ mod tests {
     fn one_that_serves_between_them_or_another_configuration_begins_anew() {
         let mut patience = Patience::default();
         for round in 0..3 {
-            (0..5).for_each(|_| drop(patience.after(None)));
-            if round == 1 {
-                drop(patience.after(LONG))
-            } else {
-                patience.renew()
+            (0..5).for_each(|_| assert!(matches!(patience.after(None), Verdict::Replace(_))));
+            match round {
+                1 => assert_eq!(patience.after(LONG), Verdict::Replace(Duration::ZERO)),
+                _ => patience.renew(),
             }
             assert_eq!(patience.after(None), Verdict::Replace(Duration::ZERO));
             patience.renew();

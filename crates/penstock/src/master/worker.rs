@@ -1,7 +1,10 @@
 //! Starting a worker: what it is given, and waiting until it serves.
 
 use super::Event;
-use crate::tie::{self, Occasion};
+use crate::{
+    flags::Flags,
+    tie::{self, Occasion},
+};
 use penstock_config::model::Source;
 use penstock_proxy::handover;
 use std::{
@@ -29,7 +32,7 @@ pub struct Worker {
     pub reloads: u32,
     pub started: Instant,
     pub version: String,
-    tie: Arc<UnixStream>,
+    pub tie: Arc<UnixStream>,
     serves_since: Option<Instant>,
 }
 
@@ -61,16 +64,24 @@ impl Worker {
 pub struct Launcher {
     program: PathBuf,
     arguments: Vec<OsString>,
+    /// What workers and programs find in their environment.
+    pub variables: Vec<(&'static str, String)>,
     events: mpsc::Sender<Event>,
 }
 
 impl Launcher {
-    /// For this program with its own arguments.
+    /// For this program with its own arguments, and with these sockets for commands to the master.
     ///
     /// # Errors
     /// When its file cannot be found.
-    pub fn new(events: mpsc::Sender<Event>) -> io::Result<Launcher> {
-        Ok(Launcher { program: std::env::current_exe()?, arguments: std::env::args_os().collect(), events })
+    pub fn new(events: mpsc::Sender<Event>, flags: &Flags, sockets: &str) -> io::Result<Launcher> {
+        let files: Vec<String> = flags.files.iter().map(|file| file.display().to_string()).collect();
+        let mut variables = vec![("HAPROXY_MWORKER", "1".to_owned()), ("HAPROXY_CFGFILES", files.join(";"))];
+        if !sockets.is_empty() {
+            variables.push(("HAPROXY_MASTER_CLI", sockets.to_owned()));
+        }
+        let arguments = std::env::args_os().collect();
+        Ok(Launcher { program: std::env::current_exe()?, arguments, variables, events })
     }
 
     /// Starts one. That it serves, or will not, comes as an event.
@@ -88,6 +99,7 @@ impl Launcher {
         if let Some((name, arguments)) = self.arguments.split_first() {
             command.arg0(name).args(arguments);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(tie::VARIABLE, format!("{socket}:{stderr}:{file}:{}:{terminal}", occasion.word())).stderr(says);
         let pid = command.spawn()?.id() as i32;
         // Its end of the pipe would never be the last one.

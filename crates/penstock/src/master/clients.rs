@@ -1,0 +1,337 @@
+//! The sockets of the master's commands (`-S`): a thread for each client, of which there are at most ten, and none of which can
+//! hold up the master.
+
+use super::{
+    Event, Master,
+    processes::Processes,
+    session::{Ask, Session, Step, Target},
+};
+use crate::tie::{self, Level, Rights};
+use penstock_config::{
+    Config, Env,
+    model::{ListenAddress, Source, StatsSocket},
+};
+use penstock_proxy::{Inherited, Listeners};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{Shutdown, shutdown, sockopt},
+};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+/// Clients at a time, as with HAProxy; further ones wait.
+const CLIENTS_MAX: usize = 10;
+
+/// How long a worker may take to read what a client has sent it.
+const WORKER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The addresses of `-S`: words with commas between, as of `stats socket` but that clients may do everything unless told otherwise.
+///
+/// # Errors
+/// A sentence.
+pub fn parse(addresses: &[String]) -> Result<Vec<StatsSocket>, String> {
+    if addresses.iter().any(|address| address.contains(char::is_control)) {
+        return Err("-S: an address has no control characters".into());
+    }
+    let line = |address: &String| {
+        let mut words = address.split(',').map(escaped);
+        let first = words.next().unwrap_or_default();
+        let rest: Vec<String> = words.collect();
+        format!("stats socket {first} level admin {}\n", rest.join(" "))
+    };
+    let text = format!("global\n{}", addresses.iter().map(line).collect::<String>());
+    let files = |_: &std::path::Path| Err(io::Error::from(io::ErrorKind::NotFound));
+    let env = Env { variables: Default::default(), files: &files, local_peer: String::new(), diagnostic_mode: false };
+    let (config, diagnostics) = penstock_config::load(vec![Source::new("-S", text.as_bytes())], &env);
+    match diagnostics.list.iter().find(|found| found.severity == penstock_config::Severity::Error) {
+        Some(found) => Err(format!("-S: {}", found.message)),
+        None => Ok(config.global.stats_sockets),
+    }
+}
+
+/// A word as a configuration file has it.
+fn escaped(word: &str) -> String {
+    let is_special = |c| matches!(c, ' ' | '\\' | '#' | '"' | '\'');
+    word.chars().flat_map(|c| [is_special(c).then_some('\\'), Some(c)]).flatten().collect()
+}
+
+/// As HAProxy names an address, in its environment and its lists.
+pub fn name(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Ip { ip, first, .. } if ip.is_ipv4() => format!("ipv4@{ip}:{first}"),
+        ListenAddress::Ip { ip, first, .. } => format!("ipv6@{ip}:{first}"),
+        ListenAddress::Host { host, first, .. } => format!("{host}:{first}"),
+        ListenAddress::Unix(path) => format!("unix@{}", path.display()),
+        ListenAddress::Abstract(name) => format!("abns@{name}"),
+        ListenAddress::Fd(number) => format!("fd@{number}"),
+    }
+}
+
+/// The sockets, listening.
+pub struct Doors(Vec<(OwnedFd, Level)>);
+
+impl Doors {
+    /// Opens them. A path behind which somebody answers is left to him, unless he is to be replaced.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn open(sockets: &[StatsSocket], replaces: bool) -> Result<Doors, String> {
+        for socket in sockets {
+            if let (ListenAddress::Unix(path), false) = (&socket.address, replaces)
+                && UnixStream::connect(path).is_ok()
+            {
+                return Err(format!("-S: another process answers on {}", path.display()));
+            }
+        }
+        let open = |socket: &StatsSocket| {
+            let mut config = Config::default();
+            config.global.stats_sockets.push(StatsSocket { expose_fd_listeners: true, ..socket.clone() });
+            let opened = Listeners::open(&config, 1, Inherited::default());
+            let opened = opened.map_err(|errors| format!("-S: {}", errors[0]))?;
+            let level = socket.level;
+            Ok(opened.exposing.into_iter().map(move |door| (door, level)))
+        };
+        let opened: Result<Vec<_>, String> = sockets.iter().map(open).collect();
+        Ok(Doors(opened?.into_iter().flatten().collect()))
+    }
+
+    /// Answers on them.
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub fn answer(self, desk: Desk) -> io::Result<()> {
+        for (door, level) in self.0 {
+            // Listening sockets of every family accept alike.
+            let door = UnixListener::from(door);
+            door.set_nonblocking(false)?;
+            let desk = desk.clone();
+            std::thread::Builder::new().name("commands".into()).spawn(move || receive(&door, level, &desk))?;
+        }
+        Ok(())
+    }
+}
+
+/// What clients share: the way to the master, and what it knows of them.
+#[derive(Clone)]
+pub struct Desk {
+    events: mpsc::Sender<Event>,
+    sockets: Arc<Vec<String>>,
+    crowd: Arc<Crowd>,
+}
+
+/// The clients that there are.
+#[derive(Default)]
+pub struct Crowd {
+    clients: Mutex<Vec<Arc<Client>>>,
+    changed: Condvar,
+    pub reload_failed: AtomicBool,
+}
+
+/// A client, so that another thread can end it.
+struct Client {
+    socket: OwnedFd,
+    /// A reload does not end it: it has been told nothing yet, or waits for the answer to a reload.
+    is_spared: AtomicBool,
+}
+
+impl Crowd {
+    /// Ends clients, as a reload does.
+    pub fn dismiss(&self) {
+        for client in self.lock().iter().filter(|client| !client.is_spared.load(Ordering::Acquire)) {
+            let _ = shutdown(&client.socket, Shutdown::Both);
+        }
+    }
+
+    fn enter(&self, socket: OwnedFd) -> Arc<Client> {
+        let client = Arc::new(Client { socket, is_spared: AtomicBool::new(true) });
+        self.lock().push(client.clone());
+        client
+    }
+
+    fn leave(&self, client: &Arc<Client>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, client));
+        self.changed.notify_all();
+    }
+
+    fn wait_for_room(&self) {
+        let full = |clients: &mut Vec<_>| clients.len() >= CLIENTS_MAX;
+        drop(self.changed.wait_while(self.lock(), full));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Desk {
+    /// To this master.
+    pub fn new(events: mpsc::Sender<Event>, sockets: &[StatsSocket], crowd: Arc<Crowd>) -> Desk {
+        let row = |socket: &StatsSocket| format!("{} {} all", name(&socket.address), tie::word(socket.level));
+        Desk { events, sockets: Arc::new(sockets.iter().map(row).collect()), crowd }
+    }
+
+    /// What the master answers; `None` when it ends.
+    fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Master<'_>) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = mpsc::channel();
+        let ask = move |master: &mut Master<'_>| drop(answer.send(question(master)));
+        self.events.send(Event::Do(Box::new(ask))).ok()?;
+        answered.recv().ok()
+    }
+
+    fn find(&self, target: Target) -> Option<(i32, Arc<UnixStream>)> {
+        self.ask(move |master| master.find(&target))?
+    }
+}
+
+fn receive(door: &UnixListener, level: Level, desk: &Desk) {
+    loop {
+        desk.crowd.wait_for_room();
+        let Ok((stream, _)) = door.accept() else {
+            // No descriptors, for a moment.
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        let Ok(copy) = stream.try_clone() else { continue };
+        let client = desk.crowd.enter(copy.into());
+        let desk = desk.clone();
+        let name = std::thread::Builder::new().name("client".into());
+        let spawned = name.spawn({
+            let (desk, client) = (desk.clone(), client.clone());
+            move || {
+                // A client that has gone needs nothing more.
+                let _ = serve(&File::from(OwnedFd::from(stream)), &client, Session::new(level), &desk);
+                desk.crowd.leave(&client);
+            }
+        });
+        if spawned.is_err() {
+            desk.crowd.leave(&client);
+        }
+    }
+}
+
+/// One client, until it or the session ends.
+fn serve(mut stream: &File, client: &Client, mut session: Session, desk: &Desk) -> io::Result<()> {
+    loop {
+        let step = session.step(desk.crowd.reload_failed.load(Ordering::Relaxed));
+        let timeout = Some(session.timeout());
+        sockopt::set_socket_timeout(stream, sockopt::Timeout::Send, timeout)?;
+        let output = session.take_output();
+        if !output.is_empty() || matches!(step, Step::Forward { .. }) {
+            client.is_spared.store(false, Ordering::Release);
+        }
+        stream.write_all(&output)?;
+        match step {
+            Step::Close => return Ok(()),
+            Step::Read => {
+                sockopt::set_socket_timeout(stream, sockopt::Timeout::Recv, timeout)?;
+                let mut bytes = [0; 4096];
+                let received = stream.read(&mut bytes)?;
+                session.receive(&bytes[..received]);
+            }
+            Step::Ask(ask) => answer(ask, client, &mut session, desk)?,
+            Step::Forward { target, text, rights, both_ways } => {
+                let found = desk.find(target.clone());
+                // One that is about to end takes nothing any more.
+                match found.and_then(|(_, worker)| introduced(&worker, &text, rights).ok()) {
+                    Some(worker) => {
+                        if !both_ways {
+                            worker.shutdown(std::net::Shutdown::Write)?;
+                        }
+                        pass(&worker, stream, both_ways)?;
+                        session.answered();
+                    }
+                    None => session.answer(&target.missing()),
+                }
+            }
+        }
+    }
+}
+
+fn answer(ask: Ask, client: &Client, session: &mut Session, desk: &Desk) -> io::Result<()> {
+    let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+    match ask {
+        Ask::Sockets => session.answer(&format!("# socket lvl processes\n{}", desk.sockets.join("\n"))),
+        Ask::Processes => {
+            let processes: Processes = desk.ask(|master| master.processes()).ok_or_else(gone)?;
+            session.answer(&processes.to_string());
+        }
+        Ask::StartupLogs => session.answer(&desk.ask(|master| master.startup_log()).ok_or_else(gone)?),
+        Ask::Find(target) => session.found(&target, desk.find(target.clone()).map(|(pid, _)| pid)),
+        Ask::Reload { hard } => {
+            client.is_spared.store(true, Ordering::Release);
+            let (sender, reloaded) = mpsc::channel();
+            desk.ask(move |master| master.reload(hard, Some(sender))).ok_or_else(gone)?;
+            let reloaded = reloaded.recv().map_err(|_| gone())?;
+            session.answer(&format!("Success={}\n--\n{}", u8::from(reloaded.success), reloaded.log));
+            session.end();
+        }
+    }
+    Ok(())
+}
+
+/// A worker that has been given a client's commands.
+fn introduced(worker: &UnixStream, text: &[u8], rights: Rights) -> io::Result<UnixStream> {
+    let mut worker = tie::introduce(worker, rights)?;
+    worker.set_write_timeout(Some(WORKER_PATIENCE))?;
+    worker.write_all(text)?;
+    Ok(worker)
+}
+
+/// Passes what the worker says to the client, and the other way if it is wanted, until the worker has said all.
+fn pass(mut worker: &UnixStream, mut client: &File, both_ways: bool) -> io::Result<()> {
+    let mut bytes = [0; 16 << 10];
+    let mut client_speaks = both_ways;
+    loop {
+        let wanted = if client_speaks { PollFlags::IN } else { PollFlags::empty() };
+        let mut waited = [PollFd::new(worker, PollFlags::IN), PollFd::new(client, wanted)];
+        rustix::io::retry_on_intr(|| poll(&mut waited, None::<&Timespec>))?;
+        let [from_worker, from_client] = waited.each_ref().map(PollFd::revents);
+        if from_worker.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            match worker.read(&mut bytes) {
+                // The worker has died: the client sees that there is no more.
+                Ok(0) | Err(_) => return Ok(()),
+                Ok(received) => client.write_all(&bytes[..received])?,
+            }
+        } else if client_speaks && from_client.contains(PollFlags::IN) {
+            match client.read(&mut bytes)? {
+                0 => {
+                    client_speaks = false;
+                    worker.shutdown(std::net::Shutdown::Write)?;
+                }
+                received => worker.write_all(&bytes[..received])?,
+            }
+        } else if from_client.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_followed_by_words_with_commas() {
+        let sockets = parse(&["/run/a b.sock,mode,600,level,operator".into(), "127.0.0.1:1234".into()]).unwrap();
+        let seen: Vec<_> = sockets.iter().map(|s| (name(&s.address), s.mode, s.level)).collect();
+        let wanted = [
+            ("unix@/run/a b.sock".to_owned(), Some(0o600), Level::Operator),
+            ("ipv4@127.0.0.1:1234".to_owned(), None, Level::Admin),
+        ];
+        assert_eq!(seen, wanted);
+        assert!(parse(&["/run/a,level,god".into()]).unwrap_err().starts_with("-S: "));
+        assert!(parse(&["/run/a\nstats socket /run/b".into()]).is_err());
+    }
+}
