@@ -21,8 +21,9 @@ test-full: ## the same, then endurance, scanners, long fuzzing and benchmarks
 check: ## what a commit must pass: format, lints, tests
 	@scripts/check.sh
 
-generate: ## write anew what is made from the tables: docs/keywords.md, docs/rules.md, the expected messages
-	UPDATE=1 cargo test --workspace --test manual --test messages
+generate: ## write anew what is made from tables and data: docs/keywords.md, docs/rules.md, the expected messages, pages of figures
+	UPDATE=1 cargo test --workspace --test manual --test messages --test pages
+	scripts/pages.py
 
 fmt: ## format every file
 	cargo fmt --all

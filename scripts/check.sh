@@ -9,5 +9,6 @@ cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings
 shellcheck scripts/*.sh .ci/run
 pyflakes3 scripts
+scripts/pages.py --check
 (cd scripts && mypy --no-error-summary ./*.py && mypy --no-error-summary --disallow-untyped-defs library)
 exec scripts/test.sh

@@ -226,7 +226,7 @@ def rules(lab, options):
         closed = found["512 clients"][rule][-1]["closed"]
         lines.append(f"| {rule} | {max(f['turn'] for f in last):.0f} | {max(f['stacks'] for f in last):.0f} | "
                      f"{closed['full']} / {closed['age']} / {closed['idle']} |")
-    write_page(DOCS / "engine-closing-rules.md", lines)
+    write_page(DOCS / "engine-closing-rules.md", lines, ["machine", "rules", "ages"], found)
     print("\n".join(lines))
 
 
@@ -234,12 +234,13 @@ def haproxy(lab, options):
     lines = heading("Handshakes beside HAProxy", options)
     lines += ["| handshake | clients | HAProxy, µs | native, µs | sw, µs | sw / HAProxy (range) | promised | sw / native | fill |",
               "|---" * 9 + "|"]
+    rounds = {}
     for name, cert, what, promise in [KINDS[kind] for kind in options.kind or KINDS]:
         servers = [lab.server(server, cert) for server in ("haproxy", "native", "B")]
         in_turn(servers, ["handshakes", 100, 16], what, 1)
         for clients in (64, 512):
             count = 600 if cert == "rsa4096" else 2000
-            found = in_turn(servers, ["handshakes", count, clients], what, options.rounds)
+            found = rounds[f"{name}, {clients} clients"] = in_turn(servers, ["handshakes", count, clients], what, options.rounds)
             ratios = [a["cpu"] / b["cpu"] for a, b in zip(found["B"], found["haproxy"])]
             cpu = {k: middle(v, "cpu") for k, v in found.items()}
             ratio = cpu["B"] / cpu["haproxy"]
@@ -250,7 +251,7 @@ def haproxy(lab, options):
         for server in servers:
             server.stop()
             lab.servers.remove(server)
-    write_page(DOCS / "engine-haproxy.md", lines)
+    write_page(DOCS / "engine-haproxy.md", lines, ["machine", "handshakes"], rounds)
 
 
 def overload(lab, options):
@@ -284,7 +285,7 @@ def overload(lab, options):
         lines.append(f"| {name} | {middle(found, 'rate'):.0f} ({min(all_rates):.0f}–{max(all_rates):.0f}) | "
                      f"**{middle(found, 'rate') / peak:.2f}** | {middle(found, 'p50') / 1000:.0f} | "
                      f"{middle(found, 'p99') / 1000:.0f} ({max(f['p99'] for f in found) / 1000:.0f}) | {middle(found, 'away'):.0f} |")
-    write_page(DOCS / "engine-overload.md", lines)
+    write_page(DOCS / "engine-overload.md", lines, ["machine", "overload"], rates)
     print("\n".join(lines))
 
 
@@ -305,7 +306,7 @@ def aborted(lab, options):
     for name, figures in found.items():
         shown = "sw" if name == "B" else name
         lines.append(f"| {shown} | **{statistics.median(figures):.0f}** ({min(figures):.0f}–{max(figures):.0f}) |")
-    write_page(DOCS / "engine-aborted.md", lines)
+    write_page(DOCS / "engine-aborted.md", lines, ["machine", "aborted"], found)
     print("\n".join(lines))
 
 
@@ -320,8 +321,9 @@ def lonely(lab, options):
     lines = heading("One client at a time, and half of capacity", options)
     lines += ["TLS 1.3, RSA-2048, X25519.", "", "| load | native: µs CPU | p50 / p99, ms | sw: µs CPU | p50 / p99, ms | CPU, sw / native (range) | "
               "p50, sw / native (range) | fill | turns within 300 µs |", "|---" * 9 + "|"]
+    rounds = {}
     for name, command in loads:
-        found = in_turn(servers, command, what, options.rounds)
+        found = rounds[name] = in_turn(servers, command, what, options.rounds)
         for server, figures in found.items():
             print(server, [(round(f["cpu"]), f["p50"]) for f in figures], flush=True)
         ratio = lambda key: [b[key] / a[key] for a, b in zip(found["native"], found["B"])]
@@ -334,7 +336,7 @@ def lonely(lab, options):
         cells += ["none" if math.isnan(fill) else f"{fill:.1f}", f"{100 * middle(found['B'], 'in budget'):.1f} %"]
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    write_page(DOCS / "engine-lonely.md", lines)
+    write_page(DOCS / "engine-lonely.md", lines, ["machine", "lonely"], rounds)
 
 
 # The same work again and again, which takes 190 µs at best, what is planned of a turn: in what the machine makes of it.
@@ -387,7 +389,7 @@ def turns(lab, options):
     lines += ["", f"What the machine adds: of 5000 pieces of work that are always the same and take 190 µs at best, held to the same share, {100 * within:.2f} % took up to "
               f"300 µs; the longest took {', '.join(f'{us:.0f}' for us in longest)}."]
     print(lines[-1], flush=True)
-    write_page(DOCS / "engine-turns.md", lines)
+    write_page(DOCS / "engine-turns.md", lines, ["machine", "turns"])
 
 
 def curve(lab, options):
@@ -404,7 +406,7 @@ def curve(lab, options):
     lines += ["TLS 1.3, RSA-2048, X25519.", "", "![curve](engine-curve.svg)", "", "| clients | native, µs | sw, µs | fill |",
               "|---|---|---|---|"]
     lines += [f"| {c} | {n:.0f} | {s:.0f} | {'' if math.isnan(f) else f'{f:.1f}'} |" for c, n, s, f in points]
-    write_page(DOCS / "engine-curve.md", lines)
+    write_page(DOCS / "engine-curve.md", lines, ["machine", "curve"], {"points": points})
     (DOCS / "engine-curve.svg").write_text(picture(points))
 
 

@@ -19,8 +19,9 @@ import threading
 import time
 
 from library import http2frames as h2
+from library import pages
 from library.figures import middle, now, of_penstock, resident_kib
-from library.servers import PROGRAMS, Stage, certificate, free_port
+from library.servers import PROGRAMS, TREE, Stage, certificate, free_port
 
 CONFIG = """\
 global
@@ -228,11 +229,13 @@ def measure(servers, name, kind):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/limits.md")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="words of a kind's name")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     chosen = [kind for kind in KINDS if not options.kinds or any(word in kind for word in options.kinds)]
-    print("| client | HAProxy 2.6, KiB | penstock, KiB |\n|---|---|---|")
+    lines = ["| client | HAProxy 2.6, KiB | penstock, KiB |", "|---|---|---|"]
+    print("\n".join(lines))
     with tempfile.TemporaryDirectory(prefix="penstock-limits-") as folder:
         servers = Servers(folder)
         try:
@@ -241,9 +244,12 @@ def main():
                 for _ in range(options.rounds):
                     for name in found:
                         found[name].append(measure(servers, name, kind))
-                print(f"| {kind} | {middle(found['haproxy'], 1)} | {middle(found['penstock'], 1)} |", flush=True)
+                lines.append(f"| {kind} | {middle(found['haproxy'], 1)} | {middle(found['penstock'], 1)} |")
+                print(lines[-1], flush=True)
         finally:
             servers.stop()
+    if options.write:
+        pages.replace(TREE / "docs/measurements/limits.md", "clients", lines)
     print(f"\n{now()}, n = {options.rounds}, median (range), {of_penstock()}")
 
 

@@ -22,10 +22,13 @@ import sys
 import tempfile
 import time
 
+from library import pages
 from library.figures import cpu_ns
 from library.servers import PROGRAMS, TREE, Running, certificate, free_port, pinned
 
 OUT = TREE / "docs/measurements/load.md"
+# What stays of the page.
+BY_HAND = re.compile(r"## What a handshake costs the generator\n.*", re.S)
 # What the server's cost by one tool may differ from that by another, as a factor: they do not send the same bytes.
 AGREEMENT = 1.2
 # Two-sided 95 % of Student's t by degrees of freedom.
@@ -144,7 +147,7 @@ def main():
             "core, each tool in turn on another. Server: its CPU time for each unit, the figure that tools must agree on. Ratio: by this tool "
             "over by ours, with its 95 % confidence interval over the rounds. Client: the tool's own CPU time for each unit, its start "
             "included. Medians otherwise.", ""]
-    OUT.write_text("\n".join(head + page) + "\n")
+    pages.write(OUT, "\n".join(head + page) + "\n" + BY_HAND.search(OUT.read_text()).group(), list(options.cases or CASES))
 
 
 def table(title, unit, rounds):

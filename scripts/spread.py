@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 
+from library import pages
 from library.figures import cpu_ns_by_thread, load_average, middle, now
-from library.servers import LOAD, PROGRAMS, certificate, free_port, serve
+from library.servers import LOAD, PROGRAMS, TREE, certificate, free_port, serve
 
 CONFIG = """\
 global
@@ -96,11 +97,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/spread.md")
     parser.add_argument("--workers", type=int, default=max(2, os.cpu_count() or 2))
     options = parser.parse_args()
-    rows = []
-    print("| load | hand-over | busiest worker's part of the CPU time, % | p50 ms | p99 ms | CPU µs a request |\n"
-          "|---|---|---|---|---|---|", flush=True)
+    rows = ["| load | hand-over | busiest worker's part of the CPU time, % | p50 ms | p99 ms | CPU µs a request |", "|---|---|---|---|---|---|"]
+    print("\n".join(rows), flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-spread-") as name:
         folder = pathlib.Path(name)
         certificate(folder)
@@ -119,6 +120,8 @@ def main():
                 rows.append(f"| {load[0]}, {load[3]:,} requests/s | {label} | {middle(percent, 0)} | "
                             f"{middle(p50, 2)} | {middle(p99, 1)} | {middle(cost, 0)} |")
                 print(rows[-1], flush=True)
+    if options.write:
+        pages.replace(TREE / "docs/measurements/spread.md", "spread", rows)
     print(f"\n{now()}, {options.workers} workers, {os.cpu_count()} CPUs shared with the client, n = {options.rounds} rounds of "
           f"{options.seconds} s, {load_average()}")
 

@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 
+from library import pages
 from library.figures import cpu_ns, load_average, middle, now
-from library.servers import PROGRAMS, certificate, free_port, serve
+from library.servers import PROGRAMS, TREE, certificate, free_port, serve
 
 CONFIG = """\
 global
@@ -151,10 +152,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/turns.md")
     parser.add_argument("--floods", type=int, default=8)
     options = parser.parse_args()
     go_first()
-    print(f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms | server's CPU, % |\n|---|---|---|---|---|---|", flush=True)
+    lines = [f"| {options.floods} clients | program | p50 ms | p99 ms | longest ms | server's CPU, % |", "|---|---|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-turns-") as name:
         folder = pathlib.Path(name)
         certificate(folder)
@@ -164,7 +167,10 @@ def main():
                 for program, path in PROGRAMS.items():
                     results[program].append(measure(folder, path, kind, options.floods, options.seconds))
             for program, found in results.items():
-                print(f"| {kind} | {program} | " + " | ".join(middle(column, 2) for column in zip(*found)) + " |", flush=True)
+                lines.append(f"| {kind} | {program} | " + " | ".join(middle(column, 2) for column in zip(*found)) + " |")
+                print(lines[-1], flush=True)
+    if options.write:
+        pages.replace(TREE / "docs/measurements/turns.md", "turns", lines)
     print(f"\n{now()}, {os.cpu_count()} CPUs shared with the clients, n = {options.rounds} rounds of {options.seconds} s, {load_average()}")
 
 

@@ -7,8 +7,10 @@ import platform
 import re
 import statistics
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from library import pages
 from library.network import CONGESTION
 from library.servers import PROGRAMS, TREE
 
@@ -79,7 +81,8 @@ def machine() -> list[tuple[str, str]]:
     ]
 
 
-def write_page(page: pathlib.Path, lines: Iterable[str]) -> None:
-    """What was measured, in the place of what was measured before. Sections, from the first "## " on, were written by hand: they stay."""
+def write_page(page: pathlib.Path, lines: Iterable[str], tables: Sequence[str], rounds: Mapping[str, Any] | None = None) -> None:
+    """What was measured, in the place of what was measured before: the page, whose tables get these names, and its data, with what each
+    round gave. Sections, from the first "## " on, were written by hand: they stay."""
     before = page.read_text() if page.exists() else ""
-    page.write_text("\n".join(lines) + "\n" + "".join(before.partition("\n## ")[1:]))
+    pages.write(page, "\n".join(lines) + "\n" + "".join(before.partition("\n## ")[1:]), tables, rounds)
