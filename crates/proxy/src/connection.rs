@@ -1,5 +1,6 @@
 //! A client's connection as every stage of its life sees it.
 
+pub(crate) mod close;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod timer;
@@ -12,6 +13,7 @@ use crate::{
     worker::state::Worker,
 };
 use penstock_config::model::{Bind, Proxy};
+use penstock_http::Limits;
 use penstock_rules::{ConnFacts, Session};
 use std::{
     future::{Future, poll_fn},
@@ -62,6 +64,15 @@ impl Conn {
         match self.requests {
             0 => timeouts.http_request.or(timeouts.client),
             _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+        }
+    }
+    /// How large a request's head may be, and how it is read.
+    pub fn limits(&self) -> Limits {
+        let tune = &self.worker.shared.config.global.tune;
+        Limits {
+            head_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+            fields: tune.http_maxhdr,
+            lenient: self.proxy().options.accept_invalid_http_request,
         }
     }
     /// The proxy whose settings hold now for an exchange: its backend, once it has one.

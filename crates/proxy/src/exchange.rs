@@ -12,6 +12,7 @@ mod forwarded;
 pub(crate) mod headers;
 pub(crate) mod respond;
 mod retry;
+pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod timeouts;
 mod transfer;

@@ -6,7 +6,7 @@ use crate::{
     http1::connection,
     http2,
     log::debug,
-    rules::evaluate,
+    rules::{context::Judged, evaluate},
     tcp,
     worker::{pulse::Stage, state::Worker},
 };
@@ -14,8 +14,7 @@ use penstock_config::model::Mode;
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
 use penstock_tls::HandshakeError;
-use std::{future::poll_fn, io, pin::Pin, rc::Rc};
-use tokio::{io::AsyncWrite, time::Instant};
+use std::{future::poll_fn, io, rc::Rc};
 
 /// A connection's task, from its first byte to its last.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
@@ -119,7 +118,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
 /// Runs `tcp-request connection` or `session` rules; whether the connection goes on.
 fn admitted(conn: &mut Conn, socket: &Socket, kind: evaluate::Kind) -> bool {
     let worker = conn.worker.clone();
-    let passed = evaluate::connection(conn, socket, kind) == evaluate::Judged::GoOn;
+    let passed = evaluate::connection(conn, socket, kind) == Judged::GoOn;
     let cells = worker.counters().frontend(conn.frontend);
     let now = worker.now_ms();
     match kind {
@@ -213,20 +212,6 @@ fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
     conn.facts.proxy_header =
         Some(ProxyHeaderFacts { authority: header.tlvs.authority.clone(), unique_id: header.tlvs.unique_id.clone() });
 }
-
-/// Closes a stream whose last bytes have been handed over: TLS says so to the peer. `half`: the peer may still send; else the
-/// stream is dropped next, which closes the socket.
-pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bool) {
-    let closing = poll_fn(|cx| match half {
-        true => Pin::new(&mut *stream).poll_shutdown(cx),
-        false => stream.poll_goodbye(cx),
-    });
-    deadline.set(Instant::now(), Some(CLOSE_TIME));
-    let _ = in_time(deadline, closing).await;
-}
-
-/// A peer that does not take our last bytes for so long is not waited for.
-const CLOSE_TIME: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

@@ -138,9 +138,9 @@ impl Proxy {
         assert!(!found.has_errors(), "{found:#?}");
         let page: Arc<dyn Service> = Arc::new(Page);
         let services = Services { stats: Some(page.clone()), named: vec![("prometheus-exporter", page)] };
-        let shared = Shared::build(config, services, 1, &mut diagnostics);
+        let shared = Shared::build(config, 1, &mut diagnostics);
         let shared = shared.unwrap_or_else(|| panic!("{diagnostics:#?}"));
-        Proxy { handle: Handle::new(shared.clone(), Vec::new()), shared }
+        Proxy { handle: Handle::new(shared.clone(), services, Vec::new()), shared }
     }
     fn frontend(&self, name: &str) -> usize {
         let proxies = &self.shared.config.proxies;

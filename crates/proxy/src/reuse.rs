@@ -3,10 +3,9 @@
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
-    route,
-    rules::evaluate::{self, Stage},
+    rules::context::{self, Stage},
     server::{Server, ServerRef},
-    servers::connect,
+    servers::{connect, sni},
 };
 
 pub(crate) use penstock_backends::reuse::{Claim, Key, Offer, Session, may_go_on};
@@ -21,12 +20,12 @@ pub(crate) fn key_of(
     stage: Stage,
 ) -> Option<Key> {
     let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
-    let sni = route::sni(conn, x, server, at, stage);
+    let sni = sni::sni(conn, x, server, at, stage);
     let settings = &server.config.settings;
     let header = settings.send_proxy.map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
             let worker = conn.worker.clone();
-            evaluate::context(&worker, conn, x, stage).make_unique_id();
+            context::context(&worker, conn, x, stage).make_unique_id();
         }
         let mut header = Vec::with_capacity(128);
         connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);

@@ -4,3 +4,4 @@ pub(crate) mod connect;
 pub(crate) mod pool;
 pub(crate) mod private;
 pub(crate) mod resolve;
+pub(crate) mod sni;

@@ -1,5 +1,7 @@
 //! `mode tcp`: bytes both ways, each direction ended by itself.
 
+pub(crate) mod raw;
+
 use crate::{
     connection::{
         Conn,
@@ -8,147 +10,33 @@ use crate::{
     },
     exchange::{
         assign::{self, Unserved},
-        ends::{Body, Counts, End, Fault, Sink, Source},
         finish,
         forward::{Broken, Flow, Waits},
         state::Exchange,
         timeouts::{Patience, Side},
     },
-    http1::{body::give_if_empty, connection},
+    http1::connection,
     observe::counters::InUse,
     reuse::key_of,
-    route::{self, Connected},
-    rules::evaluate::{self, Stage},
-    server::{ServerRef, Slot},
-    worker::{
-        buffer::{Buffer, Buffers},
-        state::Worker,
+    route::{
+        content::{self, Connected},
+        persistence,
     },
+    rules::{
+        context::{self, Stage},
+        evaluate,
+    },
+    server::{ServerRef, Slot},
+    tcp::raw::Raw,
+    worker::state::Worker,
 };
 use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;
-use penstock_http::Fields;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
     future::poll_fn,
-    io,
-    num::NonZeroUsize,
-    pin::Pin,
-    rc::Rc,
     task::{Context, Poll, ready},
 };
-use tokio::io::AsyncWrite;
-
-/// So much of what a client has sent is thrown away before its connection is closed; one that sends more is reset.
-const DISCARD_BYTES: usize = 64 * 1024;
-
-/// One end of a connection as a stream of bytes.
-pub(crate) struct Raw {
-    pub stream: Stream,
-    worker: Rc<Worker>,
-    /// Read while rules looked at it.
-    pub input: Option<Buffer>,
-    counts: Counts,
-    /// Our half is closed.
-    shut: bool,
-    /// Nothing behind what was read already is wanted.
-    cut: bool,
-    /// It is the client's end, not the server's.
-    is_client: bool,
-}
-
-impl Raw {
-    fn new(stream: Stream, worker: Rc<Worker>, is_client: bool) -> Self {
-        Raw { stream, worker, input: None, counts: Counts::default(), shut: false, cut: false, is_client }
-    }
-    fn buffers(&self) -> &Buffers {
-        &self.worker.buffers
-    }
-    /// Reads more for rules to look at.
-    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Fill>> {
-        if self.input.is_none() {
-            ready!(self.stream.poll_read_ready(cx))?;
-        }
-        let input = self.input.get_or_insert_with(|| self.worker.buffers.take());
-        let read = self.stream.poll_fill(cx, input, usize::MAX);
-        give_if_empty(&mut self.input, &self.worker.buffers);
-        read
-    }
-    /// Throws away what has come already: a close that leaves it unread would make a reset of what should be an end.
-    async fn discard(&mut self) {
-        let mut left = DISCARD_BYTES;
-        poll_fn(|cx| {
-            loop {
-                if let Some(mut input) = self.input.take() {
-                    left = left.saturating_sub(input.len());
-                    input.clear();
-                    self.worker.buffers.give(input);
-                }
-                if left == 0 || !matches!(self.poll_more(cx), Poll::Ready(Ok(Fill::Bytes(_)))) {
-                    return Poll::Ready(());
-                }
-            }
-        })
-        .await;
-    }
-    /// Nothing more can be read before some is forwarded.
-    pub fn is_full(&self) -> bool {
-        self.input.as_ref().is_some_and(Buffer::is_full)
-    }
-    /// Bytes that have come, read by anybody or not yet.
-    fn received(&self) -> u64 {
-        self.counts.received + self.pending().len() as u64
-    }
-    /// Bytes read and not yet forwarded.
-    pub fn pending(&self) -> &[u8] {
-        self.input.as_ref().map_or(&[], Buffer::data)
-    }
-}
-
-impl Source for Raw {
-    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
-        if self.cut && self.input.is_none() {
-            return Poll::Ready(Ok(Body::End));
-        }
-        if let Some(input) = &mut self.input {
-            let taken = buffer.append(input.data());
-            input.consume(taken);
-            give_if_empty(&mut self.input, &self.worker.buffers);
-            self.counts.received += taken as u64;
-            return Poll::Ready(Ok(NonZeroUsize::new(taken).map_or(Body::Full, Body::More)));
-        }
-        Poll::Ready(match ready!(self.stream.poll_fill(cx, buffer, usize::MAX)) {
-            Ok(Fill::Bytes(read)) => {
-                self.counts.received += read.get() as u64;
-                Ok(Body::More(read))
-            }
-            Ok(Fill::Full) => Ok(Body::Full),
-            Ok(Fill::End) => Ok(Body::End),
-            // Clients often just close: without a protocol to say so, what they sent counts as whole.
-            Err(e) if self.is_client && e.kind() == io::ErrorKind::UnexpectedEof => Ok(Body::End),
-            Err(e) => Err(e.into()),
-        })
-    }
-    fn trailers(&self) -> Option<&Fields> {
-        None
-    }
-}
-
-impl Sink for Raw {
-    fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
-        let before = buffer.len();
-        let result = self.stream.poll_drain(cx, buffer);
-        self.counts.sent += (before - buffer.len()) as u64;
-        ready!(result)?;
-        ready!(self.stream.poll_flush_all(cx))?;
-        if end.is_some() && !self.shut {
-            // All there is has been sent: a peer that has reset the connection since, having said its own last, misses nothing.
-            let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-            self.shut = true;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
 
 /// Serves a connection to its end.
 pub(crate) async fn run(mut conn: Conn, stream: Stream) {
@@ -160,7 +48,7 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     x.log.request_counter = worker.next_request();
     x.txn.status = Some(0);
     let mut client = Raw::new(stream, worker.clone(), true);
-    match route::connection(&mut conn, &mut client, &mut x).await {
+    match content::connection(&mut conn, &mut client, &mut x).await {
         Connected::Backend(backend) => to_backend(&mut conn, &mut client, &mut x, backend).await,
         Connected::Http => {
             worker.give_exchange(x);
@@ -190,11 +78,11 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     worker.counters().backend(backend).session(worker.now_ms());
     // Rules see what the client has sent so far.
     std::mem::swap(&mut x.body, &mut client.input);
-    let persistence = route::bind(conn, x, pool, Stage::Raw);
-    route::stick(conn, x, pool, Stage::Raw);
-    let mut want = route::want(conn, x, pool, Stage::Raw);
+    let bound = persistence::bind(conn, x, pool, Stage::Raw);
+    persistence::stick(conn, x, pool, Stage::Raw);
+    let mut want = persistence::want(conn, x, pool, Stage::Raw);
     std::mem::swap(&mut x.body, &mut client.input);
-    let mut attempts = Attempts::new(&want, persistence.forced);
+    let mut attempts = Attempts::new(&want, bound.forced);
     let (slot, stream, _in_use) = loop {
         let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
@@ -229,7 +117,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             tokio::time::sleep(pause).await;
         }
     };
-    route::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
+    persistence::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
     finish::tcp_as_soon_as(conn, x);
     let mut server = Raw::new(stream, worker.clone(), false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
@@ -401,7 +289,7 @@ impl Inspection {
     }
     fn run(&self, conn: &mut Conn, x: &mut Exchange, server: &Raw) -> Verdict {
         let worker = conn.worker.clone();
-        let mut context = evaluate::context(&worker, conn, x, Stage::Raw);
+        let mut context = context::context(&worker, conn, x, Stage::Raw);
         context.output = Buffered { bytes: server.pending(), complete: self.complete, announced: None };
         context.input.complete = self.complete;
         worker.shared.program.of(self.backend).tcp_response.run(&mut context, self.from)

@@ -25,7 +25,7 @@ use crate::{
     observe::counters::InUse,
     reuse::{Claim, Key, key_of, may_go_on},
     route::{self, cookie},
-    rules::evaluate,
+    rules::context,
     server::{Seen, Server, ServerRef, Slot},
     servers::pool::Returned,
     worker::{
@@ -58,10 +58,9 @@ pub(super) async fn attempt(
     let cells = worker.counters().server(at.proxy, at.server);
     let server = slot.server();
     let first = conn.requests == 0 && !repeated;
-    let limits =
-        Limits { lenient: proxy.options.accept_invalid_http_response, ..crate::http1::connection::limits(conn) };
+    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..conn.limits() };
     let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let Some(key) = key_of(conn, x, server, at, only_http1, evaluate::Stage::Request) else {
+    let Some(key) = key_of(conn, x, server, at, only_http1, context::Stage::Request) else {
         connect(conn, x, server, at, None).await;
         return Err(Ended::Retry(Reason::Connect));
     };

@@ -4,7 +4,13 @@ use super::{
     ends::Client,
     state::{Exchange, ms_between},
 };
-use crate::{connection::Conn, log::severity, route::cookie, rules::evaluate, worker::pulse::Stage};
+use crate::{
+    connection::Conn,
+    log::severity,
+    route::cookie,
+    rules::context::{Stage, context},
+    worker::pulse,
+};
 use penstock_config::model::Mode;
 use penstock_rules::{By, During, LogLevel, Phase, Termination};
 use std::sync::atomic::Ordering;
@@ -170,7 +176,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     if !worker.logger.logs(frontend) {
         return;
     }
-    worker.pulse().enter(Stage::Log);
+    worker.pulse().enter(pulse::Stage::Log);
     if x.times.complete.is_none() {
         x.log.request_counter = worker.next_request();
     }
@@ -188,11 +194,11 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     let refused = x.refused;
     {
         let stage = match (x.txn.received.is_empty(), x.responded) {
-            (true, _) => evaluate::Stage::Raw,
-            (false, false) => evaluate::Stage::Request,
-            (false, true) => evaluate::Stage::Response,
+            (true, _) => Stage::Raw,
+            (false, false) => Stage::Request,
+            (false, true) => Stage::Response,
         };
-        let mut context = evaluate::context(&worker, conn, x, stage);
+        let mut context = context(&worker, conn, x, stage);
         if context.phase == Phase::During {
             context.phase = Phase::After;
         }
@@ -220,7 +226,7 @@ pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let separate = conn.proxy().options.log_separate_errors;
     let mut line = worker.buffers.take_head();
     {
-        let context = evaluate::context(&worker, conn, &mut x, evaluate::Stage::Raw);
+        let context = context(&worker, conn, &mut x, Stage::Raw);
         match &worker.shared.program.of(frontend).error_log_format {
             Some(format) => format.render(&context, &mut line),
             None => {

@@ -1,25 +1,20 @@
 //! Answers made here: error pages, replies of rules, the stats page.
 
 use super::{
-    buffered_body::{self, Waited},
     ends::{Client, End},
-    state::{Exchange, ms_between},
+    state::Exchange,
 };
 use crate::{
     connection::{Conn, in_time},
     http1::body::{VERSION, weight},
-    process::{
-        handle::Handle,
-        service::{Service, ServiceRequest, ServiceResponse},
-    },
     rules::{
-        evaluate::{self, Stage},
-        login,
+        after_response,
+        context::{self, Stage},
     },
 };
 use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
-use penstock_rules::{Answer, By, During, ReplyBody, ReplyTemplate, Termination};
+use penstock_rules::{ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
 /// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
@@ -81,7 +76,7 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
 /// A page that `http-error` describes.
 fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
     let worker = conn.worker.clone();
-    let reply = template.render(&evaluate::context(&worker, conn, x, Stage::Request), Span::default());
+    let reply = template.render(&context::context(&worker, conn, x, Stage::Request), Span::default());
     let (raw, body) = match reply.body {
         ReplyBody::Bytes(bytes) => (None, bytes.to_vec()),
         ReplyBody::Raw(raw) if raw.is_empty() => return Page::Silence,
@@ -199,7 +194,7 @@ pub(crate) async fn send(
     let before = x.response.status();
     if !x.refused {
         // A rule that fails here leaves the answer as it is: there is none to take its place.
-        let _ = crate::route::after_response(conn, x);
+        let _ = after_response::run(conn, x);
     }
     let said = Connection::of(&x.response.fields).close;
     x.response.fields.remove_known(Known::Connection);
@@ -258,92 +253,4 @@ pub(crate) async fn send(
     if sent != Some(true) {
         client.abort();
     }
-}
-
-/// A service stands in a server's place: it is named in the log, and reached at once.
-pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
-    let now = conn.worker.clock.now();
-    x.log.no_server = name;
-    x.log.Tw = x.times.complete.map_or(0, |complete| ms_between(complete, now));
-    x.log.Tc = 0;
-    x.times.connected = Some(now);
-}
-
-/// A request as it goes to where a service has the time to answer it: some pages describe thousands of servers.
-struct Asked {
-    method: Vec<u8>,
-    target: Vec<u8>,
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
-    body: Vec<u8>,
-    proxy: usize,
-    admin: bool,
-    handle: Handle,
-}
-
-impl Asked {
-    fn answer(&self, service: &dyn Service) -> ServiceResponse {
-        let fields: Vec<_> = self.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-        service.answer(ServiceRequest {
-            method: &self.method,
-            target: &self.target,
-            fields: &fields,
-            body: &self.body,
-            proxy: &self.handle.shared().config.proxies[self.proxy],
-            admin: self.admin,
-            handle: &self.handle,
-        })
-    }
-}
-
-/// Has a service answer the request, once its body is there.
-pub(crate) async fn service(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    service: Arc<dyn Service>,
-    proxy: usize,
-) {
-    let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
-    if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(conn, client, x, 0, limit).await {
-        x.log.termination = Termination(By::ClientTimeout, During::Data);
-        return error(conn, client, x, 408).await;
-    }
-    let shared = conn.worker.shared.clone();
-    let rules = shared.program.of(proxy);
-    let admin = login::known(conn, client, x, |conn, x| {
-        let worker = conn.worker.clone();
-        let context = evaluate::context(&worker, conn, x, evaluate::Stage::Request);
-        rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
-    });
-    let Some(admin) = admin.await else { return };
-    let now = conn.worker.clock.now();
-    x.log.Tr = x.times.connected.map_or(0, |connected| ms_between(connected, now));
-    x.times.answered = Some(now);
-    let asked = Asked {
-        method: x.request.method().to_vec(),
-        target: x.request.path_and_query().to_vec(),
-        fields: x.request.fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
-        body: x.body.as_ref().map_or(Vec::new(), |body| body.data().to_vec()),
-        proxy,
-        admin,
-        handle: conn.worker.handle.clone(),
-    };
-    let from = conn.facts.source().map(|address| address.ip());
-    let answered = shared.answering.run(from, move |_| asked.answer(service.as_ref()));
-    conn.deadline.set(now, conn.proxy().timeouts.client);
-    let answer = in_time(&mut conn.deadline, answered).await.flatten();
-    conn.worker.clock.tick();
-    let Some(answer) = answer else {
-        x.log.termination = Termination(By::Exhaustion, During::Request);
-        return error(conn, client, x, 503).await;
-    };
-    x.response.start(answer.status, Version::Http11);
-    for (name, value) in &answer.fields {
-        // A service of ours writes well-formed fields.
-        let _ = x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
-    }
-    let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
-    conn.worker.counters().frontend(conn.frontend).intercepted.inc();
-    x.log.termination = Termination(By::Ourselves, During::Request);
-    send(conn, client, x, &answer.body, false, answer.status).await;
 }

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     connection::Conn,
-    route::{self, cookie},
-    rules::{evaluate, login},
+    route::{cookie, persistence},
+    rules::{context::Stage, login},
     server::{ServerRef, Shutdown, Slot},
     worker::buffer::Buffers,
 };
@@ -41,14 +41,14 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
     };
     let proxy = &shared.config.proxies[backend];
     x.presence = Some(pool.enter());
-    let bound = login::known(conn, client, x, |conn, x| route::bind(conn, x, pool, evaluate::Stage::Request));
+    let bound = login::known(conn, client, x, |conn, x| persistence::bind(conn, x, pool, Stage::Request));
     let Some(persistence) = bound.await else { return };
     cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
-    route::stick(conn, x, pool, evaluate::Stage::Request);
+    persistence::stick(conn, x, pool, Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want = route::want(conn, x, pool, evaluate::Stage::Request);
+    let mut want = persistence::want(conn, x, pool, Stage::Request);
     if want.persistent.is_none() && want.hash.is_none() {
-        want.persistent = route::last_server(conn, pool, proxy);
+        want.persistent = persistence::last_server(conn, pool, proxy);
     }
     let mut attempts = Attempts::new(&want, persistence.forced);
     loop {

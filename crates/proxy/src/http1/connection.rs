@@ -2,15 +2,12 @@
 
 use super::client_side::{Http1Client, Received};
 use crate::{
-    connection::{
-        Conn, PAUSE,
-        stream::{Fill, Stream},
-    },
+    connection::{Conn, PAUSE, close, stream::Stream},
     exchange::{self, ends::Client, finish, respond},
-    handshake, http2,
+    http2,
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
-use penstock_http::{Error, Limits};
+use penstock_http::Error;
 use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::Instant;
@@ -23,7 +20,7 @@ pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
 /// The same, for a client of which something has been read.
 pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
     conn.facts.http_major = 1;
-    let limits = limits(&conn);
+    let limits = conn.limits();
     let mut client = Http1Client::new(stream, conn.worker.clone(), limits, input);
     let mut ready = conn.worker.clock.tick();
     loop {
@@ -57,15 +54,6 @@ async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant)
         if wait(conn, client, ready, Some(PAUSE)).await != Waited::Input {
             return Next::Idle { since: ready };
         }
-    }
-}
-
-pub(crate) fn limits(conn: &Conn) -> Limits {
-    let tune = &conn.worker.shared.config.global.tune;
-    Limits {
-        head_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
-        fields: tune.http_maxhdr,
-        lenient: conn.proxy().options.accept_invalid_http_request,
     }
 }
 
@@ -200,11 +188,6 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     }
 }
 
-/// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
-/// would make the system send a reset, and the client might lose the answer.
-pub(crate) const LINGER_BYTES: usize = 1 << 20;
-pub(crate) const LINGER_TIME: Duration = Duration::from_secs(2);
-
 async fn end(conn: &mut Conn, client: &mut Http1Client) {
     client.give_back();
     if client.is_aborted() {
@@ -214,29 +197,8 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
     // A client that has said its last word needs no more than ours. What another has sent and nobody has read would make a
     // reset of the close that follows, which must find the end of our answer sent.
     let half = owes_body || !client.stream.has_ended();
-    handshake::close(&mut client.stream, &mut conn.deadline, half).await;
+    close::close(&mut client.stream, &mut conn.deadline, half).await;
     if owes_body {
-        linger(conn, &mut client.stream).await;
+        close::linger(conn, &mut client.stream).await;
     }
-}
-
-/// Reads what still comes, and throws it away.
-pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
-    conn.deadline.set(conn.worker.clock.now(), Some(LINGER_TIME));
-    let mut buffer = conn.worker.buffers.take();
-    let mut left = LINGER_BYTES;
-    let deadline = &mut conn.deadline;
-    poll_fn(|cx| {
-        while left > 0 {
-            buffer.clear();
-            match stream.poll_fill(cx, &mut buffer, usize::MAX) {
-                Poll::Ready(Ok(Fill::Bytes(n))) => left = left.saturating_sub(n.get()),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return deadline.poll_expired(cx),
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
-    conn.worker.buffers.give(buffer);
 }

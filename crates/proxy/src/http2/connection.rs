@@ -8,12 +8,10 @@ use super::{
 };
 use crate::{
     connection::{
-        Conn, PAUSE, in_time,
+        Conn, PAUSE, close, in_time,
         stream::{Fill, Stream},
     },
     exchange::{self, finish},
-    handshake,
-    http1::connection,
     worker::{
         pulse::Who,
         state::Worker,
@@ -145,7 +143,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// `begun` is what was read already.
 pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
     conn.facts.http_major = 2;
-    let limits = connection::limits(&conn);
+    let limits = conn.limits();
     // What only the beginning needs is on the heap no longer than that: an idle connection is to be small.
     let Some(mut client) = Box::pin(open(&mut conn, stream, begun, limits)).await else { return };
     while let Some(accepted) = client.next(&mut conn).await {
@@ -181,8 +179,8 @@ pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
 async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
     loop {
         if !may_begin_so(begun) {
-            handshake::close(stream, &mut conn.deadline, true).await;
-            connection::linger(conn, stream).await;
+            close::close(stream, &mut conn.deadline, true).await;
+            close::linger(conn, stream).await;
             return false;
         }
         if begun.len() >= PREFACE.len() {
@@ -399,8 +397,8 @@ async fn linger(conn: &mut Conn, client: &mut Http2Client) {
     if client.has_ended() {
         return;
     }
-    conn.deadline.set(conn.worker.clock.now(), Some(connection::LINGER_TIME));
-    let mut left = connection::LINGER_BYTES;
+    conn.deadline.set(conn.worker.clock.now(), Some(close::LINGER_TIME));
+    let mut left = close::LINGER_BYTES;
     let _ = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_rest(cx, &mut left))).await;
 }
 

@@ -1,6 +1,6 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
-use super::shared::Shared;
+use super::{service::Services, shared::Shared};
 use crate::{server::Shutdown, worker::control::Control};
 use penstock_engine::Plan;
 use std::{
@@ -21,6 +21,8 @@ pub struct Handle {
 
 pub(crate) struct Inner {
     pub shared: Arc<Shared>,
+    /// What answers requests inside the process.
+    pub services: Services,
     pub state: AtomicU8,
     /// Workers that are handing a connection to another. Whoever enters looks at `state` afterwards, and whoever changes `state`
     /// looks here afterwards, so that one of them sees the other: hence `SeqCst` for both.
@@ -43,10 +45,11 @@ pub enum State {
 
 impl Handle {
     /// Of workers that listen to these.
-    pub(crate) fn new(shared: Arc<Shared>, workers: Vec<UnboundedSender<Control>>) -> Handle {
+    pub(crate) fn new(shared: Arc<Shared>, services: Services, workers: Vec<UnboundedSender<Control>>) -> Handle {
         Handle {
             inner: Arc::new(Inner {
                 shared,
+                services,
                 state: AtomicU8::new(0),
                 handing_over: AtomicU32::new(0),
                 started: Instant::now(),

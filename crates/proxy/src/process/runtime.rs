@@ -13,6 +13,7 @@ use tokio::sync::mpsc::unbounded_channel;
 /// A configuration that has been checked as a whole and can be run.
 pub struct Runtime {
     shared: Arc<Shared>,
+    services: Services,
     workers: usize,
     engine: Plan,
 }
@@ -26,8 +27,8 @@ impl Runtime {
             Some(n) => n as usize,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let shared = Shared::build(config, services, workers, diagnostics)?;
-        Some(Runtime { shared, workers, engine: Plan::native() })
+        let shared = Shared::build(config, workers, diagnostics)?;
+        Some(Runtime { shared, services, workers, engine: Plan::native() })
     }
 
     /// The engine that computes handshakes.
@@ -71,7 +72,7 @@ impl Runtime {
     /// When a thread or its reactor cannot be made; then none is left running.
     pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
-        let handle = Handle::new(self.shared, senders);
+        let handle = Handle::new(self.shared, self.services, senders);
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
         for listener in listeners.list {
             match listener.worker {

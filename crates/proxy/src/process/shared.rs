@@ -1,6 +1,6 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
-use super::{aside::Aside, compiled::Program, service::Services};
+use super::{aside::Aside, compiled::Program};
 use crate::{
     check::Plans,
     log::LogTargets,
@@ -9,6 +9,7 @@ use crate::{
         engine::Reports,
     },
     server::{Backends, Notice, numbers},
+    servers::resolve::at_start,
     worker::pulse::Pulse,
 };
 use penstock_config::{
@@ -31,8 +32,6 @@ use tokio::sync::{
 pub struct Shared {
     /// The configuration.
     pub config: Config,
-    /// What answers inside the process.
-    pub services: Services,
     /// Limits and counts of connections.
     pub limits: Limits,
     /// Backends and their servers.
@@ -73,12 +72,7 @@ pub struct Shared {
 
 impl Shared {
     /// `None` if something is wrong, which is said in `diagnostics`.
-    pub(crate) fn build(
-        config: Config,
-        services: Services,
-        workers: usize,
-        diagnostics: &mut Diagnostics,
-    ) -> Option<Arc<Self>> {
+    pub(crate) fn build(config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
         let mut complete = true;
         let sessions = penstock_tls::Shared::new(&config);
         penstock_tls::check_stores(&config, &Disk, diagnostics);
@@ -114,7 +108,7 @@ impl Shared {
             let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
             Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Instant::now(), Box::new(announce))
         };
-        crate::servers::resolve::at_start(&backends, diagnostics);
+        at_start::resolve(&backends, diagnostics);
         if diagnostics.has_errors() {
             return None;
         }
@@ -151,7 +145,6 @@ impl Shared {
             answering: Aside::new("answering", 1),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
-            services,
         }))
     }
 }

@@ -1,8 +1,8 @@
 //! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
 
+use super::persistence::Persistence;
 use crate::{
     exchange::state::{CookiePersistence, Exchange},
-    route,
     server::Backend,
 };
 use penstock_config::model::{Cookie, CookieMode, Proxy};
@@ -11,7 +11,7 @@ use penstock_rules::fetch::end_of_cookie;
 use std::time::Duration;
 
 /// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
-pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: route::Persistence, now: u64) {
+pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: Persistence, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie = *b"NN";
     x.cookie.ignored = rules.ignored;
@@ -81,7 +81,7 @@ fn judge(
     persistent: &mut Option<usize>,
     proxy: &Proxy,
     pool: &Backend,
-    rules: route::Persistence,
+    rules: Persistence,
     now: u64,
 ) -> u8 {
     let past = |since: Option<u64>, limit: Option<Duration>| match (since, limit) {

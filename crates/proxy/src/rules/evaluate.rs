@@ -1,6 +1,9 @@
 //! Runs lists of rules on a message, and does what they decide.
 
-use super::login::{self, Settled};
+use super::{
+    context::{Judged, Stage, context},
+    login::{self, Settled},
+};
 use crate::{
     connection::{Conn, in_time, socket::Socket},
     exchange::{
@@ -8,67 +11,15 @@ use crate::{
         ends::{Client, Fault},
         flush,
         respond::{self, Page},
+        service,
         state::{Exchange, ms_between},
     },
     http1::body::{VERSION, weight},
-    worker::{state::Worker, turn},
+    worker::turn,
 };
 use penstock_http::{Framing, ResponseHead, Version};
-use penstock_rules::{
-    Buffered, By, Context, During, Now, Phase, ProxyId, Reply, ReplyBody, Rules, Termination, Verdict, Why,
-};
+use penstock_rules::{By, During, Reply, ReplyBody, Rules, Termination, Verdict, Why};
 use std::{sync::Arc, time::Duration};
-
-/// Which heads rules may look at and change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// There is no HTTP message.
-    Raw,
-    /// The request is there.
-    Request,
-    /// The response too.
-    Response,
-}
-
-/// Whether the exchange goes on after a list of rules.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judged {
-    GoOn,
-    /// The client has been answered, or has been told nothing on purpose.
-    Over,
-}
-
-/// What rules see. They have to decide with it; the few lists that may wait for more say so in what is buffered.
-pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
-    let shared = &worker.shared;
-    let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);
-    let (backend, server) = (x.backend, x.server);
-    Context {
-        now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
-        phase: if x.times.complete.is_some() { Phase::During } else { Phase::Before },
-        conn: &conn.facts,
-        frontend: proxy(conn.frontend),
-        backend: backend.map(proxy),
-        server: backend.zip(server).map(|(backend, server)| &shared.servers[backend][server]),
-        server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
-        request: (stage != Stage::Raw).then_some(&mut x.request),
-        response: (stage == Stage::Response).then_some(&mut x.response),
-        input: Buffered {
-            bytes: x.body.as_ref().map_or(&[], |body| body.data()),
-            complete: true,
-            announced: x.announced,
-        },
-        output: Buffered {
-            bytes: x.response_body.as_ref().map_or(&[], |body| body.data()),
-            complete: true,
-            announced: x.response_announced,
-        },
-        session: &mut conn.session,
-        txn: &mut x.txn,
-        log: &x.log,
-        world: worker,
-    }
-}
 
 /// Runs `http-request` rules, or `tcp-request content` rules on a request: these may wait for more of the body for as long
 /// as `inspect`, their `inspect-delay`.
@@ -136,14 +87,14 @@ pub(crate) async fn request(
                 return Judged::Over;
             }
             Verdict::Service(name) => {
-                let services = &worker.shared.services;
-                let Some(service) = services.find(&name) else {
+                let services = &worker.handle.inner.services;
+                let Some(found) = services.find(&name) else {
                     x.log.termination = Termination(By::Refusal, During::Request);
                     respond::error(conn, client, x, 500).await;
                     return Judged::Over;
                 };
-                respond::taken_by(conn, x, service.log_name());
-                respond::service(conn, client, x, service.clone(), conn.frontend).await;
+                service::taken_by(conn, x, found.log_name());
+                service::answer(conn, client, x, found.clone(), conn.frontend).await;
                 return Judged::Over;
             }
             Verdict::WaitBody { next, time, at_least } => {

@@ -3,6 +3,7 @@
 //! One task on the first worker asks for one name; its answer is shared out among the servers of each backend that
 //! carry the name, so that no two of them get one address.
 
+pub(crate) mod at_start;
 mod dns;
 
 use crate::{
@@ -11,53 +12,16 @@ use crate::{
     worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
-use penstock_config::{
-    Diagnostics,
-    model::{InitAddr, Resolvers, ServerHost},
-};
+use penstock_config::model::{Resolvers, ServerHost};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-/// Finds the first address of every server whose line gives a name, in the order of its `init-addr`.
-pub(crate) fn at_start(backends: &Backends, diagnostics: &mut Diagnostics) {
-    let mut known: BTreeMap<&str, Option<IpAddr>> = BTreeMap::new();
-    for backend in backends.iter() {
-        for server in &backend.servers {
-            let ServerHost::Name(name) = &server.config.host else { continue };
-            let methods = match &server.config.settings.init_addr[..] {
-                [] => &[InitAddr::Last, InitAddr::Libc][..],
-                given => given,
-            };
-            let found = methods.iter().find_map(|method| match method {
-                // There is no state file to take the last address from.
-                InitAddr::Last => None,
-                InitAddr::Libc => known.entry(name).or_insert_with(|| system(name)).map(Some),
-                InitAddr::Ip(ip) => Some(Some(*ip)),
-                InitAddr::None => Some(None),
-            });
-            let at = ServerRef { proxy: backend.proxy, server: server.index };
-            match found {
-                Some(Some(ip)) => backends.set_host(at, Some(Host::Ip(ip))),
-                Some(None) => backends.start_unresolved(at),
-                None => {
-                    let text = format!("'server {}' : could not resolve address '{name}'", backends.name(at));
-                    diagnostics.error(server.config.span, text).hint("'init-addr last,libc,none' starts without it");
-                }
-            }
-        }
-    }
-}
-
-fn system(name: &str) -> Option<IpAddr> {
-    (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
-}
 
 /// The servers that wait for one answer.
 struct Question {

@@ -1,0 +1,121 @@
+//! Where a connection of `mode tcp` goes: the rules that look at what its client sends first, and the backend they choose.
+
+use super::choose;
+use crate::{
+    connection::{Conn, in_time, stream::Fill},
+    exchange::state::Exchange,
+    rules::context::{self, Stage},
+    tcp::raw::Raw,
+};
+use penstock_http::{Limits, Parse};
+use penstock_rules::{By, During, Termination, Verdict};
+use std::future::poll_fn;
+
+/// How a connection of `mode tcp` goes on.
+pub(crate) enum Connected {
+    Backend(usize),
+    /// As one of HTTP: `tcp-request content switch-mode`.
+    Http,
+    Over,
+}
+
+/// Runs the rules of `mode tcp` on what a client sends first, and chooses its backend.
+pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Connected {
+    let worker = conn.worker.clone();
+    match content(conn, client, x, conn.frontend).await {
+        Content::Passed => {}
+        Content::Http => return Connected::Http,
+        Content::Refused => return Connected::Over,
+    }
+    let stage = peek_request(x, client.pending());
+    std::mem::swap(&mut x.body, &mut client.input);
+    let chosen = choose(&worker, conn, x, stage);
+    std::mem::swap(&mut x.body, &mut client.input);
+    x.request.clear();
+    let Some(backend) = chosen else {
+        x.log.termination = Termination(By::Server, During::Connect);
+        return Connected::Over;
+    };
+    x.backend = Some(backend);
+    if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
+        return Connected::Over;
+    }
+    Connected::Backend(backend)
+}
+
+/// What the client has sent so far, read as a request of HTTP if it is one: rules of TCP mode may ask about that too. It is
+/// forwarded as it came, so that whatever a server might take for a request is one here.
+fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
+    x.request.clear();
+    match x.request.parse(bytes, &Limits { lenient: true, ..Limits::default() }) {
+        Ok(Parse::Complete { .. }) => Stage::Request,
+        _ => {
+            x.request.clear();
+            Stage::Raw
+        }
+    }
+}
+
+/// What rules of content say of a connection.
+enum Content {
+    Passed,
+    Http,
+    Refused,
+}
+
+/// `tcp-request content`, as more and more is read, for at most `inspect-delay`.
+async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> Content {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(proxy).tcp_content;
+    if rules.is_empty() {
+        return Content::Passed;
+    }
+    let delay = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
+    // Without a delay the rules decide with what is there.
+    conn.deadline.set(worker.clock.now(), Some(delay.unwrap_or_default()));
+    let mut from = 0;
+    let mut complete = false;
+    loop {
+        let verdict = {
+            let stage = peek_request(x, client.pending());
+            let mut context = context::context(&worker, conn, x, stage);
+            context.input = penstock_rules::Buffered { bytes: client.pending(), complete, announced: None };
+            context.output.complete = complete;
+            rules.run(&mut context, from)
+        };
+        let refused = match verdict {
+            Verdict::Continue | Verdict::Accept => {
+                x.request.clear();
+                return Content::Passed;
+            }
+            Verdict::SwitchToHttp => return Content::Http,
+            Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } if complete => {
+                from = next + 1;
+                continue;
+            }
+            Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } => {
+                from = next;
+                let more = in_time(&mut conn.deadline, poll_fn(|cx| client.poll_more(cx))).await;
+                worker.clock.tick();
+                complete = client.is_full() || !matches!(more, Some(Ok(Fill::Bytes(_))));
+                continue;
+            }
+            Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
+                from = next;
+                continue;
+            }
+            Verdict::SilentDrop => {
+                client.stream.socket().vanish_on_close();
+                true
+            }
+            Verdict::Reject | Verdict::Close | Verdict::Respond(..) | Verdict::Service(_) | Verdict::Failed => true,
+            // No password comes before HTTP.
+            Verdict::Verify { .. } => true,
+        };
+        debug_assert!(refused);
+        conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+        x.log.termination = Termination(By::Refusal, During::Request);
+        x.request.clear();
+        return Content::Refused;
+    }
+}

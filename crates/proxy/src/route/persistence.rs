@@ -1,0 +1,128 @@
+//! What binds a request to a server, and what its backend is asked for: `use-server`, stick tables, the hash of `balance`.
+
+use crate::{
+    balance::Subject,
+    connection::Conn,
+    exchange::state::Exchange,
+    queue::Priority,
+    rules::context::{self, Stage},
+    server::{Backend, ServerRef, Want},
+};
+use penstock_config::model::{BalanceKey, Proxy};
+use penstock_rules::{Answer, Condition, ServerOf, Value};
+
+/// What binds a request to a server before the algorithm is asked: `use-server`, and whether persistence holds.
+pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Persistence {
+    let worker = conn.worker.clone();
+    let rules = worker.shared.program.of(pool.proxy);
+    let mut persistence = Persistence::default();
+    if rules.persist.is_empty() && rules.use_server.is_empty() {
+        return persistence;
+    }
+    let context = context::context(&worker, conn, x, stage);
+    let holds = |condition: &Condition| condition.holds(&context) == Answer::Yes;
+    for rule in rules.persist.iter().filter(|rule| holds(&rule.condition)) {
+        if rule.force {
+            persistence.forced = true;
+        } else {
+            persistence.ignored = true;
+        }
+    }
+    let forced = persistence.forced || worker.shared.config.proxies[pool.proxy].options.persist;
+    let server = rules.use_server.iter().filter(|rule| holds(&rule.condition)).find_map(|rule| {
+        let server = match &rule.server {
+            ServerOf::Server(id) => pool.servers.get(id.index as usize),
+            ServerOf::Named(format) => {
+                let name = format.to_bytes(&context);
+                pool.servers.iter().find(|server| server.name.as_bytes() == name)
+            }
+        };
+        server.filter(|server| forced || server.is_running())
+    });
+    if let Some(server) = server {
+        x.persistent = Some(server.index);
+    }
+    persistence
+}
+
+/// What `force-persist` and `ignore-persist` say.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Persistence {
+    pub forced: bool,
+    pub ignored: bool,
+}
+
+/// The server that a stick table remembers, where nothing else has named one.
+pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(pool.proxy).stick;
+    if rules.is_empty() || x.persistent.is_some() {
+        return;
+    }
+    let context = context::context(&worker, conn, x, stage);
+    let id = rules.iter().find_map(|rule| rule.find(&context));
+    let server = id.and_then(|id| pool.servers.iter().find(|server| server.id == id && server.is_running()));
+    if let Some(server) = server {
+        x.persistent = Some(server.index);
+    }
+}
+
+/// Has stick tables remember the server of an exchange.
+pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: Stage) {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(at.proxy).stick;
+    let Some(pool) = worker.shared.backends.get(at.proxy).filter(|_| !rules.is_empty()) else { return };
+    let server = &pool.servers[at.server];
+    if server.config.settings.non_stick {
+        return;
+    }
+    let id = server.id;
+    for rule in rules {
+        // A key of the request is looked for in the request, though a response has come.
+        let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
+        if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
+            rule.store(&context::context(&worker, conn, x, of), id);
+        }
+    }
+}
+
+/// What it asks of its backend.
+pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Want {
+    let due_ms = conn.worker.now_ms() as i64 + i64::from(x.txn.priority_offset_ms);
+    let priority = Priority { class: x.txn.priority_class, due_ms };
+    Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
+}
+
+/// The hash by which the backend chooses a server, where it does so by hash.
+fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
+    let mut subject = Subject::default();
+    match pool.key()? {
+        BalanceKey::Source => subject.source = x.txn.source(&conn.facts).map(|a| a.ip()),
+        BalanceKey::Uri { .. } => subject.target = x.request.target(),
+        BalanceKey::UrlParam { .. } => {
+            subject.target = x.request.target();
+            subject.body = x.body.as_ref().map_or(&[], |body| body.data());
+        }
+        BalanceKey::Hdr { name, .. } => {
+            let value = x.request.fields.get(name.to_ascii_lowercase().as_bytes());
+            subject.header = value.and_then(|v| v.split(|&b| b == b',').next());
+        }
+        BalanceKey::Sample(_) => {
+            let worker = conn.worker.clone();
+            let expression = worker.shared.program.balance[pool.proxy].as_ref()?;
+            let context = context::context(&worker, conn, x, stage);
+            let value = expression.eval(&context).ok().map(|value: Value<'_>| value.to_text());
+            return pool.hash(&Subject { sample: value.as_deref(), ..subject });
+        }
+    }
+    pool.hash(&subject)
+}
+
+/// The server that this client has a connection of its own to: `option prefer-last-server`, which a client that
+/// authenticates connections has without asking.
+pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<usize> {
+    if !(conn.own.authenticates() || proxy.options.prefer_last_server) {
+        return None;
+    }
+    conn.own.last(pool.proxy).filter(|&server| pool.servers[server].is_usable())
+}

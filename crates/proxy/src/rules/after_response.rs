@@ -1,0 +1,21 @@
+//! `http-after-response`: rules that run on every response, be it a server's or one made here.
+
+use super::context::{self, Stage};
+use crate::{connection::Conn, exchange::state::Exchange};
+use penstock_rules::Verdict;
+
+/// Runs `http-after-response` on any response; whether none of the rules failed.
+pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
+    let worker = conn.worker.clone();
+    for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
+        let rules = &worker.shared.program.of(proxy).http_after_response;
+        if !rules.is_empty() {
+            let verdict = rules.run(&mut context::context(&worker, conn, x, Stage::Response), 0);
+            if matches!(verdict, Verdict::Failed) {
+                worker.counters().frontend(conn.frontend).failed_rewrites.inc();
+                return false;
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,55 @@
+//! What rules see of an exchange: made anew for each list that runs, from what is known by then.
+
+use crate::{connection::Conn, exchange::state::Exchange, worker::state::Worker};
+use penstock_rules::{Buffered, Context, Now, Phase, ProxyId};
+
+/// Which heads rules may look at and change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// There is no HTTP message.
+    Raw,
+    /// The request is there.
+    Request,
+    /// The response too.
+    Response,
+}
+
+/// Whether the exchange goes on after a list of rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judged {
+    GoOn,
+    /// The client has been answered, or has been told nothing on purpose.
+    Over,
+}
+
+/// What rules see. They have to decide with it; the few lists that may wait for more say so in what is buffered.
+pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
+    let shared = &worker.shared;
+    let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);
+    let (backend, server) = (x.backend, x.server);
+    Context {
+        now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
+        phase: if x.times.complete.is_some() { Phase::During } else { Phase::Before },
+        conn: &conn.facts,
+        frontend: proxy(conn.frontend),
+        backend: backend.map(proxy),
+        server: backend.zip(server).map(|(backend, server)| &shared.servers[backend][server]),
+        server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
+        request: (stage != Stage::Raw).then_some(&mut x.request),
+        response: (stage == Stage::Response).then_some(&mut x.response),
+        input: Buffered {
+            bytes: x.body.as_ref().map_or(&[], |body| body.data()),
+            complete: true,
+            announced: x.announced,
+        },
+        output: Buffered {
+            bytes: x.response_body.as_ref().map_or(&[], |body| body.data()),
+            complete: true,
+            announced: x.response_announced,
+        },
+        session: &mut conn.session,
+        txn: &mut x.txn,
+        log: &x.log,
+        world: worker,
+    }
+}

@@ -1,0 +1,45 @@
+//! Names of servers as the system resolves them before anything runs (`init-addr`).
+
+use crate::server::{Backends, Host, ServerRef};
+use penstock_config::{
+    Diagnostics,
+    model::{InitAddr, ServerHost},
+};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, ToSocketAddrs as _},
+};
+
+/// Finds the first address of every server whose line gives a name, in the order of its `init-addr`.
+pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
+    let mut known: BTreeMap<&str, Option<IpAddr>> = BTreeMap::new();
+    for backend in backends.iter() {
+        for server in &backend.servers {
+            let ServerHost::Name(name) = &server.config.host else { continue };
+            let methods = match &server.config.settings.init_addr[..] {
+                [] => &[InitAddr::Last, InitAddr::Libc][..],
+                given => given,
+            };
+            let found = methods.iter().find_map(|method| match method {
+                // There is no state file to take the last address from.
+                InitAddr::Last => None,
+                InitAddr::Libc => known.entry(name).or_insert_with(|| system(name)).map(Some),
+                InitAddr::Ip(ip) => Some(Some(*ip)),
+                InitAddr::None => Some(None),
+            });
+            let at = ServerRef { proxy: backend.proxy, server: server.index };
+            match found {
+                Some(Some(ip)) => backends.set_host(at, Some(Host::Ip(ip))),
+                Some(None) => backends.start_unresolved(at),
+                None => {
+                    let text = format!("'server {}' : could not resolve address '{name}'", backends.name(at));
+                    diagnostics.error(server.config.span, text).hint("'init-addr last,libc,none' starts without it");
+                }
+            }
+        }
+    }
+}
+
+fn system(name: &str) -> Option<IpAddr> {
+    (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
+}
