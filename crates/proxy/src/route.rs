@@ -69,8 +69,10 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
         return Route::Answered;
     }
     headers::forwarded_for(conn, x, proxy);
+    // Also where nothing asks for it yet: rules of responses and the log show what it was made of here.
+    context::context(&worker, conn, x, Stage::Request).make_unique_id();
     if let Some(name) = &frontend.unique_id_header {
-        add_unique_id(&worker, conn, x, name);
+        add_unique_id(x, name);
     }
     Route::Backend(backend)
 }
@@ -149,8 +151,7 @@ async fn buffer_request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchan
     evaluate::wait_for_body(conn, client, x, 0, limit).await
 }
 
-fn add_unique_id(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, name: &str) {
-    context::context(worker, conn, x, Stage::Request).make_unique_id();
+fn add_unique_id(x: &mut Exchange, name: &str) {
     let id = x.txn.unique_id.borrow().clone();
     if let Some(id) = id {
         // An identifier that does not fit a header field is left out.

@@ -197,11 +197,17 @@ pub(crate) async fn send(
         let _ = after_response::run(conn, x);
     }
     let said = Connection::of(&x.response.fields).close;
-    x.response.fields.remove_known(Known::Connection);
+    // A 101 that rules make, as a test's stand-in for a server of WebSocket does, has neither length nor next response.
+    let switches = x.response.status() == 101;
+    if switches {
+        x.response.fields.remove_known(Known::ContentLength);
+    } else {
+        x.response.fields.remove_known(Known::Connection);
+    }
     // The log has the status that was meant, unless a rule has said another.
     x.txn.status = Some(if x.response.status() == before { status } else { x.response.status() });
     x.log.bytes_read += weight(VERSION + 3 + x.response.reason().len(), &x.response.fields);
-    if last || said {
+    if last || said || switches {
         x.log.bytes_read += CLOSE.len() as u64;
     }
     if x.response.status() == 204 {
@@ -210,6 +216,7 @@ pub(crate) async fn send(
     let head_only = x.wants_head_only() || matches!(x.response.status(), 204 | 304);
     let (framing, body) = match head_only {
         true => (Framing::None, &b""[..]),
+        false if switches => (Framing::Tunnel, body),
         // The page of an errorfile may leave its length out: then the end of the connection tells.
         false if !x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
         false => (Framing::Length(body.len() as u64), body),
