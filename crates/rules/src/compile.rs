@@ -232,6 +232,10 @@ impl<'a> Compiler<'a> {
         self.diagnostics
     }
 
+    pub(crate) fn parts(&mut self) -> (&mut Linker<'a>, &mut Diagnostics) {
+        (&mut self.linker, self.diagnostics)
+    }
+
     fn proxy(&mut self, id: ProxyId) -> ProxyRules {
         let proxy = &self.linker.config.proxies[id.0 as usize];
         let scope = |place| Scope { proxy: Some(id), place };

@@ -21,6 +21,7 @@ mod manual;
 pub mod patterns;
 mod regexes;
 mod rules;
+mod start;
 mod stick;
 pub mod table;
 pub mod time;

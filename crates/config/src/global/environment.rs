@@ -33,10 +33,8 @@ pub(super) const KEYWORDS: &[Entry] = &[
         a.around.variables.retain(|name, _| name.starts_with("HAPROXY_") || keep.iter().any(|k| k.text == *name));
         Ok(())
     }),
-    Entry::new("set-var", at_least(2), "Sets a variable of the process from an expression", set_var)
-        .notice("variables of the process are set by rules only"),
-    Entry::new("set-var-fmt", at_least(2), "Sets a variable of the process from a format", set_var)
-        .notice("variables of the process are set by rules only"),
+    Entry::new("set-var", at_least(2), "Sets a variable of the process from an expression", set_var),
+    Entry::new("set-var-fmt", at_least(2), "Sets a variable of the process from a format", set_var),
 ];
 
 fn name(args: &mut Args<'_>) -> Parsed<String> {

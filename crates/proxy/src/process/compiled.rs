@@ -1,18 +1,21 @@
 //! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
 
+use crate::{process::shared::hostname, worker::state::random_seed};
 use penstock_backends::check::{self, script::Script};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{BalanceKey, Proxy},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Places, ProxyId, ProxyRules, log::Purpose, patterns::Reference, table::StickTable,
+    Compiler, Expr, LogFormat, Now, Places, ProxyId, ProxyRules, World, log::Purpose, patterns::Reference,
+    table::StickTable,
 };
 use std::{
     collections::{BTreeMap, HashMap},
     io,
     path::Path,
     sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// The compiled configuration.
@@ -47,10 +50,28 @@ impl Files for Disk {
     }
 }
 
+/// What there is to ask about before a worker runs.
+struct Starting(String);
+
+impl World for Starting {
+    fn hostname(&self) -> &str {
+        &self.0
+    }
+    fn pid(&self) -> u32 {
+        std::process::id()
+    }
+    fn random(&self) -> u64 {
+        random_seed(0)
+    }
+}
+
 impl Program {
     /// Compiles all of it; what is wrong goes to `diagnostics`.
     pub fn compile(config: &Config, diagnostics: &mut Diagnostics) -> Program {
         let mut compiler = Compiler::new(config, &Disk, diagnostics);
+        let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let now = Now { mono: 0, unix_us };
+        compiler.set_variables(&config.global.set_vars, now, &Starting(hostname()));
         let rules = compiler.proxies();
         let mut sni = Vec::new();
         let mut balance = Vec::new();

@@ -70,6 +70,11 @@ pub struct Shared {
     pub(crate) hostname: String,
 }
 
+/// The machine's name.
+pub(crate) fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 impl Shared {
     /// `None` if something is wrong, which is said in `diagnostics`.
     pub(crate) fn build(config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
@@ -140,7 +145,7 @@ impl Shared {
             requests: AtomicU32::new(0),
             log_lines: config.proxies.iter().map(|_| AtomicU32::new(0)).collect(),
             loads: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            hostname: hostname(),
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),

@@ -156,7 +156,7 @@ impl Worker {
 }
 
 /// A start for the worker's random numbers that no two workers or runs share; never zero.
-fn random_seed(id: usize) -> u64 {
+pub(crate) fn random_seed(id: usize) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(id) | 1
 }

@@ -1,0 +1,68 @@
+//! What is evaluated once, before there is a connection: `set-var` and `set-var-fmt` of the global section.
+
+use crate::{
+    Buffered, Compiler, ConnFacts, Context, Kind, LogFacts, Now, Phase, Places, ProxyFacts, ProxyId, Session, Txn,
+    World,
+    acl::Acls,
+    action::{Build, Captures},
+    link::Scope,
+    words::Words,
+};
+use penstock_config::Line;
+
+impl Compiler<'_> {
+    /// Gives variables of the process the values that the global section says, line by line: a later one may use what an
+    /// earlier one has set.
+    pub fn set_variables(&mut self, lines: &[Line], now: Now, world: &dyn World) {
+        for line in lines {
+            self.set_variable(line, now, world);
+        }
+    }
+
+    fn set_variable(&mut self, line: &Line, now: Now, world: &dyn World) -> Option<()> {
+        let mut words = Words::new(line);
+        let (keyword, name) = (words.next()?, words.next()?);
+        let (linker, diagnostics) = self.parts();
+        let mut build = Build {
+            linker,
+            diagnostics,
+            acls: &mut Acls::default(),
+            scope: Scope { proxy: None, place: Places::CONFIG },
+            kind: Kind::Check,
+            captures: &mut Captures::default(),
+            realm: "",
+            words,
+            word: name,
+            inside: &name.text,
+        };
+        let action = match keyword.text.as_str() {
+            "set-var-fmt" => build.set_var_fmt()?,
+            _ => build.set_var()?,
+        };
+        if let Some(word) = build.words.peek() {
+            let message = format!("'{}' and what follows is not read: '{}' ends before", word.text, keyword.text);
+            build.diagnostics.warning(word.span, message);
+        }
+        let mut context = Context {
+            now,
+            phase: Phase::Before,
+            conn: &ConnFacts::default(),
+            frontend: (ProxyId(0), &ProxyFacts::default()),
+            backend: None,
+            server: None,
+            server_conn: None,
+            request: None,
+            response: None,
+            input: Buffered::default(),
+            output: Buffered::default(),
+            session: &mut Session::default(),
+            txn: &mut Txn::default(),
+            log: &LogFacts::default(),
+            world,
+        };
+        // What has no value leaves the variable as it is.
+        let _ = action.run(Kind::Check, line.span, &mut context, 0);
+        context.settle();
+        Some(())
+    }
+}
