@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod forward;
 mod forwarded;
 pub(crate) mod headers;
+mod repeat;
 pub(crate) mod respond;
 mod retry;
 pub(crate) mod service;

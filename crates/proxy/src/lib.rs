@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod accept;
-mod check;
 mod connection;
 mod exchange;
 mod handshake;
@@ -18,7 +17,6 @@ mod log;
 mod model;
 mod observe;
 mod process;
-mod reuse;
 mod route;
 mod rules;
 mod servers;
@@ -28,7 +26,6 @@ mod worker;
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{counters, engine, snapshot, snapshot::Snapshot};
 pub use penstock_backends::server;
-use penstock_backends::{balance, queue};
 pub use process::{
     aside::AsideReport,
     compiled::Program,

@@ -15,10 +15,7 @@ use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Poll, Waker},
     time::Duration,
 };
@@ -200,6 +197,3 @@ const GATHERED_US: u64 = 4_000;
 /// So long a line may wait for the next. More than a tick of the kernel's: a timer before that costs each wait an
 /// interrupt.
 const HELD_MAX: Duration = Duration::from_millis(10);
-
-/// A count of lines lost.
-type Dropped = AtomicU64;

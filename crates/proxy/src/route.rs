@@ -13,9 +13,9 @@ use crate::{
         context::{self, Judged, Stage},
         evaluate, login,
     },
-    server::ServerRef,
     worker::state::Worker,
 };
+use penstock_backends::server::ServerRef;
 use penstock_config::model::{Mode, Proxy};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};

@@ -1,7 +1,9 @@
-//! Connections to servers: opened, kept between exchanges, and where names say that servers are.
+//! Servers from this side: connections to them, opened and kept between exchanges, the checks of their health, and where
+//! names say that they are.
 
+pub(crate) mod checks;
 pub(crate) mod connect;
+pub(crate) mod key;
 pub(crate) mod pool;
 pub(crate) mod private;
 pub(crate) mod resolve;
-pub(crate) mod sni;

@@ -17,7 +17,6 @@ use crate::{
     },
     http1::connection,
     observe::counters::InUse,
-    reuse::key_of,
     route::{
         content::{self, Connected},
         persistence,
@@ -26,11 +25,14 @@ use crate::{
         context::{self, Stage},
         evaluate,
     },
-    server::{ServerRef, Slot},
+    servers::key::key_of,
     tcp::raw::Raw,
     worker::state::Worker,
 };
-use penstock_backends::retry::Attempts;
+use penstock_backends::{
+    retry::Attempts,
+    server::{ServerRef, Slot},
+};
 use penstock_config::model::Proxy;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{

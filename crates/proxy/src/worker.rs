@@ -11,9 +11,8 @@ pub(crate) mod turn;
 
 use crate::{
     accept::{self, listener::Listener, spread},
-    check,
     process::{handle::Handle, shared::Shared},
-    servers::resolve,
+    servers::{checks, resolve},
 };
 use buffer::Buffers;
 use control::Control;
@@ -92,10 +91,10 @@ async fn serve(
     task::spawn(&worker, Who::Worker, penstock_tls::drive_engine());
     task::spawn(&worker, Who::Worker, report_engine(worker.clone()));
     if worker.id == 0 {
-        check::start(&worker);
+        checks::start(&worker);
         resolve::start(&worker);
-        task::spawn(&worker, Who::Worker, check::tick(worker.clone()));
-        task::spawn(&worker, Who::Worker, check::tell(worker.clone()));
+        task::spawn(&worker, Who::Worker, checks::tick(worker.clone()));
+        task::spawn(&worker, Who::Worker, checks::tell(worker.clone()));
     }
     // Whoever started us does not wait any more if this fails.
     let _ = ready.send(Ok(()));

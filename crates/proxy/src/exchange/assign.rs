@@ -3,13 +3,15 @@
 use super::state::{Exchange, ms_between};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
-    queue::Granted,
-    reuse::Key,
-    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
     servers::connect::{self, Failure},
     worker::state::Worker,
 };
-use penstock_backends::retry::Attempt;
+use penstock_backends::{
+    queue::Granted,
+    retry::Attempt,
+    reuse::Key,
+    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
+};
 use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{
     future::{Future, poll_fn},

@@ -7,8 +7,9 @@ use super::{
     finish,
     flush::{flush, send},
     forward::{Broken, Flow, Waits},
-    headers, respond,
-    retry::{Ended, is_repeatable, keep_body},
+    headers,
+    repeat::{Ended, is_repeatable, keep_body},
+    respond,
     state::{Exchange, ms_between},
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
@@ -23,18 +24,20 @@ use crate::{
     },
     log::debug,
     observe::counters::InUse,
-    reuse::{Claim, Key, key_of, may_go_on},
     route::{self, cookie},
     rules::context,
-    server::{Seen, Server, ServerRef, Slot},
-    servers::pool::Returned,
+    servers::{key::key_of, pool::Returned},
     worker::{
         pulse::{Stage, Who},
         task,
         turn::{self, cost},
     },
 };
-use penstock_backends::retry::{Reason, may_repeat_body, retries_on, retries_on_status};
+use penstock_backends::{
+    retry::{Reason, may_repeat_body, retries_on, retries_on_status},
+    reuse::{Claim, Key, may_go_on},
+    server::{Seen, Server, ServerRef, Slot},
+};
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
 use penstock_rules::{By, During, Termination};

@@ -1,7 +1,8 @@
 //! What a proxy itself changes in messages on their way: connection handling, and who the client is.
 
 use super::{forwarded, state::Exchange};
-use crate::{connection::Conn, server::Server};
+use crate::connection::Conn;
+use penstock_backends::server::Server;
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
 use penstock_http::{
     Connection, Fields, Framing, Known, Persistence, Version, receive_hop_by_hop, remove_hop_by_hop, set_connection,

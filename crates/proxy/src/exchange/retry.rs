@@ -4,7 +4,7 @@ use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
     ends::Client,
-    forward::Flow,
+    repeat::Ended,
     respond,
     state::Exchange,
 };
@@ -12,25 +12,17 @@ use crate::{
     connection::Conn,
     route::{cookie, persistence},
     rules::{context::Stage, login},
-    server::{ServerRef, Shutdown, Slot},
-    worker::buffer::Buffers,
 };
-use penstock_backends::retry::{Attempts, Reason, retries_on};
-use penstock_http::Framing;
+use penstock_backends::{
+    retry::{Attempts, Reason, retries_on},
+    server::{ServerRef, Shutdown, Slot},
+};
 use penstock_rules::{By, During, Termination};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
     task::Poll,
 };
-
-/// How forwarding ended, when it did not end well.
-pub(super) enum Ended {
-    /// Nothing was answered, nothing but the head was sent: it may be sent again.
-    Retry(Reason),
-    /// It is over: log it so.
-    Over,
-}
 
 /// Finds a server and forwards, as often as `retries` allows.
 pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, backend: usize) {
@@ -131,19 +123,6 @@ pub(super) async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut 
         client.abort();
     } else {
         respond::error(conn, client, x, 502).await;
-    }
-}
-
-/// What was read from the client is gone once sent, unless it was kept; a request without a body can be sent as often as
-/// needed.
-pub(super) fn is_repeatable(client: &dyn Client, x: &Exchange, request: &Flow) -> bool {
-    !x.txn.no_retry && (client.request_framing() == Framing::None || request.keeps_all())
-}
-
-/// Has the next attempt begin with what this one has sent of the body.
-pub(super) fn keep_body(x: &mut Exchange, request: &mut Flow, buffers: &Buffers) {
-    if let Some((body, complete)) = request.again(buffers) {
-        (x.body, x.body_complete) = (Some(body), complete);
     }
 }
 

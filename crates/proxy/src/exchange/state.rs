@@ -1,10 +1,8 @@
 //! What is known of a request and its response while they are under way.
 
 use super::ends::Counts;
-use crate::{
-    server::Presence,
-    worker::buffer::{Buffer, Buffers},
-};
+use crate::worker::buffer::{Buffer, Buffers};
+use penstock_backends::server::Presence;
 use penstock_http::{RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::cell::RefCell;

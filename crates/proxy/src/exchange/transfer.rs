@@ -4,15 +4,15 @@ use super::{
     ends::{Client, End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
-    retry::Ended,
+    repeat::Ended,
     state::Exchange,
     timeouts::{Patience, Side},
 };
 use crate::{
     connection::{Conn, in_time},
-    server::ServerRef,
     worker::buffer::Buffer,
 };
+use penstock_backends::server::ServerRef;
 use penstock_config::model::Proxy;
 use penstock_rules::{By, During, Termination};
 use std::{

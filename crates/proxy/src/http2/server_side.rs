@@ -9,7 +9,6 @@ use super::{
 use crate::{
     exchange::ends::{Answered, Body, Counts, End, Fault, Sink, Source, Upstream},
     http1::body::{VERSION, weight},
-    reuse::Session,
     worker::{buffer::Buffer, turn},
 };
 use bytes::{Buf, Bytes};
@@ -18,6 +17,7 @@ use h2::{
     client::{ResponseFuture, SendRequest},
 };
 use http::Request;
+use penstock_backends::reuse::Session;
 use penstock_http::{Error, Fields, Framing, Known, Limits, RequestHead, ResponseHead};
 use std::{
     future::Future,

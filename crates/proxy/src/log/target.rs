@@ -1,6 +1,6 @@
 //! Where log lines go: UDP, a unix datagram socket, a descriptor.
 
-use super::{Dropped, header::Line};
+use super::header::Line;
 use penstock_config::model::{LogAddress, LogTarget};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
@@ -13,7 +13,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Target {
     sample: Option<Sample>,
     /// Lines of equal length may go as one message, until that turns out not to work.
     parts: AtomicBool,
-    pub dropped: Dropped,
+    pub dropped: AtomicU64,
 }
 
 enum Address {
@@ -63,7 +63,7 @@ impl Target {
             address,
             line: line.clone(),
             sample: line.sample.as_deref().and_then(Sample::parse),
-            dropped: Dropped::new(0),
+            dropped: AtomicU64::new(0),
         }
     }
     /// The severity a line of `severity` is sent with, unless the target does not want it.

@@ -4,12 +4,12 @@ use super::{
     counters::{Part, Totals},
     engine::Report,
 };
-use crate::{
-    process::{
-        handle::{Handle, State},
-        shared::Shared,
-    },
-    server::{Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target},
+use crate::process::{
+    handle::{Handle, State},
+    shared::Shared,
+};
+use penstock_backends::server::{
+    Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target,
 };
 use penstock_config::model::Mode;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,8 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
 use super::{service::Services, shared::Shared};
-use crate::{server::Shutdown, worker::control::Control};
+use crate::worker::control::Control;
+use penstock_backends::server::Shutdown;
 use penstock_engine::Plan;
 use std::{
     sync::{

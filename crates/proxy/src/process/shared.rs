@@ -2,16 +2,15 @@
 
 use super::{aside::Aside, compiled::Program};
 use crate::{
-    check::Plans,
     log::LogTargets,
     observe::{
         counters::{Counters, Shape},
         engine::Reports,
     },
-    server::{Backends, Notice, numbers},
-    servers::resolve::at_start,
+    servers::{checks::plans::Plans, resolve::at_start},
     worker::pulse::Pulse,
 };
+use penstock_backends::server::{Backends, Notice, numbers};
 use penstock_config::{
     Config, Diagnostics,
     model::{Proxy, ServerSettings},

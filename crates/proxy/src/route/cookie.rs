@@ -1,10 +1,8 @@
 //! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
 
 use super::persistence::Persistence;
-use crate::{
-    exchange::state::{CookiePersistence, Exchange},
-    server::Backend,
-};
+use crate::exchange::state::{CookiePersistence, Exchange};
+use penstock_backends::server::Backend;
 use penstock_config::model::{Cookie, CookieMode, Proxy};
 use penstock_http::{Known, ResponseHead};
 use penstock_rules::fetch::end_of_cookie;
@@ -96,7 +94,7 @@ fn judge(
     if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
         return b'O';
     }
-    let named = |server: &&crate::server::Server| {
+    let named = |server: &&penstock_backends::server::Server| {
         server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key)
     };
     let Some(server) = pool.servers.iter().find(named) else { return b'I' };

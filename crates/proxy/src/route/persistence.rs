@@ -1,11 +1,13 @@
 //! What binds a request to a server, and what its backend is asked for: `use-server`, stick tables, the hash of `balance`.
 
 use crate::{
-    balance::Subject,
     connection::Conn,
     exchange::state::Exchange,
-    queue::Priority,
     rules::context::{self, Stage},
+};
+use penstock_backends::{
+    balance::Subject,
+    queue::Priority,
     server::{Backend, ServerRef, Want},
 };
 use penstock_config::model::{BalanceKey, Proxy};

@@ -3,6 +3,8 @@
 use crate::{
     connection::{Conn, socket::Socket, stream::Stream},
     process::shared::Shared,
+};
+use penstock_backends::{
     reuse::Key,
     server::{Server, Target},
 };

@@ -1,10 +1,8 @@
 //! Connections to servers between exchanges, kept by each worker for itself; which of them a request may use is what
 //! [`Claim`] and [`Key`] say.
 
-use crate::{
-    connection::stream::Stream,
-    observe::counters::Cells,
-    process::shared::Shared,
+use crate::{connection::stream::Stream, observe::counters::Cells, process::shared::Shared};
+use penstock_backends::{
     reuse::{Claim, Key, Offer, may_go_on},
     server::ServerRef,
 };

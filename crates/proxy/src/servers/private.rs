@@ -2,10 +2,8 @@
 //! those that a client has authenticated (NTLM and Negotiate authenticate connections, not requests).
 
 use super::pool::{Returned, is_quiet};
-use crate::{
-    http2::mux::Mux,
-    reuse::{Key, Session},
-};
+use crate::http2::mux::Mux;
+use penstock_backends::reuse::{Key, Session};
 use penstock_http::ResponseHead;
 use std::{
     cell::{Cell, RefCell},

@@ -8,10 +8,10 @@ mod dns;
 
 use crate::{
     log::severity,
-    server::{Backends, Host, Notice, ServerRef},
     worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
+use penstock_backends::server::{Backends, Host, Notice, ServerRef};
 use penstock_config::model::{Resolvers, ServerHost};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

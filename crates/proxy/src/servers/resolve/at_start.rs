@@ -1,6 +1,6 @@
 //! Names of servers as the system resolves them before anything runs (`init-addr`).
 
-use crate::server::{Backends, Host, ServerRef};
+use penstock_backends::server::{Backends, Host, ServerRef};
 use penstock_config::{
     Diagnostics,
     model::{InitAddr, ServerHost},

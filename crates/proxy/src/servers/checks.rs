@@ -1,63 +1,33 @@
 //! Health checks: one task for each server that starts runs on time. What a check asks and what its answer means is
 //! `penstock_backends::check`; only this file has sockets and clocks. All tasks live on the first worker.
 
+pub(crate) mod plans;
+
+use super::connect::open_socket;
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
     process::shared::Shared,
-    server::{Server, ServerRef},
-    servers::connect::open_socket,
     worker::{pulse::Who, state::Worker, task},
 };
-use penstock_backends::check::{
-    Outcome,
-    run::{About, ConnectError, Next, Run},
-    schedule::{first, interval, spread},
-    script::{Action, Connect, Kind, Script},
+use penstock_backends::{
+    check::{
+        Outcome,
+        run::{About, ConnectError, Next, Run},
+        schedule::{first, interval, spread},
+        script::{Connect, Kind},
+    },
+    server::{Server, ServerRef},
 };
-use penstock_config::{
-    Config, Diagnostics,
-    model::{ServerHost, ServerPort, ServerTls},
-};
+use penstock_config::model::{ServerHost, ServerPort};
 use penstock_http::proxy_protocol;
 use penstock_rules::{Now, ProxyId};
-use penstock_tls::{Connector, Disk};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
-
-/// The TLS of a configuration's checks. Immutable.
-pub(crate) struct Plans {
-    /// Where the server's own traffic has none or other settings, by proxy and server.
-    connectors: Vec<Vec<Option<Connector>>>,
-}
-
-impl Plans {
-    /// What `check` lines and the scripts of the proxies ask for; what is wrong with it goes to `diagnostics`.
-    pub fn build(config: &Config, scripts: &[Option<Arc<Script>>], diagnostics: &mut Diagnostics) -> Plans {
-        let connectors = config.proxies.iter().zip(scripts).map(|(proxy, script)| {
-            let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| wants_tls(&step.action)));
-            let servers = proxy.servers.iter().map(|server| {
-                let settings = &server.settings;
-                let own = settings.check.enabled && (settings.check.ssl == Some(true) || asks);
-                let needed = own && settings.tls.is_none();
-                // Without `ssl` the line's TLS settings were kept for this.
-                let tls = ServerTls { sni: None, ..settings.tls_settings.clone() };
-                needed.then(|| Connector::build(config, &tls, server.span, &Disk, diagnostics)).flatten()
-            });
-            servers.collect()
-        });
-        Plans { connectors: connectors.collect() }
-    }
-}
-
-fn wants_tls(action: &Action) -> bool {
-    matches!(action, Action::Connect(connect) if connect.ssl)
-}
 
 /// Starts the checks of all servers on this worker.
 pub(crate) fn start(worker: &Rc<Worker>) {
@@ -222,15 +192,15 @@ fn protocols<'a>(shared: &'a Shared, at: ServerRef, connect: &'a Connect) -> Vec
 }
 
 /// Where a check goes: the step's address and port, else those of `check`, else the server's.
-fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint {
+fn check_endpoint(server: &Server, connect: &Connect) -> penstock_backends::server::Endpoint {
     let check = &server.config.settings.check;
-    let mut endpoint = crate::server::Endpoint::clone(&server.endpoint.load());
+    let mut endpoint = penstock_backends::server::Endpoint::clone(&server.endpoint.load());
     let addr = connect.addr.or(match &check.addr {
         Some(ServerHost::Ip(ip)) => Some(*ip),
         _ => None,
     });
     if let Some(ip) = addr {
-        endpoint.host = Some(crate::server::Host::Ip(ip));
+        endpoint.host = Some(penstock_backends::server::Host::Ip(ip));
     }
     // A step with an address and no port still asks the port that checks go to.
     if let Some(port) = connect.port.or(check.port).or(check.addr_port) {
