@@ -9,6 +9,8 @@ fn main() {
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=PENSTOCK_COMPILER={said}");
     println!("cargo::rustc-env=PENSTOCK_PROFILE={}", profile().unwrap_or_default());
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    println!("cargo::rustc-env=PENSTOCK_DATE={}", date().unwrap_or_else(|| "1970/01/01".into()));
 }
 
 /// The profile's name where it is one of our own: to cargo's PROFILE, each is what it inherits from. OUT_DIR is
@@ -16,4 +18,19 @@ fn main() {
 fn profile() -> Option<String> {
     let out = std::env::var_os("OUT_DIR")?;
     Some(Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?.to_owned())
+}
+
+/// The day of the sources: that of SOURCE_DATE_EPOCH, or of the last commit.
+fn date() -> Option<String> {
+    let day = ["+%Y/%m/%d", "--utc", "--date"];
+    let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(epoch) => epoch,
+        Err(_) => said("git", &["log", "-1", "--format=%ct"])?,
+    };
+    said("date", &[&day[..], &[&format!("@{epoch}")]].concat())
+}
+
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|said| !said.is_empty())
 }

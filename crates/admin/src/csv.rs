@@ -5,19 +5,28 @@ use penstock_proxy::snapshot::Row;
 
 /// All rows, below one line of names.
 pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String {
+    rows.fold(header(), |out, row| out + &line(row, legends))
+}
+
+/// The line of names.
+pub fn header() -> String {
     let mut out = String::from("# ");
     for column in COLUMNS {
         out.push_str(column.name);
         out.push(',');
     }
     out.push('\n');
-    for row in rows {
-        for column in COLUMNS {
-            push_field(&mut out, &(column.value)(row, legends).to_string());
-            out.push(',');
-        }
-        out.push('\n');
+    out
+}
+
+/// The line of a row.
+pub fn line(row: &Row, legends: bool) -> String {
+    let mut out = String::new();
+    for column in COLUMNS {
+        push_field(&mut out, &(column.value)(row, legends).to_string());
+        out.push(',');
     }
+    out.push('\n');
     out
 }
 

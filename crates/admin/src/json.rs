@@ -11,29 +11,45 @@ pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String 
     Json::Array(rows).to_string()
 }
 
-fn row_of(row: &Row, legends: bool) -> Json {
+/// One row: an object for each value.
+pub fn row_of(row: &Row, legends: bool) -> Json {
     let mut fields = Vec::new();
     for (position, column) in COLUMNS.iter().filter(|column| column.name != "-").enumerate() {
         let value = (column.value)(row, legends);
-        let number = match &value {
-            Value::Empty => continue,
-            Value::Text(text) => json!(text),
-            Value::U32(n) => json!(n),
-            Value::U64(n) => json!(n),
-            Value::S32(n) => json!(n),
-        };
-        let [origin, nature, scope] = column.tags;
+        if value == Value::Empty {
+            continue;
+        }
         fields.push(json!({
             "objType": object(row.kind),
             "proxyId": row.iid,
             "id": row.sid,
             "field": { "pos": position, "name": column.name },
             "processNum": 1,
-            "tags": { "origin": origin_word(origin, row.kind), "nature": nature_word(nature), "scope": scope_word(scope) },
-            "value": { "type": value.kind(), "value": number },
+            "tags": tags(column.tags, row.kind == Kind::Server),
+            "value": { "type": value.kind(), "value": value.json() },
         }));
     }
     Json::Array(fields)
+}
+
+/// The tags of a field in words; see [`crate::columns::Column::tags`].
+pub fn tags([origin, nature, scope]: [u8; 3], of_server: bool) -> Json {
+    json!({ "origin": origin_word(origin, of_server), "nature": nature_word(nature), "scope": scope_word(scope) })
+}
+
+/// The tags of a field in the letters of `typed`.
+pub fn letters([origin, nature, scope]: [u8; 3], of_server: bool) -> String {
+    let origin = match origin {
+        b'*' if of_server => 'S',
+        b'*' => 'M',
+        other => char::from(other),
+    };
+    let nature = match nature {
+        b'E' => 'A',
+        b'A' => 'a',
+        other => char::from(other),
+    };
+    format!("{origin}{nature}{}", char::from(scope))
 }
 
 fn object(kind: Kind) -> &'static str {
@@ -45,12 +61,13 @@ fn object(kind: Kind) -> &'static str {
     }
 }
 
-fn origin_word(tag: u8, kind: Kind) -> &'static str {
+fn origin_word(tag: u8, of_server: bool) -> &'static str {
     match tag {
         b'K' => "Key",
         b'C' => "Config",
         b'S' => "Status",
-        b'*' if kind == Kind::Server => "Status",
+        b'P' => "Product",
+        b'*' if of_server => "Status",
         _ => "Metric",
     }
 }

@@ -1,10 +1,12 @@
 //! Stats page, CSV, JSON, Prometheus metrics: what an operator sees, rendered from one snapshot.
 //!
-//! [`columns`] is the one table of what there is to see; every format reads it. [`service`] answers requests with them.
+//! [`columns`] is the one table of what there is to see; every format reads it. [`service`] answers requests with them, [`command`] the
+//! commands of the runtime API.
 
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod command;
 pub mod csv;
 mod device;
 mod engine;

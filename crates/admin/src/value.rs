@@ -1,9 +1,10 @@
 //! One value of statistics, of the type that HAProxy's own outputs give it.
 
+use serde_json::Value as Json;
 use std::fmt::{self, Display};
 
 /// A value, or none where a column means nothing for a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// The column means nothing here.
     Empty,
@@ -13,6 +14,8 @@ pub enum Value {
     U64(u64),
     /// A number that may be negative.
     S32(i32),
+    /// A number with a fraction.
+    F64(f64),
     /// A text.
     Text(String),
 }
@@ -25,7 +28,20 @@ impl Value {
             Value::U32(_) => "u32",
             Value::U64(_) => "u64",
             Value::S32(_) => "s32",
+            Value::F64(_) => "flt",
             Value::Text(_) => "str",
+        }
+    }
+
+    /// The value in JSON, null where there is none.
+    pub fn json(&self) -> Json {
+        match self {
+            Value::Empty => Json::Null,
+            Value::U32(n) => (*n).into(),
+            Value::U64(n) => (*n).into(),
+            Value::S32(n) => (*n).into(),
+            Value::F64(n) => (*n).into(),
+            Value::Text(text) => text.as_str().into(),
         }
     }
 
@@ -35,6 +51,7 @@ impl Value {
             Value::U32(n) => Some(f64::from(*n)),
             Value::U64(n) => Some(*n as f64),
             Value::S32(n) => Some(f64::from(*n)),
+            Value::F64(n) => Some(*n),
             Value::Empty | Value::Text(_) => None,
         }
     }
@@ -47,6 +64,8 @@ impl Display for Value {
             Value::U32(n) => n.fmt(f),
             Value::U64(n) => n.fmt(f),
             Value::S32(n) => n.fmt(f),
+            // Microseconds are as fine as any of these is measured.
+            Value::F64(n) => ((n * 1e6).round() / 1e6).fmt(f),
             Value::Text(text) => text.fmt(f),
         }
     }

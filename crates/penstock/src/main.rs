@@ -5,6 +5,7 @@
 mod arguments;
 mod bench;
 mod configuration;
+mod control;
 mod device;
 mod doctor;
 mod engine;

@@ -2,10 +2,11 @@
 
 use crate::{
     configuration,
+    control::Control,
     device::{self, Opened},
     engine,
     flags::Flags,
-    heritage::{Bequest, Exposure, inherit},
+    heritage::{self, inherit},
     limits, ready,
     ready::Reporter,
     say::warning,
@@ -20,6 +21,7 @@ use penstock_proxy::{Handle, Runtime};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
+    os::fd::OwnedFd,
     process::ExitCode,
     sync::{
         Arc,
@@ -131,10 +133,11 @@ pub fn serve(
     if let Err(why) = give_up_privileges(&config.global) {
         return fail(&why).into();
     }
-    let bequest = match Bequest::of(&mut listeners, &reporter) {
-        Ok(bequest) => bequest,
+    let copies = match heritage::copies(&listeners, &config, &reporter) {
+        Ok(copies) => copies,
         Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
     };
+    let stats = std::mem::take(&mut listeners.stats);
     let handle = match runtime.start(listeners) {
         Ok(handle) => handle,
         Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
@@ -152,12 +155,8 @@ pub fn serve(
         awaited.in_background(handle.clone());
     }
     started(&handle);
-    let offered = bequest.offer(reporter).and_then(|(exposure, tie)| {
-        let orphaned = tie.map(|tie| tie.watch(|client, _| drop(client))).transpose();
-        Ok((exposure, orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
-    });
-    let (exposure, orphaned) = match offered {
-        Ok(offered) => offered,
+    let control = match control(stats, copies, &handle, reporter) {
+        Ok(control) => control,
         Err(why) => {
             handle.stop();
             handle.wait();
@@ -169,7 +168,25 @@ pub fn serve(
     }
     // dup2(2) on descriptors that are open does not fail.
     let _ = silence.map(Silence::begin);
-    obey(&handle, signals, &config.global, exposure, orphaned)
+    obey(&handle, signals, &config.global, control)
+}
+
+/// Reports that this process serves, and answers commands from now on: on its sockets, and those that its master passes on. Also
+/// the flag that says that the master is gone.
+fn control(
+    stats: Vec<(usize, OwnedFd)>,
+    copies: Vec<OwnedFd>,
+    handle: &Handle,
+    reporter: Reporter,
+) -> Result<(Option<Control>, Option<Arc<AtomicBool>>), String> {
+    let tie = reporter.ready(&copies).map_err(|e| format!("the master is gone: {e}"))?;
+    if stats.is_empty() && tie.is_none() {
+        return Ok((None, None));
+    }
+    let control = Control::start(stats, copies, handle);
+    let control = control.map_err(|e| format!("cannot answer commands: {e}"))?;
+    let orphaned = tie.map(|tie| tie.watch(control.introductions())).transpose();
+    Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
 }
 
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
@@ -275,8 +292,7 @@ fn obey(
     handle: &Handle,
     signals: Signals,
     global: &Global,
-    mut exposure: Option<Exposure>,
-    mut orphaned: Option<Arc<AtomicBool>>,
+    (control, mut orphaned): (Option<Control>, Option<Arc<AtomicBool>>),
 ) -> Ended {
     let (mut asked, mut draining, mut cut) = (None::<Instant>, false, false);
     loop {
@@ -303,8 +319,8 @@ fn obey(
         if let Some(since) = asked.and_then(|asked| asked.elapsed().checked_sub(grace)) {
             if !std::mem::replace(&mut draining, true) {
                 // The workers have the last of this process's sockets: they know who waits in those that close.
-                if let Some(exposure) = exposure.take() {
-                    exposure.end();
+                if let Some(control) = &control {
+                    control.close();
                 }
                 handle.drain();
             }

@@ -64,6 +64,7 @@ pub fn is_on_terminal() -> bool {
 }
 
 pub use penstock_config::model::StatsLevel as Level;
+pub use penstock_control::SeverityOutput;
 
 /// As configurations have it.
 pub fn word(level: Level) -> &'static str {
@@ -71,27 +72,6 @@ pub fn word(level: Level) -> &'static str {
         Level::User => "user",
         Level::Operator => "operator",
         Level::Admin => "admin",
-    }
-}
-
-/// Whether sentences begin with their severity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SeverityOutput {
-    #[default]
-    None,
-    Number,
-    Text,
-}
-
-impl SeverityOutput {
-    /// From `none`, `number` and `string`.
-    pub fn parse(word: &str) -> Option<SeverityOutput> {
-        match word {
-            "none" => Some(SeverityOutput::None),
-            "number" => Some(SeverityOutput::Number),
-            "string" => Some(SeverityOutput::Text),
-            _ => None,
-        }
     }
 }
 

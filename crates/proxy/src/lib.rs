@@ -24,7 +24,7 @@ mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
-pub use observe::{counters, engine, snapshot, snapshot::Snapshot};
+pub use observe::{counters, engine, pace, snapshot, snapshot::Snapshot};
 pub use penstock_backends::server;
 pub use process::{
     aside::AsideReport,

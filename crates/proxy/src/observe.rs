@@ -2,4 +2,5 @@
 
 pub mod counters;
 pub mod engine;
+pub mod pace;
 pub mod snapshot;

@@ -117,6 +117,7 @@ async fn serve(
                     plan = *next;
                     plan.install();
                 }
+                Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
                 Some(Control::Connection(moved)) => spread::arrived(&worker, *moved),
                 Some(Control::Stop) | None => return,
             },

@@ -6,7 +6,7 @@ use crate::{
     bind::octal,
     cpu_map,
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, at_least, between, exactly},
-    model::{Account, Global, StatsLevel, StatsSocket},
+    model::{Account, Global, SeverityOutput, StatsLevel, StatsSocket},
     proxy::log_target,
     reading::DefaultPath,
     span::Spanned,
@@ -109,21 +109,19 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new(
         "stats socket",
         SOME,
-        "Where a new process is given the listening sockets; other commands come later",
+        "Where commands are answered, and a new process is given the listening sockets",
         stats_socket,
     ),
-    Entry::new("stats timeout", ONE, "Longest silence on that socket", |g, a| {
+    Entry::new("stats timeout", ONE, "Longest silence on those sockets", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
         Ok(())
     })
-    .spare()
-    .notice("commands come with a later release"),
-    Entry::new("stats maxconn", ONE, "Most connections to that socket", |g, a| {
+    .spare(),
+    Entry::new("stats maxconn", ONE, "Most connections to those sockets", |g, a| {
         g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     })
-    .spare()
-    .notice("commands come with a later release"),
+    .spare(),
     Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
     Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
         g.hard_stop_after = Some(a.time("a time")?);
@@ -316,8 +314,20 @@ const fn detection(name: &'static str) -> Entry {
 
 /// `ADDRESS SETTINGS...`.
 fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
-    const KNOWN: &[&str] =
-        &["mode", "user", "uid", "group", "gid", "level", "expose-fd", "process", "thread", "name", "maxconn"];
+    const KNOWN: &[&str] = &[
+        "mode",
+        "user",
+        "uid",
+        "group",
+        "gid",
+        "level",
+        "severity-output",
+        "expose-fd",
+        "process",
+        "thread",
+        "name",
+        "maxconn",
+    ];
     let word = args.word("an address")?;
     // Paths may be written without a slash; `ipv4@` and its like are sockets of the network.
     let address = match word.text.contains(['@', ':']) || word.text.starts_with('/') {
@@ -330,6 +340,7 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
         user: None,
         group: None,
         level: StatsLevel::Operator,
+        severity_output: SeverityOutput::None,
         expose_fd_listeners: false,
         span: args.span,
     };
@@ -349,7 +360,15 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
                 args.choice("what to expose", &[("listeners", ())])?;
                 socket.expose_fd_listeners = true;
             }
-            "process" | "thread" | "name" | "maxconn" | "backlog" | "nice" | "id" | "severity-output" => {
+            "severity-output" => {
+                let outputs = [
+                    ("none", SeverityOutput::None),
+                    ("number", SeverityOutput::Number),
+                    ("string", SeverityOutput::Text),
+                ];
+                socket.severity_output = args.choice("how to write severities", &outputs)?;
+            }
+            "process" | "thread" | "name" | "maxconn" | "backlog" | "nice" | "id" => {
                 args.word("a value")?;
             }
             "accept-proxy" | "ssl" | "crt" => {
@@ -361,11 +380,6 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
                 return Err(Reported);
             }
         }
-    }
-    if !socket.exposes_over_unix() {
-        let why = "commands come with a later release: the socket is not opened without 'expose-fd listeners'";
-        let span = args.span;
-        args.diagnostics().notice(span, format!("'stats socket' has no effect: {why}"));
     }
     global.stats_sockets.push(socket);
     Ok(())

@@ -13,6 +13,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.bufsize = a.size("a size", 1024..=1 << 28)? as usize;
         Ok(())
     }),
+    Entry::new("tune.cli.max-payload-size", ONE, "Bytes of a payload on a stats socket at most", |g, a| {
+        g.tune.cli_max_payload_size = a.size("a size", 1..=1 << 30)? as usize;
+        Ok(())
+    }),
     Entry::new("tune.maxrewrite", ONE, "Bytes of it kept free for rewriting", |g, a| {
         g.tune.maxrewrite = a.size("a size", 0..=1 << 28)? as usize;
         Ok(())
@@ -156,7 +160,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.listener.default-shards", ONE, "Sockets of an address", "each thread has its own"),
     Entry::accepted("tune.takeover-other-tg-connections", ONE, "Connections of other groups", POOLS),
     Entry::accepted("tune.defaults.purge", NONE, "Forgets defaults after reading", "they are not kept"),
-    Entry::accepted("tune.cli.max-payload-size", ONE, "Longest command", "commands are bounded by a buffer"),
     Entry::accepted("tune.glitches.kill.cpu-usage", ONE, "When odd clients are closed", "they are closed at once"),
     Entry::accepted("tune.h2.be.glitches-threshold", ONE, "Oddities of a server", "floods are cut at once"),
     Entry::accepted("tune.h2.fe.glitches-threshold", ONE, "Oddities of a client", "floods are cut at once"),

@@ -118,6 +118,8 @@ impl Default for Account {
 pub struct Tune {
     /// `tune.bufsize`, 16384.
     pub bufsize: usize,
+    /// `tune.cli.max-payload-size`, 131072.
+    pub cli_max_payload_size: usize,
     /// `tune.maxrewrite`, 1024.
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`, 101.
@@ -158,6 +160,7 @@ impl Default for Tune {
     fn default() -> Self {
         Tune {
             bufsize: 16384,
+            cli_max_payload_size: 128 << 10,
             maxrewrite: 1024,
             http_maxhdr: 101,
             http_logurilen: 1024,
@@ -230,6 +233,8 @@ pub struct StatsSocket {
     pub group: Option<Account>,
     /// `level user|operator|admin`.
     pub level: StatsLevel,
+    /// `severity-output none|number|string`.
+    pub severity_output: SeverityOutput,
     /// `expose-fd listeners`.
     pub expose_fd_listeners: bool,
     /// Where it was written.
@@ -241,6 +246,16 @@ impl StatsSocket {
     pub fn exposes_over_unix(&self) -> bool {
         self.expose_fd_listeners && matches!(self.address, ListenAddress::Unix(_) | ListenAddress::Abstract(_))
     }
+}
+
+/// Whether what a stats socket says begins with its severity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SeverityOutput {
+    #[default]
+    None,
+    Number,
+    Text,
 }
 
 /// What a stats socket may do.

@@ -98,10 +98,10 @@ impl Doors {
         let open = |socket: &StatsSocket| {
             let mut config = Config::default();
             config.global.stats_sockets.push(StatsSocket { expose_fd_listeners: true, ..socket.clone() });
-            let opened = Listeners::open(&config, 1, Inherited::default());
+            let opened = Listeners::open(&config, 1, Inherited::default().taking_over(replaces));
             let opened = opened.map_err(|errors| format!("-S: {}", errors[0]))?;
             let level = socket.level;
-            Ok(opened.exposing.into_iter().map(move |door| (door, level)))
+            Ok(opened.stats.into_iter().map(move |(_, door)| (door, level)))
         };
         let opened: Result<Vec<_>, String> = sockets.iter().map(open).collect();
         Ok(Doors(opened?.into_iter().flatten().collect()))

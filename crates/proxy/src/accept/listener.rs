@@ -35,8 +35,8 @@ pub struct Listener {
 pub struct Listeners {
     /// Those of `bind` lines.
     pub list: Vec<Listener>,
-    /// Those of `stats socket` lines with `expose-fd listeners`.
-    pub exposing: Vec<OwnedFd>,
+    /// Those of `stats socket` lines: each line's place in the configuration, and its socket.
+    pub stats: Vec<(usize, OwnedFd)>,
 }
 
 /// Why a `bind` line has no socket.
@@ -92,7 +92,14 @@ impl Listeners {
                         source,
                     };
                     for address in single_ports(&written.value) {
+                        // Commands are answered by one thread.
+                        let workers = if proxy_index.is_some() { workers } else { 1 };
                         match Bound::new(proxy, bind, &address, workers, &mut inherited) {
+                            // To whoever gives commands there, this process would be another one all at once.
+                            Ok(bound) if proxy_index.is_none() && !inherited.takes_over() && bound.is_taken() => {
+                                bound.abandon();
+                                errors.push(fail(("bind", rustix::io::Errno::ADDRINUSE.into())));
+                            }
                             Ok(bound) => all.push((proxy_index, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
@@ -112,7 +119,7 @@ impl Listeners {
                     Some(proxy) => listeners.list.extend(sockets.into_iter().enumerate().map(|(number, socket)| {
                         Listener { proxy, bind, worker: (!is_shared).then_some(number % workers), socket }
                     })),
-                    None => listeners.exposing.extend(sockets),
+                    None => listeners.stats.extend(sockets.into_iter().map(|socket| (bind, socket))),
                 },
                 Err(e) => errors.push(fail(e)),
             }
@@ -125,15 +132,15 @@ impl Listeners {
     /// # Errors
     /// When there are not enough descriptors.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
-        self.list.iter().map(|listener| &listener.socket).chain(&self.exposing).map(OwnedFd::try_clone).collect()
+        let stats = self.stats.iter().map(|(_, socket)| socket);
+        self.list.iter().map(|listener| &listener.socket).chain(stats).map(OwnedFd::try_clone).collect()
     }
 }
 
-/// The stats sockets that expose listeners, as the `bind` lines of a proxy, which they are in HAProxy. Descriptors pass
-/// through unix sockets only.
+/// The stats sockets, as the `bind` lines of a proxy, which they are in HAProxy.
 fn stats_sockets(config: &Config) -> Proxy {
     let mut proxy = Proxy::new("GLOBAL".into(), ProxyKind::Frontend, Span::default());
-    for line in config.global.stats_sockets.iter().filter(|line| line.exposes_over_unix()) {
+    for line in &config.global.stats_sockets {
         let address = Spanned { value: line.address.clone(), span: line.span };
         let bind = Bind::new(vec![address], line.span);
         let (mode, user, group) = (line.mode, line.user.clone(), line.group.clone());

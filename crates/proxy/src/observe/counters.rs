@@ -405,6 +405,14 @@ impl WorkerCounters {
     pub fn listener(&self, proxy: usize, bind: usize) -> &Cells {
         &self.proxies[proxy].listeners[bind]
     }
+    fn part(&self, proxy: usize, part: Part) -> &Cells {
+        match part {
+            Part::Frontend => self.frontend(proxy),
+            Part::Backend => self.backend(proxy),
+            Part::Listener(bind) => self.listener(proxy, bind),
+            Part::Server(server) => self.server(proxy, server),
+        }
+    }
     /// One server of a proxy.
     pub fn server(&self, proxy: usize, server: usize) -> &Cells {
         &self.proxies[proxy].servers[server]
@@ -448,14 +456,7 @@ impl Counters {
     pub fn sum(&self, proxy: usize, part: Part, now_ms: u64) -> Totals {
         let mut totals = Totals::default();
         for worker in &self.workers {
-            let cells = &worker.proxies[proxy];
-            let cells = match part {
-                Part::Frontend => &cells.frontend,
-                Part::Backend => &cells.backend,
-                Part::Listener(bind) => &cells.listeners[bind],
-                Part::Server(server) => &cells.servers[server],
-            };
-            totals.add(cells, now_ms);
+            totals.add(worker.part(proxy, part), now_ms);
         }
         let rates = [&mut totals.session_rate, &mut totals.connection_rate, &mut totals.request_rate];
         let side = match part {
@@ -471,6 +472,20 @@ impl Counters {
             }
         }
         totals
+    }
+
+    /// Sums a few cells of one part of a proxy.
+    pub(crate) fn sum_of<const N: usize>(
+        &self,
+        proxy: usize,
+        part: Part,
+        of: impl Fn(&Cells) -> [&Count; N],
+    ) -> [u64; N] {
+        let mut sums = [0; N];
+        for worker in &self.workers {
+            sums.iter_mut().zip(of(worker.part(proxy, part))).for_each(|(sum, count)| *sum += count.read());
+        }
+        sums
     }
 
     /// Several times a second while more than one worker runs: notes the largest rates.

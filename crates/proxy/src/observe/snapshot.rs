@@ -3,6 +3,7 @@
 use super::{
     counters::{Part, Totals},
     engine::Report,
+    pace::Paces,
 };
 use crate::process::{
     handle::{Handle, State},
@@ -63,6 +64,18 @@ pub struct Process {
     pub dropped_logs: u64,
     /// The limit of open files.
     pub max_fds: u64,
+    /// `maxconn` as the configuration has it.
+    pub configured_maxconn: u32,
+    /// TLS connections of clients now.
+    pub tls_now: u32,
+    /// What happened in the last second.
+    pub paces: Paces,
+    /// Memory of the process, in bytes; 0 where the system does not tell.
+    pub memory_bytes: u64,
+    /// Connections that workers have.
+    pub tasks: u32,
+    /// Workers that are at work right now.
+    pub working: u32,
 }
 
 /// What a [`Row`] is about.
@@ -244,7 +257,27 @@ fn process(handle: &Handle, rows: &[Row]) -> Process {
         listeners: shared.config.proxies.iter().map(|proxy| proxy.binds.len() as u32).sum(),
         dropped_logs: shared.logs.dropped(),
         max_fds: files.current.unwrap_or(u64::MAX),
+        configured_maxconn: global.maxconn.unwrap_or(u32::MAX),
+        tls_now: tls_connections(shared),
+        paces: shared.pace.look(shared),
+        memory_bytes: memory_bytes().unwrap_or(0),
+        tasks: shared.loads.iter().map(|load| load.load(Relaxed)).sum(),
+        working: shared.pulses.iter().map(|pulse| (pulse.steps() % 2) as u32).sum(),
     }
+}
+
+fn tls_connections(shared: &Shared) -> u32 {
+    let of_proxy = |(proxy, binds): (usize, &Vec<Option<_>>)| -> u32 {
+        let limits = &shared.limits.frontends[proxy].binds;
+        limits.iter().zip(binds).filter(|(_, tls)| tls.is_some()).map(|(limit, _)| limit.current()).sum()
+    };
+    shared.acceptors.iter().enumerate().map(of_proxy).sum()
+}
+
+/// What is resident of the process.
+fn memory_bytes() -> Option<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {

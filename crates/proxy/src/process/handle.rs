@@ -105,6 +105,16 @@ impl Handle {
     pub fn turns_spent(&self) -> u64 {
         self.shared().pulses.iter().map(crate::worker::pulse::Pulse::turns_spent).sum()
     }
+    /// To be called once a second: what happened in the second before is what [`Handle::snapshot`] says.
+    pub fn pace(&self) {
+        let shared = self.shared();
+        shared.pace.look(shared);
+    }
+    /// Writes a line of the process to its log, with a syslog severity.
+    pub fn log(&self, severity: u8, text: String) {
+        // A process without workers writes nothing any more.
+        let _ = self.inner.workers.first().map(|worker| worker.send(Control::Log(severity, text)));
+    }
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {
         self.lock().iter().all(JoinHandle::is_finished)

@@ -49,20 +49,13 @@ pub fn ask(path: &Path) -> io::Result<Vec<OwnedFd>> {
     take(&stream)
 }
 
-/// Gives copies of the sockets to a client of a stats socket, if that is what it asks for.
+/// Gives copies of the sockets to a client of a stats socket that has asked for them.
 ///
 /// # Errors
 /// When the client is gone, or too slow.
-pub fn answer(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
+pub fn answer(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
     be_patient(stream, QUESTION_PATIENCE)?;
-    // One that asks sends its short line at once.
-    let mut request = [0; 256];
-    let received = stream.read(&mut request)?;
-    if &request[..received] == REQUEST {
-        give(stream, sockets)
-    } else {
-        stream.write_all(b"Unknown command: this socket only gives listening sockets to a new process (-x).\n\n")
-    }
+    give(stream, sockets)
 }
 
 fn be_patient(stream: &UnixStream, patience: Duration) -> io::Result<()> {

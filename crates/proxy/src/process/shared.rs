@@ -6,6 +6,7 @@ use crate::{
     observe::{
         counters::{Counters, Shape},
         engine::Reports,
+        pace::Pace,
     },
     servers::{checks::plans::Plans, resolve::at_start},
     worker::pulse::Pulse,
@@ -63,6 +64,8 @@ pub struct Shared {
     /// Threads that hash passwords, and one that answers for services: neither waits for the other.
     pub(crate) hashing: Aside,
     pub(crate) answering: Aside,
+    /// What happened in the last second.
+    pub(crate) pace: Pace,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// The machine's name.
@@ -147,6 +150,7 @@ impl Shared {
             hostname: hostname(),
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
+            pace: Pace::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))

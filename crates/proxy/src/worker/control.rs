@@ -13,4 +13,6 @@ pub(crate) enum Control {
     Connection(Box<Moved>),
     /// Let this compute handshakes from now on.
     Engine(Box<Plan>),
+    /// Write a line of the process to its log.
+    Log(u8, String),
 }

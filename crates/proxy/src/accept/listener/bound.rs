@@ -106,6 +106,18 @@ impl<'a> Bound<'a> {
         Ok((sockets, self.is_shared))
     }
 
+    /// Whether another process answers where a new unix socket is to be; one that nobody answers on is left over.
+    pub fn is_taken(&self) -> bool {
+        let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) else { return false };
+        let asked = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
+            .and_then(|socket| socket.connect(&SockAddr::unix(path)?));
+        match asked {
+            Ok(()) => true,
+            // Its queue is full.
+            Err(e) => e.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Leaves nothing behind in the file system.
     pub fn abandon(&self) {
         if let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) {

@@ -83,6 +83,8 @@ fn without_padding(name: &[u8]) -> &[u8] {
 #[derive(Debug, Default)]
 pub struct Inherited {
     sockets: HashMap<Identity, Vec<OwnedFd>>,
+    /// A process that is replaced is known: the unix sockets it answers on are taken away from it.
+    takes_over: bool,
 }
 
 impl Inherited {
@@ -98,6 +100,15 @@ impl Inherited {
             }
         }
         Ok(inherited)
+    }
+
+    /// Whether this process was told to take another's place, and so may move a unix socket of its own to where that one answers.
+    pub fn taking_over(self, takes_over: bool) -> Self {
+        Inherited { takes_over, ..self }
+    }
+
+    pub(super) fn takes_over(&self) -> bool {
+        self.takes_over
     }
 
     /// One of that identity.

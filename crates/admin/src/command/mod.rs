@@ -1,0 +1,58 @@
+//! Commands of the runtime API: carried out on a [`Handle`], and their answers written.
+//!
+//! [`Executor::execute`] has an arm for each subject of [`penstock_control::Command`], each with a file of its own here. It runs on the
+//! control thread, where nothing may take long: what does is done [`Answer::beside`] it, and a long answer comes in pieces.
+
+mod answer;
+mod info;
+mod process;
+mod stat;
+
+pub use answer::{Answer, Piece};
+
+use penstock_control::{Command, Level, Statistics};
+use penstock_proxy::Handle;
+
+/// Carries out commands.
+pub struct Executor {
+    /// The data plane.
+    pub handle: Handle,
+    /// What else answers tell.
+    pub facts: Facts,
+}
+
+/// What answers tell of the process, and the data plane does not know.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The version of this program.
+    pub version: String,
+    /// The day it was made, as `2026/11/24`.
+    pub release_date: String,
+    /// The sockets that answer commands.
+    pub sockets: Vec<Socket>,
+    /// How many sockets listen.
+    pub listeners: u32,
+}
+
+/// A socket that answers commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Where, such as `unix@/run/penstock.sock`.
+    pub address: String,
+    /// What its clients may do.
+    pub level: Level,
+}
+
+impl Executor {
+    /// Carries out a command for a client of this level.
+    pub fn execute(&self, command: Command, level: Level) -> Answer {
+        match command {
+            // A session does these by itself.
+            Command::Own(_) => Answer::nothing(),
+            Command::Process(command) => self.process(command),
+            Command::Statistics(Statistics::Info(format)) => self.info(format),
+            Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
+            Command::Statistics(Statistics::Schema) => Answer::data(stat::SCHEMA),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The words behind a command's own, and its payload.
+
+use crate::table::Refusal;
+use std::{collections::VecDeque, str::FromStr};
+
+/// What a command's parser reads.
+#[derive(Debug, Default)]
+pub struct Args {
+    words: VecDeque<String>,
+    payload: Option<Vec<u8>>,
+}
+
+impl Args {
+    /// Of words, and of a payload if there is one.
+    pub fn new(words: impl IntoIterator<Item = String>, payload: Option<Vec<u8>>) -> Args {
+        Args { words: words.into_iter().collect(), payload }
+    }
+
+    /// The next word.
+    pub fn word(&mut self) -> Option<String> {
+        self.words.pop_front()
+    }
+
+    /// The next word, still there afterwards.
+    pub fn peek(&self) -> Option<&str> {
+        self.words.front().map(String::as_str)
+    }
+
+    /// The next word, or the sentence that is missing it.
+    pub fn require(&mut self, missing: &str) -> Result<String, Refusal> {
+        self.word().ok_or_else(|| Refusal::new(missing))
+    }
+
+    /// Takes the next word if it is this one.
+    pub fn take(&mut self, word: &str) -> bool {
+        let is_next = self.peek() == Some(word);
+        if is_next {
+            self.words.pop_front();
+        }
+        is_next
+    }
+
+    /// Takes this word, wherever it stands.
+    pub fn take_anywhere(&mut self, word: &str) -> bool {
+        let place = self.words.iter().position(|here| here == word);
+        place.and_then(|place| self.words.remove(place)).is_some()
+    }
+
+    /// The next word as a number, or a sentence.
+    pub fn number<T: FromStr>(&mut self, wrong: &str) -> Result<T, Refusal> {
+        self.word().and_then(|word| word.parse().ok()).ok_or_else(|| Refusal::new(wrong))
+    }
+
+    /// All words that are left.
+    pub fn rest(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.words).into()
+    }
+
+    /// Whether no word is left.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The payload, its lines as they were sent.
+    pub fn payload(&mut self) -> Option<Vec<u8>> {
+        self.payload.take()
+    }
+}

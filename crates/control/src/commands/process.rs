@@ -1,0 +1,36 @@
+//! What there is to ask of the process as a whole.
+
+use super::Command;
+use crate::{Entry, Level};
+
+/// A question about the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Its version.
+    Version,
+    /// Its environment, or one variable.
+    Environment(Option<String>),
+    /// The sockets that answer commands.
+    Sockets {
+        /// As JSON.
+        json: bool,
+    },
+    /// Gives the listening sockets to the process after this one.
+    GiveListeners,
+}
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("_getsocks", "", "give the listening sockets to another process", |_| {
+        Ok(Command::Process(Process::GiveListeners))
+    }),
+    Entry::new("show cli sockets", "show cli sockets [json]", "dump list of cli sockets", |args| {
+        Ok(Command::Process(Process::Sockets { json: args.take("json") }))
+    }),
+    Entry::new("show env", "show env [var]", "dump environment variables known to the process", |args| {
+        Ok(Command::Process(Process::Environment(args.word())))
+    })
+    .level(Level::Operator),
+    Entry::new("show version", "show version", "show version of the current process", |_| {
+        Ok(Command::Process(Process::Version))
+    }),
+];

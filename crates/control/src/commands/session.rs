@@ -1,0 +1,87 @@
+//! What a client asks of its own session.
+
+use super::Command;
+use crate::{Entry, Level, Refusal, SeverityOutput};
+use std::time::Duration;
+
+/// What a session does by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// Shows the commands that these words begin, or all.
+    Help(Vec<String>),
+    /// Changes what goes between answers, by these words.
+    Prompt(Vec<String>),
+    /// Ends.
+    Quit,
+    /// Gives rights up.
+    Lower(Level),
+    /// Says what it may do.
+    ShowLevel,
+    /// Says its severity before each sentence, or no longer.
+    SeverityOutput(SeverityOutput),
+    /// Ends after so long a silence.
+    Timeout(Duration),
+    /// Allows commands for experts, or says whether they are.
+    Expert(Option<bool>),
+    /// Allows experimental commands, or says whether they are.
+    Experimental(Option<bool>),
+    /// Says these words.
+    Echo(String),
+}
+
+/// The entries. `help` shows the last three below everything else, whatever it is asked for.
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("echo", "echo [<text>]", "say <text>, to tell answers apart", |args| {
+        Ok(Command::Own(Own::Echo(args.rest().join(" "))))
+    }),
+    Entry::new("expert-mode", "", "allow commands for experts", |args| {
+        Ok(Command::Own(Own::Expert(args.word().map(|word| word == "on"))))
+    })
+    .level(Level::Admin),
+    Entry::new("experimental-mode", "", "allow experimental commands", |args| {
+        Ok(Command::Own(Own::Experimental(args.word().map(|word| word == "on"))))
+    })
+    .level(Level::Admin),
+    Entry::new("operator", "operator", "lower the level of the current CLI session to operator", |_| {
+        Ok(Command::Own(Own::Lower(Level::Operator)))
+    })
+    .level(Level::Operator),
+    Entry::new(
+        "set severity-output",
+        "set severity-output [none|number|string]",
+        "set presence of severity level in feedback information",
+        |args| {
+            let word = args.word().unwrap_or_default();
+            let output = SeverityOutput::parse(&word)
+                .ok_or_else(|| Refusal::new("one of 'none', 'number', 'string' is a required argument"))?;
+            Ok(Command::Own(Own::SeverityOutput(output)))
+        },
+    ),
+    Entry::new("set timeout", "set timeout [cli] <delay>", "change a timeout setting", |args| {
+        if !args.take("cli") {
+            return Err(Refusal::new("'set timeout' only supports 'cli'."));
+        }
+        let word = args.require("Expects an integer value.")?;
+        match penstock_config::units::time(&word, Duration::from_secs(1)) {
+            Ok((timeout, "")) if !timeout.is_zero() => Ok(Command::Own(Own::Timeout(timeout))),
+            _ => Err(Refusal::new("Invalid timeout value.")),
+        }
+    }),
+    Entry::new("show cli level", "show cli level", "display the level of the current CLI session", |_| {
+        Ok(Command::Own(Own::ShowLevel))
+    }),
+    Entry::new("user", "user", "lower the level of the current CLI session to user", |_| {
+        Ok(Command::Own(Own::Lower(Level::User)))
+    }),
+];
+
+/// What every session understands, whatever its table.
+pub(crate) const SESSION: &[Entry] = &[
+    Entry::new("help", "help [<command>]", "list matching or all commands", |args| {
+        Ok(Command::Own(Own::Help(args.rest())))
+    }),
+    Entry::new("prompt", "prompt [help | n | i | p | timed]*", "toggle interactive mode with prompt", |args| {
+        Ok(Command::Own(Own::Prompt(args.rest())))
+    }),
+    Entry::new("quit", "quit", "disconnect", |_| Ok(Command::Own(Own::Quit))),
+];

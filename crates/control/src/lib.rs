@@ -1,0 +1,26 @@
+//! The runtime API without its sockets: the table of commands, and the conversation of one client.
+//!
+//! [`TABLE`] has an entry for each command of a worker's stats socket; parser, `help`, documentation and completion come from
+//! it. A [`Session`] takes the bytes of a client and gives out [`Request`]s; it takes answers and gives out bytes. It has
+//! no socket and no clock: whoever has them drives it.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod completion;
+mod help;
+mod line;
+mod manual;
+mod payload;
+mod session;
+mod table;
+mod words;
+
+pub use args::Args;
+pub use commands::*;
+pub use completion::{Shell, script};
+pub use manual::page;
+pub use session::{Prompt, Request, Session, Settings, Step};
+pub use table::{Entry, Found, Mode, Refusal, TABLE, Table};
+pub use words::{Level, Severity, SeverityOutput};

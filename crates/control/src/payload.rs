@@ -1,0 +1,35 @@
+//! The lines of a payload, up to the one that ends it.
+
+/// A payload that is being received.
+#[derive(Debug)]
+pub struct Payload {
+    end: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+impl Payload {
+    /// One that ends with this line, or with an empty one if that is empty.
+    pub fn new(end: Vec<u8>) -> Payload {
+        Payload { end, lines: Vec::new() }
+    }
+
+    /// Takes a line without its end; whether it was the last one.
+    pub fn line(&mut self, line: &[u8]) -> bool {
+        if line.strip_suffix(b"\r").unwrap_or(line) == self.end {
+            return true;
+        }
+        self.lines.extend_from_slice(line);
+        self.lines.push(b'\n');
+        false
+    }
+
+    /// How long it is so far.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// What was sent.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.lines
+    }
+}

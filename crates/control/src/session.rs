@@ -1,0 +1,444 @@
+//! The conversation with one client: bytes in, requests out; answers in, bytes out.
+//!
+//! Not interactive, as it begins, it carries out what the client has sent and is over. `prompt` makes it interactive. Every
+//! answer ends with an empty line and has none before. What a client sends is bounded by [`Settings::line_max`] and
+//! [`Settings::payload_max`], and nothing is taken from it while a request is being carried out; what it is sent is bounded
+//! by whoever drives the session, which fetches the next piece of an answer when [`Session::output`] is small enough.
+
+use crate::{
+    Command, Level, Severity, SeverityOutput,
+    commands::{Own, SESSION},
+    help,
+    line::Line,
+    payload::Payload,
+    table::{Entry, Found, Mode, Table},
+};
+use std::{collections::VecDeque, time::Duration};
+
+/// What a session begins with.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// The commands it knows, beside those that every session knows.
+    pub table: Table,
+    /// What its client may do.
+    pub level: Level,
+    /// Whether sentences begin with their severity.
+    pub severity: SeverityOutput,
+    /// How long its client may be silent, or not read.
+    pub timeout: Duration,
+    /// The longest line.
+    pub line_max: usize,
+    /// The longest payload.
+    pub payload_max: usize,
+    /// Whether `expert-mode` and `experimental-mode` are on from the start.
+    pub expert: bool,
+    /// See `expert`.
+    pub experimental: bool,
+    /// What its prompt names before `> `.
+    pub name: &'static str,
+}
+
+/// A conversation.
+pub struct Session {
+    settings: Settings,
+    level: Level,
+    expert: bool,
+    experimental: bool,
+    severity: SeverityOutput,
+    prompt: Prompt,
+    timeout: Duration,
+    input: Input,
+    /// No more will come.
+    input_ended: bool,
+    /// What is left of the line.
+    commands: VecDeque<Vec<String>>,
+    /// What ends the payload of the last of them.
+    payload_end: Option<Vec<u8>>,
+    payload: Option<Payload>,
+    /// A line has been carried out.
+    answered: bool,
+    running: bool,
+    over: bool,
+    output: Vec<u8>,
+    /// How much of it has been sent.
+    sent: usize,
+    /// Of the answer so far: nothing, or whole lines.
+    line_begins: bool,
+}
+
+/// What goes between answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The session goes on after a line.
+    pub interactive: bool,
+    /// It says that it waits.
+    pub shown: bool,
+    /// It says for how long the process has run.
+    pub timed: bool,
+}
+
+/// A command to carry out.
+#[derive(Debug)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// What it changes, if anything.
+    pub changes: Option<&'static str>,
+    /// The words without their secrets, for the audit log.
+    pub told: String,
+    /// What its client may do.
+    pub level: Level,
+}
+
+/// What a session needs next.
+#[derive(Debug)]
+pub enum Step {
+    /// Carry this out: give the answer to [`Session::say`] or [`Session::write`], and then [`Session::finish`].
+    Run(Request),
+    /// Give it what comes from the client.
+    Read,
+    /// Send what is left of the output; then it is over.
+    Close,
+    /// Finish the request that is being carried out.
+    Finish,
+}
+
+impl Session {
+    /// A new one.
+    pub fn new(settings: Settings) -> Session {
+        Session {
+            level: settings.level,
+            expert: settings.expert,
+            experimental: settings.experimental,
+            severity: settings.severity,
+            prompt: Prompt::default(),
+            timeout: settings.timeout,
+            settings,
+            input: Input::default(),
+            input_ended: false,
+            commands: VecDeque::new(),
+            payload_end: None,
+            payload: None,
+            answered: false,
+            running: false,
+            over: false,
+            output: Vec::new(),
+            sent: 0,
+            line_begins: true,
+        }
+    }
+
+    /// How many bytes it takes now.
+    pub fn room(&self) -> usize {
+        let limit = match &self.payload {
+            Some(payload) => self.settings.payload_max.saturating_sub(payload.len()) + 2,
+            None => self.settings.line_max + 2,
+        };
+        limit.saturating_sub(self.input.len())
+    }
+
+    /// Takes bytes of the client, at most [`Session::room`]; how many.
+    pub fn receive(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.room());
+        self.input.push(&bytes[..taken]);
+        taken
+    }
+
+    /// The client has said its last word.
+    pub fn end_input(&mut self) {
+        self.input_ended = true;
+    }
+
+    /// What is next. `uptime` is how long the process has run.
+    pub fn step(&mut self, uptime: Duration) -> Step {
+        loop {
+            if self.running {
+                return Step::Finish;
+            }
+            if self.over {
+                return Step::Close;
+            }
+            let (words, payload) = match self.next_command() {
+                Ok(Some(next)) => next,
+                Ok(None) => return if self.over || self.input_ended { Step::Close } else { Step::Read },
+                Err(sentence) => {
+                    self.say(Severity::Error, &sentence);
+                    self.finish(uptime);
+                    self.over = true;
+                    return Step::Close;
+                }
+            };
+            match self.understand(words, payload) {
+                Ok(request) => match request.command {
+                    Command::Own(own) => self.carry_out(own, uptime),
+                    _ => {
+                        self.running = true;
+                        return Step::Run(request);
+                    }
+                },
+                Err((severity, sentence)) => {
+                    self.say(severity, &sentence);
+                    self.finish(uptime);
+                }
+            }
+        }
+    }
+
+    /// How long the client may be silent, or not read what it is sent.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// What goes between answers.
+    pub fn prompt(&self) -> Prompt {
+        self.prompt
+    }
+
+    /// A sentence of an answer.
+    pub fn say(&mut self, severity: Severity, sentence: &str) {
+        if !sentence.is_empty() {
+            self.write(self.severity.prefix(severity).as_bytes());
+            self.write(sentence.as_bytes());
+            if !self.line_begins {
+                self.write(b"\n");
+            }
+        }
+    }
+
+    /// A piece of an answer. Empty lines, which would end it, are left out.
+    pub fn write(&mut self, piece: &[u8]) {
+        for line in piece.split_inclusive(|&byte| byte == b'\n') {
+            if self.line_begins && line == b"\n" {
+                continue;
+            }
+            self.output.extend_from_slice(line);
+            self.line_begins = line.ends_with(b"\n");
+        }
+    }
+
+    /// The answer is complete.
+    pub fn finish(&mut self, uptime: Duration) {
+        self.running = false;
+        if !self.line_begins {
+            self.output.push(b'\n');
+        }
+        self.output.push(b'\n');
+        self.line_begins = true;
+        self.prompt_again(uptime);
+    }
+
+    /// What is to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// So much of it has been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.sent = (self.sent + bytes).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            // What one long piece needed is not kept for a session that waits.
+            self.output.shrink_to(self.settings.line_max);
+        }
+    }
+
+    /// The next command with its payload, if they have come; a sentence if they are too long.
+    fn next_command(&mut self) -> Result<Option<Given>, String> {
+        loop {
+            if let Some(payload) = &mut self.payload {
+                let Some(line) = self.input.line() else {
+                    let so_far = payload.len() + self.input.len();
+                    return if so_far > self.settings.payload_max { Err(self.payload_too_long()) } else { Ok(None) };
+                };
+                let is_last = payload.line(&line);
+                if payload.len() > self.settings.payload_max {
+                    return Err(self.payload_too_long());
+                }
+                if is_last {
+                    let words = self.commands.pop_front().unwrap_or_default();
+                    return Ok(Some((words, self.payload.take().map(Payload::into_bytes))));
+                }
+                self.prompt_for_payload();
+            } else if self.commands.len() == 1
+                && let Some(end) = self.payload_end.take()
+            {
+                self.payload = Some(Payload::new(end));
+                self.prompt_for_payload();
+            } else if let Some(words) = self.commands.pop_front() {
+                return Ok(Some((words, None)));
+            } else {
+                let line = self.input.line();
+                let length = line.as_ref().map_or(self.input.len(), Vec::len);
+                if length > self.settings.line_max {
+                    return Err(format!("A line may have {} bytes, as tune.bufsize says.", self.settings.line_max));
+                }
+                let Some(line) = line else {
+                    // What came behind the first line is carried out, but not waited for.
+                    self.over |= self.answered && !self.prompt.interactive && self.input.len() == 0;
+                    return Ok(None);
+                };
+                let line = Line::parse(&line);
+                self.answered = true;
+                self.payload_end = line.payload_end;
+                self.commands.extend(line.commands);
+            }
+        }
+    }
+
+    fn payload_too_long(&self) -> String {
+        format!("A payload may have {} bytes, as tune.cli.max-payload-size says.", self.settings.payload_max)
+    }
+
+    /// What the words mean, and whether this client may say them.
+    fn understand(&self, words: Vec<String>, payload: Option<Vec<u8>>) -> Result<Request, (Severity, String)> {
+        let table = &self.settings.table;
+        let modes = |mode| self.has_mode(mode);
+        let every = Table::new(&[SESSION]);
+        let (entry, mut args) = match every.find(words.clone(), None, modes) {
+            Found::Entry(entry, args) => (entry, args),
+            Found::Nothing => match table.find(words.clone(), payload, modes) {
+                Found::Entry(entry, args) => (entry, args),
+                Found::Nothing => return Err((Severity::Info, help::unknown(table, &words, modes))),
+            },
+        };
+        if self.level < entry.level {
+            return Err((Severity::Error, "Permission denied".into()));
+        }
+        let command = (entry.parse)(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
+        let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
+        Ok(Request { command, changes: entry.changes, told, level: self.level })
+    }
+
+    fn has_mode(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Always => true,
+            Mode::Expert => self.expert,
+            Mode::Experimental => self.experimental,
+        }
+    }
+
+    fn carry_out(&mut self, own: Own, uptime: Duration) {
+        let state = |on: bool| if on { "ON" } else { "OFF" };
+        match own {
+            Own::Help(words) => {
+                let page = help::help(&self.settings.table, &words, |mode| self.has_mode(mode));
+                self.say(Severity::Info, &page);
+            }
+            Own::Prompt(words) => self.change_prompt(&words),
+            Own::Quit => {
+                self.over = true;
+                return;
+            }
+            Own::Lower(level) => self.level = self.level.min(level),
+            Own::ShowLevel => self.say(Severity::Info, self.level.word()),
+            Own::SeverityOutput(output) => self.severity = output,
+            Own::Timeout(timeout) => self.timeout = timeout,
+            Own::Expert(Some(on)) => self.expert = on,
+            Own::Expert(None) => self.say(Severity::Info, &format!("expert-mode is {}", state(self.expert))),
+            Own::Experimental(Some(on)) => self.experimental = on,
+            Own::Experimental(None) => {
+                self.say(Severity::Info, &format!("experimental-mode is {}", state(self.experimental)));
+            }
+            Own::Echo(text) => self.write(text.as_bytes()),
+        }
+        self.finish(uptime);
+    }
+
+    fn change_prompt(&mut self, words: &[String]) {
+        let mut is_told = false;
+        for word in words {
+            is_told |= ["n", "i", "p", "timed"].contains(&word.as_str());
+            match word.as_str() {
+                "n" => (self.prompt.interactive, self.prompt.shown) = (false, false),
+                "i" => (self.prompt.interactive, self.prompt.shown) = (true, false),
+                "p" => (self.prompt.interactive, self.prompt.shown) = (true, true),
+                "timed" => self.prompt.timed ^= true,
+                "help" => {
+                    self.say(
+                        Severity::Info,
+                        "prompt        : toggle interactive mode and its prompt\n\
+                         prompt n      : one line, and its answers\n\
+                         prompt i      : many lines, no prompt\n\
+                         prompt p      : many lines, with a prompt\n\
+                         prompt timed  : toggle the time that the process has run, in the prompt\n",
+                    );
+                    return;
+                }
+                _ => {}
+            }
+        }
+        if !is_told {
+            let on = !self.prompt.shown;
+            (self.prompt.interactive, self.prompt.shown) = (on, on);
+        }
+    }
+
+    fn prompt_again(&mut self, uptime: Duration) {
+        if self.prompt.shown && !self.over {
+            if self.prompt.timed {
+                let seconds = uptime.as_secs();
+                let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+                let time = format!("[{days}:{hours:02}:{minutes:02}:{:02}]", seconds % 60);
+                self.output.extend_from_slice(time.as_bytes());
+            }
+            self.output.extend_from_slice(self.settings.name.as_bytes());
+            self.output.extend_from_slice(b"> ");
+        }
+    }
+
+    fn prompt_for_payload(&mut self) {
+        if self.prompt.shown {
+            self.output.extend_from_slice(b"+ ");
+        }
+    }
+}
+
+/// The words of a command, and its payload.
+type Given = (Vec<String>, Option<Vec<u8>>);
+
+/// The words of a command that may be written down.
+fn told(entry: &Entry, words: &[String]) -> String {
+    let open = entry.length().saturating_add(entry.told);
+    let mut told = words[..open.min(words.len())].join(" ");
+    if words.len() > open {
+        told.push_str(" ***");
+    }
+    told
+}
+
+/// What was received and not understood yet.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// What is before has been taken.
+    start: usize,
+    /// There is no end of a line before this.
+    searched: usize,
+}
+
+impl Input {
+    fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.start);
+        self.searched = self.searched.saturating_sub(self.start);
+        self.start = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes a line out of it, if there is a whole one.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let from = self.searched.max(self.start);
+        let Some(length) = self.bytes[from..].iter().position(|&byte| byte == b'\n') else {
+            self.searched = self.bytes.len();
+            return None;
+        };
+        let line = self.bytes[self.start..from + length].to_vec();
+        self.start = from + length + 1;
+        self.searched = self.start;
+        Some(line)
+    }
+}

@@ -1,0 +1,287 @@
+//! The control thread: answers commands on the stats sockets, and gives the listening sockets to a process that takes over.
+//!
+//! Workers know nothing of it. It has a reactor of its own, a task for each socket and one for each client; what a command
+//! needs of the data plane goes through [`Handle`].
+
+mod audit;
+mod client;
+
+use crate::tie::Rights;
+use client::Client;
+use penstock_admin::command::{Executor, Facts, Socket};
+use penstock_config::model::{ListenAddress, SeverityOutput, StatsLevel};
+use penstock_control::{Level, Settings, TABLE};
+use penstock_proxy::Handle;
+use std::{
+    io,
+    net::TcpListener,
+    os::fd::{AsFd, OwnedFd},
+    os::unix::net::UnixListener,
+    rc::Rc,
+    sync::mpsc::{SyncSender, sync_channel},
+    time::Duration,
+};
+use tokio::{
+    runtime::LocalOptions,
+    sync::{Mutex, Semaphore, mpsc, watch},
+};
+
+/// How long a client may be silent where `stats timeout` says nothing, and how many there may be without `stats maxconn`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAXCONN: u32 = 10;
+
+/// How long a process that ends waits for one that is being given its sockets.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The control thread. It runs until the process ends.
+pub struct Control {
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+/// What the thread is told.
+enum Order {
+    /// Close the sockets, and say so.
+    Close(SyncSender<()>),
+    /// Answer a client of the master's.
+    Client(std::os::unix::net::UnixStream, Rights),
+}
+
+impl Control {
+    /// Answers on these sockets, each with the place of its `stats socket` line, and gives `copies` to who may have
+    /// them.
+    ///
+    /// # Errors
+    /// When there is no descriptor or thread for it.
+    pub fn start(sockets: Vec<(usize, OwnedFd)>, copies: Vec<OwnedFd>, handle: &Handle) -> io::Result<Control> {
+        let (orders, told) = mpsc::unbounded_channel();
+        let (handle, (begun, begins)) = (handle.clone(), sync_channel(1));
+        std::thread::Builder::new().name("control".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .build_local(LocalOptions::default());
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(e) => return drop(begun.send(Err(e))),
+            };
+            runtime.block_on(async move {
+                match Doors::open(sockets) {
+                    Ok(doors) => {
+                        let _ = begun.send(Ok(()));
+                        doors.serve(copies, handle, told).await;
+                    }
+                    Err(e) => drop(begun.send(Err(e))),
+                }
+            });
+        })?;
+        begins.recv().unwrap_or_else(|_| Err(io::Error::other("the control thread has ended")))?;
+        Ok(Control { orders })
+    }
+
+    /// Takes clients that come by way of the master.
+    pub fn introductions(&self) -> impl Fn(std::os::unix::net::UnixStream, Rights) + Send + use<> {
+        let orders = self.orders.clone();
+        move |client, rights| drop(orders.send(Order::Client(client, rights)))
+    }
+
+    /// Closes the sockets, and the copies of the listening sockets, so that those end with their workers. Clients that are
+    /// there may stay.
+    pub fn close(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.orders.send(Order::Close(done)).is_ok() {
+            let _ = is_done.recv_timeout(CLOSE_PATIENCE);
+        }
+    }
+}
+
+/// The sockets of the thread.
+struct Doors(Vec<(usize, Door)>);
+
+enum Door {
+    Unix(tokio::net::UnixListener),
+    Tcp(tokio::net::TcpListener),
+}
+
+/// Where clients come in.
+struct Entrance {
+    /// As the audit log names it.
+    address: String,
+    /// What their sessions begin with.
+    settings: Settings,
+    /// They may have the listening sockets.
+    exposes: bool,
+}
+
+/// What the tasks of the thread share.
+struct Hub {
+    executor: Executor,
+    /// What a process that takes over is given.
+    copies: Mutex<Vec<OwnedFd>>,
+    /// Places for clients.
+    places: Semaphore,
+    /// What every session begins with, but for its socket's settings.
+    settings: Settings,
+    /// The sockets have been closed.
+    closed: watch::Sender<bool>,
+}
+
+impl Doors {
+    fn open(sockets: Vec<(usize, OwnedFd)>) -> io::Result<Doors> {
+        let door = |(line, socket): (usize, OwnedFd)| {
+            let is_unix = rustix::net::sockopt::socket_domain(socket.as_fd())? == rustix::net::AddressFamily::UNIX;
+            let door = if is_unix {
+                let listener = UnixListener::from(socket);
+                listener.set_nonblocking(true)?;
+                Door::Unix(tokio::net::UnixListener::from_std(listener)?)
+            } else {
+                let listener = TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                Door::Tcp(tokio::net::TcpListener::from_std(listener)?)
+            };
+            Ok((line, door))
+        };
+        Ok(Doors(sockets.into_iter().map(door).collect::<io::Result<_>>()?))
+    }
+
+    async fn serve(self, copies: Vec<OwnedFd>, handle: Handle, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let shared = handle.shared().clone();
+        let global = &shared.config.global;
+        let sockets = global.stats_sockets.iter();
+        let sockets = sockets.map(|line| Socket { address: written(&line.address), level: level(line.level) });
+        let facts = Facts {
+            version: env!("CARGO_PKG_VERSION").into(),
+            release_date: env!("PENSTOCK_DATE").into(),
+            sockets: sockets.collect(),
+            listeners: listeners(&shared.config),
+        };
+        let hub = Rc::new(Hub {
+            executor: Executor { handle, facts },
+            copies: Mutex::new(copies),
+            places: Semaphore::new(global.stats_maxconn.unwrap_or(MAXCONN) as usize),
+            settings: Settings {
+                table: TABLE,
+                level: Level::User,
+                severity: penstock_control::SeverityOutput::None,
+                timeout: global.stats_timeout.unwrap_or(TIMEOUT),
+                line_max: global.tune.bufsize,
+                payload_max: global.tune.cli_max_payload_size,
+                name: "",
+                expert: false,
+                experimental: false,
+            },
+            closed: watch::Sender::new(false),
+        });
+        for (line, door) in self.0 {
+            let line = &global.stats_sockets[line];
+            let (level, severity) = (level(line.level), severity(line.severity_output));
+            let entrance = Entrance {
+                address: written(&line.address),
+                settings: Settings { level, severity, ..hub.settings },
+                exposes: line.exposes_over_unix(),
+            };
+            tokio::task::spawn_local(accept(hub.clone(), Rc::new(entrance), door));
+        }
+        let paces = hub.executor.handle.clone();
+        tokio::task::spawn_local(async move {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            loop {
+                seconds.tick().await;
+                paces.pace();
+            }
+        });
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Close(done) => {
+                    hub.closed.send_replace(true);
+                    // Acceptors run before this does again.
+                    tokio::task::yield_now().await;
+                    hub.copies.lock().await.clear();
+                    let _ = done.send(());
+                }
+                Order::Client(client, rights) => {
+                    let Ok(client) = Client::of_master(client) else { continue };
+                    let level = level(rights.level);
+                    let Rights { severity, expert, experimental, .. } = rights;
+                    let settings = Settings { level, severity, expert, experimental, ..hub.settings };
+                    let entrance = Entrance { address: "the master".into(), settings, exposes: false };
+                    tokio::task::spawn_local(client::converse(hub.clone(), Rc::new(entrance), client));
+                }
+            }
+        }
+        // The process ends without a word to this thread.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Takes clients from a socket until it is closed.
+async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
+    let mut closed = hub.closed.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => return,
+            accepted = next(&hub, &door) => accepted,
+        };
+        match accepted {
+            Ok(client) => {
+                let (hub, entrance) = (hub.clone(), entrance.clone());
+                tokio::task::spawn_local(async move {
+                    client::converse(hub.clone(), entrance, client).await;
+                    hub.places.add_permits(1);
+                });
+            }
+            // The descriptors may be used up.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// The next client, once there is a place for it: others wait in the socket's queue.
+async fn next(hub: &Rc<Hub>, door: &Door) -> io::Result<Client> {
+    let place = hub.places.acquire().await.map_err(io::Error::other)?;
+    let client = match door {
+        Door::Unix(door) => Client::unix(door.accept().await?.0),
+        Door::Tcp(door) => {
+            let (stream, peer) = door.accept().await?;
+            Client::tcp(stream, peer)
+        }
+    }?;
+    // The client gives it back when it has gone.
+    place.forget();
+    Ok(client)
+}
+
+/// An address as `show cli sockets` has it.
+fn written(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Unix(path) => format!("unix@{}", path.display()),
+        ListenAddress::Abstract(name) => format!("abns@{name}"),
+        ListenAddress::Ip { ip, first, .. } if ip.is_ipv4() => format!("ipv4@{ip}:{first}"),
+        ListenAddress::Ip { ip, first, .. } => format!("ipv6@[{ip}]:{first}"),
+        ListenAddress::Host { host, first, .. } => format!("{host}:{first}"),
+        ListenAddress::Fd(number) => format!("fd@{number}"),
+    }
+}
+
+fn level(level: StatsLevel) -> Level {
+    match level {
+        StatsLevel::User => Level::User,
+        StatsLevel::Operator => Level::Operator,
+        StatsLevel::Admin => Level::Admin,
+    }
+}
+
+fn severity(output: SeverityOutput) -> penstock_control::SeverityOutput {
+    match output {
+        SeverityOutput::None => penstock_control::SeverityOutput::None,
+        SeverityOutput::Number => penstock_control::SeverityOutput::Number,
+        SeverityOutput::Text => penstock_control::SeverityOutput::Text,
+    }
+}
+
+/// Every address that the process listens on, stats sockets included.
+fn listeners(config: &penstock_config::Config) -> u32 {
+    let proxies = config.proxies.iter().filter(|proxy| !proxy.disabled && proxy.kind.has_frontend());
+    let addresses = proxies.flat_map(|proxy| &proxy.binds).map(|bind| bind.addresses.len());
+    (addresses.sum::<usize>() + config.global.stats_sockets.len()) as u32
+}

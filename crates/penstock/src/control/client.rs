@@ -1,0 +1,242 @@
+//! A client of a stats socket: its bytes to a session, the session's bytes to it.
+
+use super::{Entrance, Hub, audit::Audit};
+use penstock_admin::command::Piece;
+use penstock_control::{Command, Process, Request, Session, Step};
+use penstock_proxy::handover;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
+    rc::Rc,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
+
+/// How much of an answer is gathered before it is sent.
+const GATHERED: usize = 16 << 10;
+
+/// How often it is looked whether a client that waits is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How much of what a client still sends is read when nothing more is wanted of it, and for how long, so that it gets its last answer.
+const LINGER_BYTES: usize = 1 << 20;
+const LINGER_TIME: Duration = Duration::from_secs(1);
+
+/// A client.
+pub struct Client {
+    stream: Stream,
+    /// As the audit log names it.
+    who: String,
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// Why a conversation ended early.
+enum Gone {
+    /// The client left, or was silent for too long.
+    Left,
+}
+
+impl Client {
+    /// On a unix socket.
+    pub fn unix(stream: UnixStream) -> io::Result<Client> {
+        let who = match stream.peer_cred() {
+            Ok(peer) => format!("pid {} uid {}", peer.pid().unwrap_or(0), peer.uid()),
+            Err(_) => "somebody".into(),
+        };
+        Ok(Client { stream: Stream::Unix(stream), who })
+    }
+
+    /// Who came to the master, on a socket pair.
+    pub fn of_master(stream: std::os::unix::net::UnixStream) -> io::Result<Client> {
+        stream.set_nonblocking(true)?;
+        Ok(Client { stream: Stream::Unix(UnixStream::from_std(stream)?), who: "a client of the master".into() })
+    }
+
+    /// On a TCP socket.
+    pub fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Client> {
+        stream.set_nodelay(true)?;
+        Ok(Client { stream: Stream::Tcp(stream), who: peer.to_string() })
+    }
+}
+
+impl Stream {
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer).await,
+            Stream::Tcp(stream) => stream.read(buffer).await,
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes).await,
+            Stream::Tcp(stream) => stream.write(bytes).await,
+        }
+    }
+
+    async fn shutdown(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.shutdown().await,
+            Stream::Tcp(stream) => stream.shutdown().await,
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        }
+    }
+
+    /// Both ways are closed. One who has said its last word may still wait for answers.
+    fn is_gone(&self) -> bool {
+        let mut watched = [PollFd::from_borrowed_fd(self.fd(), PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// The whole conversation with a client.
+pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) {
+    let mut session = Session::new(entrance.settings);
+    let uptime = || hub.executor.handle.started().elapsed();
+    let mut buffer = vec![0; 4096];
+    loop {
+        let ended = match session.step(uptime()) {
+            Step::Run(Request { command: Command::Process(Process::GiveListeners), .. }) => {
+                match client.stream {
+                    Stream::Unix(stream) if entrance.exposes => give(&hub, stream).await,
+                    // As to any command that is none.
+                    _ => {}
+                }
+                break;
+            }
+            Step::Run(request) => {
+                let answered = answer(&hub, &entrance, &mut client, &mut session, request).await;
+                session.finish(uptime());
+                answered
+            }
+            Step::Finish => {
+                session.finish(uptime());
+                Ok(())
+            }
+            Step::Read => read(&mut client.stream, &mut session, &mut buffer).await,
+            Step::Close => {
+                if send(&mut client.stream, &mut session, 0).await.is_ok() {
+                    linger(&mut client.stream, &mut buffer).await;
+                }
+                break;
+            }
+        };
+        if ended.is_err() {
+            break;
+        }
+    }
+}
+
+/// Carries out a command, and sends its answer as it comes.
+async fn answer(
+    hub: &Hub,
+    entrance: &Entrance,
+    client: &mut Client,
+    session: &mut Session,
+    request: Request,
+) -> Result<(), Gone> {
+    let mut audit = Audit::of(&request);
+    let mut answer = hub.executor.execute(request.command, request.level);
+    let ended = loop {
+        let piece = tokio::select! {
+            biased;
+            piece = answer.next() => piece,
+            () = tokio::time::sleep(LOOK) => {
+                // What there is of an answer that takes long is shown.
+                let sent = send(&mut client.stream, session, 0).await;
+                if sent.is_err() || client.stream.is_gone() {
+                    break Err(Gone::Left);
+                }
+                continue;
+            }
+        };
+        let Some(piece) = piece else { break Ok(()) };
+        if let Some(audit) = &mut audit {
+            audit.piece(&piece);
+        }
+        match piece {
+            Piece::Say(severity, sentence) => session.say(severity, &sentence),
+            Piece::Data(data) => session.write(&data),
+        }
+        if send(&mut client.stream, session, GATHERED).await.is_err() {
+            break Err(Gone::Left);
+        }
+    };
+    if let Some(audit) = audit {
+        let text = audit.line(&client.who, &entrance.address, ended.is_err());
+        hub.executor.handle.log(NOTICE, text);
+    }
+    ended
+}
+
+/// Syslog's number for what is normal and yet worth knowing.
+const NOTICE: u8 = 5;
+
+/// Sends what is more than `left`, as fast as the client reads.
+async fn send(stream: &mut Stream, session: &mut Session, left: usize) -> Result<(), Gone> {
+    while session.output().len() > left {
+        match timeout(session.timeout(), stream.write(session.output())).await {
+            Ok(Ok(written)) if written > 0 => session.sent(written),
+            _ => return Err(Gone::Left),
+        }
+    }
+    Ok(())
+}
+
+/// Sends what there is, and reads what comes.
+async fn read(stream: &mut Stream, session: &mut Session, buffer: &mut [u8]) -> Result<(), Gone> {
+    send(stream, session, 0).await?;
+    let room = session.room().min(buffer.len());
+    match timeout(session.timeout(), stream.read(&mut buffer[..room])).await {
+        Ok(Ok(0)) => session.end_input(),
+        Ok(Ok(received)) => drop(session.receive(&buffer[..received])),
+        _ => return Err(Gone::Left),
+    }
+    Ok(())
+}
+
+/// Lets the client have its last answer: to close at once what has not been read would take it away.
+async fn linger(stream: &mut Stream, buffer: &mut [u8]) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let mut left = LINGER_BYTES;
+    let _ = timeout(LINGER_TIME, async {
+        while let Ok(received @ 1..) = stream.read(buffer).await
+            && left > received
+        {
+            left -= received;
+        }
+    })
+    .await;
+}
+
+/// Gives the listening sockets away: on a thread of its own, since the exchange waits for its client.
+async fn give(hub: &Hub, stream: UnixStream) {
+    let mut copies = hub.copies.lock().await;
+    let Ok(stream) = stream.into_std() else { return };
+    let taken = std::mem::take(&mut *copies);
+    let given = tokio::task::spawn_blocking(move || {
+        // A client that fails may ask again.
+        let _ = stream.set_nonblocking(false).and_then(|()| handover::answer(&stream, &taken));
+        taken
+    });
+    *copies = given.await.unwrap_or_default();
+}

@@ -1,0 +1,198 @@
+//! The runtime API of a running process, over its sockets.
+
+mod common;
+
+use common::{
+    Place, free_port,
+    running::{KILL, Running, TERM, USR1, until},
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A process that answers commands at `PLACE/admin` and wherever else `global` says.
+struct Served {
+    place: Place,
+    process: Option<Running>,
+    file: PathBuf,
+}
+
+impl Served {
+    fn start(name: &str, global: &str) -> Served {
+        let place = Place::new(name);
+        let port = free_port();
+        let text = format!(
+            "global\n  nbthread 1\n  stats socket {0}/admin level admin\n  {global}\ndefaults\n  mode http\n  timeout client 5s\n  \
+             timeout server 5s\n  timeout connect 5s\nlisten a\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n",
+            place.0.display()
+        );
+        let text = text.replace("PLACE", &place.0.display().to_string());
+        let file = place.file("a.cfg", &text);
+        let process = Some(Running::start(&[&"-db", &"-f", &file]));
+        let served = Served { place, process, file };
+        until("it answers", || UnixStream::connect(served.path("admin")).is_ok());
+        served
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.0.join(name)
+    }
+    fn ask(&self, commands: &str) -> String {
+        ask(UnixStream::connect(self.path("admin")).unwrap(), commands)
+    }
+}
+
+/// What is answered until the connection closes.
+fn ask(mut stream: impl Read + Write, commands: &str) -> String {
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn patient(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
+#[test]
+fn every_kind_of_address_answers_with_the_rights_of_its_line() {
+    let port = free_port();
+    let served = Served::start(
+        "addresses",
+        &format!(
+            "stats socket PLACE/user mode 640 level user severity-output number\n  stats socket ipv4@127.0.0.1:{port}\n  \
+             stats socket ipv6@[::1]:{port} level admin\n  stats socket abns@penstock-api-{port} level operator severity-output string"
+        ),
+    );
+    let level = "show cli level\nset timeout x\n";
+    assert_eq!(served.ask(level), "admin\n\n'set timeout' only supports 'cli'.\n\n");
+    let user = UnixStream::connect(served.path("user")).unwrap();
+    assert_eq!(ask(user, level), "[6]: user\n\n[3]: 'set timeout' only supports 'cli'.\n\n");
+    let mode = std::fs::metadata(served.path("user")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    for (host, wanted) in [("127.0.0.1", "operator\n\n"), ("::1", "admin\n\n")] {
+        assert_eq!(ask(TcpStream::connect((host, port)).unwrap(), "show cli level\n"), wanted);
+    }
+    let name = SocketAddr::from_abstract_name(format!("penstock-api-{port}")).unwrap();
+    assert_eq!(ask(UnixStream::connect_addr(&name).unwrap(), "show cli level\n"), "[info]: operator\n\n");
+    let sockets = served.ask("show cli sockets\n");
+    let place = served.place.0.display();
+    assert_eq!(
+        sockets,
+        format!(
+            "# socket lvl processes\nunix@{place}/admin admin all\nunix@{place}/user user all\nipv4@127.0.0.1:{port} operator all\n\
+             ipv6@[::1]:{port} admin all\nabns@penstock-api-{port} operator all\n\n"
+        )
+    );
+}
+
+#[test]
+fn one_who_is_silent_or_does_not_read_is_left() {
+    let served = Served::start("silence", "stats timeout 300ms");
+    let mut silent = patient(&served.path("admin"));
+    let begun = Instant::now();
+    assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+    assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    // Thousands of pages that nobody reads: no more is made of them than fits the socket.
+    let mut deaf = patient(&served.path("admin"));
+    deaf.write_all(format!("prompt\n{}\n", "help;".repeat(2000)).as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut received = Vec::new();
+    match deaf.read_to_end(&mut received) {
+        Ok(_) => {}
+        Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
+    }
+    let whole = 2000 * served.ask("help\n").len();
+    assert!(received.len() < whole / 2, "{} of {whole}", received.len());
+    // And its own setting counts for one who has asked for it.
+    let mut slow = patient(&served.path("admin"));
+    slow.write_all(b"prompt\nset timeout cli 5\n").unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(ask(slow, "prompt;show cli level\n"), "\n> \n> \nadmin\n\n");
+}
+
+#[test]
+fn so_many_clients_at_a_time_as_stats_maxconn_says() {
+    let served = Served::start("places", "stats maxconn 2\n  stats timeout 20s");
+    let [mut first, mut second, mut third] = [(); 3].map(|()| patient(&served.path("admin")));
+    for stream in [&mut first, &mut second] {
+        stream.write_all(b"prompt\n").unwrap();
+        let mut prompt = [0; 3];
+        stream.read_exact(&mut prompt).unwrap();
+        assert_eq!(&prompt, b"\n> ");
+    }
+    third.write_all(b"show cli level\n").unwrap();
+    third.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert_eq!(third.read(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(first);
+    third.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    third.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "admin\n\n");
+}
+
+#[test]
+fn a_payload_is_at_most_as_long_as_the_configuration_says() {
+    let served = Served::start("payload", "tune.cli.max-payload-size 1000");
+    let payload = |length| format!("show cli level <<\n{}\n\n", "x".repeat(length));
+    assert_eq!(served.ask(&payload(999)), "admin\n\n");
+    let refused = "A payload may have 1000 bytes, as tune.cli.max-payload-size says.\n\n";
+    assert_eq!(served.ask(&payload(1001)), refused);
+    assert_eq!(served.ask(&payload(300_000)), refused, "whoever still sends hears why");
+}
+
+#[test]
+fn a_socket_that_answers_is_not_taken_and_one_left_over_is() {
+    let mut served = Served::start("taken", "maxconn 100");
+    let second = common::run(&[&"-db", &"-f", &served.file]);
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("Starting frontend GLOBAL: cannot bind socket (Address already in use"), "{said}");
+    assert_eq!(served.ask("show cli level\n"), "admin\n\n", "the first one has not lost it");
+    let killed = served.process.take().unwrap();
+    killed.signal(KILL);
+    killed.end();
+    assert!(served.path("admin").exists());
+    served.process = Some(Running::start(&[&"-db", &"-f", &served.file]));
+    until("it answers", || UnixStream::connect(served.path("admin")).is_ok());
+    assert_eq!(served.ask("show cli level\n"), "admin\n\n");
+    // One that is told to replace it may.
+    let old = served.process.take().unwrap();
+    let new = Running::start(&[&"-db", &"-f", &served.file, &"-sf", &old.id().to_string()]);
+    assert_eq!(old.end(), 0);
+    let pid = new.id();
+    assert!(served.ask("show info\n").contains(&format!("\nPid: {pid}\n")));
+    served.process = Some(new);
+}
+
+#[test]
+fn a_process_that_finishes_closes_its_sockets_and_keeps_its_clients() {
+    let mut served = Served::start("finishes", "stats timeout 20s");
+    let mut client = patient(&served.path("admin"));
+    client.write_all(b"prompt i\n").unwrap();
+    assert_eq!(client.read(&mut [0; 16]).unwrap(), 1);
+    let process = served.process.take().unwrap();
+    process.signal(USR1);
+    assert_eq!(process.end(), 0, "a client of the runtime API does not hold it up");
+    assert!(UnixStream::connect(served.path("admin")).is_err());
+}
+
+#[test]
+fn a_process_ends_at_once_whatever_its_clients_do() {
+    let mut served = Served::start("ends", "stats timeout 20s");
+    let _silent = patient(&served.path("admin"));
+    let process = served.process.take().unwrap();
+    process.signal(TERM);
+    assert_eq!(process.end(), 128 + TERM);
+}
