@@ -32,7 +32,7 @@ mod value;
 mod vars;
 mod verdict;
 pub mod words;
-mod x509;
+pub mod x509;
 
 pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};

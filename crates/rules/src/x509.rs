@@ -60,7 +60,7 @@ pub(crate) fn signature_algorithm(der: &[u8]) -> Option<String> {
 }
 
 /// `RSA2048`, `EC256`.
-pub(crate) fn key_with_size(der: &[u8]) -> Option<String> {
+pub fn key_with_size(der: &[u8]) -> Option<String> {
     let certificate = parse(der)?;
     let key = certificate.public_key().parsed().ok()?;
     let kind = match key {
@@ -86,6 +86,17 @@ fn stamp(time: &ASN1Time) -> String {
     )
 }
 
+/// A name as OpenSSL writes it in one line: `/C=FR/O=Acme/CN=a.example`.
+pub fn one_line(name: &X509Name<'_>) -> String {
+    name.iter_attributes().map(|a| format!("/{}={}", short_name(a.attr_type()), text(a.attr_value()))).collect()
+}
+
+/// A name as OpenSSL's printed forms have it: `C = FR, O = Acme, CN = a.example`.
+pub fn spaced(name: &X509Name<'_>) -> String {
+    let parts = name.iter_attributes().map(|a| format!("{} = {}", short_name(a.attr_type()), text(a.attr_value())));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
 fn distinguished(name: &X509Name<'_>, part: &NamePart<'_>) -> Option<String> {
     let attributes: Vec<(String, String)> =
         name.iter_attributes().map(|a| (short_name(a.attr_type()), text(a.attr_value()))).collect();
@@ -94,7 +105,7 @@ fn distinguished(name: &X509Name<'_>, part: &NamePart<'_>) -> Option<String> {
             let parts: Vec<String> = attributes.iter().rev().map(|(name, value)| format!("{name}={value}")).collect();
             parts.join(",")
         } else {
-            attributes.iter().map(|(name, value)| format!("/{name}={value}")).collect()
+            one_line(name)
         });
     };
     let mut values = attributes.iter().filter(|(name, _)| name.eq_ignore_ascii_case(entry)).map(|(_, value)| value);
@@ -144,7 +155,7 @@ fn short_name(oid: &Oid<'_>) -> String {
 }
 
 /// OpenSSL's short names of key and signature algorithms.
-fn algorithm(oid: &Oid<'_>) -> String {
+pub fn algorithm(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = match number.as_str() {
         "1.2.840.113549.1.1.1" => "rsaEncryption",

@@ -13,7 +13,7 @@ use penstock_engine::{
     doubles::{Double, Manner},
     worker,
 };
-use penstock_tls::{Acceptor, Memory, Shared, drive_engine};
+use penstock_tls::{Acceptor, Memory, Store, drive_engine};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, client::Resumption};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
@@ -113,7 +113,7 @@ fn on_tokio(pem: &str, listener: TcpListener, connections: usize) -> u64 {
     let bind = Bind { tls: Some(tls), ..Bind::new(Vec::new(), Span::default()) };
     let config = Config::default();
     let mut diagnostics = Diagnostics::default();
-    let acceptor = Acceptor::build(&config, &bind, &Shared::new(&config), &files, &mut diagnostics).unwrap();
+    let acceptor = Acceptor::build(&config, &bind, &Store::new(&config), &files, &mut diagnostics).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     listener.set_nonblocking(true).unwrap();
     let start = thread_cpu_ns();

@@ -8,7 +8,7 @@ use penstock_config::{
     Config, Diagnostics, Span, Spanned,
     model::{Bind, BindTls, ServerTls, TlsConf, Verify},
 };
-use penstock_tls::{Acceptor, Connector, Memory, Shared};
+use penstock_tls::{Acceptor, Connector, Memory, Store};
 use std::{net::SocketAddr, process::Command, rc::Rc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -36,7 +36,7 @@ async fn server() {
     let bind = Bind { tls: Some(BindTls { crt, ..BindTls::default() }), ..Bind::new(Vec::new(), Span::default()) };
     let config = Config::default();
     let mut said = Diagnostics::default();
-    let acceptor = Rc::new(Acceptor::build(&config, &bind, &Shared::new(&config), &files, &mut said).unwrap());
+    let acceptor = Rc::new(Acceptor::build(&config, &bind, &Store::new(&config), &files, &mut said).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut child = Command::new(std::env::current_exe().unwrap()).args(["client", &address]).spawn().unwrap();
@@ -71,7 +71,8 @@ async fn clients(address: SocketAddr) {
     let server = ServerTls { conf, ..ServerTls::default() };
     let mut said = Diagnostics::default();
     let connector =
-        Connector::build(&Config::default(), &server, Span::default(), &Memory::default(), &mut said).unwrap();
+        Connector::build(&server, Span::default(), &Store::new(&Config::default()), &Memory::default(), &mut said)
+            .unwrap();
     let mut held = Vec::new();
     for _ in 0..MANY {
         let mut tls = connector.connect(TcpStream::connect(address).await.unwrap(), None).await.unwrap();

@@ -2,13 +2,14 @@
 
 use crate::{
     HandshakeError, Loader, TlsStream,
-    build::{self, Shared},
+    context::{Context, Table},
     handshake::{self, Flight, Opening, has_left, read_some},
     line,
-    names::Names,
     session::Session,
+    store::{self, Store},
     verify::Clients,
 };
+use arc_swap::ArcSwap;
 use penstock_config::{Config, Diagnostics, model::Bind};
 use penstock_engine::{KeyKind, Share, worker::Presence};
 use penstock_rules::{Captured, ClientHello, HelloError, TlsFacts};
@@ -17,12 +18,10 @@ use rustls_pki_types::UnixTime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// Everything a `bind ... ssl` line needs to accept connections. Immutable, shared by all workers.
+/// Everything a `bind ... ssl` line needs to accept connections, shared by all workers. A handshake takes no lock to look at it.
 pub struct Acceptor {
-    pub(crate) contexts: Vec<Context>,
-    pub(crate) names: Names,
-    /// What answers when no name matches: the first certificate, and those beside it with another kind of key.
-    pub(crate) defaults: Vec<usize>,
+    /// Certificates and names, until a command changes them.
+    pub(crate) live: Arc<ArcSwap<Table>>,
     pub(crate) strict_sni: bool,
     /// `tune.ssl.capture-buffer-size`: bytes kept of the list of ciphers that a ClientHello offers.
     pub(crate) capture: usize,
@@ -32,26 +31,16 @@ pub struct Acceptor {
     pub(crate) max_wait: Duration,
 }
 
-/// One certificate with the settings it is presented under.
-pub(crate) struct Context {
-    pub config: Arc<ServerConfig>,
-    /// For clients whose protocols have none in common with ours: OpenSSL goes on without ALPN, where rustls would refuse.
-    pub without_alpn: Arc<ServerConfig>,
-    pub kind: KeyKind,
-    pub clients: Option<Arc<Clients>>,
-    pub leaf: Option<Arc<[u8]>>,
-}
-
 impl Acceptor {
-    /// Loads what a `bind` line names. All that is wrong is said in `diagnostics`; `None` when it cannot start.
+    /// Loads what a `bind` line names into the store. All that is wrong is said in `diagnostics`; `None` when it cannot start.
     pub fn build(
         config: &Config,
         bind: &Bind,
-        shared: &Shared,
+        store: &Store,
         loader: &dyn Loader,
         diagnostics: &mut Diagnostics,
     ) -> Option<Acceptor> {
-        build::acceptor(config, bind, shared, loader, diagnostics)
+        store::acceptor(config, bind, store, loader, diagnostics)
     }
 
     /// The frontend it belongs to: while many handshakes wait, each frontend has its turn.
@@ -117,47 +106,47 @@ impl Acceptor {
         .await?;
         let facts = open.facts_mut();
         (facts.sni, facts.hello) = (known.sni, known.hello);
-        facts.own.clone_from(&context.leaf);
-        if let Some(clients) = context.clients.as_deref().filter(|clients| clients.ignores()) {
+        facts.own = Some(context.built().leaf.clone());
+        if let Some(clients) = context.shape.clients.as_deref().filter(|clients| clients.ignores()) {
             ignored_refusal(clients, facts);
         }
         Ok(open)
     }
 
     /// The configuration a ClientHello chooses, before any connection is made; with what facts need of the hello.
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<(&Context, Arc<ServerConfig>, TlsFacts)> {
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<(Arc<Context>, Arc<ServerConfig>, TlsFacts)> {
+        let table = self.live.load();
         let sni = hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
-        let named = sni.as_deref().map(|name| self.names.find(name)).unwrap_or_default();
+        let named = sni.as_deref().map(|name| table.names.find(name)).unwrap_or_default();
         let candidates = match named.is_empty() {
-            false => &named,
+            false => &*named,
             true if self.strict_sni => return None,
-            true => &self.defaults,
+            true => &table.defaults,
         };
-        let context = self.best(candidates, hello)?;
-        let agreed = hello.alpn().any(|offer| context.config.alpn_protocols.iter().any(|ours| ours == offer));
-        let config = if agreed { &context.config } else { &context.without_alpn };
+        let context = best(candidates, hello)?.clone();
+        let built = context.built();
+        let agreed = hello.alpn().any(|offer| built.config.alpn_protocols.iter().any(|ours| ours == offer));
+        let config = if agreed { built.config.clone() } else { built.without_alpn.clone() };
         let captured = |most: usize| {
             let ciphers = hello.cipher_suites_bytes();
             Captured { version: hello.legacy_version, ciphers: ciphers[..ciphers.len().min(most)].into() }
         };
         let hello = (self.capture > 0).then(|| Box::new(captured(self.capture)));
         let known = TlsFacts { sni, hello, ..TlsFacts::default() };
-        Some((context, config.clone(), known))
+        Some((context, config, known))
     }
+}
 
-    /// Among certificates for one name, the first whose signature the client can verify, ECDSA before RSA as the cheaper.
-    fn best(&self, candidates: &[usize], hello: &ClientHello<'_>) -> Option<&Context> {
-        let first = &self.contexts[*candidates.first()?];
-        if candidates.len() == 1 {
-            return Some(first);
-        }
-        let find = |accept: &dyn Fn(&KeyKind) -> bool| {
-            candidates.iter().map(|index| &self.contexts[*index]).find(|context| accept(&context.kind))
-        };
-        let elliptic = |kind: &KeyKind| !matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, *kind);
-        let rsa = |kind: &KeyKind| matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, *kind);
-        find(&elliptic).or_else(|| find(&rsa)).or(Some(first))
+/// Among certificates for one name, the first whose signature the client can verify, ECDSA before RSA as the cheaper.
+fn best<'c>(candidates: &'c [Arc<Context>], hello: &ClientHello<'_>) -> Option<&'c Arc<Context>> {
+    let first = candidates.first()?;
+    if candidates.len() == 1 {
+        return Some(first);
     }
+    let find = |accept: &dyn Fn(KeyKind) -> bool| candidates.iter().find(|context| accept(context.certificate.kind()));
+    let elliptic = |kind| !matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, kind);
+    let rsa = |kind| matches!(kind, KeyKind::Rsa { .. }) && can_verify(hello, kind);
+    find(&elliptic).or_else(|| find(&rsa)).or(Some(first))
 }
 
 /// Versions as a hello lists them.

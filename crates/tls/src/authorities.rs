@@ -63,6 +63,11 @@ fn is_version_1(der: &[u8]) -> bool {
     CertificateRevocationList::from_der(der).is_ok_and(|(_, list)| list.version().is_none_or(|version| version.0 == 0))
 }
 
+/// It can be decoded, and is of the version that RFC 5280 has.
+pub(crate) fn is_version_2(der: &[u8]) -> bool {
+    CertificateRevocationList::from_der(der).is_ok() && !is_version_1(der)
+}
+
 /// A store of trust anchors; what cannot serve as one is named in a warning.
 pub(crate) fn roots(
     certificates: &[CertificateDer<'static>],

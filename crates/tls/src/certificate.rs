@@ -1,6 +1,11 @@
 //! A certificate with its key and the files beside it.
 
-use crate::{Loader, ocsp, provider::Key};
+use crate::{
+    Loader,
+    ocsp::{self, CertificateId, Unusable},
+    provider::Key,
+};
+use arc_swap::ArcSwapOption;
 use penstock_config::{Diagnostics, Span};
 use penstock_engine::{KeyKind, SigningKey};
 use rustls::sign::CertifiedKey;
@@ -30,14 +35,125 @@ fn malformed(error: &nom::Err<X509Error>) -> String {
     }
 }
 
-/// A certificate ready to be presented.
+/// A certificate ready to be presented: its key fits, and its names are known.
 pub(crate) struct Certificate {
     pub certified: Arc<CertifiedKey>,
-    /// The same with an OCSP response, and the time (seconds since 1970) from which that is stale.
-    pub stapled: Option<(Arc<CertifiedKey>, Option<i64>)>,
-    pub kind: KeyKind,
+    pub key: Arc<SigningKey>,
     /// Common name and DNS names, lower case.
     pub names: Vec<String>,
+    /// The issuer where the chain does not hold it, for OCSP alone.
+    issuer: Option<CertificateDer<'static>>,
+    /// What an OCSP responder calls the certificate, where a response may be sent along with it.
+    pub ocsp_id: Option<CertificateId>,
+    stapled: ArcSwapOption<Stapled>,
+}
+
+/// An OCSP response beside the certificate that it is sent along with.
+struct Stapled {
+    certified: Arc<CertifiedKey>,
+    response: Vec<u8>,
+    /// Seconds since 1970 from which it is stale.
+    until: Option<i64>,
+}
+
+impl Certificate {
+    /// Puts the parts together.
+    ///
+    /// # Errors
+    /// One is missing, cannot be decoded, or does not fit the others.
+    pub fn new(material: Material) -> Result<Certificate, Flaw> {
+        let Material { chain, key, issuer, response } = material;
+        let leaf = chain.first().ok_or(Flaw::Incomplete)?;
+        let (_, parsed) = X509Certificate::from_der(leaf).map_err(|e| Flaw::Undecodable(malformed(&e)))?;
+        let key = key.ok_or(Flaw::Incomplete)?;
+        let own = parsed.public_key();
+        let presented = Key::new(key.clone());
+        if presented.spki() != own.raw && !same_point(presented.spki(), own.subject_public_key.as_ref()) {
+            return Err(Flaw::Mismatch);
+        }
+        let names = names(&parsed);
+        let ocsp_id = response.as_ref().and_then(|_| {
+            let above = chain.get(1).or(issuer.as_ref())?;
+            let (_, above) = X509Certificate::from_der(above).ok()?;
+            Some(CertificateId::of(&parsed, &above))
+        });
+        let certified = Arc::new(CertifiedKey::new(chain, Arc::new(presented)));
+        let certificate = Certificate { certified, key, names, issuer, ocsp_id, stapled: ArcSwapOption::empty() };
+        // An empty file is HAProxy's way to reserve the place for a response set at run time.
+        match response.filter(|response| !response.is_empty()).map(|response| certificate.staple(response, now())) {
+            Some(Err(why)) => Err(Flaw::Response(why, Box::new(certificate))),
+            _ => Ok(certificate),
+        }
+    }
+
+    pub fn leaf(&self) -> &CertificateDer<'static> {
+        &self.certified.cert[0]
+    }
+
+    pub fn kind(&self) -> KeyKind {
+        self.key.kind()
+    }
+
+    /// The parts again, for a transaction that replaces some of them.
+    pub fn material(&self) -> Material {
+        let reserved = self.ocsp_id.as_ref().map(|_| Vec::new());
+        Material {
+            chain: self.certified.cert.clone(),
+            key: Some(self.key.clone()),
+            issuer: self.issuer.clone(),
+            response: self.stapled.load().as_ref().map(|stapled| stapled.response.clone()).or(reserved),
+        }
+    }
+
+    /// The OCSP response that is sent along, where there is one.
+    pub fn response(&self) -> Option<Vec<u8>> {
+        self.stapled.load().as_ref().map(|stapled| stapled.response.clone())
+    }
+
+    /// Sends `response` along from now on.
+    ///
+    /// # Errors
+    /// Why it is of no use to a client.
+    pub fn staple(&self, response: Vec<u8>, now: i64) -> Result<(), Unusable> {
+        let (_, parsed) = X509Certificate::from_der(self.leaf()).map_err(|_| Unusable::AnotherCertificate)?;
+        let until = ocsp::check(&response, parsed.raw_serial(), self.ocsp_id.as_ref(), now)?;
+        let mut certified = CertifiedKey::clone(&self.certified);
+        certified.ocsp = Some(response.clone());
+        self.stapled.store(Some(Arc::new(Stapled { certified: Arc::new(certified), response, until })));
+        Ok(())
+    }
+
+    /// What a client is sent, with the OCSP response while that is current.
+    pub fn presented(&self) -> Arc<CertifiedKey> {
+        match &*self.stapled.load() {
+            Some(stapled) if stapled.until.is_none_or(|until| now() < until) => stapled.certified.clone(),
+            _ => self.certified.clone(),
+        }
+    }
+}
+
+/// What the files of a certificate hold, before they are checked against each other.
+#[derive(Clone, Default)]
+pub(crate) struct Material {
+    /// The certificate, then those of its issuers.
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: Option<Arc<SigningKey>>,
+    /// The issuer where the chain does not hold it.
+    pub issuer: Option<CertificateDer<'static>>,
+    /// The OCSP response; an empty one reserves the place.
+    pub response: Option<Vec<u8>>,
+}
+
+/// Why the parts make no certificate.
+pub(crate) enum Flaw {
+    /// There is no certificate, or no key.
+    Incomplete,
+    /// The certificate's encoding is damaged.
+    Undecodable(String),
+    /// The key is another certificate's.
+    Mismatch,
+    /// All is well but the OCSP response, without which the certificate can be used.
+    Response(Unusable, Box<Certificate>),
 }
 
 /// Which files beside a certificate are looked for (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
@@ -46,6 +162,7 @@ pub(crate) struct Extras {
     pub key: bool,
     pub ocsp: bool,
     pub sctl: bool,
+    pub issuer: bool,
     pub bundle: bool,
     /// The extra file's extension replaces the certificate's instead of following it.
     pub replace_extension: bool,
@@ -58,6 +175,7 @@ impl Extras {
             key: wants("key"),
             ocsp: wants("ocsp"),
             sctl: wants("sctl"),
+            issuer: wants("issuer"),
             bundle: wants("bundle"),
             replace_extension,
         }
@@ -90,105 +208,132 @@ pub(crate) fn load(
     span: Span,
     diagnostics: &mut Diagnostics,
 ) -> Option<Certificate> {
-    let shown = path.display();
-    let pem = match loader.read(path) {
-        Ok(pem) => Zeroizing::new(pem),
-        Err(e) => {
-            diagnostics.error(span, format!("certificate '{shown}' cannot be read: {}", reason(&e)));
-            return None;
+    let files = Files { path, parts, extras, loader };
+    match files.certificate(span, diagnostics) {
+        Ok(certificate) => Some(certificate),
+        Err(Problem { message, hint }) => {
+            let said = diagnostics.error(span, message);
+            hint.map(|hint| said.hint(hint));
+            None
         }
-    };
-    let mut sections = match sections(&pem) {
-        Ok(sections) => sections,
-        // OpenSSL's older form has header lines within the section.
-        Err(_) if is_encrypted(&pem) => return encrypted(&shown.to_string(), span, diagnostics),
-        Err(e) => {
-            diagnostics.error(span, format!("'{shown}' is not valid PEM: {e}"));
-            return None;
-        }
-    };
-    let chain: Vec<CertificateDer<'static>> = sections
-        .iter()
-        .filter(|(kind, _)| *kind == SectionKind::Certificate)
-        .map(|(_, der)| der.clone().into())
-        .collect();
-    let Some(leaf) = chain.first() else {
-        diagnostics
-            .error(span, format!("'{shown}' holds no certificate"))
-            .hint("a PEM section 'BEGIN CERTIFICATE' is expected, then those of its issuers");
-        return None;
-    };
-    let leaf = leaf.clone();
-    let parsed = match X509Certificate::from_der(&leaf) {
-        Ok((_, parsed)) => parsed,
-        Err(e) => {
-            diagnostics
-                .error(span, format!("the certificate in '{shown}' cannot be decoded: {}", malformed(&e)))
-                .hint("'openssl x509 -in FILE -noout -text' shows where it breaks off");
-            return None;
-        }
-    };
+    }
+}
 
-    let key_path = parts.key.clone().unwrap_or_else(|| extras.beside(path, "key"));
-    let key = match private_key(&mut sections) {
-        Some(key) if parts.key.is_none() => key,
-        _ if is_encrypted(&pem) => return encrypted(&shown.to_string(), span, diagnostics),
-        _ if parts.key.is_none() && !extras.key => {
-            diagnostics.error(span, format!("'{shown}' holds no private key"));
-            return None;
-        }
-        _ => {
-            let beside = match loader.read(&key_path) {
-                Ok(pem) => Zeroizing::new(pem),
-                Err(e) => {
-                    let why = reason(&e);
-                    diagnostics.error(
-                        span,
-                        format!(
-                            "no private key for '{shown}': none in it, and '{}' cannot be read: {why}",
-                            key_path.display()
-                        ),
-                    );
-                    return None;
-                }
-            };
-            if is_encrypted(&beside) {
-                return encrypted(&key_path.display().to_string(), span, diagnostics);
+/// What keeps a certificate from being loaded, in a sentence, and what to do about it.
+struct Problem {
+    message: String,
+    hint: Option<&'static str>,
+}
+
+impl From<String> for Problem {
+    fn from(message: String) -> Problem {
+        Problem { message, hint: None }
+    }
+}
+
+/// The files of one certificate. Each step reads one of them.
+struct Files<'a> {
+    path: &'a Path,
+    parts: &'a Parts,
+    extras: &'a Extras,
+    loader: &'a dyn Loader,
+}
+
+impl Files<'_> {
+    fn certificate(&self, span: Span, diagnostics: &mut Diagnostics) -> Result<Certificate, Problem> {
+        let shown = self.path.display();
+        let material = self.material()?;
+        let certificate = match Certificate::new(material) {
+            Ok(certificate) => certificate,
+            Err(Flaw::Response(why, certificate)) => {
+                let file = self.response_file().unwrap_or_default();
+                diagnostics.warning(span, format!("the OCSP response '{}' is not sent: {why}", file.display()));
+                *certificate
             }
-            let found = self::sections(&beside).ok().and_then(|mut sections| private_key(&mut sections));
-            let Some(key) = found else {
-                diagnostics.error(span, format!("'{}' holds no private key", key_path.display()));
-                return None;
-            };
-            key
+            Err(Flaw::Mismatch) => {
+                return Err(format!("the private key of '{shown}' does not belong to its certificate").into());
+            }
+            Err(Flaw::Undecodable(why)) => {
+                return Err(Problem {
+                    message: format!("the certificate in '{shown}' cannot be decoded: {why}"),
+                    hint: Some("'openssl x509 -in FILE -noout -text' shows where it breaks off"),
+                });
+            }
+            // `material` has found both.
+            Err(Flaw::Incomplete) => return Err(format!("'{shown}' is incomplete").into()),
+        };
+        validity(certificate.leaf(), &shown.to_string(), span, diagnostics);
+        if self.extras.sctl && self.loader.read(&self.extras.beside(self.path, "sctl")).is_ok() {
+            diagnostics
+                .notice(span, format!("'{shown}.sctl' is not used: timestamps are sent only as part of certificates"));
         }
-    };
-    let key = match SigningKey::from_der(key) {
-        Ok(key) => Arc::new(key),
-        Err(e) => {
-            diagnostics.error(span, format!("the private key of '{shown}' cannot be used: {e}"));
-            return None;
-        }
-    };
-    let certified_spki = parsed.public_key();
-    if key.spki() != certified_spki.raw && !same_point(&key, certified_spki.subject_public_key.as_ref()) {
-        diagnostics.error(span, format!("the private key of '{shown}' does not belong to its certificate"));
-        return None;
+        Ok(certificate)
     }
-    validity(&parsed, &shown.to_string(), span, diagnostics);
 
-    let certified = CertifiedKey::new(chain, Arc::new(Key::new(key.clone())));
-    let serial = parsed.raw_serial();
-    let stapled = staple(path, parts, extras, loader, serial, span, diagnostics).map(|(response, until)| {
-        let mut stapled = certified.clone();
-        stapled.ocsp = Some(response);
-        (Arc::new(stapled), until)
-    });
-    if extras.sctl && loader.read(&extras.beside(path, "sctl")).is_ok() {
-        diagnostics
-            .notice(span, format!("'{shown}.sctl' is not used: timestamps are sent only as part of certificates"));
+    fn material(&self) -> Result<Material, Problem> {
+        let shown = self.path.display();
+        let pem = self.loader.read(self.path).map(Zeroizing::new);
+        let pem = pem.map_err(|e| format!("certificate '{shown}' cannot be read: {}", reason(&e)))?;
+        let mut sections = match sections(&pem) {
+            Ok(sections) => sections,
+            // OpenSSL's older form has header lines within the section.
+            Err(_) if is_encrypted(&pem) => return Err(encrypted(self.path)),
+            Err(e) => return Err(format!("'{shown}' is not valid PEM: {e}").into()),
+        };
+        let chain = certificates(&sections);
+        if chain.is_empty() {
+            return Err(Problem {
+                message: format!("'{shown}' holds no certificate"),
+                hint: Some("a PEM section 'BEGIN CERTIFICATE' is expected, then those of its issuers"),
+            });
+        }
+        let key = match private_key(&mut sections) {
+            Some(key) if self.parts.key.is_none() => key,
+            _ if is_encrypted(&pem) => return Err(encrypted(self.path)),
+            _ => self.key_beside()?,
+        };
+        let key = SigningKey::from_der(key);
+        let key = key.map_err(|e| format!("the private key of '{shown}' cannot be used: {e}"))?;
+        Ok(Material { chain, key: Some(Arc::new(key)), issuer: self.issuer(), response: self.response() })
     }
-    Some(Certificate { kind: key.kind(), names: names(&parsed), certified: Arc::new(certified), stapled })
+
+    /// The key of a file of its own.
+    fn key_beside(&self) -> Result<Vec<u8>, Problem> {
+        let shown = self.path.display();
+        if self.parts.key.is_none() && !self.extras.key {
+            return Err(format!("'{shown}' holds no private key").into());
+        }
+        let file = self.parts.key.clone().unwrap_or_else(|| self.extras.beside(self.path, "key"));
+        let pem = self.loader.read(&file).map(Zeroizing::new).map_err(|e| {
+            let (key, why) = (file.display(), reason(&e));
+            format!("no private key for '{shown}': none in it, and '{key}' cannot be read: {why}")
+        })?;
+        if is_encrypted(&pem) {
+            return Err(encrypted(&file));
+        }
+        let found = sections(&pem).ok().and_then(|mut sections| private_key(&mut sections));
+        found.ok_or_else(|| format!("'{}' holds no private key", file.display()).into())
+    }
+
+    fn issuer(&self) -> Option<CertificateDer<'static>> {
+        let pem = self.extras.issuer.then(|| self.loader.read(&self.extras.beside(self.path, "issuer")))?.ok()?;
+        certificates(&sections(&pem).ok()?).into_iter().next()
+    }
+
+    fn response(&self) -> Option<Vec<u8>> {
+        self.loader.read(&self.response_file()?).ok()
+    }
+
+    fn response_file(&self) -> Option<PathBuf> {
+        let beside = || self.extras.ocsp.then(|| self.extras.beside(self.path, "ocsp"));
+        self.parts.ocsp.clone().or_else(beside)
+    }
+}
+
+/// The certificates among the sections of a PEM, in their order.
+pub(crate) fn certificates(sections: &[(SectionKind, Vec<u8>)]) -> Vec<CertificateDer<'static>> {
+    let found = sections.iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
+    found.map(|(_, der)| der.clone().into()).collect()
 }
 
 /// Every section of a PEM that means something here.
@@ -228,7 +373,7 @@ pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
 }
 
 /// Takes the first private key out. Any other is wiped: no copy stays behind.
-fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
+pub(crate) fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
     let is_key = |kind: &SectionKind| {
         matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
     };
@@ -239,22 +384,22 @@ fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
 }
 
 /// PKCS#8 says so in its label, OpenSSL's older form in a header line of the section.
-fn is_encrypted(pem: &[u8]) -> bool {
+pub(crate) fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-fn encrypted<T>(file: &str, span: Span, diagnostics: &mut Diagnostics) -> Option<T> {
-    diagnostics
-        .error(span, format!("the private key in '{file}' is encrypted, and there is no way to enter its passphrase"))
-        .hint("decrypt it with 'openssl pkey -in FILE -out FILE.key' and protect the file by its mode");
-    None
+fn encrypted(file: &Path) -> Problem {
+    let shown = file.display();
+    Problem {
+        message: format!("the private key in '{shown}' is encrypted, and there is no way to enter its passphrase"),
+        hint: Some("decrypt it with 'openssl pkey -in FILE -out FILE.key' and protect the file by its mode"),
+    }
 }
 
 /// SubjectPublicKeyInfo has more than one encoding (a curve may be named by parameters); the key bits have one.
-fn same_point(key: &SigningKey, bits: &[u8]) -> bool {
-    let spki = key.spki();
-    x509_parser::x509::SubjectPublicKeyInfo::from_der(&spki)
+fn same_point(spki: &[u8], bits: &[u8]) -> bool {
+    x509_parser::x509::SubjectPublicKeyInfo::from_der(spki)
         .is_ok_and(|(_, own)| own.subject_public_key.as_ref() == bits)
 }
 
@@ -264,37 +409,13 @@ pub(crate) fn now() -> i64 {
 }
 
 /// HAProxy starts with an expired certificate and so do we, even where warnings are errors (`-dW`), but not without a word.
-fn validity(parsed: &X509Certificate<'_>, shown: &str, span: Span, diagnostics: &mut Diagnostics) {
+fn validity(leaf: &[u8], shown: &str, span: Span, diagnostics: &mut Diagnostics) {
+    let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return };
     let now = now();
     let validity = parsed.validity();
     if now > validity.not_after.timestamp() {
         diagnostics.notice(span, format!("the certificate in '{shown}' expired on {}", validity.not_after));
     } else if now < validity.not_before.timestamp() {
         diagnostics.notice(span, format!("the certificate in '{shown}' is not valid before {}", validity.not_before));
-    }
-}
-
-fn staple(
-    path: &Path,
-    parts: &Parts,
-    extras: &Extras,
-    loader: &dyn Loader,
-    serial: &[u8],
-    span: Span,
-    diagnostics: &mut Diagnostics,
-) -> Option<(Vec<u8>, Option<i64>)> {
-    let file = match &parts.ocsp {
-        Some(file) => file.clone(),
-        None if extras.ocsp => extras.beside(path, "ocsp"),
-        None => return None,
-    };
-    // An empty file is HAProxy's way to reserve the place for a response set at run time.
-    let response = loader.read(&file).ok().filter(|response| !response.is_empty())?;
-    match ocsp::read(&response, serial, now()) {
-        Ok(staple) => Some((response, staple.until)),
-        Err(why) => {
-            diagnostics.warning(span, format!("the OCSP response '{}' is not sent: {why}", file.display()));
-            None
-        }
     }
 }

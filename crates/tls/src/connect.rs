@@ -1,90 +1,59 @@
 //! A connection to a server: re-encryption, and TLS health checks.
 
 use crate::{
-    HandshakeError, Loader, TlsStream, authorities,
-    certificate::{self, Extras, Parts},
+    HandshakeError, Loader, TlsStream,
     handshake::{self, Flight, Opening},
     session::Session,
-    settings,
-    verify::Servers,
+    store::{self, Store},
 };
-use penstock_config::{
-    Config, Diagnostics, Span,
-    model::{ServerTls, Verify},
-};
+use arc_swap::ArcSwap;
+use penstock_config::{Diagnostics, Span, model::ServerTls};
 use penstock_engine::{Share, worker::Presence};
-use rustls::{
-    ClientConfig,
-    client::{Resumption, Tls12Resumption, UnbufferedClientConnection},
-    sign::SingleCertAndKey,
-};
+use rustls::{ClientConfig, client::UnbufferedClientConnection};
 use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Sessions remembered for a server, by the name it was asked for.
-const SESSIONS: usize = 64;
+pub(crate) const SESSIONS: usize = 64;
 
-/// Everything a `server ... ssl` line needs to connect. Immutable, shared by all workers; sessions to resume are kept in it,
-/// so they never leave the line, its authorities and its names.
+/// Everything a `server ... ssl` line needs to connect, shared by all workers. Sessions to resume are kept in it, so they never
+/// leave the line, its authorities and its names.
 pub struct Connector {
-    config: Arc<ClientConfig>,
+    live: Arc<ArcSwap<Client>>,
+}
+
+/// What connections are made with until a command changes it.
+pub(crate) struct Client {
+    pub config: Arc<ClientConfig>,
     /// The server's certificate is looked at.
-    verifies: bool,
+    pub verifies: bool,
 }
 
 impl Connector {
-    /// Loads what a `server` line names; `span` is the line's. All that is wrong is said in `diagnostics`; `None` when it
-    /// cannot start.
+    /// Loads what a `server` line names into the store; `span` is the line's. All that is wrong is said in `diagnostics`; `None`
+    /// when it cannot start.
     pub fn build(
-        config: &Config,
         tls: &ServerTls,
         span: Span,
+        store: &Store,
         loader: &dyn Loader,
         diagnostics: &mut Diagnostics,
     ) -> Option<Connector> {
-        let global = &config.global;
-        // Each is tried whatever became of the others, so that all errors are said at once.
-        let settings = settings::resolve(&tls.conf, &global.tls_server, span, diagnostics);
-        let servers = servers(config, tls, span, loader, diagnostics);
-        let extras = Extras::new(global.ssl_load_extra_files.as_deref(), global.ssl_load_extra_del_ext);
-        let own = tls
-            .crt
-            .as_ref()
-            .map(|crt| certificate::load(&crt.value, &Parts::default(), &extras, loader, crt.span, diagnostics));
-        let (settings, servers) = (settings?, servers?);
-        let verifies = servers.verifies();
-        let builder = ClientConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
-        let builder = match builder {
-            Ok(builder) => builder.dangerous().with_custom_certificate_verifier(Arc::new(servers)),
-            Err(e) => {
-                diagnostics.error(span, format!("these TLS settings cannot be used together: {e}"));
-                return None;
-            }
-        };
-        let mut built = match own {
-            None => builder.with_no_client_auth(),
-            Some(own) => {
-                let certified = own?.certified.as_ref().clone();
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
-            }
-        };
-        built.alpn_protocols = tls.conf.alpn.iter().flatten().map(|protocol| protocol.clone().into_bytes()).collect();
-        built.resumption = match tls.no_ssl_reuse {
-            true => Resumption::disabled(),
-            false if tls.conf.no_tls_tickets || global.tls_server.no_tls_tickets => {
-                Resumption::in_memory_sessions(SESSIONS).tls12_resumption(Tls12Resumption::SessionIdOnly)
-            }
-            false => Resumption::in_memory_sessions(SESSIONS),
-        };
-        Some(Connector { config: Arc::new(built), verifies })
+        store::connector(tls, span, store, loader, diagnostics)
+    }
+
+    pub(crate) fn new(live: Arc<ArcSwap<Client>>) -> Connector {
+        Connector { live }
     }
 
     /// The same, offering these protocols instead of the line's.
     pub fn offering(&self, protocols: &[&[u8]]) -> Connector {
-        let mut config = ClientConfig::clone(&self.config);
+        let client = self.live.load();
+        let mut config = ClientConfig::clone(&client.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Connector { config: Arc::new(config), verifies: self.verifies }
+        let client = Client { config: Arc::new(config), verifies: client.verifies };
+        Connector { live: Arc::new(ArcSwap::from_pointee(client)) }
     }
 
     /// The name that the server's certificate must be for. rustls sends no SNI for an address, so an address stands for "no name".
@@ -92,11 +61,11 @@ impl Connector {
     /// # Errors
     /// What is asked for is no DNS name, as with a port behind it or where it is an address: rustls cannot send that, and no
     /// certificate is for it. Without a name to go by, any would do.
-    fn name(&self, sni: Option<&str>) -> Result<ServerName<'static>, HandshakeError> {
+    fn name(verifies: bool, sni: Option<&str>) -> Result<ServerName<'static>, HandshakeError> {
         let asked = sni.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty());
         match asked.map(|name| ServerName::try_from(name.to_owned())) {
             Some(Ok(name @ ServerName::DnsName(_))) => Ok(name),
-            Some(_) if self.verifies => Err(HandshakeError::WrongName),
+            Some(_) if verifies => Err(HandshakeError::WrongName),
             _ => Ok(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into())),
         }
     }
@@ -110,9 +79,11 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = self.name(sni)?;
         // Making the connection makes its key pairs already.
-        let config = self.config.clone();
+        let (config, name) = {
+            let client = self.live.load();
+            (client.config.clone(), Connector::name(client.verifies, sni)?)
+        };
         let presence = Presence::handshake();
         let mut waited = Duration::ZERO;
         let session =
@@ -128,35 +99,3 @@ impl Connector {
 
 /// The share of our own connections to servers: none of a frontend's.
 const OURS: Share = Share::MAX;
-
-fn servers(
-    config: &Config,
-    tls: &ServerTls,
-    span: Span,
-    loader: &dyn Loader,
-    diagnostics: &mut Diagnostics,
-) -> Option<Servers> {
-    let verify = tls.conf.verify.or(config.global.ssl_server_verify).unwrap_or(Verify::Required);
-    if verify == Verify::None {
-        return Some(Servers::unverified());
-    }
-    let Some(ca_file) = &tls.conf.ca_file else {
-        diagnostics
-            .error(span, "this server is to be verified, but no authority is named to verify it by")
-            .hint("add 'ca-file FILE' or 'ca-file @system-ca'; on a network you trust, 'verify none'");
-        return None;
-    };
-    let anchors = authorities::certificates(ca_file, loader, diagnostics)?;
-    let roots = authorities::roots(&anchors, ca_file, diagnostics);
-    let crls = match &tls.conf.crl_file {
-        Some(file) => authorities::revocations(file, loader, diagnostics)?,
-        None => Vec::new(),
-    };
-    match Servers::new(anchors, roots, crls, tls.verifyhost.clone()) {
-        Ok(servers) => Some(servers),
-        Err(e) => {
-            diagnostics.error(span, format!("this server cannot be verified: {e}"));
-            None
-        }
-    }
-}

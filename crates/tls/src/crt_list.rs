@@ -7,7 +7,7 @@ use penstock_config::{
 use std::path::{Path, PathBuf};
 
 /// One line.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     /// The certificate, or a bundle's base name, as written.
     pub file: PathBuf,
@@ -17,8 +17,54 @@ pub(crate) struct Entry {
     pub filters: Vec<String>,
     /// Names it does not answer for (`!name`); `!*` keeps it out of the table altogether.
     pub excluded: Vec<String>,
-    /// Line number, from 1.
+    /// What stands in the brackets as HAProxy shows it, if there are brackets.
+    pub shown_conf: Option<String>,
+    /// Names and excluded names in their order, as written.
+    pub shown_filters: Vec<String>,
+    /// Line number, from 1; 0 in a directory.
     pub line: usize,
+}
+
+/// Settings in the order in which HAProxy shows them.
+const SHOWN: [&str; 15] = [
+    "npn",
+    "alpn",
+    "no-alpn",
+    "verify",
+    "no-ca-names",
+    "allow-0rtt",
+    "ca-file",
+    "ca-verify-file",
+    "crl-file",
+    "ciphers",
+    "ciphersuites",
+    "curves",
+    "ecdhe",
+    "ssl-min-ver",
+    "ssl-max-ver",
+];
+
+/// What stands in brackets, as `show ssl crt-list` has it: in one order, and, as HAProxy has it, two spaces after the protocols.
+fn shown(options: &str) -> String {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut words = options.split_whitespace();
+    while let Some(keyword) = words.next() {
+        let Some(place) = SHOWN.iter().position(|known| *known == keyword) else { continue };
+        let text = match keyword {
+            "no-alpn" | "no-ca-names" | "allow-0rtt" => keyword.to_owned(),
+            _ => format!("{keyword} {}", words.next().unwrap_or_default()),
+        };
+        found.retain(|(known, _)| *known != place);
+        found.push((place, text));
+    }
+    found.sort();
+    let last = found.len().saturating_sub(1);
+    let shown = found.into_iter().enumerate().map(|(index, (place, text))| match place {
+        _ if index == last => text,
+        0 | 1 => text + "  ",
+        _ => text + " ",
+    });
+    shown.collect()
 }
 
 /// Reads the lines of `text`; `file` and `span` are for the diagnostics, `ca_base` for the authorities named in brackets.
@@ -45,16 +91,22 @@ pub(crate) fn parse(
     entries
 }
 
-fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<Entry, String> {
+/// Reads one line; `ca_base` is for the authorities named in brackets.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<Entry, String> {
     let (file, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let mut entry = Entry { file: file.into(), ..Entry::default() };
     let mut rest = rest.trim_start();
     if let Some(inside) = rest.strip_prefix('[') {
         let (options, after) = inside.split_once(']').ok_or("the '[' of the settings has no ']'")?;
         conf(options, &mut entry.conf, ca_base, span)?;
+        entry.shown_conf = Some(shown(options));
         rest = after;
     }
     for filter in rest.split_whitespace() {
+        entry.shown_filters.push(filter.to_owned());
         match filter.strip_prefix('!') {
             Some(name) => entry.excluded.push(name.to_ascii_lowercase()),
             None if filter.contains(['[', ']']) => {
@@ -105,7 +157,7 @@ fn conf(options: &str, conf: &mut TlsConf, ca_base: Option<&Path>, span: Span) -
                     other => return Err(format!("'verify {other}': 'none', 'optional' or 'required' is expected")),
                 })
             }
-            other => return Err(format!("'{other}' is no setting of a crt-list line")),
+            other => return Err(format!("unknown ssl keyword {other}")),
         }
     }
     Ok(())
@@ -149,6 +201,18 @@ mod tests {
         );
         assert_eq!(entries[3].conf.verify, Some(Verify::Required));
         assert_eq!(entries[3].conf.ca_file.as_ref().unwrap().value, Path::new("/ca/a.pem"));
+    }
+
+    #[test]
+    fn settings_are_shown_in_haproxys_order() {
+        let shown = |line: &str| entry(line, None, Span::default()).unwrap().shown_conf;
+        assert_eq!(shown("a.pem [verify none alpn h2,http/1.1]").unwrap(), "alpn h2,http/1.1  verify none");
+        assert_eq!(
+            shown("a.pem [ssl-max-ver TLSv1.3 ca-file a.pem npn h2 alpn h2 allow-0rtt verify optional]").unwrap(),
+            "npn h2  alpn h2  verify optional allow-0rtt ca-file a.pem ssl-max-ver TLSv1.3"
+        );
+        assert_eq!(shown("a.pem []").unwrap(), "");
+        assert_eq!(shown("a.pem b.example"), None);
     }
 
     #[test]

@@ -8,10 +8,10 @@
 mod accept;
 mod authorities;
 mod buffers;
-mod build;
 mod certificate;
 mod ciphers;
 mod connect;
+mod context;
 mod crt_list;
 mod drive;
 mod error;
@@ -27,6 +27,7 @@ mod output;
 mod provider;
 mod session;
 mod settings;
+mod store;
 mod stream;
 #[allow(unsafe_code)]
 mod suspend;
@@ -35,12 +36,15 @@ mod verify;
 mod warm;
 
 pub use accept::Acceptor;
-pub use build::{Shared, check_stores};
 pub use connect::Connector;
 pub use drive::drive_engine;
 pub use error::HandshakeError;
 pub use line::{LineCounts, line_counts};
 pub use loader::{Disk, Loader, Memory};
+pub use store::{
+    AnswerView, AuthorityFile, AuthorityKind, AuthorityView, CertificateFile, CertificateView, Described, ListedEntry,
+    NameView, Refusal, ResponseView, RevocationView, Status, Store, StoreError, TicketKeysView, check_stores,
+};
 pub use stream::{TlsStream, Truncated};
 pub use suspend::{StackCounts, stack_counts};
 pub use warm::warm_up;

@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Reads files by the path a configuration names.
-pub trait Loader {
+/// Reads files by the path a configuration names, from several threads where there are many.
+pub trait Loader: Sync {
     /// The file's bytes.
     ///
     /// # Errors

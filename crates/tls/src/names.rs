@@ -1,64 +1,189 @@
 //! Which certificates answer for a name. Pure.
+//!
+//! The table is in shards that copies share, so that a change to one name of fifty thousand copies a few hundred.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
-/// Names and wildcards, each with the contexts that serve it, in the order they were added.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    exact: HashMap<String, Vec<usize>>,
-    /// Keyed by what follows the star, dot included.
-    wildcard: HashMap<String, Vec<usize>>,
-    /// Names that a context's filters exclude from its wildcards.
-    excluded: BTreeSet<(String, usize)>,
+/// What may answer for a name.
+pub(crate) trait Candidate {
+    /// Its place among those for the same name: the lowest is preferred.
+    fn order(&self) -> u64;
+    /// It does not answer for this name by a wildcard.
+    fn excludes(&self, name: &str) -> bool;
 }
 
-impl Names {
-    /// Lets `context` answer for `pattern`: a name, or one whose first label is a star.
-    pub fn add(&mut self, pattern: &str, context: usize) {
-        let pattern = pattern.to_ascii_lowercase();
-        let contexts = match pattern.strip_prefix('*') {
-            Some(suffix) => self.wildcard.entry(suffix.to_owned()).or_default(),
-            None => self.exact.entry(pattern).or_default(),
-        };
-        if !contexts.contains(&context) {
-            contexts.push(context);
+/// Names and wildcards, each with the candidates for it in their order.
+#[derive(Debug)]
+pub(crate) struct Names<T> {
+    shards: Vec<Arc<Shard<T>>>,
+    hasher: RandomState,
+    names: usize,
+}
+
+/// A wildcard has the name that follows the star, with its dot; no name begins with one.
+type Shard<T> = HashMap<Box<str>, Vec<Arc<T>>>;
+
+/// Names that a shard holds on average before there are more shards.
+const SHARD: usize = 64;
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Names { shards: vec![Arc::default()], hasher: RandomState::new(), names: 0 }
+    }
+}
+
+impl<T> Clone for Names<T> {
+    fn clone(&self) -> Self {
+        Names { shards: self.shards.clone(), hasher: self.hasher.clone(), names: self.names }
+    }
+}
+
+impl<T: Candidate> Names<T> {
+    /// Lets `candidate` answer for `pattern`: a name, or one whose first label is a star.
+    pub fn add(&mut self, pattern: &str, candidate: &Arc<T>) {
+        let key = key(pattern);
+        let shard = self.shard(&key);
+        let shard = Arc::make_mut(&mut self.shards[shard]);
+        let known = shard.len();
+        let list = shard.entry(key).or_default();
+        let at = list.partition_point(|other| other.order() < candidate.order());
+        match list.get_mut(at) {
+            Some(same) if same.order() == candidate.order() => *same = candidate.clone(),
+            _ => list.insert(at, candidate.clone()),
+        }
+        self.names += shard.len() - known;
+        if self.names > 2 * SHARD * self.shards.len() {
+            self.grow();
         }
     }
 
-    /// Keeps `context` from answering for `name` by a wildcard.
-    pub fn exclude(&mut self, name: &str, context: usize) {
-        self.excluded.insert((name.to_ascii_lowercase(), context));
+    /// Lets the candidate of this order no longer answer for `pattern`.
+    pub fn remove(&mut self, pattern: &str, order: u64) {
+        let key = key(pattern);
+        let shard = self.shard(&key);
+        let has = |list: &Vec<Arc<T>>| list.iter().any(|other| other.order() == order);
+        // A shard is copied only where something is to be removed.
+        if !self.shards[shard].get(&key).is_some_and(has) {
+            return;
+        }
+        let shard = Arc::make_mut(&mut self.shards[shard]);
+        let Some(list) = shard.get_mut(&key) else { return };
+        list.retain(|other| other.order() != order);
+        if list.is_empty() {
+            shard.remove(&key);
+            self.names -= 1;
+        }
     }
 
-    /// The contexts for `name`, which is lower case: those of the name itself, else those of the wildcard one label up.
-    pub fn find(&self, name: &str) -> Vec<usize> {
-        if let Some(contexts) = self.exact.get(name) {
-            return contexts.clone();
+    /// The candidates for `name`, which is lower case: those of the name itself, else those of the wildcard one label up.
+    pub fn find(&self, name: &str) -> Cow<'_, [Arc<T>]> {
+        // A name beginning with a dot would be found as the wildcard's key.
+        if name.starts_with('.') {
+            return Cow::Borrowed(&[]);
         }
-        let Some(dot) = name.find('.') else { return Vec::new() };
-        let Some(contexts) = self.wildcard.get(&name[dot..]) else { return Vec::new() };
-        if self.excluded.is_empty() {
-            return contexts.clone();
+        if let Some(list) = self.list(name) {
+            return Cow::Borrowed(list);
         }
-        contexts.iter().copied().filter(|context| !self.excluded.contains(&(name.to_owned(), *context))).collect()
+        let Some(list) = name.find('.').and_then(|dot| self.list(&name[dot..])) else { return Cow::Borrowed(&[]) };
+        if list.iter().any(|candidate| candidate.excludes(name)) {
+            return Cow::Owned(list.iter().filter(|candidate| !candidate.excludes(name)).cloned().collect());
+        }
+        Cow::Borrowed(list)
     }
+
+    /// Every name and wildcard, sorted, with the candidates for it.
+    pub fn all(&self) -> Vec<(String, &[Arc<T>])> {
+        let pattern = |key: &str| if key.starts_with('.') { format!("*{key}") } else { key.to_owned() };
+        let all = self.shards.iter().flat_map(|shard| shard.iter());
+        let mut all: Vec<_> = all.map(|(key, list)| (pattern(key), list.as_slice())).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    fn list(&self, key: &str) -> Option<&[Arc<T>]> {
+        self.shards[self.shard(key)].get(key).map(Vec::as_slice)
+    }
+
+    fn shard(&self, key: &str) -> usize {
+        // Always a power of two of them.
+        self.hasher.hash_one(key) as usize & (self.shards.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let old = std::mem::take(&mut self.shards);
+        self.shards = (0..old.len() * 4).map(|_| Arc::default()).collect();
+        for shard in old {
+            let shard = Arc::try_unwrap(shard).unwrap_or_else(|shared| HashMap::clone(&shared));
+            for (key, list) in shard {
+                let shard = self.shard(&key);
+                Arc::make_mut(&mut self.shards[shard]).insert(key, list);
+            }
+        }
+    }
+}
+
+fn key(pattern: &str) -> Box<str> {
+    let pattern = pattern.to_ascii_lowercase();
+    pattern.strip_prefix('*').unwrap_or(&pattern).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Numbered(u64, &'static str);
+
+    impl Candidate for Numbered {
+        fn order(&self) -> u64 {
+            self.0
+        }
+        fn excludes(&self, name: &str) -> bool {
+            self.1 == name
+        }
+    }
+
+    fn orders(names: &Names<Numbered>, name: &str) -> Vec<u64> {
+        names.find(name).iter().map(|candidate| candidate.0).collect()
+    }
+
     #[test]
     fn a_name_beats_a_wildcard_and_a_wildcard_covers_one_label() {
         let mut names = Names::default();
-        names.add("*.Example.org", 0);
-        names.add("www.example.org", 1);
-        names.add("www.example.org", 2);
-        names.exclude("secret.example.org", 0);
-        assert_eq!(names.find("www.example.org"), [1, 2]);
-        assert_eq!(names.find("mail.example.org"), [0]);
-        assert_eq!(names.find("a.b.example.org"), [0usize; 0]);
-        assert_eq!(names.find("example.org"), [0usize; 0]);
-        assert_eq!(names.find("secret.example.org"), [0usize; 0]);
+        names.add("*.Example.org", &Arc::new(Numbered(0, "secret.example.org")));
+        names.add("www.example.org", &Arc::new(Numbered(2, "")));
+        names.add("www.example.org", &Arc::new(Numbered(1, "")));
+        assert_eq!(orders(&names, "www.example.org"), [1, 2]);
+        assert_eq!(orders(&names, "mail.example.org"), [0]);
+        for none in ["a.b.example.org", "example.org", "secret.example.org", ".example.org", ""] {
+            assert_eq!(orders(&names, none), [0u64; 0], "{none}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_not_touched_by_what_happens_to_the_other() {
+        let mut names = Names::default();
+        for order in 0..5000 {
+            names.add(&format!("{order}.test"), &Arc::new(Numbered(order, "")));
+        }
+        assert!(names.shards.len() > 16, "{} shards", names.shards.len());
+        let before = names.clone();
+        names.remove("7.test", 7);
+        names.remove("8.test", 7);
+        names.add("new.test", &Arc::new(Numbered(1, "")));
+        names.add("9.test", &Arc::new(Numbered(9, "replaced")));
+        assert_eq!(orders(&names, "7.test"), [0u64; 0]);
+        assert_eq!(orders(&names, "8.test"), [8]);
+        assert!(names.find("9.test")[0].excludes("replaced"));
+        assert_eq!(orders(&before, "7.test"), [7]);
+        assert_eq!(orders(&before, "new.test"), [0u64; 0]);
+        assert!(!before.find("9.test")[0].excludes("replaced"));
+        let shared = before.shards.iter().zip(&names.shards).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+        assert!(shared + 3 >= names.shards.len(), "at most three shards were copied");
     }
 }

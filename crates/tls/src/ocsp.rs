@@ -2,46 +2,153 @@
 //!
 //! The signature is not checked: the response is ours to hand on, the client's to verify.
 
-use x509_parser::prelude::{ASN1Time, FromDer};
-
-/// What a response says of the one certificate it is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Staple {
-    /// Seconds since 1970 from which it is no longer to be sent; `None` where it does not say.
-    pub until: Option<i64>,
-}
+use aws_lc_rs::digest;
+use std::fmt;
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 /// A responder's clock may be ahead of ours by this much, seconds (HAProxy allows as much).
 const SKEW: i64 = 300;
 
-/// Reads the response of a certificate with this serial number.
+/// Why a response is of no use to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    NotOcsp,
+    Unsuccessful,
+    Several,
+    AnotherCertificate,
+    Revoked,
+    UnknownStatus,
+    NotYetValid,
+    Expired,
+}
+
+impl Unusable {
+    /// HAProxy's sentence for it where a response is set at run time.
+    pub fn at_run_time(self) -> &'static str {
+        match self {
+            Unusable::NotOcsp => "Unable to parse OCSP response.",
+            Unusable::Unsuccessful => "OCSP response status not successful.",
+            Unusable::Several => "OCSP response ignored because contains multiple single responses.",
+            Unusable::AnotherCertificate => {
+                "OCSP single response: Certificate ID does not match any certificate or issuer."
+            }
+            Unusable::Revoked => "OCSP single response: certificate status is revoked.",
+            Unusable::UnknownStatus => "OCSP single response: certificate status is unknown.",
+            Unusable::NotYetValid => "OCSP single response: not valid yet.",
+            Unusable::Expired => "OCSP single response: no longer valid.",
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unusable::NotOcsp => "it is not an OCSP response in DER",
+            Unusable::Unsuccessful => "the responder did not answer the question",
+            Unusable::Several => "it answers for more than one certificate",
+            Unusable::AnotherCertificate => "it is about another certificate",
+            Unusable::Revoked => "it says that the certificate is revoked",
+            Unusable::UnknownStatus => "it does not know the certificate",
+            Unusable::NotYetValid => "it is not valid yet",
+            Unusable::Expired => "it has expired",
+        })
+    }
+}
+
+/// What a responder calls a certificate, by SHA-1 as OpenSSL asks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CertificateId {
+    pub issuer_name: Vec<u8>,
+    pub issuer_key: Vec<u8>,
+    pub serial: Vec<u8>,
+}
+
+impl CertificateId {
+    pub fn of(leaf: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> CertificateId {
+        let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
+        CertificateId {
+            issuer_name: sha1(issuer.subject().as_raw()),
+            issuer_key: sha1(&issuer.public_key().subject_public_key.data),
+            serial: leaf.raw_serial().to_vec(),
+        }
+    }
+
+    /// Its encoding, by which HAProxy's runtime API names a response.
+    pub fn to_der(&self) -> Vec<u8> {
+        /// SHA-1, without parameters.
+        const SHA1: [u8; 11] = [SEQUENCE, 9, OID, 5, 0x2B, 0x0E, 3, 2, 0x1A, 5, 0];
+        let part = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
+        let id = [
+            SHA1.to_vec(),
+            part(OCTETS, &self.issuer_name),
+            part(OCTETS, &self.issuer_key),
+            part(INTEGER, &self.serial),
+        ];
+        part(SEQUENCE, &id.concat())
+    }
+}
+
+/// What a response says of the one certificate it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer<'a> {
+    pub id: CertificateId,
+    /// The responder's name in DER, where it names itself by a name.
+    pub responder: Option<&'a [u8]>,
+    /// Times, in seconds since 1970.
+    pub produced: i64,
+    pub this_update: i64,
+    pub next_update: Option<i64>,
+    pub status: Status,
+}
+
+/// What is said of the certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Good,
+    Revoked,
+    Unknown,
+}
+
+/// Reads a response.
+///
+/// # Errors
+/// It is none, or not one about one certificate.
+pub(crate) fn answer(der: &[u8]) -> Result<Answer<'_>, Unusable> {
+    let (successful, basic) = basic_response(der).ok_or(Unusable::NotOcsp)?;
+    if !successful {
+        return Err(Unusable::Unsuccessful);
+    }
+    let found = basic.and_then(single_response).ok_or(Unusable::NotOcsp)?;
+    if found.more {
+        return Err(Unusable::Several);
+    }
+    single_fields(&found).ok_or(Unusable::NotOcsp)
+}
+
+/// Until when (seconds since 1970, `None` where it does not say) a response may be sent along with the certificate that has
+/// this serial number, and this identity where its issuer is known.
 ///
 /// # Errors
 /// Why it is of no use to a client now.
-pub(crate) fn read(der: &[u8], serial: &[u8], now: i64) -> Result<Staple, &'static str> {
-    let Some((successful, basic)) = basic_response(der) else { return Err("it is not an OCSP response in DER") };
-    if !successful {
-        return Err("the responder did not answer the question");
+pub(crate) fn check(der: &[u8], serial: &[u8], id: Option<&CertificateId>, now: i64) -> Result<Option<i64>, Unusable> {
+    const SHA1_LEN: usize = 20;
+    let answer = answer(der)?;
+    // A responder may hash with something else; then the serial number has to do.
+    let another = |id: &CertificateId| answer.id.issuer_name.len() == SHA1_LEN && answer.id != *id;
+    if answer.id.serial != serial || id.is_some_and(another) {
+        return Err(Unusable::AnotherCertificate);
     }
-    let Some((single, more)) = basic.and_then(single_response) else { return Err("it is not an OCSP response in DER") };
-    if more {
-        return Err("it answers for more than one certificate");
+    match answer.status {
+        Status::Good => {}
+        Status::Revoked => return Err(Unusable::Revoked),
+        Status::Unknown => return Err(Unusable::UnknownStatus),
     }
-    let Some(single) = single_fields(single) else { return Err("it is not an OCSP response in DER") };
-    if single.serial != serial {
-        return Err("it is about another certificate");
+    if answer.this_update > now + SKEW {
+        return Err(Unusable::NotYetValid);
     }
-    match single.status {
-        0x80 => {}
-        0xA1 => return Err("it says that the certificate is revoked"),
-        _ => return Err("it does not know the certificate"),
-    }
-    if single.this_update > now + SKEW {
-        return Err("it is not valid yet");
-    }
-    match single.next_update {
-        Some(until) if until <= now => Err("it has expired"),
-        until => Ok(Staple { until }),
+    match answer.next_update {
+        Some(until) if until <= now => Err(Unusable::Expired),
+        until => Ok(until),
     }
 }
 
@@ -52,6 +159,7 @@ const OID: u8 = 0x06;
 const ENUMERATED: u8 = 0x0A;
 const TIME: u8 = 0x18;
 const CONTEXT_0: u8 = 0xA0;
+const CONTEXT_1: u8 = 0xA1;
 
 /// One element: its tag, its content, what follows it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
@@ -88,45 +196,65 @@ fn basic_response(der: &[u8]) -> Option<(bool, Option<&[u8]>)> {
     Some((true, Some(basic)))
 }
 
+struct Found<'a> {
+    responder: Option<&'a [u8]>,
+    produced: i64,
+    single: &'a [u8],
+    more: bool,
+}
+
 /// BasicOCSPResponse ::= SEQUENCE { tbsResponseData SEQUENCE { [0] version?, responderID, producedAt, responses }, ... }
 /// The first of the responses, and whether there are more.
-fn single_response(basic: &[u8]) -> Option<(&[u8], bool)> {
+fn single_response(basic: &[u8]) -> Option<Found<'_>> {
     let (basic, _) = expect(basic, SEQUENCE)?;
     let (mut data, _) = expect(basic, SEQUENCE)?;
     if let Some((_, rest)) = expect(data, CONTEXT_0) {
         data = rest;
     }
-    let (_, _responder, rest) = element(data)?;
+    // responderID ::= CHOICE { [1] Name, [2] KeyHash }
+    let (tag, responder, rest) = element(data)?;
+    let produced = time(rest)?;
     let (_, rest) = expect(rest, TIME)?;
     let (responses, _) = expect(rest, SEQUENCE)?;
     let (single, more) = expect(responses, SEQUENCE)?;
-    Some((single, !more.is_empty()))
-}
-
-struct Single<'a> {
-    serial: &'a [u8],
-    status: u8,
-    this_update: i64,
-    next_update: Option<i64>,
+    Some(Found { responder: (tag == CONTEXT_1).then_some(responder), produced, single, more: !more.is_empty() })
 }
 
 /// SingleResponse ::= SEQUENCE { certID, certStatus, thisUpdate, [0] nextUpdate?, ... }, with
 /// CertID ::= SEQUENCE { hashAlgorithm, issuerNameHash, issuerKeyHash, serialNumber }
-fn single_fields(single: &[u8]) -> Option<Single<'_>> {
-    let (id, rest) = expect(single, SEQUENCE)?;
+fn single_fields<'a>(found: &Found<'a>) -> Option<Answer<'a>> {
+    let (id, rest) = expect(found.single, SEQUENCE)?;
     let (_, id) = expect(id, SEQUENCE)?;
-    let (_, id) = expect(id, OCTETS)?;
-    let (_, id) = expect(id, OCTETS)?;
+    let (issuer_name, id) = expect(id, OCTETS)?;
+    let (issuer_key, id) = expect(id, OCTETS)?;
     let (serial, _) = expect(id, INTEGER)?;
     let (status, _, rest) = element(rest)?;
-    let time = |der| ASN1Time::from_der(der).ok().map(|(_, time)| time.timestamp());
     let this_update = time(rest)?;
     let (_, rest) = expect(rest, TIME)?;
     let next_update = match expect(rest, CONTEXT_0) {
         Some((explicit, _)) => Some(time(explicit)?),
         None => None,
     };
-    Some(Single { serial, status, this_update, next_update })
+    Some(Answer {
+        id: CertificateId {
+            issuer_name: issuer_name.to_vec(),
+            issuer_key: issuer_key.to_vec(),
+            serial: serial.to_vec(),
+        },
+        responder: found.responder,
+        produced: found.produced,
+        this_update,
+        next_update,
+        status: match status {
+            0x80 => Status::Good,
+            0xA1 => Status::Revoked,
+            _ => Status::Unknown,
+        },
+    })
+}
+
+fn time(der: &[u8]) -> Option<i64> {
+    ASN1Time::from_der(der).ok().map(|(_, time)| time.timestamp())
 }
 
 #[cfg(test)]
@@ -158,22 +286,22 @@ mod tests {
         const GOOD: u8 = 0x80;
         let until = ASN1Time::from_der(&tlv(TIME, b"20270101000000Z")).unwrap().1.timestamp();
         let fine = response(GOOD, "20260101000000Z", Some("20270101000000Z"));
-        assert_eq!(read(&fine, &[0x12, 0x34], NOW), Ok(Staple { until: Some(until) }));
-        assert_eq!(read(&response(GOOD, "20260101000000Z", None), &[0x12, 0x34], NOW), Ok(Staple { until: None }));
+        assert_eq!(check(&fine, &[0x12, 0x34], None, NOW), Ok(Some(until)));
+        assert_eq!(check(&response(GOOD, "20260101000000Z", None), &[0x12, 0x34], None, NOW), Ok(None));
         let table = [
-            (response(GOOD, "20260101000000Z", Some("20260201000000Z")), "it has expired"),
-            (response(GOOD, "20280101000000Z", None), "it is not valid yet"),
-            (response(0xA1, "20260101000000Z", None), "it says that the certificate is revoked"),
-            (response(0x82, "20260101000000Z", None), "it does not know the certificate"),
-            (vec![SEQUENCE, 3, ENUMERATED, 1, 6], "the responder did not answer the question"),
-            (b"-----BEGIN".to_vec(), "it is not an OCSP response in DER"),
+            (response(GOOD, "20260101000000Z", Some("20260201000000Z")), Unusable::Expired),
+            (response(GOOD, "20280101000000Z", None), Unusable::NotYetValid),
+            (response(0xA1, "20260101000000Z", None), Unusable::Revoked),
+            (response(0x82, "20260101000000Z", None), Unusable::UnknownStatus),
+            (vec![SEQUENCE, 3, ENUMERATED, 1, 6], Unusable::Unsuccessful),
+            (b"-----BEGIN".to_vec(), Unusable::NotOcsp),
         ];
         for (der, expected) in table {
-            assert_eq!(read(&der, &[0x12, 0x34], NOW), Err(expected));
+            assert_eq!(check(&der, &[0x12, 0x34], None, NOW), Err(expected));
         }
-        assert_eq!(read(&fine, &[0x12, 0x35], NOW), Err("it is about another certificate"));
+        assert_eq!(check(&fine, &[0x12, 0x35], None, NOW), Err(Unusable::AnotherCertificate));
         for cut in 0..fine.len() {
-            assert!(read(&fine[..cut], &[0x12, 0x34], NOW).is_err());
+            assert!(check(&fine[..cut], &[0x12, 0x34], None, NOW).is_err());
         }
     }
 
@@ -183,8 +311,8 @@ mod tests {
             let mut der = response(0x80, "20260101000000Z", Some("20270101000000Z"));
             let place = place % der.len();
             der[place] ^= mask;
-            let _ = read(&der, &[0x12, 0x34], 1_790_000_000);
-            let _ = read(&noise, &[0x12, 0x34], 1_790_000_000);
+            let _ = check(&der, &[0x12, 0x34], None, 1_790_000_000);
+            let _ = check(&noise, &[0x12, 0x34], None, 1_790_000_000);
         }
     }
 }

@@ -305,6 +305,11 @@ impl Key {
     pub fn new(key: Arc<SigningKey>) -> Key {
         Key { spki: key.spki(), key }
     }
+
+    /// The public key, as certificates have it.
+    pub fn spki(&self) -> &[u8] {
+        &self.spki
+    }
 }
 
 impl sign::SigningKey for Key {

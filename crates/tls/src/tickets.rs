@@ -16,7 +16,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use zeroize::Zeroizing;
@@ -101,6 +101,31 @@ impl KeyRing {
         let state = Ring { secrets, encrypts: KEYS as u64 - 2, rotate_at: None, next_number: KEYS as u64 };
         Some(Arc::new(KeyRing { state: Mutex::new(state), lifetime }))
     }
+
+    /// The keys there are, the oldest first.
+    pub fn secrets(&self) -> Vec<Zeroizing<Vec<u8>>> {
+        self.lock().secrets.iter().map(|(_, secret)| secret.clone()).collect()
+    }
+
+    /// Adds the newest key of a file: the oldest is forgotten, and the one that was the newest encrypts. Whether it has the size
+    /// of the others.
+    pub fn push(&self, secret: Zeroizing<Vec<u8>>) -> bool {
+        let mut ring = self.lock();
+        let Some((newest, last)) = ring.secrets.last() else { return false };
+        if last.len() != secret.len() {
+            return false;
+        }
+        ring.encrypts = *newest;
+        let number = ring.next_number;
+        ring.next_number += 1;
+        ring.secrets.push((number, secret));
+        ring.secrets.remove(0);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn base64(line: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
@@ -151,7 +176,7 @@ impl Tickets {
 
     /// The keys that decrypt, newest first, and the place of the one that encrypts.
     fn keys(&self, now: Instant) -> (Vec<Arc<TicketKey>>, usize) {
-        let mut ring = self.ring.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock();
         if ring.rotate_at.is_some_and(|at| now >= at) {
             let number = ring.next_number;
             ring.secrets.push((number, fresh_secret()));
@@ -371,6 +396,23 @@ mod tests {
             assert_eq!(old.open(&new.seal(b"y", now).unwrap(), now).unwrap(), b"y");
             assert!(open(&[3, 4, 5]).open(&old.seal(b"x", now).unwrap(), now).is_none());
         }
+    }
+
+    #[test]
+    fn a_key_set_at_run_time_is_the_newest_and_the_one_before_it_encrypts() {
+        let (files, path) = key_file(&[1, 2, 3], 48);
+        let ring = KeyRing::from_file(&path, LIFE, &files, &mut Diagnostics::default()).unwrap();
+        let (tickets, now) = (Tickets::new(ring.clone(), [7; 32]), Instant::now());
+        let before = tickets.seal(b"by 2", now).unwrap();
+        assert!(!ring.push(Zeroizing::new(vec![4; 80])), "of another size");
+        assert!(ring.push(Zeroizing::new(vec![4; 48])));
+        let fills: Vec<u8> = ring.secrets().iter().map(|secret| secret[0]).collect();
+        assert_eq!(fills, [2, 3, 4]);
+        let after = tickets.seal(b"by 3", now).unwrap();
+        assert_ne!(before[..NAME_LEN], after[..NAME_LEN]);
+        assert!(tickets.open(&before, now).is_some() && tickets.open(&after, now).is_some());
+        assert!(ring.push(Zeroizing::new(vec![5; 48])));
+        assert!(tickets.open(&before, now).is_none(), "its key is forgotten");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use penstock_config::{
     model::{BindTls, ServerTls, TlsConf, TlsVersion, Verify},
 };
 use penstock_engine::Settings;
-use penstock_tls::{Acceptor, Connector, Memory, Shared};
+use penstock_tls::{Acceptor, Connector, Memory, Store};
 use std::{net::SocketAddr, process::Command};
 use tokio::task::spawn_blocking;
 
@@ -21,7 +21,7 @@ fn client(max_ver: TlsVersion) -> Connector {
     connector(ServerTls { conf, ..ServerTls::default() }, &Memory::default())
 }
 
-fn build(tls: BindTls, shared: &Shared, files: &Memory) -> Acceptor {
+fn build(tls: BindTls, shared: &Store, files: &Memory) -> Acceptor {
     Acceptor::build(&Config::default(), &bind(tls), shared, files, &mut Diagnostics::default()).unwrap()
 }
 

@@ -57,7 +57,7 @@ pub struct BindTls {
 }
 
 /// The TLS settings that a `bind` line, a crt-list line or a `server` line may carry.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConf {
     /// `verify none|optional|required`.
     pub verify: Option<Verify>,

@@ -63,6 +63,10 @@ impl Handle {
     pub fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
+    /// Certificates, crt-lists, authorities, OCSP responses and ticket keys, and what may be done to them while the workers run.
+    pub fn certificates(&self) -> &penstock_tls::Store {
+        &self.inner.shared.certificates
+    }
     /// When the workers were started.
     pub fn started(&self) -> Instant {
         self.inner.started

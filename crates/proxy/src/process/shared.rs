@@ -17,7 +17,7 @@ use penstock_config::{
     model::{Proxy, ServerSettings},
 };
 use penstock_rules::{ProxyFacts, ServerFacts};
-use penstock_tls::{Acceptor, Connector, Disk};
+use penstock_tls::{Acceptor, Connector, Disk, Store};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -40,6 +40,8 @@ pub struct Shared {
     pub(crate) proxies: Vec<ProxyFacts>,
     /// What rules see of each server.
     pub(crate) servers: Vec<Vec<ServerFacts>>,
+    /// Certificates and all else that TLS is made of, by the names of their files.
+    pub(crate) certificates: Store,
     /// TLS of each proxy's `bind` lines; `None` for clear text.
     pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
     /// TLS towards each proxy's servers; `None` for clear text.
@@ -81,12 +83,12 @@ impl Shared {
     /// `None` if something is wrong, which is said in `diagnostics`.
     pub(crate) fn build(config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
         let mut complete = true;
-        let sessions = penstock_tls::Shared::new(&config);
-        penstock_tls::check_stores(&config, &Disk, diagnostics);
+        let certificates = Store::new(&config);
+        penstock_tls::check_stores(&config, &certificates, &Disk, diagnostics);
         let acceptors = config.proxies.iter().zip(0..).map(|(proxy, share)| {
             let acceptors = proxy.binds.iter().map(|bind| {
                 bind.tls.as_ref()?;
-                let built = Acceptor::build(&config, bind, &sessions, &Disk, diagnostics);
+                let built = Acceptor::build(&config, bind, &certificates, &Disk, diagnostics);
                 complete &= built.is_some();
                 built.map(|acceptor| acceptor.with_share(share))
             });
@@ -96,7 +98,7 @@ impl Shared {
         let connectors = config.proxies.iter().map(|proxy| {
             let connectors = proxy.servers.iter().map(|server| {
                 let tls = server.settings.tls.as_ref()?;
-                let built = Connector::build(&config, tls, server.span, &Disk, diagnostics);
+                let built = Connector::build(tls, server.span, &certificates, &Disk, diagnostics);
                 complete &= built.is_some();
                 built
             });
@@ -104,7 +106,7 @@ impl Shared {
         });
         let connectors = connectors.collect();
         let program = Program::compile(&config, diagnostics);
-        let checks = Plans::build(&config, &program.checks, diagnostics);
+        let checks = Plans::build(&config, &program.checks, &certificates, diagnostics);
         if !complete || diagnostics.has_errors() {
             return None;
         }
@@ -139,6 +141,7 @@ impl Shared {
                 .collect(),
             program,
             servers: config.proxies.iter().map(server_facts).collect(),
+            certificates,
             acceptors,
             connectors,
             checks,

@@ -123,7 +123,7 @@ fn a_stack_is_wiped_before_its_next_use() {
 /// One of everything that goes deep, all computed on the handshake's own stack, as when the engine serves no class of it.
 #[test]
 fn stacks_are_twice_what_the_worst_handshake_needs() {
-    use crate::{Acceptor, Connector, Memory, Shared};
+    use crate::{Acceptor, Connector, Memory, Store};
     use penstock_config::{
         Config, Diagnostics, Span, Spanned,
         model::{Bind, BindTls, ServerTls, TlsConf, TlsVersion, Verify},
@@ -172,9 +172,9 @@ fn stacks_are_twice_what_the_worst_handshake_needs() {
         let bind_tls = BindTls { crt: vec![path("/leaf.pem")], conf: conf.clone(), ..BindTls::default() };
         let bind = Bind { tls: Some(bind_tls), ..Bind::new(Vec::new(), Span::default()) };
         let mut said = Diagnostics::default();
-        let acceptor = Acceptor::build(&config, &bind, &Shared::new(&config), &files, &mut said).unwrap();
+        let acceptor = Acceptor::build(&config, &bind, &Store::new(&config), &files, &mut said).unwrap();
         let server = ServerTls { conf, crt: Some(path("/leaf.pem")), ..ServerTls::default() };
-        let connector = Connector::build(&config, &server, Span::default(), &files, &mut said).unwrap();
+        let connector = Connector::build(&server, Span::default(), &Store::new(&config), &files, &mut said).unwrap();
         runtime.block_on(async {
             let (here, there) = tokio::io::duplex(64 * 1024);
             let accepted = async {

@@ -14,7 +14,7 @@ use penstock_engine::{
     worker,
 };
 use penstock_lanes::Lanes;
-use penstock_tls::{Acceptor, Connector, Memory, Shared, drive_engine};
+use penstock_tls::{Acceptor, Connector, Memory, Store, drive_engine};
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::OnceLock};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -71,8 +71,8 @@ pub fn files(list: &[(&str, &str)]) -> Memory {
     Memory(list.iter().map(|(name, content)| (PathBuf::from(name), content.as_bytes().to_vec())).collect())
 }
 
-pub fn shared() -> Shared {
-    Shared::new(&Config::default())
+pub fn shared() -> Store {
+    Store::new(&Config::default())
 }
 
 #[track_caller]
@@ -86,7 +86,7 @@ pub fn acceptor(tls: BindTls, files: &Memory) -> Acceptor {
 #[track_caller]
 pub fn connector(tls: ServerTls, files: &Memory) -> Connector {
     let mut diagnostics = Diagnostics::default();
-    let built = Connector::build(&Config::default(), &tls, Span::default(), files, &mut diagnostics);
+    let built = Connector::build(&tls, Span::default(), &shared(), files, &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     built.unwrap()
 }

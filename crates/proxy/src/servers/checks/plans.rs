@@ -2,7 +2,7 @@
 
 use penstock_backends::check::script::{Action, Script};
 use penstock_config::{Config, Diagnostics, model::ServerTls};
-use penstock_tls::{Connector, Disk};
+use penstock_tls::{Connector, Disk, Store};
 use std::sync::Arc;
 
 /// The TLS of a configuration's checks. Immutable.
@@ -13,7 +13,12 @@ pub(crate) struct Plans {
 
 impl Plans {
     /// What `check` lines and the scripts of the proxies ask for; what is wrong with it goes to `diagnostics`.
-    pub fn build(config: &Config, scripts: &[Option<Arc<Script>>], diagnostics: &mut Diagnostics) -> Plans {
+    pub fn build(
+        config: &Config,
+        scripts: &[Option<Arc<Script>>],
+        certificates: &Store,
+        diagnostics: &mut Diagnostics,
+    ) -> Plans {
         let connectors = config.proxies.iter().zip(scripts).map(|(proxy, script)| {
             let asks = script.as_ref().is_some_and(|s| s.steps.iter().any(|step| wants_tls(&step.action)));
             let servers = proxy.servers.iter().map(|server| {
@@ -22,7 +27,7 @@ impl Plans {
                 let needed = own && settings.tls.is_none();
                 // Without `ssl` the line's TLS settings were kept for this.
                 let tls = ServerTls { sni: None, ..settings.tls_settings.clone() };
-                needed.then(|| Connector::build(config, &tls, server.span, &Disk, diagnostics)).flatten()
+                needed.then(|| Connector::build(&tls, server.span, certificates, &Disk, diagnostics)).flatten()
             });
             servers.collect()
         });

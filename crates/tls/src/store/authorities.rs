@@ -1,0 +1,365 @@
+//! CA files and CRL files: loaded with the lines that name them, and what the runtime API does to them.
+
+use super::{
+    State, Store, StoreError,
+    certificates::{Described, Status, describe, hex_upper, strip_sign, time},
+    error::{Refusal, other_transaction},
+    lines::Builder,
+    servers,
+};
+use crate::{
+    authorities,
+    certificate::{certificates, sections},
+};
+use penstock_config::{Spanned, model::TlsConf};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, pem::SectionKind};
+use std::path::PathBuf;
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+
+/// Which of the two a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorityKind {
+    /// Certificates of authorities (`ca-file`, `ca-verify-file`).
+    Ca,
+    /// Revocation lists (`crl-file`).
+    Crl,
+}
+
+impl AuthorityKind {
+    /// HAProxy's word for it in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            AuthorityKind::Ca => "CA",
+            AuthorityKind::Crl => "CRL",
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Clone)]
+pub(super) struct Authority {
+    kind: AuthorityKind,
+    certificates: Vec<CertificateDer<'static>>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
+}
+
+impl Authority {
+    fn is_empty(&self) -> bool {
+        self.certificates.is_empty() && self.lists.is_empty()
+    }
+}
+
+/// A file's name, and how many it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityFile {
+    /// With a star in front where it is the transaction's.
+    pub name: String,
+    /// Certificates, or lists.
+    pub count: usize,
+}
+
+/// A CRL or CA file as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityView {
+    /// With a star in front where it is the transaction's.
+    pub name: String,
+    /// Whether it is used.
+    pub status: Status,
+    /// Its certificates with their numbers, for a CA file.
+    pub certificates: Vec<(usize, Described)>,
+    /// Its lists with their numbers, for a CRL file.
+    pub lists: Vec<(usize, RevocationView)>,
+}
+
+/// A revocation list in OpenSSL's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct RevocationView {
+    pub version: u32,
+    pub signature_algorithm: String,
+    pub issuer: String,
+    pub last_update: String,
+    pub next_update: Option<String>,
+    /// Serial numbers in hexadecimal, and since when they are revoked.
+    pub revoked: Vec<(String, String)>,
+}
+
+impl Builder<'_> {
+    /// The certificates of a `ca-file`, which is read if the store does not have it.
+    pub fn authority(&mut self, file: &Spanned<PathBuf>) -> Option<Vec<CertificateDer<'static>>> {
+        let name = file.value.display().to_string();
+        if let Some(known) = self.state.authorities.get(&name) {
+            if known.certificates.is_empty() {
+                self.diagnostics.error(file.span, format!("'{name}' holds no certificate of an authority"));
+                return None;
+            }
+            return Some(known.certificates.clone());
+        }
+        let found = authorities::certificates(file, self.loader, self.diagnostics)?;
+        let authority = Authority { kind: AuthorityKind::Ca, certificates: found.clone(), lists: Vec::new() };
+        self.state.authorities.insert(name, authority);
+        Some(found)
+    }
+
+    /// The lists of a `crl-file`, which is read if the store does not have it.
+    pub fn revocations(&mut self, file: &Spanned<PathBuf>) -> Option<Vec<CertificateRevocationListDer<'static>>> {
+        let name = file.value.display().to_string();
+        match self.state.authorities.get(&name) {
+            Some(known) if !known.lists.is_empty() => return Some(known.lists.clone()),
+            // A CA file that is named as a CRL file too is read for its lists.
+            Some(known) if known.kind == AuthorityKind::Crl => {
+                self.diagnostics.error(file.span, format!("'{name}' holds no revocation list"));
+                return None;
+            }
+            _ => {}
+        }
+        let found = authorities::revocations(file, self.loader, self.diagnostics)?;
+        let fresh = || Authority { kind: AuthorityKind::Crl, certificates: Vec::new(), lists: Vec::new() };
+        self.state.authorities.entry(name).or_insert_with(fresh).lists.clone_from(&found);
+        Some(found)
+    }
+}
+
+/// Whether these settings name that file.
+fn names(conf: &TlsConf, file: &str) -> bool {
+    let is = |named: &Option<Spanned<PathBuf>>| named.as_ref().is_some_and(|named| named.value.as_os_str() == file);
+    is(&conf.ca_file) || is(&conf.ca_verify_file) || is(&conf.crl_file)
+}
+
+impl State {
+    fn change(&mut self, kind: AuthorityKind) -> &mut Option<(String, Authority)> {
+        match kind {
+            AuthorityKind::Ca => &mut self.ca_change,
+            AuthorityKind::Crl => &mut self.crl_change,
+        }
+    }
+
+    fn refers(&self, file: &str) -> bool {
+        self.line_refers(|conf| names(conf, file)) || self.server_refers(|tls, _| names(&tls.conf, file))
+    }
+}
+
+impl Store {
+    /// The CA files, or the CRL files; first that of the transaction, if there is one.
+    pub fn authorities(&self, kind: AuthorityKind) -> (Option<AuthorityFile>, Vec<AuthorityFile>) {
+        let state = &mut *self.state();
+        let file = |name: &str, authority: &Authority| AuthorityFile {
+            name: name.to_owned(),
+            count: match kind {
+                AuthorityKind::Ca => authority.certificates.len(),
+                AuthorityKind::Crl => authority.lists.len(),
+            },
+        };
+        let change = state.change(kind).as_ref().map(|(name, authority)| file(&format!("*{name}"), authority));
+        let known = state.authorities.iter().filter(|(_, authority)| authority.kind == kind);
+        (change, known.map(|(name, authority)| file(name, authority)).collect())
+    }
+
+    /// One file, all of it or the part of this number (from 1); with a star before the name, that of the transaction.
+    ///
+    /// # Errors
+    /// There is none of that name, or the number is none.
+    pub fn authority(&self, kind: AuthorityKind, name: &str) -> Result<AuthorityView, StoreError> {
+        let (file, index) = match name.rsplit_once(':') {
+            Some((file, digits)) => match digits.parse::<usize>() {
+                Ok(index @ 1..) => (file, Some(index)),
+                _ => {
+                    let text = format!("wrong {} index after colons in '{name}'!", kind.word());
+                    return Err(StoreError::new(Refusal::BadIndex, text));
+                }
+            },
+            None => (name, None),
+        };
+        let state = &mut *self.state();
+        let not_found =
+            || StoreError::new(Refusal::Unknown, format!("Can't display the {} file : Not found!", kind.word()));
+        let (status, authority) = match file.strip_prefix('*') {
+            Some(wanted) => {
+                let change = state.change(kind).as_ref().filter(|(ongoing, _)| ongoing == wanted);
+                (Status::Unused, change.map(|(_, authority)| authority.clone()).ok_or_else(not_found)?)
+            }
+            None => {
+                let known = state.authorities.get(file).filter(|authority| authority.kind == kind);
+                let known = known.cloned().ok_or_else(not_found)?;
+                let status = match known.is_empty() {
+                    true => Status::Empty,
+                    false if state.refers(file) => Status::Used,
+                    false => Status::Unused,
+                };
+                (status, known)
+            }
+        };
+        let wanted = |number: &usize| index.is_none_or(|index| index == *number);
+        let described = authority.certificates.iter().filter_map(|der| describe(der));
+        let lists = authority.lists.iter().filter_map(|der| describe_list(der));
+        Ok(AuthorityView {
+            name: file.to_owned(),
+            status,
+            certificates: (1..).zip(described).filter(|(number, _)| wanted(number)).collect(),
+            lists: (1..).zip(lists).filter(|(number, _)| wanted(number)).collect(),
+        })
+    }
+
+    /// Makes a place for a file.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn new_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
+        let state = &mut *self.state();
+        if state.authorities.contains_key(name) {
+            let text = format!("{} file '{name}' already exists!", kind.word());
+            return Err(StoreError::new(Refusal::Taken, text));
+        }
+        let empty = Authority { kind, certificates: Vec::new(), lists: Vec::new() };
+        state.authorities.insert(name.to_owned(), empty);
+        Ok(())
+    }
+
+    /// Opens a transaction with another content of a file, or changes the one under way; whether it is new. With `add`, what
+    /// is there already stays.
+    ///
+    /// # Errors
+    /// The payload holds nothing of that kind, there is no file of that name, or the transaction is about another.
+    pub fn set_authority(&self, kind: AuthorityKind, name: &str, payload: &str, add: bool) -> Result<bool, StoreError> {
+        let state = &mut *self.state();
+        let known = state.authorities.get(name).filter(|authority| authority.kind == kind).cloned();
+        let change = state.change(kind);
+        if let Some((ongoing, _)) = change.as_ref().filter(|(ongoing, _)| ongoing != name) {
+            return Err(other_transaction(ongoing, "set", name));
+        }
+        let Some(known) = known else {
+            let word = kind.word();
+            let text = format!("Can't replace a {word} file which is not referenced by the configuration!");
+            return Err(StoreError::new(Refusal::Unknown, text));
+        };
+        let new = change.is_none();
+        let mut next = match change {
+            Some((_, ongoing)) if add => ongoing.clone(),
+            None if add => known,
+            _ => Authority { kind, certificates: Vec::new(), lists: Vec::new() },
+        };
+        read(&mut next, payload).ok_or_else(|| StoreError::new(Refusal::BadInput, "Invalid payload"))?;
+        *change = Some((name.to_owned(), next));
+        Ok(new)
+    }
+
+    /// Lets all lines that name the file verify by the transaction's content; returns how many certificates and servers are
+    /// concerned. Sessions made before are not resumed where the policy has changed. The transaction is over.
+    ///
+    /// # Errors
+    /// There is no transaction about this file, or nobody can be verified by it; it goes on, and nothing has changed.
+    pub fn commit_authority(&self, kind: AuthorityKind, name: &str) -> Result<usize, StoreError> {
+        let (settings, state) = (self.settings(), &mut *self.state());
+        let next = match state.change(kind) {
+            None => return Err(StoreError::new(Refusal::NoTransaction, "No ongoing transaction! !")),
+            Some((ongoing, _)) if ongoing != name => return Err(other_transaction(ongoing, "set", name)),
+            Some((_, next)) => next.clone(),
+        };
+        let before = state.authorities.insert(name.to_owned(), next);
+        let drafts = state.draft_authorities(settings, |conf| names(conf, name)).and_then(|lines| {
+            let servers = servers::draft(settings, state, |tls, _| names(&tls.conf, name), None)?;
+            Ok((lines, servers))
+        });
+        match drafts {
+            Ok((lines, servers)) => {
+                let instances = lines.len() + servers.len();
+                state.apply(lines);
+                state.apply_servers(servers);
+                *state.change(kind) = None;
+                Ok(instances)
+            }
+            Err(why) => {
+                match before {
+                    Some(before) => state.authorities.insert(name.to_owned(), before),
+                    None => state.authorities.remove(name),
+                };
+                Err(StoreError::new(Refusal::BadInput, why))
+            }
+        }
+    }
+
+    /// Forgets the transaction.
+    ///
+    /// # Errors
+    /// There is none about this file.
+    pub fn abort_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
+        let state = &mut *self.state();
+        let change = state.change(kind);
+        match change {
+            None => Err(StoreError::new(Refusal::NoTransaction, "No ongoing transaction!")),
+            Some((ongoing, _)) if ongoing != name => Err(other_transaction(ongoing, "abort", name)),
+            Some(_) => {
+                *change = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets a file that no line names.
+    ///
+    /// # Errors
+    /// There is none of that name, it is used or of the other kind, or the transaction is about it.
+    pub fn delete_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
+        let word = kind.word();
+        let refuse =
+            |refusal, text: String| Err(StoreError::new(refusal, format!("Can't remove the {word} file: {text}")));
+        let state = &mut *self.state();
+        if state.change(kind).as_ref().is_some_and(|(ongoing, _)| ongoing == name) {
+            return refuse(Refusal::OtherTransaction, format!("ongoing transaction for the {word} file '{name}'"));
+        }
+        let Some(known) = state.authorities.get(name) else {
+            return refuse(Refusal::Unknown, format!("{word} file '{name}' doesn't exist!"));
+        };
+        if known.kind != kind {
+            let (own, other) = match kind {
+                AuthorityKind::Ca => ("ca-file", "CRL"),
+                AuthorityKind::Crl => ("crl-file", "CA"),
+            };
+            return refuse(Refusal::Unknown, format!("'del ssl {own}' does not work on {other} files!"));
+        }
+        if state.refers(name) {
+            return refuse(Refusal::InUse, format!("{word} file '{name}' in use, can't be deleted!"));
+        }
+        state.authorities.remove(name);
+        Ok(())
+    }
+}
+
+/// Adds what a payload holds; nothing where it holds nothing of the kind, or something that cannot be used.
+fn read(authority: &mut Authority, payload: &str) -> Option<()> {
+    let found = sections(payload.as_bytes()).ok()?;
+    match authority.kind {
+        AuthorityKind::Ca => {
+            let found = certificates(&found);
+            let good = !found.is_empty() && found.iter().all(|der| X509Certificate::from_der(der).is_ok());
+            authority.certificates.extend(good.then_some(found)?);
+        }
+        AuthorityKind::Crl => {
+            let lists = found.into_iter().filter(|(kind, _)| *kind == SectionKind::Crl).map(|(_, der)| der);
+            let lists: Vec<CertificateRevocationListDer<'static>> = lists.map(Into::into).collect();
+            let good = !lists.is_empty() && lists.iter().all(|der| authorities::is_version_2(der));
+            authority.lists.extend(good.then_some(lists)?);
+        }
+    }
+    Some(())
+}
+
+fn describe_list(der: &CertificateRevocationListDer<'_>) -> Option<RevocationView> {
+    use penstock_rules::x509;
+    let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+    let revoked = list.iter_revoked_certificates();
+    Some(RevocationView {
+        version: list.version().map_or(1, |version| version.0 + 1),
+        signature_algorithm: x509::algorithm(&list.signature_algorithm.algorithm),
+        issuer: x509::one_line(list.issuer()),
+        last_update: time(&list.last_update()),
+        next_update: list.next_update().map(|at| time(&at)),
+        revoked: revoked.map(|one| (hex_upper(strip_sign(one.raw_serial())), time(&one.revocation_date))).collect(),
+    })
+}
+
+/// Since when and until when a certificate is valid, in OpenSSL's form.
+pub(super) fn validity(der: &CertificateDer<'_>) -> (String, String) {
+    let Ok((_, parsed)) = X509Certificate::from_der(der) else { return Default::default() };
+    (time(&parsed.validity().not_before), time(&parsed.validity().not_after))
+}

@@ -1,0 +1,411 @@
+//! What the runtime API does to certificates.
+
+use super::{
+    State, Store, StoreError,
+    error::{Refusal, other_transaction},
+    servers,
+};
+use crate::certificate::{Certificate, Flaw, Material, certificates, is_encrypted, private_key, sections};
+use base64::Engine as _;
+use penstock_engine::SigningKey;
+use rustls_pki_types::CertificateDer;
+use std::sync::Arc;
+use x509_parser::{
+    prelude::{FromDer, GeneralName, X509Certificate},
+    time::ASN1Time,
+};
+use zeroize::Zeroizing;
+
+/// Whether something of the store is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// By a `bind` or `server` line.
+    Used,
+    /// By none, as with what a transaction has not committed yet.
+    Unused,
+    /// It was made by `new ssl ...` and nothing has been committed to it.
+    Empty,
+}
+
+impl Status {
+    /// HAProxy's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Used => "Used",
+            Status::Unused => "Unused",
+            Status::Empty => "Empty",
+        }
+    }
+}
+
+/// The certificates there are, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateFile {
+    /// Which of them a transaction is about.
+    pub transaction: Option<String>,
+    /// All of them, sorted.
+    pub names: Vec<String>,
+}
+
+/// A certificate as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateView {
+    /// With a star in front where it is the transaction's.
+    pub name: String,
+    /// Whether it is used.
+    pub status: Status,
+    /// The certificate, and those of its issuers that are sent along.
+    pub chain: Vec<Described>,
+    /// What its OCSP response is called, in hexadecimal; empty where it has none.
+    pub ocsp_key: String,
+}
+
+/// One certificate in OpenSSL's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// In hexadecimal, capitals.
+    pub serial: String,
+    /// `Nov 24 15:11:06 2026 GMT`.
+    pub not_before: String,
+    /// As `not_before`.
+    pub not_after: String,
+    /// `DNS:NAME`; empty for an alternative name that is not shown. Addresses are left out.
+    pub alternative_names: Vec<String>,
+    /// `RSA2048`, `EC256`.
+    pub algorithm: String,
+    /// SHA-1 of the certificate, in hexadecimal, capitals.
+    pub fingerprint: String,
+    /// `/C=FR/CN=a.example`.
+    pub subject: String,
+    /// As `subject`.
+    pub issuer: String,
+}
+
+impl Store {
+    /// The names of all certificates.
+    pub fn certificates(&self) -> CertificateFile {
+        let state = self.state();
+        CertificateFile {
+            transaction: state.certificate_change.as_ref().map(|(name, _)| name.clone()),
+            names: state.certificates.keys().cloned().collect(),
+        }
+    }
+
+    /// One certificate; with a star before the name, as the transaction would have it.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn certificate(&self, name: &str) -> Result<CertificateView, StoreError> {
+        const NOT_FOUND: &str = "Can't display the certificate: Not found or the certificate is a bundle!";
+        let not_found = || StoreError::new(Refusal::Unknown, NOT_FOUND);
+        let state = self.state();
+        if let Some(wanted) = name.strip_prefix('*') {
+            let (_, material) =
+                state.certificate_change.as_ref().filter(|(ongoing, _)| ongoing == wanted).ok_or_else(not_found)?;
+            let chain = material.chain.iter().filter_map(|der| describe(der)).collect();
+            return Ok(CertificateView {
+                name: name.to_owned(),
+                status: Status::Unused,
+                chain,
+                ocsp_key: String::new(),
+            });
+        }
+        let slot = state.certificates.get(name).ok_or_else(not_found)?;
+        let Some(certificate) = &slot.certificate else {
+            let (name, status) = (name.to_owned(), Status::Empty);
+            return Ok(CertificateView { name, status, chain: Vec::new(), ocsp_key: String::new() });
+        };
+        Ok(CertificateView {
+            name: name.to_owned(),
+            status: if state.is_used(name) { Status::Used } else { Status::Unused },
+            chain: certificate.certified.cert.iter().filter_map(|der| describe(der)).collect(),
+            ocsp_key: certificate.ocsp_id.as_ref().map(|id| hex_lower(&id.to_der())).unwrap_or_default(),
+        })
+    }
+
+    /// Makes a place for a certificate.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn new_certificate(&self, name: &str) -> Result<(), StoreError> {
+        let state = &mut *self.state();
+        if state.certificates.contains_key(name) {
+            return Err(StoreError::new(Refusal::Taken, format!("Certificate '{name}' already exists!")));
+        }
+        state.refused.remove(name);
+        state.certificates.entry(name.to_owned()).or_default();
+        Ok(())
+    }
+
+    /// Opens a transaction with another certificate, key, issuer or OCSP response (by the extension of the name), or changes
+    /// that of the transaction under way; returns the certificate's name, and whether the transaction is new.
+    ///
+    /// # Errors
+    /// The payload is none of these, there is no certificate of that name, or the transaction is about another. (HAProxy 2.6
+    /// would change that other one.)
+    pub fn set_certificate(&self, name: &str, payload: &str) -> Result<(String, bool), StoreError> {
+        let state = &mut *self.state();
+        let (name, part) = state.part(name);
+        let ongoing = state.certificate_change.as_ref();
+        let mut material = match ongoing {
+            Some((other, _)) if other != name => return Err(other_transaction(other, "set", name)),
+            Some((_, material)) => material.clone(),
+            None => match state.certificates.get(name) {
+                Some(slot) => slot.certificate.as_ref().map(|certificate| certificate.material()).unwrap_or_default(),
+                None => {
+                    const TEXT: &str = "Can't replace a certificate which is not referenced by the configuration!";
+                    return Err(StoreError::new(Refusal::Unknown, TEXT));
+                }
+            },
+        };
+        let new = ongoing.is_none();
+        replace(&mut material, part, payload).map_err(|why| {
+            let text = why.replace("{}", name) + "\nCan't load the payload";
+            StoreError::new(Refusal::BadInput, text)
+        })?;
+        let name = name.to_owned();
+        state.certificate_change = Some((name.clone(), material));
+        Ok((name, new))
+    }
+
+    /// Lets all lines that have the certificate present the transaction's; returns how many that are. The transaction is over.
+    ///
+    /// # Errors
+    /// There is no transaction about this certificate, or its parts make none; it goes on, and nothing has changed.
+    pub fn commit_certificate(&self, name: &str) -> Result<usize, StoreError> {
+        let (settings, state) = (self.settings(), &mut *self.state());
+        let material = match &state.certificate_change {
+            None => return Err(StoreError::new(Refusal::NoTransaction, "No ongoing transaction! !")),
+            Some((ongoing, _)) if ongoing != name => return Err(other_transaction(ongoing, "set", name)),
+            Some((_, material)) => material.clone(),
+        };
+        let certificate = Certificate::new(material).map_err(|flaw| refusal(&flaw, name))?;
+        let certificate = Arc::new(certificate);
+        let draft = state.draft_certificate(name, &certificate);
+        let servers = servers::draft(settings, state, |_, used| used == Some(name), Some((name, &certificate)));
+        let servers = servers.map_err(|why| StoreError::new(Refusal::BadInput, why))?;
+        let instances = draft.len() + servers.len();
+        state.certificates.entry(name.to_owned()).or_default().certificate = Some(certificate);
+        state.apply(draft);
+        state.apply_servers(servers);
+        state.certificate_change = None;
+        Ok(instances)
+    }
+
+    /// Forgets the transaction.
+    ///
+    /// # Errors
+    /// There is none about this certificate.
+    pub fn abort_certificate(&self, name: &str) -> Result<(), StoreError> {
+        let state = &mut *self.state();
+        match &state.certificate_change {
+            None => Err(StoreError::new(Refusal::NoTransaction, "No ongoing transaction!")),
+            Some((ongoing, _)) if ongoing != name => Err(other_transaction(ongoing, "abort", name)),
+            Some(_) => {
+                state.certificate_change = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets a certificate that nothing uses.
+    ///
+    /// # Errors
+    /// There is none of that name, it is used, or the transaction is about it.
+    pub fn delete_certificate(&self, name: &str) -> Result<(), StoreError> {
+        let refuse =
+            |refusal, text: String| Err(StoreError::new(refusal, format!("Can't remove the certificate: {text}")));
+        let state = &mut *self.state();
+        if state.certificate_change.as_ref().is_some_and(|(ongoing, _)| ongoing == name) {
+            return refuse(Refusal::OtherTransaction, format!("ongoing transaction for the certificate '{name}'"));
+        }
+        if !state.certificates.contains_key(name) {
+            return refuse(Refusal::Unknown, format!("certificate '{name}' doesn't exist!"));
+        }
+        if state.is_used(name) || state.is_listed(name) {
+            return refuse(Refusal::InUse, format!("certificate '{name}' in use, can't be deleted!"));
+        }
+        state.certificates.remove(name);
+        Ok(())
+    }
+
+    /// The private key, the certificate and those of its issuers, in PEM.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is empty.
+    pub fn dump_certificate(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
+        let state = self.state();
+        let found = state.certificates.get(name).and_then(|slot| slot.certificate.as_ref());
+        let Some(certificate) = found else {
+            const TEXT: &str = "Can't dump the certificate: Not found or the certificate is a bundle!";
+            return Err(StoreError::new(Refusal::Unknown, TEXT));
+        };
+        let key = certificate.key.der().expose();
+        let mut text = Zeroizing::new(String::new());
+        text.push_str(&Zeroizing::new(pem(key_label(key), key)));
+        certificate.certified.cert.iter().for_each(|der| text.push_str(&pem("CERTIFICATE", der)));
+        Ok(text)
+    }
+}
+
+/// Which of a certificate's files a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Certificate,
+    Key,
+    Issuer,
+    Response,
+    Timestamps,
+}
+
+impl State {
+    fn is_used(&self, name: &str) -> bool {
+        let instances = self.certificates.get(name).is_some_and(|slot| !slot.instances.is_empty());
+        instances || self.server_refers(|_, used| used == Some(name))
+    }
+
+    /// The certificate that a name means, and which of its files.
+    fn part<'n>(&self, name: &'n str) -> (&'n str, Part) {
+        const PARTS: [(&str, Part); 4] =
+            [(".key", Part::Key), (".issuer", Part::Issuer), (".ocsp", Part::Response), (".sctl", Part::Timestamps)];
+        if self.certificates.contains_key(name) {
+            return (name, Part::Certificate);
+        }
+        let found = PARTS.iter().find_map(|(extension, part)| Some((name.strip_suffix(extension)?, *part)));
+        found.unwrap_or((name, Part::Certificate))
+    }
+}
+
+/// Puts a payload into the material of a transaction; on an error (a sentence with `{}` for the name) it is as it was.
+fn replace(material: &mut Material, part: Part, payload: &str) -> Result<(), String> {
+    const NO_KEY: &str = "unable to load private key from file '{}'.";
+    match part {
+        Part::Certificate => {
+            const NONE: &str = "unable to load certificate from file '{}'.";
+            let mut sections = sections(payload.as_bytes()).map_err(|_| NONE)?;
+            let chain = certificates(&sections);
+            if chain.is_empty() || X509Certificate::from_der(&chain[0]).is_err() {
+                return Err(NONE.into());
+            }
+            let key = private_key(&mut sections).map(SigningKey::from_der).transpose().map_err(|_| NO_KEY)?;
+            if key.is_none() && is_encrypted(payload.as_bytes()) {
+                return Err(NO_KEY.into());
+            }
+            *material = Material { chain, key: key.map(Arc::new), issuer: None, response: None };
+        }
+        Part::Key => {
+            let mut sections = sections(payload.as_bytes()).map_err(|_| NO_KEY)?;
+            let key = private_key(&mut sections).ok_or(NO_KEY)?;
+            material.key = Some(Arc::new(SigningKey::from_der(key).map_err(|_| NO_KEY)?));
+        }
+        Part::Issuer => {
+            const NONE: &str = "'{}' cannot be read or parsed'.";
+            let issuer = sections(payload.as_bytes()).ok().and_then(|found| certificates(&found).into_iter().next());
+            material.issuer = Some(issuer.ok_or(NONE)?);
+        }
+        Part::Response => {
+            material.response = Some(base64_of(payload).ok_or("Error reading OCSP response in base64 format")?)
+        }
+        Part::Timestamps => {
+            return Err("'{}.sctl' has no use: timestamps are sent only as part of certificates.".into());
+        }
+    }
+    Ok(())
+}
+
+fn refusal(flaw: &Flaw, name: &str) -> StoreError {
+    match flaw {
+        Flaw::Incomplete => StoreError::new(
+            Refusal::Incomplete,
+            "The transaction must contain at least a certificate and a private key!",
+        ),
+        Flaw::Mismatch => StoreError::new(
+            Refusal::Mismatch,
+            format!("inconsistencies between private key and certificate loaded '{name}'."),
+        ),
+        Flaw::Undecodable(_) => {
+            StoreError::new(Refusal::BadInput, format!("unable to load certificate from file '{name}'."))
+        }
+        Flaw::Response(why, _) => StoreError::new(Refusal::BadInput, why.at_run_time()),
+    }
+}
+
+/// Base64 over any number of lines.
+pub(super) fn base64_of(text: &str) -> Option<Vec<u8>> {
+    let text: String = text.split_whitespace().collect();
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}
+
+pub(super) fn hex_lower(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn hex_upper(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// A certificate in OpenSSL's words; `None` where it cannot be decoded.
+pub(super) fn describe(der: &CertificateDer<'_>) -> Option<Described> {
+    use penstock_rules::x509;
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    let fingerprint = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, der);
+    let alternative = parsed.subject_alternative_name().ok().flatten().map(|extension| extension.value);
+    let names = alternative.iter().flat_map(|names| &names.general_names);
+    let algorithm = || match parsed.public_key().algorithm.algorithm.to_id_string().as_str() {
+        "1.3.101.112" => "ED25519".to_owned(),
+        _ => String::new(),
+    };
+    Some(Described {
+        serial: hex_upper(strip_sign(parsed.raw_serial())),
+        not_before: time(&parsed.validity().not_before),
+        not_after: time(&parsed.validity().not_after),
+        alternative_names: names
+            .filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some(format!("DNS:{name}")),
+                GeneralName::IPAddress(_) => None,
+                _ => Some(String::new()),
+            })
+            .collect(),
+        algorithm: x509::key_with_size(der).unwrap_or_else(algorithm),
+        fingerprint: hex_upper(fingerprint.as_ref()),
+        subject: x509::one_line(parsed.subject()),
+        issuer: x509::one_line(parsed.issuer()),
+    })
+}
+
+/// A positive number's bytes without the zero that keeps it positive.
+pub(super) fn strip_sign(serial: &[u8]) -> &[u8] {
+    match serial {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        _ => serial,
+    }
+}
+
+/// As OpenSSL prints a time: `Nov  4 15:11:06 2026 GMT`.
+pub(super) fn time(time: &ASN1Time) -> String {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let at = time.to_datetime();
+    let month = MONTHS[usize::from(u8::from(at.month())) - 1];
+    format!("{month} {:2} {:02}:{:02}:{:02} {} GMT", at.day(), at.hour(), at.minute(), at.second(), at.year())
+}
+
+/// What kind of key stands in these bytes, as a label of PEM.
+fn key_label(der: &[u8]) -> &'static str {
+    use rustls_pki_types::PrivateKeyDer;
+    match PrivateKeyDer::try_from(der) {
+        Ok(PrivateKeyDer::Pkcs1(_)) => "RSA PRIVATE KEY",
+        Ok(PrivateKeyDer::Sec1(_)) => "EC PRIVATE KEY",
+        _ => "PRIVATE KEY",
+    }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(der));
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in body.as_bytes().chunks(64) {
+        // Base64 is ASCII.
+        text.push_str(std::str::from_utf8(line).unwrap_or_default());
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}

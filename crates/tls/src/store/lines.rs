@@ -1,0 +1,791 @@
+//! From a `bind` line to an [`Acceptor`]: certificates, lists, authorities, each read once, all errors said at once.
+
+use super::{Settings, Slot, State, Store, authorities, complaint, crt_lists};
+use crate::{
+    Acceptor, Loader,
+    certificate::{self, Certificate, Parts},
+    context::{Context, Shape, Table, policy_id},
+    crt_list::Entry,
+    line, settings,
+    tickets::{KeyRing, PolicyId},
+    verify::{Clients, Ignored},
+};
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest;
+use penstock_config::{
+    Config, Diagnostic, Diagnostics, Span,
+    model::{Bind, BindTls, CrtStore, TlsConf, Verify},
+};
+use rustls::{
+    ServerConfig,
+    server::{NoServerSessionStorage, ResolvesServerCertUsingSni, danger::ClientCertVerifier},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// A `bind` line as the store knows it.
+pub(super) struct Line {
+    /// Its frontend, and file and line where it is written.
+    pub frontend: String,
+    pub place: String,
+    pub tls: BindTls,
+    pub span: Span,
+    pub ring: Arc<KeyRing>,
+    /// Its crt-lists and directories.
+    pub lists: Vec<Arc<str>>,
+    /// The certificates it presents, in their order.
+    pub instances: BTreeMap<u64, Instance>,
+    shapes: Vec<(TlsConf, Arc<Shape>)>,
+    pub live: Arc<ArcSwap<Table>>,
+}
+
+/// One certificate as one line presents it.
+pub(super) struct Instance {
+    pub certificate: Arc<str>,
+    /// The crt-list, and its entry's number.
+    pub entry: Option<(Arc<str>, u64)>,
+    pub filters: Vec<String>,
+    excluded: Vec<String>,
+    /// Its own settings over those of the line.
+    conf: TlsConf,
+    /// Certificates of one bundle have one number.
+    group: u64,
+    pub context: Arc<Context>,
+}
+
+/// One certificate that a line is to present.
+pub(super) struct Wanted {
+    pub name: Arc<str>,
+    pub path: PathBuf,
+    pub entry: Option<(Arc<str>, u64)>,
+    pub conf: TlsConf,
+    pub filters: Vec<String>,
+    pub excluded: Vec<String>,
+    pub span: Span,
+    /// File and line of the list it stands in.
+    pub origin: Option<String>,
+    pub group: u64,
+}
+
+/// A name as a line answers for it, for `show ssl sni`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NameView {
+    pub frontend: String,
+    /// `FILE:LINE` of the `bind` line.
+    pub place: String,
+    /// A name, or a star and what follows it.
+    pub name: String,
+    /// Names that the certificate's filters exclude from its wildcards.
+    pub excluded: Vec<String>,
+    /// `rsa` or `ecdsa`.
+    pub kind: &'static str,
+    pub certificate: String,
+    /// In OpenSSL's form.
+    pub not_after: String,
+    pub not_before: String,
+}
+
+/// Builds the acceptor of one line.
+pub(crate) fn acceptor(
+    config: &Config,
+    bind: &Bind,
+    store: &Store,
+    loader: &dyn Loader,
+    diagnostics: &mut Diagnostics,
+) -> Option<Acceptor> {
+    let tls = bind.tls.as_ref()?;
+    let errors_before = errors(diagnostics);
+    let settings = store.settings();
+    let state = &mut *store.state();
+    let mut builder =
+        Builder { settings, state: &mut *state, loader, diagnostics: &mut *diagnostics, read: HashMap::new() };
+    let ring = builder.ticket_keys(tls).unwrap_or_else(|| settings.ring.clone());
+    let mut lists = Vec::new();
+    let wanted = builder.wanted(tls, &mut lists);
+    builder.read_all(&wanted);
+    let place = config.files.get(bind.span.file.0 as usize).map_or("", |file| file.name.as_str());
+    let of_line = |proxy: &&penstock_config::model::Proxy| proxy.binds.iter().any(|other| other.span == bind.span);
+    let mut line = Line {
+        frontend: config.proxies.iter().find(of_line).map(|proxy| proxy.name.clone()).unwrap_or_default(),
+        place: format!("{place}:{}", bind.span.line),
+        tls: tls.clone(),
+        span: bind.span,
+        ring,
+        lists,
+        instances: BTreeMap::new(),
+        shapes: Vec::new(),
+        live: Arc::default(),
+    };
+    let mut table = Table::default();
+    for want in wanted {
+        builder.present(&mut line, &mut table, want);
+    }
+    table.defaults = line.defaults();
+    if errors(diagnostics) > errors_before {
+        return None;
+    }
+    let strict_sni = tls.strict_sni || settings.global.tls_bind.strict_sni;
+    if table.defaults.is_empty() {
+        if !strict_sni {
+            diagnostics.error(bind.span, "'ssl' without a certificate").hint("add 'crt FILE' or 'crt-list FILE'");
+            return None;
+        }
+        diagnostics.warning(bind.span, "no certificate for this line: every TLS connection to it will fail");
+    }
+    line.live.store(Arc::new(table));
+    let live = line.live.clone();
+    state.keep(line);
+    Some(Acceptor {
+        live,
+        strict_sni,
+        capture: settings.global.tune.ssl_capture as usize,
+        share: 0,
+        max_wait: settings.global.crypto.max_wait.unwrap_or(line::MAX_WAIT),
+    })
+}
+
+/// Loads every certificate of every `crt-store`, those that no line uses as well: a file that is missing is found when the
+/// configuration is checked.
+pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnostics: &mut Diagnostics) {
+    let state = &mut *store.state();
+    let mut builder = Builder { settings: store.settings(), state, loader, diagnostics, read: HashMap::new() };
+    for (crt_store, load) in config.crt_stores.iter().flat_map(|store| loads(store).map(move |load| (store, load))) {
+        let name = format!("@{}/{}", crt_store.name, load.alias.unwrap_or(load.crt));
+        let _ = builder.certificate(&name, Path::new(&name), load.span);
+    }
+}
+
+fn errors(diagnostics: &Diagnostics) -> usize {
+    diagnostics.list.iter().filter(|d| d.severity == penstock_config::Severity::Error).count()
+}
+
+/// Reads what lines name into the store.
+pub(super) struct Builder<'a> {
+    pub settings: &'a Settings,
+    pub state: &'a mut State,
+    pub loader: &'a dyn Loader,
+    pub diagnostics: &'a mut Diagnostics,
+    /// What was read ahead, with what is to be said of it.
+    pub read: HashMap<Arc<str>, (Option<Certificate>, Vec<Diagnostic>)>,
+}
+
+impl Builder<'_> {
+    fn ticket_keys(&mut self, tls: &BindTls) -> Option<Arc<KeyRing>> {
+        let file = tls.tls_ticket_keys.as_ref()?;
+        let name = file.value.display().to_string();
+        if let Some((_, ring)) = self.state.rings.iter().find(|(known, _)| *known == name) {
+            return Some(ring.clone());
+        }
+        let lifetime = self.settings.global.tune.ssl_lifetime;
+        let ring = KeyRing::from_file(file, lifetime, self.loader, self.diagnostics)?;
+        self.state.rings.push((name, ring.clone()));
+        Some(ring)
+    }
+
+    /// Every certificate the line names, in the order HAProxy loads them: `crt` as written, then the lists.
+    fn wanted(&mut self, tls: &BindTls, lists: &mut Vec<Arc<str>>) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        for crt in &tls.crt {
+            match self.expand(&crt.value, crt.span) {
+                Expanded::Files(files) => {
+                    let group = self.state.number();
+                    wanted.extend(files.into_iter().map(|path| Wanted {
+                        name: path.to_string_lossy().into(),
+                        path,
+                        entry: None,
+                        conf: TlsConf::default(),
+                        filters: Vec::new(),
+                        excluded: Vec::new(),
+                        span: crt.span,
+                        origin: None,
+                        group,
+                    }));
+                }
+                Expanded::Directory(name, files) => {
+                    self.state.directory(&name, files);
+                    lists.push(name.as_str().into());
+                    wanted.extend(self.state.wanted_of(&name, crt.span));
+                }
+            }
+        }
+        for list in &tls.crt_list {
+            let name = list.value.display().to_string();
+            if self.read_list(&name, list) {
+                lists.push(name.as_str().into());
+                wanted.extend(self.state.wanted_of(&name, list.span));
+            }
+        }
+        wanted
+    }
+
+    /// One name of the configuration may mean a file, a directory of them, or a bundle.
+    pub fn expand(&mut self, path: &Path, span: Span) -> Expanded {
+        let one = || Expanded::Files(vec![path.to_owned()]);
+        if is_stored(path) {
+            return one();
+        }
+        match self.loader.list(path) {
+            Ok(Some(files)) => {
+                let files = files.into_iter().filter(|file| is_certificate_file(file)).collect();
+                Expanded::Directory(crt_lists::directory_name(path), files)
+            }
+            Ok(None) if self.settings.extras.bundle && self.loader.read(path).is_err() => {
+                let member = |kind: &str| {
+                    let mut member = path.as_os_str().to_owned();
+                    member.push(".");
+                    member.push(kind);
+                    PathBuf::from(member)
+                };
+                let members = ["rsa", "dsa", "ecdsa"].map(member);
+                let found: Vec<_> = members.into_iter().filter(|member| self.loader.read(member).is_ok()).collect();
+                if found.is_empty() { one() } else { Expanded::Files(found) }
+            }
+            Ok(None) => one(),
+            Err(e) => {
+                let why = certificate::reason(&e);
+                self.diagnostics.error(span, format!("directory '{}' cannot be read: {why}", path.display()));
+                Expanded::Files(Vec::new())
+            }
+        }
+    }
+
+    /// Reads and checks what the store does not have yet, on as many threads as there are processors: keys and signatures are
+    /// what takes the time. What goes wrong is said in the order of the list.
+    fn read_all(&mut self, wanted: &[Wanted]) {
+        /// A thread pays from some dozens on.
+        const PER_THREAD: usize = 32;
+        const THREADS_MAX: usize = 32;
+        let mut missing: BTreeMap<&str, &Wanted> = BTreeMap::new();
+        for want in wanted.iter().filter(|want| !self.state.has(&want.name)) {
+            missing.entry(&want.name).or_insert(want);
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = processors.min(THREADS_MAX).min(missing.len() / PER_THREAD);
+        if threads < 2 {
+            return;
+        }
+        let missing: Vec<&Wanted> = missing.into_values().collect();
+        let next = AtomicUsize::new(0);
+        let read = Mutex::new(HashMap::with_capacity(missing.len()));
+        let (settings, loader) = (self.settings, self.loader);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(want) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let mut said = Diagnostics::default();
+                        let loaded = load(settings, &want.path, loader, want.span, &mut said);
+                        let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+                        read.insert(want.name.clone(), (loaded, said.list));
+                    }
+                });
+            }
+        });
+        self.read = read.into_inner().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// The certificate of that name, read if it is not in the store. What is wrong with it is said once.
+    pub fn certificate(&mut self, name: &str, path: &Path, span: Span) -> Option<Arc<Certificate>> {
+        if let Some(slot) = self.state.certificates.get(name) {
+            return slot.certificate.clone();
+        }
+        if self.state.refused.contains(name) {
+            return None;
+        }
+        let loaded = match self.read.remove(name) {
+            Some((loaded, said)) => {
+                self.diagnostics.list.extend(said);
+                loaded
+            }
+            None => load(self.settings, path, self.loader, span, self.diagnostics),
+        };
+        let Some(loaded) = loaded else {
+            self.state.refused.insert(name.to_owned());
+            return None;
+        };
+        let loaded = Arc::new(loaded);
+        let slot = Slot { certificate: Some(loaded.clone()), ..Slot::default() };
+        self.state.certificates.insert(name.to_owned(), slot);
+        Some(loaded)
+    }
+
+    /// Adds a certificate to those of the line, and to the table. Nothing, where something is wrong with it.
+    pub fn present(&mut self, line: &mut Line, table: &mut Table, want: Wanted) -> Option<u64> {
+        let said = self.diagnostics.list.len();
+        let conf = settings::over(&want.conf, &line.tls.conf);
+        let certificate = self.certificate(&want.name, &want.path, want.span);
+        let shape = certificate.is_some().then(|| self.shape(line, &conf, want.span)).flatten();
+        if let Some(origin) = &want.origin {
+            for diagnostic in &mut self.diagnostics.list[said..] {
+                diagnostic.message = format!("{origin}: {}", diagnostic.message);
+            }
+        }
+        let (certificate, shape) = (certificate?, shape?);
+        let order = line.instances.last_key_value().map_or(0, |(last, _)| last + 1);
+        let context = Arc::new(Context::new(order, certificate, shape, want.excluded.clone()));
+        let instance = Instance {
+            certificate: want.name,
+            entry: want.entry,
+            filters: want.filters,
+            excluded: want.excluded,
+            conf,
+            group: want.group,
+            context,
+        };
+        for pattern in instance.patterns(order == 0) {
+            table.names.add(&pattern, &instance.context);
+        }
+        line.instances.insert(order, instance);
+        Some(order)
+    }
+
+    /// The settings a certificate is presented under: those of the line, or a crt-list line's own.
+    pub fn shape(&mut self, line: &mut Line, conf: &TlsConf, span: Span) -> Option<Arc<Shape>> {
+        if let Some((_, shape)) = line.shapes.iter().find(|(known, _)| known == conf) {
+            return Some(shape.clone());
+        }
+        let shape = Arc::new(self.new_shape(line, conf, span)?);
+        line.shapes.push((conf.clone(), shape.clone()));
+        Some(shape)
+    }
+
+    fn new_shape(&mut self, line: &Line, conf: &TlsConf, span: Span) -> Option<Shape> {
+        let global = &self.settings.global;
+        let defaults = &global.tls_bind;
+        let settings = settings::resolve(conf, defaults, span, self.diagnostics)?;
+        let (policy, clients) = self.policy(&line.tls, line.span, conf)?;
+        let verified: Arc<dyn ClientCertVerifier> = match &clients {
+            Some(clients) => clients.clone(),
+            None => Arc::new(rustls::server::NoClientAuth),
+        };
+        let built = ServerConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
+        let mut base = match built {
+            // The certificate comes with the context.
+            Ok(builder) => builder
+                .with_client_cert_verifier(verified)
+                .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new())),
+            Err(e) => {
+                self.diagnostics.error(span, format!("these TLS settings cannot be used together: {e}"));
+                return None;
+            }
+        };
+        base.ignore_client_order = !(line.tls.prefer_client_ciphers || defaults.prefer_client_ciphers);
+        base.session_storage = Arc::new(NoServerSessionStorage {});
+        // One ticket a handshake: each costs a key derivation and an encryption, and each resumed connection brings the
+        // next. A client that opens several at once asks for more (RFC 9149).
+        base.send_tls13_tickets = 1;
+        base.max_tls13_tickets = 4;
+        base.alpn_protocols = conf.alpn.iter().flatten().map(|protocol| protocol.clone().into_bytes()).collect();
+        let tickets = !(conf.no_tls_tickets || defaults.no_tls_tickets);
+        Some(Shape {
+            base,
+            clients,
+            policy,
+            cache: (global.tune.ssl_cachesize > 0).then(|| self.settings.cache.clone()),
+            ring: tickets.then(|| line.ring.clone()),
+        })
+    }
+
+    /// Who is let in: the digest of it, and its verifier where anybody is asked.
+    fn policy(&mut self, tls: &BindTls, span: Span, conf: &TlsConf) -> Option<(PolicyId, Option<Arc<Clients>>)> {
+        let verify = conf.verify.unwrap_or_default();
+        let mut id = digest::Context::new(&digest::SHA256);
+        let mut part = |tag: &str, bytes: &[u8]| {
+            id.update(tag.as_bytes());
+            id.update(&(bytes.len() as u64).to_be_bytes());
+            id.update(bytes);
+        };
+        part("verify", &[verify as u8]);
+        if verify == Verify::None {
+            return Some((policy_id(id), None));
+        }
+        let Some(ca_file) = conf.ca_file.as_ref().or(conf.ca_verify_file.as_ref()) else {
+            self.diagnostics
+                .error(span, "clients are to be verified, but no authority is named to verify them by")
+                .hint("add 'ca-file FILE', or 'verify none'");
+            return None;
+        };
+        let mut anchors = self.authority(ca_file)?;
+        let verify_only = match conf.ca_file.as_ref().and(conf.ca_verify_file.as_ref()) {
+            Some(file) => self.authority(file)?,
+            None => Vec::new(),
+        };
+        let crls = match &conf.crl_file {
+            Some(file) => self.revocations(file)?,
+            None => Vec::new(),
+        };
+        let (leaf_errors, ca_errors) = (tls.crt_ignore_err.as_deref(), tls.ca_ignore_err.as_deref());
+        anchors.iter().for_each(|der| part("ca", der));
+        verify_only.iter().for_each(|der| part("ca-verify", der));
+        crls.iter().for_each(|der| part("crl", der));
+        part("crt-ignore-err", leaf_errors.unwrap_or_default().as_bytes());
+        part("ca-ignore-err", ca_errors.unwrap_or_default().as_bytes());
+
+        let ignored = match Ignored::parse(leaf_errors, ca_errors) {
+            Ok(ignored) => ignored,
+            Err(word) => {
+                self.diagnostics
+                    .error(span, format!("'{word}' is no verification error"))
+                    .hint("'all', or OpenSSL's numbers, comma separated");
+                return None;
+            }
+        };
+        // Only those of 'ca-file' are named to the client.
+        let hints = crate::authorities::roots(&anchors, ca_file, self.diagnostics).subjects();
+        anchors.extend(verify_only);
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(anchors.iter().cloned());
+        match Clients::new(anchors, roots, hints, crls, verify == Verify::Required, ignored) {
+            Ok(clients) => Some((policy_id(id), Some(Arc::new(clients)))),
+            Err(e) => {
+                self.diagnostics.error(span, format!("clients cannot be verified: {e}"));
+                None
+            }
+        }
+    }
+}
+
+/// What a name of the configuration means.
+pub(super) enum Expanded {
+    /// A file, or the members of a bundle.
+    Files(Vec<PathBuf>),
+    Directory(String, Vec<PathBuf>),
+}
+
+/// The next state of some lines, until it is known that nothing goes wrong.
+#[derive(Default)]
+pub(super) struct Draft {
+    tables: BTreeMap<usize, Table>,
+    contexts: Vec<(usize, u64, Arc<Context>)>,
+    shapes: Vec<(usize, Vec<(TlsConf, Arc<Shape>)>)>,
+}
+
+impl Draft {
+    /// How many certificates of lines it renews.
+    pub fn len(&self) -> usize {
+        self.contexts.len()
+    }
+}
+
+impl State {
+    /// Takes in a line with all its certificates.
+    fn keep(&mut self, line: Line) {
+        let index = self.lines.len();
+        for (order, instance) in &line.instances {
+            if let Some(slot) = self.certificates.get_mut(&*instance.certificate) {
+                slot.instances.push((index, *order));
+            }
+        }
+        self.lines.push(line);
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.certificates.contains_key(name) || self.refused.contains(name)
+    }
+
+    /// What the lines would present with another certificate under this name.
+    pub fn draft_certificate(&self, name: &str, certificate: &Arc<Certificate>) -> Draft {
+        let mut draft = Draft::default();
+        let Some(slot) = self.certificates.get(name) else { return draft };
+        for (index, order) in &slot.instances {
+            let line = &self.lines[*index];
+            let Some(instance) = line.instances.get(order) else { continue };
+            let table = draft.tables.entry(*index).or_insert_with(|| Table::clone(&line.live.load()));
+            let first = line.first() == Some(*order);
+            let old = &instance.context;
+            let next = Context::new(*order, certificate.clone(), old.shape.clone(), instance.excluded.clone());
+            let next = Arc::new(next);
+            instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, *order));
+            let names = &certificate.names;
+            instance.patterns_for(names, first).iter().for_each(|pattern| table.names.add(pattern, &next));
+            draft.contexts.push((*index, *order, next));
+        }
+        draft
+    }
+
+    /// Makes the drafted contexts those of their lines; every line changes in one step.
+    pub fn apply(&mut self, draft: Draft) {
+        let Draft { tables, contexts, shapes } = draft;
+        let mut touched = BTreeMap::new();
+        for (index, order, context) in contexts {
+            if let Some(instance) = self.lines[index].instances.get_mut(&order) {
+                let names_before = std::mem::replace(&mut instance.context, context);
+                touched.entry(index).or_insert_with(Vec::new).push((order, names_before));
+            }
+        }
+        for (index, shapes) in shapes {
+            self.lines[index].shapes = shapes;
+        }
+        for (index, mut table) in tables {
+            let line = &self.lines[index];
+            let changed = touched.remove(&index).unwrap_or_default();
+            if line.defaults_follow(&table, &changed) {
+                table.defaults = line.defaults();
+            }
+            line.publish(table);
+        }
+    }
+
+    /// Lets the lines verify clients by what the store has now under the names that `concerned` is true of.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence; nothing has changed.
+    pub fn draft_authorities(
+        &mut self,
+        settings: &Settings,
+        concerned: impl Fn(&TlsConf) -> bool,
+    ) -> Result<Draft, String> {
+        let mut draft = Draft::default();
+        let lines = std::mem::take(&mut self.lines);
+        let mut failure = None;
+        for (index, line) in lines.iter().enumerate() {
+            if !line.shapes.iter().any(|(conf, _)| concerned(conf)) {
+                continue;
+            }
+            let mut diagnostics = Diagnostics::default();
+            let nothing = crate::Memory::default();
+            let mut builder = Builder {
+                settings,
+                state: &mut *self,
+                loader: &nothing,
+                diagnostics: &mut diagnostics,
+                read: HashMap::new(),
+            };
+            let renewed = line.shapes.iter().map(|(conf, shape)| {
+                let shape =
+                    if concerned(conf) { Arc::new(builder.new_shape(line, conf, line.span)?) } else { shape.clone() };
+                Some((conf.clone(), shape))
+            });
+            let Some(shapes) = renewed.collect::<Option<Vec<_>>>() else {
+                failure = complaint(&diagnostics);
+                break;
+            };
+            let mut table = Table::default();
+            let first = line.first();
+            for (order, instance) in &line.instances {
+                let shape = shapes.iter().find(|(conf, _)| *conf == instance.conf).map(|(_, shape)| shape.clone());
+                let shape = shape.unwrap_or_else(|| instance.context.shape.clone());
+                let certificate = instance.context.certificate.clone();
+                let next = Arc::new(Context::new(*order, certificate, shape, instance.excluded.clone()));
+                for pattern in instance.patterns(first == Some(*order)) {
+                    table.names.add(&pattern, &next);
+                }
+                draft.contexts.push((index, *order, next));
+            }
+            draft.tables.insert(index, table);
+            draft.shapes.push((index, shapes));
+        }
+        self.lines = lines;
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(draft),
+        }
+    }
+
+    /// Whether some line verifies clients by this file.
+    pub fn line_refers(&self, concerned: impl Fn(&TlsConf) -> bool) -> bool {
+        self.lines.iter().any(|line| line.shapes.iter().any(|(conf, _)| concerned(conf)))
+    }
+}
+
+impl Line {
+    fn first(&self) -> Option<u64> {
+        self.instances.keys().next().copied()
+    }
+
+    /// The first certificate is the default, and with it those that stand beside it for the same names in another kind of
+    /// key: who asks for no name still gets one he can verify.
+    pub fn defaults(&self) -> Vec<Arc<Context>> {
+        let Some(first) = self.instances.values().next() else { return Vec::new() };
+        let names = &first.context.certificate.names;
+        let beside = |other: &Instance| {
+            other.group == first.group || !names.is_empty() && other.context.certificate.names == *names
+        };
+        let rest = self.instances.values().skip(1).filter(|instance| beside(instance));
+        std::iter::once(first).chain(rest).map(|instance| instance.context.clone()).collect()
+    }
+
+    /// Whether a change of these certificates (with what they were before) may change the defaults.
+    fn defaults_follow(&self, table: &Table, changed: &[(u64, Arc<Context>)]) -> bool {
+        let Some(first) = self.instances.values().next() else { return true };
+        let names = &first.context.certificate.names;
+        table.defaults.is_empty()
+            || changed.iter().any(|(order, before)| {
+                let now = self.instances.get(order).map(|instance| &instance.context.certificate.names);
+                table.defaults.iter().any(|default| default.order == *order)
+                    || now == Some(names)
+                    || before.certificate.names == *names
+            })
+    }
+
+    /// Swaps the table in. The old one is dropped here, beside the workers, when the last of them has looked away from it:
+    /// to drop fifty thousand certificates takes a while.
+    pub fn publish(&self, table: Table) {
+        const LOOK: Duration = Duration::from_micros(50);
+        let old = self.live.swap(Arc::new(table));
+        // A worker looks at it for microseconds; one that was held up has it to drop, and loses no more than that.
+        for _ in 0..2000 {
+            if Arc::strong_count(&old) == 1 {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What no longer is in the list: the certificate is not presented any more.
+    pub fn remove(&mut self, order: u64) {
+        let first = self.first() == Some(order);
+        let Some(instance) = self.instances.remove(&order) else { return };
+        let mut table = Table::clone(&self.live.load());
+        instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, order));
+        table.defaults = self.defaults();
+        self.publish(table);
+    }
+}
+
+impl Instance {
+    fn patterns(&self, first: bool) -> Vec<String> {
+        self.patterns_for(&self.context.certificate.names, first)
+    }
+
+    /// The names it answers for: those of its filters, or its own, less what is excluded; as HAProxy's manual says, the default
+    /// certificate answers for its own names in any case.
+    fn patterns_for(&self, own: &[String], first: bool) -> Vec<String> {
+        if self.excluded.iter().any(|name| name == "*") {
+            return Vec::new();
+        }
+        let names = if self.filters.is_empty() { own } else { &self.filters };
+        let mut patterns: Vec<String> = names.iter().filter(|name| !self.excluded.contains(name)).cloned().collect();
+        if first && !self.filters.is_empty() {
+            patterns.extend(own.iter().cloned());
+        }
+        patterns
+    }
+}
+
+impl Store {
+    /// The names that lines answer for; those of one frontend where that is given.
+    pub fn names(&self, frontend: Option<&str>) -> Vec<NameView> {
+        let state = self.state();
+        let mut views = Vec::new();
+        for line in state.lines.iter().filter(|line| frontend.is_none_or(|wanted| wanted == line.frontend)) {
+            let table = line.live.load_full();
+            for (name, contexts) in table.names.all() {
+                for context in contexts {
+                    let Some(instance) = line.instances.get(&context.order) else { continue };
+                    let (not_before, not_after) = authorities::validity(context.certificate.leaf());
+                    views.push(NameView {
+                        frontend: line.frontend.clone(),
+                        place: line.place.clone(),
+                        name: name.clone(),
+                        excluded: instance.excluded.clone(),
+                        kind: match context.certificate.kind() {
+                            penstock_engine::KeyKind::Rsa { .. } => "rsa",
+                            _ => "ecdsa",
+                        },
+                        certificate: instance.certificate.to_string(),
+                        not_after,
+                        not_before,
+                    });
+                }
+            }
+        }
+        views
+    }
+}
+
+impl Entry {
+    /// What it asks of a line that has its list.
+    pub(super) fn wanted(&self, path: PathBuf, entry: (Arc<str>, u64), span: Span, group: u64) -> Wanted {
+        Wanted {
+            name: path.to_string_lossy().into(),
+            path,
+            origin: (self.line > 0).then(|| format!("{}:{}", entry.0, self.line)),
+            entry: Some(entry),
+            conf: self.conf.clone(),
+            filters: self.filters.clone(),
+            excluded: self.excluded.clone(),
+            span,
+            group,
+        }
+    }
+}
+
+/// Reads the certificate of a file, or of a `load` line of a `crt-store`.
+fn load(
+    settings: &Settings,
+    path: &Path,
+    loader: &dyn Loader,
+    span: Span,
+    diagnostics: &mut Diagnostics,
+) -> Option<Certificate> {
+    let (path, parts) = match stored(&settings.crt_stores, path) {
+        Some(Ok(found)) => found,
+        Some(Err(what)) => {
+            diagnostics.error(span, what);
+            return None;
+        }
+        None => (path.to_owned(), Parts::default()),
+    };
+    certificate::load(&path, &parts, &settings.extras, loader, span, diagnostics)
+}
+
+/// HAProxy's choice among the files of a directory.
+fn is_certificate_file(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let reserved = |e: &std::ffi::OsStr| ["key", "issuer", "ocsp", "sctl"].iter().any(|r| e == *r);
+    !hidden && !path.extension().is_some_and(reserved)
+}
+
+/// `@STORE/NAME` points into a `crt-store`.
+pub(super) fn is_stored(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b"@")
+}
+
+/// One `load` line of a `crt-store`.
+struct Load<'c> {
+    /// The certificate's file as written, by which lines may refer to it.
+    crt: &'c str,
+    alias: Option<&'c str>,
+    path: PathBuf,
+    parts: Parts,
+    span: Span,
+}
+
+fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
+    let based = |base: &Option<PathBuf>, file: &str| match base {
+        Some(base) if !file.starts_with('/') => base.join(file),
+        _ => PathBuf::from(file),
+    };
+    store.loads.iter().filter_map(move |line| {
+        let value = |keyword: &str| {
+            let at = line.words.iter().position(|word| word.text == keyword)?;
+            line.words.get(at + 1).map(|word| word.text.as_str())
+        };
+        let crt = value("crt")?;
+        let parts =
+            Parts { key: value("key").map(|key| based(&store.key_base, key)), ocsp: value("ocsp").map(PathBuf::from) };
+        Some(Load { crt, alias: value("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
+    })
+}
+
+/// The files a `crt-store` gives a name, `None` for a path of its own.
+fn stored(stores: &[CrtStore], path: &Path) -> Option<Result<(PathBuf, Parts), String>> {
+    let text = path.to_str()?.strip_prefix('@')?;
+    let (store_name, wanted) = text.split_once('/')?;
+    let Some(store) = stores.iter().find(|store| store.name == store_name) else {
+        return Some(Err(format!("there is no crt-store '{store_name}'")));
+    };
+    let found = loads(store).find(|load| load.alias == Some(wanted) || load.crt == wanted);
+    Some(match found {
+        Some(load) => Ok((load.path, load.parts)),
+        None => Err(format!("crt-store '{store_name}' loads no certificate '{wanted}'")),
+    })
+}

@@ -1,0 +1,130 @@
+//! Certificates, crt-lists, authorities, revocation lists, OCSP responses and ticket keys, kept by the names of their files as
+//! HAProxy keeps them, with references back to the lines that use them; and what the runtime API does to them.
+//!
+//! Everything here runs beside the workers, one command at a time. What handshakes read is made anew and swapped in when
+//! nothing can go wrong any more, so that a command that fails has changed nothing.
+
+mod authorities;
+mod certificates;
+mod crt_lists;
+mod error;
+mod lines;
+mod servers;
+mod staples;
+mod tickets;
+
+pub use authorities::{AuthorityFile, AuthorityKind, AuthorityView, RevocationView};
+pub use certificates::{CertificateFile, CertificateView, Described, Status};
+pub use crt_lists::ListedEntry;
+pub use error::{Refusal, StoreError};
+pub use lines::{NameView, check_stores};
+pub use staples::{AnswerView, ResponseView};
+pub use tickets::TicketKeysView;
+
+pub(crate) use lines::acceptor;
+pub(crate) use servers::connector;
+
+use crate::{
+    certificate::{Certificate, Extras, Material},
+    tickets::{KeyRing, SessionCache},
+};
+use authorities::Authority;
+use crt_lists::List;
+use lines::Line;
+use penstock_config::{
+    Config, Diagnostics,
+    model::{CrtStore, Global},
+};
+use servers::Server;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// All that the TLS of a configuration is made of. Cheap to clone; every clone is the same store.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+/// What does not change at run time.
+struct Settings {
+    global: Global,
+    crt_stores: Vec<CrtStore>,
+    extras: Extras,
+    cache: Arc<SessionCache>,
+    /// Ticket keys of those lines that name none.
+    ring: Arc<KeyRing>,
+}
+
+#[derive(Default)]
+struct State {
+    certificates: BTreeMap<String, Slot>,
+    lists: BTreeMap<String, List>,
+    /// CA files and CRL files have one set of names.
+    authorities: BTreeMap<String, Authority>,
+    /// Rings of `tls-ticket-keys` files, in the order in which they were met.
+    rings: Vec<(String, Arc<KeyRing>)>,
+    lines: Vec<Line>,
+    servers: Vec<Server>,
+    /// What is wrong with these certificates has been said.
+    refused: BTreeSet<String>,
+    certificate_change: Option<(String, Material)>,
+    ca_change: Option<(String, Authority)>,
+    crl_change: Option<(String, Authority)>,
+    /// Makes groups and entries of lists different from each other.
+    numbers: u64,
+}
+
+/// A certificate's place in the store.
+#[derive(Default)]
+struct Slot {
+    /// `None` between `new ssl cert` and its first commit.
+    certificate: Option<Arc<Certificate>>,
+    /// The lines that present it, and as which of their certificates.
+    instances: Vec<(usize, u64)>,
+}
+
+impl Store {
+    /// Empty, for one configuration. What its lines name is loaded as [`crate::Acceptor::build`] and
+    /// [`crate::Connector::build`] meet it.
+    pub fn new(config: &Config) -> Store {
+        let global = config.global.clone();
+        let settings = Settings {
+            extras: Extras::new(global.ssl_load_extra_files.as_deref(), global.ssl_load_extra_del_ext),
+            cache: SessionCache::new(global.tune.ssl_cachesize as usize, global.tune.ssl_lifetime),
+            ring: KeyRing::rotating(global.tune.ssl_lifetime),
+            crt_stores: config.crt_stores.clone(),
+            global,
+        };
+        Store { inner: Arc::new(Inner { settings, state: Mutex::default() }) }
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Commands are few and short, and none runs on a worker.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+/// The errors among what was said since `from`, as one sentence.
+fn complaint(diagnostics: &Diagnostics) -> Option<String> {
+    let errors = diagnostics.list.iter().filter(|d| d.severity == penstock_config::Severity::Error);
+    let said: Vec<&str> = errors.map(|d| d.message.as_str()).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
