@@ -29,6 +29,9 @@ pub const FEATURES: &[&str] = &[
 /// Reads files that a configuration names and whose contents belong to it, such as error files.
 pub trait Files {
     /// The contents of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 }
 

@@ -37,6 +37,9 @@ pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config
 }
 
 /// Evaluates the condition of `-cc`: quotes and variables are resolved first, as in a file.
+///
+/// # Errors
+/// What is wrong with the condition, and where.
 pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::BadCondition> {
     let around = Surroundings::new(&[], env);
     let mut split = Vec::new();

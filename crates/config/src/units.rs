@@ -28,6 +28,9 @@ const UNITS: &[(&str, u128)] = &[
 
 /// Reads `30s`, `500ms`, `1h`...; a bare number counts in `unit`. The second value is what follows the unit and is not
 /// read, the `ec` of `30sec`: HAProxy 2.6 warns of it, and [`unread`] is that warning.
+///
+/// # Errors
+/// There is no number in front, or it is too large.
 pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let suffix = &text[digits..];

@@ -22,6 +22,9 @@ pub struct Group {
 const ENTRY_MAX: usize = 64 * 1024;
 
 /// Looks a user up; `None` when there is none of that name.
+///
+/// # Errors
+/// The name has a NUL in it, or the system cannot look it up.
 pub fn user(name: &str) -> io::Result<Option<User>> {
     let name = CString::new(name)?;
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -39,6 +42,9 @@ pub fn user(name: &str) -> io::Result<Option<User>> {
 }
 
 /// Looks a group up; `None` when there is none of that name.
+///
+/// # Errors
+/// The name has a NUL in it, or the system cannot look it up.
 pub fn group(name: &str) -> io::Result<Option<Group>> {
     let name = CString::new(name)?;
     let mut entry = MaybeUninit::<libc::group>::uninit();

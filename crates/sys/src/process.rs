@@ -69,6 +69,9 @@ impl Silence {
 }
 
 /// execv(3): replaces this process; returns only an error.
+///
+/// # Errors
+/// Those of execve(2), or a word has a NUL in it.
 pub fn exec(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Infallible> {
     let program = CString::new(program.as_os_str().as_bytes())?;
     let arguments: Vec<CString> =
@@ -81,6 +84,9 @@ pub fn exec(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Infal
 }
 
 /// kill(2). `signal` 0 only asks whether the process is there.
+///
+/// # Errors
+/// Those of kill(2), or `pid` is not that of one process.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     if pid <= 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pid is above zero"));
@@ -109,12 +115,18 @@ pub fn is_root() -> bool {
 }
 
 /// chroot(2), and into its top directory.
+///
+/// # Errors
+/// Those of chroot(2): the process may not, or there is no such directory.
 pub fn chroot(root: &Path) -> io::Result<()> {
     rustix::process::chroot(root)?;
     std::env::set_current_dir("/")
 }
 
 /// Becomes another group and user for good, group first; supplementary groups go with root.
+///
+/// # Errors
+/// Those of setgid(2), setgroups(2) and setuid(2); the process is then in a state in which it must not go on.
 pub fn drop_to(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     if let Some(gid) = gid {

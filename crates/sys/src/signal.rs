@@ -44,11 +44,17 @@ pub struct Signals {
 
 impl Signals {
     /// Blocks all of [`Signal`]. Call it before the first thread is started.
+    ///
+    /// # Errors
+    /// Those of pthread_sigmask(3).
     pub fn block() -> io::Result<Signals> {
         Signals::block_these(&KNOWN.map(|(_, signal)| signal))
     }
 
     /// Blocks these alone. Programs that are started inherit it, and some do not expect it: perf waits for its child's end.
+    ///
+    /// # Errors
+    /// Those of pthread_sigmask(3).
     pub fn block_these(signals: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set that the other calls read.

@@ -39,6 +39,9 @@ pub fn adopt_listener(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Lets the programs that this process starts inherit the descriptor.
+///
+/// # Errors
+/// Those of fcntl(2).
 pub fn inheritable(fd: impl AsFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).map_err(Into::into)
 }

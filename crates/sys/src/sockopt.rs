@@ -7,16 +7,25 @@ use std::{
 };
 
 /// TCP_DEFER_ACCEPT: a connection is handed out once its first bytes are there, or after `seconds`.
+///
+/// # Errors
+/// Those of setsockopt(2).
 pub fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
 /// TCP_FASTOPEN on a listening socket: data in the SYN, for at most `queue` connections not yet handed out.
+///
+/// # Errors
+/// Those of setsockopt(2).
 pub fn set_fast_open(socket: BorrowedFd<'_>, queue: i32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
 /// IP_BIND_ADDRESS_NO_PORT: a port is chosen when connecting, so that many destinations can share it.
+///
+/// # Errors
+/// Those of setsockopt(2).
 pub fn set_bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }

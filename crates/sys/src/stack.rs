@@ -42,6 +42,9 @@ fn signal() -> i32 {
 }
 
 /// Prepares [`return_addresses`]: installs its signal handler, and lets the C library load what it needs for it.
+///
+/// # Errors
+/// The handler cannot be installed.
 pub fn install_stack_capture() -> io::Result<()> {
     // The first call may allocate and load libgcc_s, which a handler must not.
     take();

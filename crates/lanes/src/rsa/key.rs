@@ -135,6 +135,9 @@ pub struct RsaPublicKey {
 
 impl RsaPublicKey {
     /// Prepares a key from its big-endian modulus and exponent. Takes about a millisecond.
+    ///
+    /// # Errors
+    /// The modulus has another size or is even, or the exponent is not 65537.
     pub fn new(n: &[u8], e: &[u8]) -> Result<RsaPublicKey, KeyError> {
         let start = n.iter().position(|byte| *byte != 0).ok_or(KeyError::Size)?;
         let bits = (n.len() - start) * 8 - n[start].leading_zeros() as usize;
@@ -212,6 +215,9 @@ impl RsaKey {
     ///
     /// That `dp`, `dq` and `qinv` belong to the rest is not proved here but by the check of every result: with a
     /// wrong one, every operation answers [`crate::LaneError::Fault`].
+    ///
+    /// # Errors
+    /// The modulus has another size, or the parts cannot belong to one key.
     pub fn new(parts: &RsaParts<'_>) -> Result<RsaKey, KeyError> {
         let public = RsaPublicKey::new(parts.n, parts.e)?;
         let limbs_of = |bytes: &[u8]| {

@@ -98,6 +98,7 @@ impl Exchange {
 
 /// A worker's exchanges, kept between requests with the memory they have grown to.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "an exchange is some kilobytes, and is handed out in the box it was kept in")]
 pub(crate) struct Kept(RefCell<Vec<Box<Exchange>>>);
 
 /// Exchanges kept for reuse by each worker.
