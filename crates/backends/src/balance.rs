@@ -9,6 +9,7 @@ mod key;
 pub use key::Subject;
 
 use crate::hash::HashValue as _;
+use crate::random;
 use penstock_config::model::{Balance, BalanceKey, HashType};
 
 /// Weights are refined by this factor where they may change while servers run, so that a slow start is smooth.
@@ -381,12 +382,9 @@ fn common_divisor(members: &[Member]) -> u32 {
     gcd.max(1)
 }
 
-/// xorshift64*: spread, not secrecy.
+/// A number that spreads requests over the hash ring.
 fn next_random(state: &mut u64) -> u32 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    (random::next(state) >> 32) as u32
 }
 
 /// The hash of what `balance` looks at in a request; `None` where the request lacks it.

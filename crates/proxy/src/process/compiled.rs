@@ -1,7 +1,10 @@
 //! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
 
-use crate::{process::shared::hostname, worker::state::random_seed};
-use penstock_backends::check::{self, script::Script};
+use super::machine::hostname;
+use penstock_backends::{
+    check::{self, script::Script},
+    random,
+};
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
     model::{BalanceKey, Proxy},
@@ -61,7 +64,7 @@ impl World for Starting {
         std::process::id()
     }
     fn random(&self) -> u64 {
-        random_seed(0)
+        random::seed(0)
     }
 }
 

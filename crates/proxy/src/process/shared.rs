@@ -1,6 +1,6 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
-use super::{aside::Aside, compiled::Program};
+use super::{aside::Aside, compiled::Program, machine::hostname};
 use crate::{
     log::LogTargets,
     observe::{
@@ -72,11 +72,6 @@ pub struct Shared {
     pub(crate) pulses: Vec<Pulse>,
     /// The machine's name.
     pub(crate) hostname: String,
-}
-
-/// The machine's name.
-pub(crate) fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl Shared {

@@ -8,6 +8,7 @@ use crate::{
     },
     worker::state::Worker,
 };
+use penstock_backends::random;
 use penstock_config::Span;
 use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ProxyId, ServerId, ServerLoad, TcpInfo, World};
 use std::net::{IpAddr, UdpSocket};
@@ -120,14 +121,12 @@ impl World for Worker {
         })
     }
 
-    /// xorshift64*, one state a worker.
+    /// One sequence a worker.
     fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        let mut state = self.random.get();
+        let number = random::next(&mut state);
+        self.random.set(state);
+        number
     }
 
     fn utc_offset_s(&self, unix_s: i64) -> i32 {

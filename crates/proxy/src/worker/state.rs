@@ -9,6 +9,7 @@ use crate::{
     process::{fault::Fault, handle::Handle, shared::Shared},
     servers::pool::Pool,
 };
+use penstock_backends::random;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
@@ -72,7 +73,7 @@ impl Worker {
             drained: tokio::sync::Notify::new(),
             reserve: RefCell::default(),
             exhaustion_told: Cell::new(0),
-            random: Cell::new(random_seed(id)),
+            random: Cell::new(random::seed(id)),
             zone: Cell::new((i64::MIN, 0)),
             planted: Fault::planted(),
             handle,
@@ -153,10 +154,4 @@ impl Worker {
         }
         self.refill_reserve();
     }
-}
-
-/// A start for the worker's random numbers that no two workers or runs share; never zero.
-pub(crate) fn random_seed(id: usize) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(id) | 1
 }
