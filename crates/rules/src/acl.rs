@@ -513,7 +513,7 @@ impl Linker<'_> {
                 true => range_of(&word.text, operator.as_deref(), dotted),
                 false => word.text.clone(),
             };
-            (bytes_of(&text).into_owned(), Vec::new())
+            (bytes_of(&text).into_owned(), "")
         });
         let reference = Reference::new("", false, texts);
         let reading = reference.reading(Comparison { method, ignore_case, dotted }, Type::Str);

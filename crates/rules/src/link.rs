@@ -331,7 +331,7 @@ impl<'a> Linker<'a> {
                     Some(_) => &mut parse_map(&content).map(|(_, key, value)| (key, value)),
                     None => &mut parse_list(&content).map(|(_, key)| (key, &b""[..])),
                 };
-                Reference::new(name, map.is_some(), entries.map(|(key, value)| (key.to_vec(), value.to_vec())))
+                Reference::new(name, map.is_some(), entries)
             }
         };
         if reference.is_map() != map.is_some() {

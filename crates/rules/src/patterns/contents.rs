@@ -19,6 +19,14 @@ pub(super) struct Contents {
 }
 
 impl Contents {
+    /// Of these entries, which nobody compares with yet.
+    pub(super) fn new(all: Vec<Arc<Entry>>) -> Contents {
+        let mut entries = Sequence::default();
+        all.iter().for_each(|entry| entries.put(entry.id(), Arc::clone(entry)));
+        let by_key = Trie::of(all.into_iter().map(|entry| (hash(entry.key()), entry)).collect());
+        Contents { entries, by_key, sets: Vec::new() }
+    }
+
     /// Nothing, for the same ways to compare.
     pub(super) fn emptied(&self) -> Contents {
         let sets = self.sets.iter().map(|(how, _)| (*how, set_of(*how))).collect();

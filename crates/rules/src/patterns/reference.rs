@@ -153,14 +153,15 @@ impl View {
 
 impl Reference {
     /// A reference with these entries.
-    pub fn new(name: &str, is_map: bool, entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Arc<Reference> {
-        let mut contents = Contents::default();
-        let mut next_entry = 1;
-        for (key, value) in entries {
-            // Nobody compares yet, so nothing can be wrong.
-            let _ = contents.insert(&Entry::new(next_entry, &key, &value));
-            next_entry += 1;
-        }
+    pub fn new<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        name: &str,
+        is_map: bool,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Arc<Reference> {
+        let numbered = (1..).zip(entries);
+        let entries: Vec<_> = numbered.map(|(id, (key, value))| Entry::new(id, key.as_ref(), value.as_ref())).collect();
+        let next_entry = entries.len() as u64 + 1;
+        let contents = Contents::new(entries);
         Arc::new(Reference {
             name: name.to_owned(),
             id: AtomicU32::new(u32::MAX),

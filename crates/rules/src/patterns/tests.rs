@@ -11,12 +11,11 @@ fn how(method: Method) -> Comparison {
 }
 
 fn list(patterns: &[&str]) -> Arc<Reference> {
-    Reference::new("list", false, patterns.iter().map(|text| (text.as_bytes().to_vec(), Vec::new())))
+    Reference::new("list", false, patterns.iter().map(|text| (text, "")))
 }
 
 fn map(pairs: &[(&str, &str)]) -> Arc<Reference> {
-    let bytes = |text: &str| text.as_bytes().to_vec();
-    Reference::new("map", true, pairs.iter().map(|(key, value)| (bytes(key), bytes(value))))
+    Reference::new("map", true, pairs.iter().copied())
 }
 
 /// The number, from 0, of the pattern that a text matches, among so many others that short lists are not short any more.

@@ -96,6 +96,15 @@ impl<T: Clone> Trie<T> {
         self.len += 1;
     }
 
+    /// Holds these items. They are added in an order in which one node after the other is filled, which for a million takes a
+    /// third of the time.
+    pub(super) fn of(mut items: Vec<(u64, T)>) -> Trie<T> {
+        items.sort_by_key(|(hash, _)| hash.reverse_bits());
+        let mut trie = Trie::default();
+        items.into_iter().for_each(|(hash, item)| trie.insert(hash, item));
+        trie
+    }
+
     /// Removes the items with a hash that are `gone`; how many.
     pub(super) fn remove(&mut self, hash: u64, gone: impl Fn(&T) -> bool) -> usize {
         let removed = self.root.remove(hash, &gone, 0);
