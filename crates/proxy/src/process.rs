@@ -5,6 +5,7 @@ pub(crate) mod compiled;
 pub(crate) mod fault;
 pub(crate) mod handle;
 pub mod handover;
+pub(crate) mod lists;
 pub(crate) mod machine;
 pub(crate) mod runtime;
 pub(crate) mod service;

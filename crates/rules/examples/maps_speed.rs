@@ -17,7 +17,7 @@ fn main() {
     let key = |n: usize| format!("host{n}.example.com").into_bytes();
     let pairs = || (0..entries).map(|n| (key(n), format!("backend{}", n % 1000).into_bytes()));
     println!("{entries} entries of `str`; medians of 5 rounds, in brackets the least and the most");
-    let how = Comparison { method: Method::Str, ignore_case: false, dotted: false };
+    let how = Comparison::by(Method::Str);
     let all: Vec<_> = pairs().collect();
     let slices = || all.iter().map(|(key, value)| (&key[..], &value[..]));
     let before = resident_kib();
@@ -26,7 +26,7 @@ fn main() {
     let mut loaded = Vec::new();
     report("load", 1, || loaded.push(Reference::new("hosts.map", true, slices())));
     drop(loaded);
-    let reading = map.reading(how, Type::Str).expect("any text is a pattern");
+    let reading = map.reading(how, Some(Type::Str)).expect("any text is a pattern");
     let mut state = 1_u64;
     let asked: Vec<Vec<u8>> = (0..200_000).map(|_| key(next(&mut state) as usize % entries)).collect();
     report("a look-up", asked.len(), || {

@@ -7,7 +7,7 @@ use crate::{
     keyword::{Places, Problem},
     link::{Linker, Scope},
     patterns::{Comparison, Method, Reading, Reference},
-    value::{Type, Value},
+    value::Value,
     words::Words,
 };
 use penstock_config::{Diagnostics, Severity, Span, Word, bytes_of};
@@ -238,7 +238,8 @@ impl Linker<'_> {
                 format!("`-m {}` does not go with {}, the type of `{}`", method.name(), expr.output(), first.text);
             return Err(wrong(Problem::new(0..first.text.len(), message)));
         }
-        let inline = self.inline(expr.fetch, id, patterns, method, dotted)?;
+        let inline =
+            self.inline(if expr.has_converters() { expr.fetch } else { word }, id, patterns, method, dotted)?;
         Ok(Test { expr, lists: std::iter::once(inline).chain(files).collect() })
     }
 
@@ -310,9 +311,8 @@ impl Linker<'_> {
         }
         let file_method = method.or_else(|| Method::of_type(expr.output())).unwrap_or(Method::Str);
         for (word, ignore_case, as_map) in named {
-            let map = as_map.then_some(Type::Str);
-            let how = Comparison { method: file_method, ignore_case, dotted: false };
-            let file = self.pattern_file(&word.text, how, map, true).map_err(|p| (word.span, p))?;
+            let how = Comparison { ignore_case, ..Comparison::by(file_method) };
+            let file = self.pattern_file(&word.text, how, as_map, None).map_err(|p| (word.span, p))?;
             flags.files.push(file);
         }
         Ok(flags)
@@ -516,7 +516,7 @@ impl Linker<'_> {
             (bytes_of(&text).into_owned(), "")
         });
         let reference = Reference::new("", false, texts);
-        let reading = reference.reading(Comparison { method, ignore_case, dotted }, Type::Str);
+        let reading = reference.reading(Comparison { ignore_case, dotted, ..Comparison::by(method) }, None);
         let reading = reading.map_err(|(at, problem)| {
             let word = &list[at].0;
             (word.span, Problem { at: 0..word.text.len(), ..problem })

@@ -190,7 +190,8 @@ impl<'a> Linker<'a> {
             },
             ArgKind::Map => {
                 let (method, output) = crate::conv::map_kind(keyword).unwrap_or((Method::Str, Type::Str));
-                Arg::Map(self.map(text, method, output).map_err(|p| Problem { at, ..p })?)
+                let how = Comparison { groups: keyword == "map_regm", ..Comparison::by(method) };
+                Arg::Map(self.map(text, how, output).map_err(|p| Problem { at, ..p })?)
             }
         })
     }
@@ -306,11 +307,11 @@ impl<'a> Linker<'a> {
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it cannot be compared so or has no value of this type.
-    pub(crate) fn map(&mut self, name: &str, method: Method, output: Type) -> Result<Reading, Problem> {
-        self.pattern_file(name, Comparison { method, ignore_case: false, dotted: false }, Some(output), false)
+    pub(crate) fn map(&mut self, name: &str, how: Comparison, output: Type) -> Result<Reading, Problem> {
+        self.pattern_file(name, how, true, Some(output))
     }
 
-    /// The list or map of a file, which is read once whoever uses it.
+    /// The list or map of a file, which is read once whoever uses it; an ACL wants no type of values.
     ///
     /// # Errors
     /// As for [`Linker::map`], and when a list is wanted of what is a map already, or the reverse.
@@ -318,9 +319,10 @@ impl<'a> Linker<'a> {
         &mut self,
         name: &str,
         how: Comparison,
-        map: Option<Type>,
-        acl: bool,
+        map: bool,
+        output: Option<Type>,
     ) -> Result<Reading, Problem> {
+        let acl = output.is_none();
         let whole = 0..name.len();
         let named = self.file_named(name);
         let reference = match named.get() {
@@ -328,25 +330,25 @@ impl<'a> Linker<'a> {
             None => {
                 let content = self.read(name).map_err(|why| Problem::new(whole.clone(), why))?;
                 let entries: &mut dyn Iterator<Item = (&[u8], &[u8])> = match map {
-                    Some(_) => &mut parse_map(&content).map(|(_, key, value)| (key, value)),
-                    None => &mut parse_list(&content).map(|(_, key)| (key, &b""[..])),
+                    true => &mut parse_map(&content).map(|(_, key, value)| (key, value)),
+                    false => &mut parse_list(&content).map(|(_, key)| (key, &b""[..])),
                 };
-                Reference::new(name, map.is_some(), entries)
+                Reference::new(name, map, entries)
             }
         };
-        if reference.is_map() != map.is_some() {
+        if reference.is_map() != map {
             let (is, wanted) = if reference.is_map() { ("a map", "a list") } else { ("a list", "a map") };
             let message = format!("`{name}` is used as {is} already, and cannot be {wanted} as well");
             let hint = "in an ACL, -M -f reads the keys of a map".to_owned();
             return Err(Problem::new(whole, message).hint(hint));
         }
-        let reading = reference.reading(how, map.unwrap_or(Type::Str)).map_err(|(at, problem)| {
+        let reading = reference.reading(how, output).map_err(|(at, problem)| {
             let content = self.read(name).unwrap_or_default();
             let line = parse_list(&content).nth(at).map_or(0, |(line, _)| line);
             Problem::new(whole, format!("{name}, line {line}: {}", problem.message)).hint(problem.hint)
         })?;
         let (file, line) = self.written();
-        let kind = if map.is_some() { "map" } else { "acl" };
+        let kind = if map { "map" } else { "acl" };
         if named.set(Arc::clone(&reference)).is_ok() {
             let reader = format!("pattern loaded from file '{name}' used by {kind} at file '{file}' line {line}");
             reference.describe(&reader, acl);

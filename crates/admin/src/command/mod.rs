@@ -5,8 +5,10 @@
 
 mod answer;
 mod info;
+mod patterns;
 mod process;
 mod stat;
+mod tables;
 
 pub use answer::{Answer, Piece};
 
@@ -49,6 +51,8 @@ impl Executor {
         match command {
             // A session does these by itself.
             Command::Own(_) => Answer::nothing(),
+            Command::Patterns(command) => self.patterns(command),
+            Command::Tables(command) => self.tables(command),
             Command::Process(command) => self.process(command),
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),

@@ -1,19 +1,24 @@
 //! The commands by what they are about: each file has the entries of one subject, and the type that their words become.
 
+mod patterns;
 mod process;
 mod session;
 mod statistics;
+mod tables;
 
+pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf};
 pub use process::Process;
 pub use session::Own;
 pub use statistics::{Format, InfoFormat, Rows, Statistics};
+pub use tables::Tables;
 
 pub(crate) use session::SESSION;
 
 use crate::table::Entry;
 
 /// The entries of a worker's stats sockets.
-pub(crate) const GROUPS: &[&[Entry]] = &[statistics::ENTRIES, process::ENTRIES, session::ENTRIES];
+pub(crate) const GROUPS: &[&[Entry]] =
+    &[statistics::ENTRIES, process::ENTRIES, patterns::ENTRIES, tables::ENTRIES, session::ENTRIES];
 
 /// What a client wants, its words understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,4 +29,8 @@ pub enum Command {
     Process(Process),
     /// Counters.
     Statistics(Statistics),
+    /// Maps and ACLs.
+    Patterns(Patterns),
+    /// Stick tables.
+    Tables(Tables),
 }

@@ -39,8 +39,8 @@ pub struct Reference {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Types of values that rules want, in the order of the sets.
-    outputs: Vec<Type>,
+    /// Types of values that rules want, in the order of the sets; `None` for ACLs, which want none.
+    outputs: Vec<Option<Type>>,
     /// The version workers see.
     current: u32,
     /// The last version that was announced.
@@ -94,11 +94,13 @@ pub enum ChangeError {
     Pattern {
         /// The way.
         how: Method,
+        /// The pattern.
+        key: Vec<u8>,
         /// What is wrong.
         problem: Problem,
     },
-    /// The value is none of the type some rule wants.
-    Value(Problem),
+    /// This value is none of the type some rule wants.
+    Value(Vec<u8>),
 }
 
 /// Which entries a change is about.
@@ -115,8 +117,8 @@ pub enum Which<'a> {
 pub struct Reading {
     reference: Arc<Reference>,
     how: Comparison,
-    /// The type of the values it wants.
-    output: Type,
+    /// The type of the values it wants, `None` in an ACL.
+    output: Option<Type>,
     /// Place of its set.
     at: usize,
 }
@@ -126,8 +128,8 @@ pub struct Reading {
 pub struct Match {
     /// How it is compared.
     pub how: Comparison,
-    /// The type of value that the rule wants.
-    pub output: Type,
+    /// The type of value that the rule wants; an ACL wants none.
+    pub output: Option<Type>,
     /// What it found.
     pub entry: Option<Arc<Entry>>,
 }
@@ -177,12 +179,12 @@ impl Reference {
     ///
     /// # Errors
     /// The place of the first entry that cannot be read this way, from 0, and why.
-    pub fn reading(self: &Arc<Self>, how: Comparison, output: Type) -> Result<Reading, (usize, Problem)> {
+    pub fn reading(self: &Arc<Self>, how: Comparison, output: Option<Type>) -> Result<Reading, (usize, Problem)> {
         let mut state = self.state();
         let mut contents = Contents::clone(&self.contents.load());
         // Before anything changes them, entries are numbered from 1.
         let place = |id: u64| usize::try_from(id - 1).unwrap_or(usize::MAX);
-        if output != Type::Str {
+        if let Some(output) = output {
             let wrong = contents.first_that(|entry| typed(entry.value(), output).err());
             if let Some((id, problem)) = wrong {
                 return Err((place(id), problem));
@@ -394,6 +396,11 @@ impl Reference {
         }
     }
 
+    /// Whether [`Reference::tidy`] has something to do.
+    pub fn is_untidy(&self) -> bool {
+        self.contents.load().is_overdue() || !self.state().retired.is_empty()
+    }
+
     /// Changes a version by a copy that shares nearly everything with it.
     fn change(
         &self,
@@ -451,14 +458,17 @@ impl State {
     }
 
     fn check(&self, value: &[u8]) -> Result<(), ChangeError> {
-        self.outputs.iter().try_for_each(|&output| typed(value, output).map(drop)).map_err(ChangeError::Value)
+        let fits = self.outputs.iter().flatten().all(|&output| typed(value, output).is_ok());
+        if fits { Ok(()) } else { Err(ChangeError::Value(value.to_vec())) }
     }
 
     fn add(&mut self, contents: &mut Contents, key: &[u8], value: &[u8]) -> Result<(), ChangeError> {
         self.check(value)?;
-        contents
-            .insert(&Entry::new(self.next_entry, key, value))
-            .map_err(|(how, problem)| ChangeError::Pattern { how: how.method, problem })?;
+        contents.insert(&Entry::new(self.next_entry, key, value)).map_err(|(how, problem)| ChangeError::Pattern {
+            how: how.method,
+            key: key.to_vec(),
+            problem,
+        })?;
         self.next_entry += 1;
         Ok(())
     }
@@ -486,7 +496,7 @@ impl Reading {
     }
     /// The type of the values it gives.
     pub fn output(&self) -> Type {
-        self.output
+        self.output.unwrap_or(Type::Str)
     }
 
     /// Whether a sample matches a pattern.
@@ -501,7 +511,7 @@ impl Reading {
     /// What the matching pattern maps to.
     pub fn lookup(&self, value: &Value<'_>) -> Option<Value<'static>> {
         let contents = self.reference.contents.load();
-        typed(contents.find(self.at, value)?.value(), self.output).ok()
+        typed(contents.find(self.at, value)?.value(), self.output()).ok()
     }
 
     /// What the first matching regular expression maps to, with its groups filled in.

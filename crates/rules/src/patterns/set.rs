@@ -19,6 +19,19 @@ pub struct Comparison {
     pub ignore_case: bool,
     /// Numbers are versions of TLS: `3.1` is 3 × 65536 + 1.
     pub dotted: bool,
+    /// `regm`: values are templates, which the groups of the expression fill.
+    pub groups: bool,
+}
+
+impl Comparison {
+    /// By a method, with case.
+    pub fn by(method: Method) -> Comparison {
+        Comparison { method, ignore_case: false, dotted: false, groups: false }
+    }
+    /// The method as HAProxy's runtime API names it.
+    pub fn name(self) -> &'static str {
+        if self.groups { "regm" } else { self.method.name() }
+    }
 }
 
 /// The entry of a number, unless it was removed: sets that are slow to change keep numbers of entries for a while.

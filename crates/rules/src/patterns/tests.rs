@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 fn how(method: Method) -> Comparison {
-    Comparison { method, ignore_case: false, dotted: false }
+    Comparison::by(method)
 }
 
 fn list(patterns: &[&str]) -> Arc<Reference> {
@@ -30,7 +30,7 @@ fn find(how: Comparison, patterns: &[&str], text: &str, filler: usize) -> Option
         .collect();
     let all: Vec<&str> = patterns.iter().copied().chain(more.iter().map(String::as_str)).collect();
     let reference = list(&all);
-    reference.reading(how, Type::Str).unwrap();
+    reference.reading(how, Some(Type::Str)).unwrap();
     let found = reference.matches(text.as_bytes()).remove(0).entry?;
     Some(found.id() as usize - 1)
 }
@@ -89,9 +89,9 @@ fn what_cannot_be_read_is_named_by_its_place() {
     ];
     for (method, right, wrong) in wrong {
         let reference = list(&[right, right, wrong]);
-        let (at, _) = reference.reading(how(method), Type::Str).unwrap_err();
+        let (at, _) = reference.reading(how(method), Some(Type::Str)).unwrap_err();
         assert_eq!(at, 2, "{wrong}");
-        let (at, _) = map(&[("a", "1"), ("b", "x")]).reading(how(Method::Str), Type::Int).unwrap_err();
+        let (at, _) = map(&[("a", "1"), ("b", "x")]).reading(how(Method::Str), Some(Type::Int)).unwrap_err();
         assert_eq!(at, 1);
     }
 }
@@ -99,8 +99,8 @@ fn what_cannot_be_read_is_named_by_its_place() {
 #[test]
 fn every_way_to_read_a_map_sees_a_change_or_none_does() {
     let nets = map(&[("10.0.0.0/8", "1")]);
-    let text = nets.reading(how(Method::Str), Type::Str).unwrap();
-    let net = nets.reading(how(Method::Ip), Type::Int).unwrap();
+    let text = nets.reading(how(Method::Str), Some(Type::Str)).unwrap();
+    let net = nets.reading(how(Method::Ip), Some(Type::Int)).unwrap();
     assert_eq!(nets.summary().entries, 2, "counted for each way");
     let ip = Value::Ipv4([10, 1, 1, 1].into());
     assert_eq!(net.lookup(&ip), Some(Value::Int(1)));
@@ -127,7 +127,7 @@ fn every_way_to_read_a_map_sees_a_change_or_none_does() {
 #[test]
 fn equal_patterns_are_entries_of_their_own_and_the_first_is_found() {
     let hosts = map(&[("b", "1"), ("b", "2"), ("c", "3")]);
-    let reading = hosts.reading(how(Method::Str), Type::Str).unwrap();
+    let reading = hosts.reading(how(Method::Str), Some(Type::Str)).unwrap();
     let value = |key: &str| reading.lookup(&Value::str(key.as_bytes()));
     assert_eq!(value("b"), Some(Value::string("1")));
     hosts.remove(Which::Id(1)).unwrap();
@@ -143,7 +143,7 @@ fn equal_patterns_are_entries_of_their_own_and_the_first_is_found() {
 #[test]
 fn a_version_is_invisible_until_it_is_committed() {
     let hosts = map(&[("a", "old")]);
-    let reading = hosts.reading(how(Method::Str), Type::Str).unwrap();
+    let reading = hosts.reading(how(Method::Str), Some(Type::Str)).unwrap();
     let value = || reading.lookup(&Value::str(b"a"));
     let pair = |value: &'static str| [(&b"a"[..], value.as_bytes())];
     assert_eq!(hosts.add(Some(1), pair("x")), Err(ChangeError::Future));
@@ -170,7 +170,7 @@ fn a_version_is_invisible_until_it_is_committed() {
 #[test]
 fn clearing_removes_the_entries_of_one_version() {
     let hosts = map(&[("a", "1"), ("b", "2")]);
-    let reading = hosts.reading(how(Method::Beg), Type::Str).unwrap();
+    let reading = hosts.reading(how(Method::Beg), Some(Type::Str)).unwrap();
     hosts.prepare();
     hosts.add(Some(1), [(&b"a"[..], &b"new"[..])]).unwrap();
     hosts.clear(Some(1));
@@ -196,7 +196,7 @@ fn versions_go_on_where_their_numbers_begin_again() {
 #[test]
 fn readers_see_whole_versions_while_others_commit() {
     let hosts = map(&[("a", "0"), ("b", "0")]);
-    let exact = hosts.reading(how(Method::Str), Type::Int).unwrap();
+    let exact = hosts.reading(how(Method::Str), Some(Type::Int)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -225,7 +225,7 @@ fn readers_see_whole_versions_while_others_commit() {
 #[test]
 fn rules_and_operators_change_one_list() {
     let list = list(&["q"]);
-    let reading = list.reading(how(Method::Sub), Type::Str).unwrap();
+    let reading = list.reading(how(Method::Sub), Some(Type::Str)).unwrap();
     for n in 0..200 {
         list.set_or_add(format!("part{n}.").as_bytes(), b"").unwrap();
         list.set_or_add(format!("part{n}.").as_bytes(), b"").unwrap();
@@ -272,7 +272,7 @@ proptest! {
         let methods = [Method::Str, Method::Beg, Method::End, Method::Sub, Method::Dir, Method::Dom, Method::Reg];
         let reference = map(&[]);
         for method in methods {
-            reference.reading(how(method), Type::Str).unwrap();
+            reference.reading(how(method), Some(Type::Str)).unwrap();
         }
         let mut model: Vec<(u64, String, String)> = Vec::new();
         let mut next = 1;

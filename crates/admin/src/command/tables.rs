@@ -1,0 +1,225 @@
+//! Stick tables: their entries shown, set and removed.
+
+use super::{Answer, Executor, Piece};
+use penstock_control::{Severity, Tables};
+use penstock_proxy::Handle;
+use penstock_rules::table::{Data, DataKind, Entry, Filter, KeyError, Millis, Operator, Removal, SHOWN, StickTable};
+use std::sync::Arc;
+
+const SHOW_ARGUMENTS: &str =
+    "Optional argument only supports \"data.<store_data_type>\" <operator> <value> and key <key>";
+const CLEAR_ARGUMENTS: &str =
+    "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
+
+/// Which entries a command is about.
+enum Chosen {
+    /// Those that meet all conditions.
+    Filters(Vec<Filter>),
+    /// The one with this key.
+    Key(Box<[u8]>),
+    /// The one that `show table` shows under this number.
+    Number(u64),
+}
+
+impl Executor {
+    pub(super) fn tables(&self, command: Tables) -> Answer {
+        let (name, words) = match &command {
+            Tables::Show(None, _) => {
+                let tables = self.handle.tables();
+                return Answer::lines(tables.into_iter().map(|table| header(&table)));
+            }
+            Tables::Show(Some(name), words) | Tables::Set(name, words) | Tables::Clear(name, words) => (name, words),
+        };
+        let Some(table) = self.handle.tables().into_iter().find(|table| table.name == *name) else {
+            return Answer::error("No such table");
+        };
+        let done = match &command {
+            Tables::Show(..) => self.show_table(table, words),
+            Tables::Set(..) => self.set_table(&table, words),
+            Tables::Clear(..) => self.clear_table(table, words),
+        };
+        done.unwrap_or_else(Answer::error)
+    }
+
+    fn show_table(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
+        let (handle, now) = (self.handle.clone(), self.handle.table_time());
+        let filters = match chosen(&table, words, SHOW_ARGUMENTS, "Showing keys from")? {
+            Chosen::Key(key) => {
+                let Some(entry) = table.lookup_key(&key, now) else { return Ok(Answer::nothing()) };
+                let mut out = header(&table).into_bytes();
+                line(&handle, &table, &entry, now, &mut out);
+                return Ok(Answer::data(out));
+            }
+            Chosen::Number(number) => {
+                return Ok(Answer::beside("table", move |pieces| {
+                    if let Some(entry) = table.sorted(now).iter().find(|entry| number_of(entry) == number) {
+                        let mut out = header(&table).into_bytes();
+                        line(&handle, &table, entry, now, &mut out);
+                        pieces.give(Piece::Data(out));
+                    }
+                }));
+            }
+            Chosen::Filters(filters) => filters,
+        };
+        Ok(Answer::beside("table", move |pieces| {
+            let mut out = header(&table).into_bytes();
+            for some in table.sorted(now).chunks(128) {
+                for entry in some.iter().filter(|entry| table.meets(entry, &filters, now)) {
+                    line(&handle, &table, entry, now, &mut out);
+                }
+                if !pieces.give(Piece::Data(std::mem::take(&mut out))) {
+                    return;
+                }
+            }
+            pieces.give(Piece::Data(out));
+        }))
+    }
+
+    fn set_table(&self, table: &StickTable, words: &[String]) -> Result<Answer, String> {
+        let mut words = words.iter();
+        match words.next().map(String::as_str) {
+            Some("key") => {}
+            Some(word) if word.starts_with("data.") => {
+                return Err("content-based lookup is only supported with the \"show\" and \"clear\" actions".into());
+            }
+            _ => return Err("Required arguments: <table> key <key> [data.<store_data_type> <value>]*".into()),
+        }
+        let key = words.next().filter(|key| !key.is_empty()).ok_or("Key value expected")?;
+        let key = read_key(table, key, "Inserting keys into")?;
+        let mut values = Vec::new();
+        while let Some(word) = words.next() {
+            let Some(name) = word.strip_prefix("data.") else {
+                return Err("\"data.<type>\" followed by a value expected".into());
+            };
+            let data = stored(table, name)?;
+            let value = words.next().and_then(|value| number(value));
+            values.push((data, value.ok_or("Require a valid integer value to store")?));
+        }
+        let now = self.handle.table_time();
+        // All of it was understood: now it is done.
+        let Some(entry) = table.get_or_insert_key(&key, now) else {
+            return Err("Unable to allocate a new entry".into());
+        };
+        for (data, value) in values {
+            table.store(&entry, data, value as u64, now);
+        }
+        Ok(Answer::nothing())
+    }
+
+    fn clear_table(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
+        let now = self.handle.table_time();
+        let removed = |removal| match removal {
+            Removal::InUse => Err("Entry currently in use, cannot remove".to_owned()),
+            Removal::Done | Removal::Absent => Ok(()),
+        };
+        match chosen(&table, words, CLEAR_ARGUMENTS, "Removing keys from")? {
+            Chosen::Key(key) => removed(table.remove(&key)).map(|()| Answer::nothing()),
+            Chosen::Number(number) => Ok(Answer::beside("table", move |pieces| {
+                let all = table.sorted(now);
+                let entry = all.iter().find(|entry| number_of(entry) == number);
+                if let Some(Err(sentence)) = entry.map(|entry| removed(table.remove(entry.key()))) {
+                    pieces.say(Severity::Error, sentence);
+                }
+            })),
+            Chosen::Filters(filters) => Ok(Answer::beside("table", move |_| table.clear(&filters, now))),
+        }
+    }
+}
+
+/// Reads what follows the name of a table.
+fn chosen(table: &StickTable, words: &[String], arguments: &str, doing: &str) -> Result<Chosen, String> {
+    /// As many as HAProxy takes.
+    const MOST: usize = 4;
+    let Some(first) = words.first() else { return Ok(Chosen::Filters(Vec::new())) };
+    match first.as_str() {
+        "key" => {
+            let key = words.get(1).filter(|key| !key.is_empty()).ok_or("Key value expected")?;
+            return read_key(table, key, doing).map(Chosen::Key);
+        }
+        "ptr" => {
+            let digits = words.get(1).ok_or("Pointer value expected")?;
+            let number = u64::from_str_radix(digits.strip_prefix("0x").unwrap_or(digits), 16);
+            return number.map(Chosen::Number).map_err(|_| "Invalid pointer".to_owned());
+        }
+        word if word.starts_with("data.") => {}
+        _ => return Err(arguments.to_owned()),
+    }
+    let mut filters = Vec::new();
+    for (at, words) in words.chunks(3).enumerate() {
+        let Some(name) = words[0].strip_prefix("data.") else { break };
+        if at == MOST {
+            // Words are counted with the three before.
+            let (number, before) = (3 * at + 4, &filters.last().map_or(0, |filter: &Filter| filter.value));
+            return Err(format!("Detected extra data in filter, {number}th word of input, after '{before}'"));
+        }
+        let wrong = |sentence: String| format!("Filter entry #{}: {sentence}", at + 1);
+        let data = stored(table, name).map_err(wrong)?;
+        let operator = words
+            .get(1)
+            .and_then(|word| Operator::parse(word))
+            .ok_or_else(|| wrong("Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"".into()))?;
+        let value = words.get(2).and_then(|word| number(word));
+        let value = value.ok_or_else(|| wrong("Require a valid integer value to compare against".into()))?;
+        filters.push(Filter { data, operator, value });
+    }
+    Ok(Chosen::Filters(filters))
+}
+
+fn read_key(table: &StickTable, text: &str, doing: &str) -> Result<Box<[u8]>, String> {
+    table.spec.key.read(text.as_bytes()).map_err(|error| match error {
+        KeyError::Invalid => "Invalid key".to_owned(),
+        KeyError::Unwritable => {
+            format!("{doing} tables of type other than ip, ipv6, string and integer is not supported")
+        }
+    })
+}
+
+/// A type that the table stores.
+fn stored(table: &StickTable, name: &str) -> Result<Data, String> {
+    let known = Data::ALL.iter().copied().find(|data| data.name() == name).ok_or("Unknown data type")?;
+    let has = table.spec.schema.has(known);
+    has.then_some(known).ok_or_else(|| "Data type not stored in this table".to_owned())
+}
+
+/// A number, of which 64 bits are kept.
+fn number(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().or_else(|| text.parse::<u64>().ok().map(|n| n as i64))
+}
+
+fn header(table: &StickTable) -> String {
+    let kind = table.spec.key.name();
+    format!("# table: {}, type: {kind}, size:{}, used:{}\n", table.name, table.spec.size, table.len())
+}
+
+/// What names an entry as long as it is there.
+fn number_of(entry: &Arc<Entry>) -> u64 {
+    Arc::as_ptr(entry).addr() as u64
+}
+
+fn line(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis, out: &mut Vec<u8>) {
+    out.extend(format!("{:#x}: key=", number_of(entry)).bytes());
+    table.spec.key.write(entry.key(), out);
+    out.extend(format!(" use={} exp={}", entry.trackers(), table.expires_in(entry, now)).bytes());
+    for &data in SHOWN {
+        let Some((_, period, len)) = table.spec.schema.stored().find(|(stored, ..)| *stored == data) else { continue };
+        let name = data.name();
+        if data == Data::ServerKey {
+            let id = table.value(entry, Data::ServerId, 0, now).filter(|id| *id > 0);
+            let key = id.and_then(|id| handle.server_key(table, id));
+            out.extend(format!(" {name}={}", key.as_deref().unwrap_or("-")).bytes());
+            continue;
+        }
+        for index in 0..len {
+            let value = table.value(entry, data, index, now).unwrap_or(0);
+            // `gpc_rate` of two elements is `gpc0_rate` and `gpc1_rate`.
+            let name = match data.kind() {
+                DataKind::Counts => format!("{name}{index}"),
+                DataKind::Rates => name.replace('_', &format!("{index}_")),
+                DataKind::Count | DataKind::Rate => name.to_owned(),
+            };
+            let period = if period > 0 { format!("({period})") } else { String::new() };
+            out.extend(format!(" {name}{period}={value}").bytes());
+        }
+    }
+    out.push(b'\n');
+}

@@ -1,0 +1,50 @@
+//! Stick tables.
+
+use super::Command;
+use crate::{Entry, Level, table::Refusal};
+
+/// A question about stick tables, or a change of one. What follows the table's name depends on what that stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// Show all tables, or one with the entries that the words choose.
+    Show(Option<String>, Vec<String>),
+    /// Make an entry, or change what it stores.
+    Set(String, Vec<String>),
+    /// Remove the entries that the words choose.
+    Clear(String, Vec<String>),
+}
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new(
+        "clear table",
+        "clear table <table> [<filter>]*",
+        "remove an entry from a table (filter: data/key/ptr)",
+        |args| {
+            const REQUIRED: &str =
+                "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
+            let name = args.require(REQUIRED)?;
+            Ok(Command::Tables(Tables::Clear(name, args.rest())))
+        },
+    )
+    .level(Level::Operator)
+    .changes("the entries of a stick table"),
+    Entry::new(
+        "set table",
+        "set table <table> key <k> [data.* <v>]*",
+        "update or create a table entry's data",
+        |args| {
+            let Some(name) = args.word() else {
+                return Err(Refusal::new("Required arguments: <table> key <key> [data.<store_data_type> <value>]*"));
+            };
+            Ok(Command::Tables(Tables::Set(name, args.rest())))
+        },
+    )
+    .level(Level::Operator)
+    .changes("an entry of a stick table"),
+    Entry::new(
+        "show table",
+        "show table <table> [<filter>]*",
+        "report table usage stats or dump this table's contents (filter: data/key/ptr)",
+        |args| Ok(Command::Tables(Tables::Show(args.word(), args.rest()))),
+    ),
+];

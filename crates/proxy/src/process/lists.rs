@@ -1,0 +1,42 @@
+//! Lists, maps and stick tables, for operators.
+
+use super::handle::Handle;
+use penstock_backends::server::Target;
+use penstock_rules::{
+    patterns::Reference,
+    table::{Millis, StickTable},
+};
+use std::sync::Arc;
+
+impl Handle {
+    /// The lists and maps that rules read, by their numbers.
+    pub fn references(&self) -> &[Arc<Reference>] {
+        &self.shared().program.references
+    }
+
+    /// The stick tables, the one declared last before the others, as HAProxy lists them.
+    pub fn tables(&self) -> Vec<Arc<StickTable>> {
+        let (config, tables) = (&self.shared().config, &self.shared().program.tables);
+        let declared = config.proxies.iter().rev().filter(|proxy| proxy.stick_table.is_some());
+        declared.filter_map(|proxy| tables.get(&proxy.name).cloned()).collect()
+    }
+
+    /// The time by which entries of stick tables age.
+    pub fn table_time(&self) -> Millis {
+        self.shared().backends.started().elapsed().as_millis() as Millis
+    }
+
+    /// How a stick table names the server of a number: by its name, or by its address with `srvkey addr`.
+    pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
+        let proxies = &self.shared().config.proxies;
+        let proxy = proxies.iter().position(|proxy| proxy.name == table.name)?;
+        let server = self.shared().backends.get(proxy)?.servers.iter().find(|server| u64::from(server.id) == id)?;
+        if !table.spec.server_key_is_address {
+            return Some(server.name.clone());
+        }
+        match server.endpoint.load().target(None)? {
+            Target::Ip(address) => Some(address.to_string()),
+            _ => Some(server.name.clone()),
+        }
+    }
+}
