@@ -1,4 +1,7 @@
-//! ARCHITECTURE.md says which crate may use which; this compares the table with the manifests.
+//! ARCHITECTURE.md says which crate may use which; this compares the table with the manifests, and keeps the modules within
+//! each crate from growing into one circle of imports.
+
+mod imports;
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -49,4 +52,33 @@ fn the_crates_use_what_the_architecture_says_and_only_downwards() {
             assert!(place(user) < place(used), "{user} stands below {used} in the table, which it uses");
         }
     }
+}
+
+/// How many modules may depend on each other in a circle: with more, none can be read, tested or changed by itself.
+const CIRCLE_MAX: usize = 10;
+
+/// Crates that do not keep to it yet, with the circle they have. These figures may only fall.
+const LARGER: [(&str, usize); 2] = [("config", 27), ("rules", 42)];
+
+#[test]
+fn the_modules_of_a_crate_import_each_other_in_small_circles_only() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut large = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        let imports = imports::of_folder(&path.join("src"));
+        let circle = imports::largest_circle(&imports);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let count: usize = imports.values().map(|to| to.len()).sum();
+        println!("{name}: {} modules, {count} imports, largest circle {}", imports.len(), circle.len());
+        let most = LARGER.iter().find(|(larger, _)| *larger == name).map_or(CIRCLE_MAX, |(_, most)| *most);
+        if circle.len() > most {
+            large.push(format!(
+                "{name}: {} modules in one circle, at most {most} may be: {}",
+                circle.len(),
+                circle.join(", ")
+            ));
+        }
+    }
+    assert!(large.is_empty(), "{}", large.join("\n"));
 }
