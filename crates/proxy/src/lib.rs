@@ -26,6 +26,7 @@ mod worker;
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{counters, engine, pace, snapshot, snapshot::Snapshot};
 pub use penstock_backends::server;
+pub use penstock_tls::store as certificates;
 pub use process::{
     aside::AsideReport,
     compiled::Program,

@@ -155,7 +155,7 @@ fn short_name(oid: &Oid<'_>) -> String {
 }
 
 /// OpenSSL's short names of key and signature algorithms.
-pub fn algorithm(oid: &Oid<'_>) -> String {
+fn algorithm(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = match number.as_str() {
         "1.2.840.113549.1.1.1" => "rsaEncryption",

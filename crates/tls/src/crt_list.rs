@@ -44,7 +44,7 @@ const SHOWN: [&str; 15] = [
     "ssl-max-ver",
 ];
 
-/// What stands in brackets, as `show ssl crt-list` has it: in one order, and, as HAProxy has it, two spaces after the protocols.
+/// What stands in brackets, as `show ssl crt-list` has it: in one order.
 fn shown(options: &str) -> String {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut words = options.split_whitespace();
@@ -58,13 +58,7 @@ fn shown(options: &str) -> String {
         found.push((place, text));
     }
     found.sort();
-    let last = found.len().saturating_sub(1);
-    let shown = found.into_iter().enumerate().map(|(index, (place, text))| match place {
-        _ if index == last => text,
-        0 | 1 => text + "  ",
-        _ => text + " ",
-    });
-    shown.collect()
+    found.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
 }
 
 /// Reads the lines of `text`; `file` and `span` are for the diagnostics, `ca_base` for the authorities named in brackets.
@@ -206,10 +200,10 @@ mod tests {
     #[test]
     fn settings_are_shown_in_haproxys_order() {
         let shown = |line: &str| entry(line, None, Span::default()).unwrap().shown_conf;
-        assert_eq!(shown("a.pem [verify none alpn h2,http/1.1]").unwrap(), "alpn h2,http/1.1  verify none");
+        assert_eq!(shown("a.pem [verify none alpn h2,http/1.1]").unwrap(), "alpn h2,http/1.1 verify none");
         assert_eq!(
             shown("a.pem [ssl-max-ver TLSv1.3 ca-file a.pem npn h2 alpn h2 allow-0rtt verify optional]").unwrap(),
-            "npn h2  alpn h2  verify optional allow-0rtt ca-file a.pem ssl-max-ver TLSv1.3"
+            "npn h2 alpn h2 verify optional allow-0rtt ca-file a.pem ssl-max-ver TLSv1.3"
         );
         assert_eq!(shown("a.pem []").unwrap(), "");
         assert_eq!(shown("a.pem b.example"), None);

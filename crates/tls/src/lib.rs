@@ -27,7 +27,7 @@ mod output;
 mod provider;
 mod session;
 mod settings;
-mod store;
+pub mod store;
 mod stream;
 #[allow(unsafe_code)]
 mod suspend;
@@ -41,10 +41,7 @@ pub use drive::drive_engine;
 pub use error::HandshakeError;
 pub use line::{LineCounts, line_counts};
 pub use loader::{Disk, Loader, Memory};
-pub use store::{
-    AnswerView, AuthorityFile, AuthorityKind, AuthorityView, CertificateFile, CertificateView, Described, ListedEntry,
-    NameView, Refusal, ResponseView, RevocationView, Status, Store, StoreError, TicketKeysView, check_stores,
-};
+pub use store::{Store, check_stores};
 pub use stream::{TlsStream, Truncated};
 pub use suspend::{StackCounts, stack_counts};
 pub use warm::warm_up;

@@ -86,6 +86,29 @@ impl CertificateId {
         ];
         part(SEQUENCE, &id.concat())
     }
+
+    /// OCSPRequest ::= SEQUENCE { tbsRequest SEQUENCE { requestList SEQUENCE OF SEQUENCE { reqCert } } }, without signature
+    /// and extensions, as responders that answer from a cache like it best.
+    pub fn question(&self) -> Vec<u8> {
+        // Four headers of two bytes around an identity of 75: lengths in one byte.
+        let within = |content: &[u8]| [&[SEQUENCE, content.len() as u8], content].concat();
+        within(&within(&within(&within(&self.to_der()))))
+    }
+}
+
+/// The first URI at which the authority of a certificate answers by OCSP (RFC 5280, 4.2.2.1).
+pub(crate) fn responder(leaf: &[u8]) -> Option<String> {
+    use x509_parser::{extensions::ParsedExtension, prelude::GeneralName};
+    const OCSP: &str = "1.3.6.1.5.5.7.48.1";
+    let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
+    let access = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => Some(access),
+        _ => None,
+    })?;
+    access.accessdescs.iter().find_map(|description| match &description.access_location {
+        GeneralName::URI(uri) if description.access_method.to_id_string() == OCSP => Some((*uri).to_owned()),
+        _ => None,
+    })
 }
 
 /// What a response says of the one certificate it is about.

@@ -4,6 +4,7 @@
 //! control thread, where nothing may take long: what does is done [`Answer::beside`] it, and a long answer comes in pieces.
 
 mod answer;
+mod certificates;
 mod info;
 mod patterns;
 mod process;
@@ -53,6 +54,7 @@ impl Executor {
             Command::Own(_) => Answer::nothing(),
             Command::Patterns(command) => self.patterns(command),
             Command::Tables(command) => self.tables(command),
+            Command::Certificates(command) => self.certificates(command, level),
             Command::Process(command) => self.process(command),
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),

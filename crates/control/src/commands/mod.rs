@@ -1,11 +1,13 @@
 //! The commands by what they are about: each file has the entries of one subject, and the type that their words become.
 
+mod certificates;
 mod patterns;
 mod process;
 mod session;
 mod statistics;
 mod tables;
 
+pub use certificates::{Certificates, TlsFile, Verb};
 pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf};
 pub use process::Process;
 pub use session::Own;
@@ -17,12 +19,20 @@ pub(crate) use session::SESSION;
 use crate::table::Entry;
 
 /// The entries of a worker's stats sockets.
-pub(crate) const GROUPS: &[&[Entry]] =
-    &[statistics::ENTRIES, process::ENTRIES, patterns::ENTRIES, tables::ENTRIES, session::ENTRIES];
+pub(crate) const GROUPS: &[&[Entry]] = &[
+    certificates::ENTRIES,
+    statistics::ENTRIES,
+    process::ENTRIES,
+    patterns::ENTRIES,
+    tables::ENTRIES,
+    session::ENTRIES,
+];
 
 /// What a client wants, its words understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// Certificates and all else of TLS.
+    Certificates(Certificates),
     /// Something about its session, which does it itself.
     Own(Own),
     /// Something about the process as a whole.

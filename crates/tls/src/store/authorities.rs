@@ -310,15 +310,15 @@ impl Store {
         let Some(known) = state.authorities.get(name) else {
             return refuse(Refusal::Unknown, format!("{word} file '{name}' doesn't exist!"));
         };
+        if state.refers(name) {
+            return refuse(Refusal::InUse, format!("{word} file '{name}' in use, can't be deleted!"));
+        }
         if known.kind != kind {
             let (own, other) = match kind {
                 AuthorityKind::Ca => ("ca-file", "CRL"),
                 AuthorityKind::Crl => ("crl-file", "CA"),
             };
             return refuse(Refusal::Unknown, format!("'del ssl {own}' does not work on {other} files!"));
-        }
-        if state.refers(name) {
-            return refuse(Refusal::InUse, format!("{word} file '{name}' in use, can't be deleted!"));
         }
         state.authorities.remove(name);
         Ok(())
@@ -350,7 +350,7 @@ fn describe_list(der: &CertificateRevocationListDer<'_>) -> Option<RevocationVie
     let revoked = list.iter_revoked_certificates();
     Some(RevocationView {
         version: list.version().map_or(1, |version| version.0 + 1),
-        signature_algorithm: x509::algorithm(&list.signature_algorithm.algorithm),
+        signature_algorithm: signature(&list.signature_algorithm.algorithm.to_id_string()),
         issuer: x509::one_line(list.issuer()),
         last_update: time(&list.last_update()),
         next_update: list.next_update().map(|at| time(&at)),
@@ -358,8 +358,26 @@ fn describe_list(der: &CertificateRevocationListDer<'_>) -> Option<RevocationVie
     })
 }
 
-/// Since when and until when a certificate is valid, in OpenSSL's form.
-pub(super) fn validity(der: &CertificateDer<'_>) -> (String, String) {
+/// OpenSSL's long name of a signature algorithm; the number where it has none.
+fn signature(oid: &str) -> String {
+    const NAMES: [(&str, &str); 9] = [
+        ("1.2.840.113549.1.1.5", "sha1WithRSAEncryption"),
+        ("1.2.840.113549.1.1.10", "rsassaPss"),
+        ("1.2.840.113549.1.1.11", "sha256WithRSAEncryption"),
+        ("1.2.840.113549.1.1.12", "sha384WithRSAEncryption"),
+        ("1.2.840.113549.1.1.13", "sha512WithRSAEncryption"),
+        ("1.2.840.10045.4.3.2", "ecdsa-with-SHA256"),
+        ("1.2.840.10045.4.3.3", "ecdsa-with-SHA384"),
+        ("1.2.840.10045.4.3.4", "ecdsa-with-SHA512"),
+        ("1.3.101.112", "ED25519"),
+    ];
+    NAMES.iter().find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name).to_owned()
+}
+
+/// Since when and until when a certificate is valid, in OpenSSL's form; and whether that is over.
+pub(super) fn validity(der: &CertificateDer<'_>) -> (String, String, bool) {
     let Ok((_, parsed)) = X509Certificate::from_der(der) else { return Default::default() };
-    (time(&parsed.validity().not_before), time(&parsed.validity().not_after))
+    let validity = parsed.validity();
+    let expired = crate::certificate::now() > validity.not_after.timestamp();
+    (time(&validity.not_before), time(&validity.not_after), expired)
 }

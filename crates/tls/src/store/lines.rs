@@ -91,6 +91,8 @@ pub struct NameView {
     /// In OpenSSL's form.
     pub not_after: String,
     pub not_before: String,
+    /// Its time is over.
+    pub expired: bool,
 }
 
 /// Builds the acceptor of one line.
@@ -680,7 +682,7 @@ impl Store {
             for (name, contexts) in table.names.all() {
                 for context in contexts {
                     let Some(instance) = line.instances.get(&context.order) else { continue };
-                    let (not_before, not_after) = authorities::validity(context.certificate.leaf());
+                    let (not_before, not_after, expired) = authorities::validity(context.certificate.leaf());
                     views.push(NameView {
                         frontend: line.frontend.clone(),
                         place: line.place.clone(),
@@ -693,6 +695,7 @@ impl Store {
                         certificate: instance.certificate.to_string(),
                         not_after,
                         not_before,
+                        expired,
                     });
                 }
             }

@@ -77,6 +77,24 @@ impl Store {
         found.next().ok_or_else(|| StoreError::new(Refusal::Unknown, "Certificate ID does not match any certificate."))
     }
 
+    /// Where the authority of a certificate says that it answers by OCSP, and the question in DER.
+    ///
+    /// # Errors
+    /// There is no such certificate, it has no place for a response, or its authority names no responder.
+    pub fn ocsp_question(&self, name: &str) -> Result<(String, Vec<u8>), StoreError> {
+        let refuse = |text: &str| StoreError::new(Refusal::Unknown, format!("'update ssl ocsp-response' {text}"));
+        let state = self.state();
+        let found = state.certificates.get(name).and_then(|slot| slot.certificate.as_ref());
+        let certificate = found.ok_or_else(|| refuse("only works on certificates that are in the store"))?;
+        let id = certificate.ocsp_id.as_ref().ok_or_else(|| {
+            refuse(
+                "only works on certificates that already had a place for an OCSP response, and whose issuer is known",
+            )
+        })?;
+        let url = ocsp::responder(certificate.leaf()).ok_or_else(|| refuse("found no OCSP URI in the certificate"))?;
+        Ok((url, id.question()))
+    }
+
     /// Sends a response (base64 of its DER) along with the certificates it is about, from now on.
     ///
     /// # Errors

@@ -1,0 +1,467 @@
+//! Certificates and all else of TLS that is kept by the names of files.
+
+use super::Command;
+use crate::{Args, Entry, Level, Refusal};
+
+/// Something about certificates, crt-lists, authorities, OCSP responses or ticket keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// Which files of a kind there are.
+    List {
+        /// The kind.
+        kind: TlsFile,
+        /// As JSON.
+        json: bool,
+    },
+    /// One of them, as it is.
+    Show {
+        /// Its kind.
+        kind: TlsFile,
+        /// Its name.
+        file: String,
+        /// As JSON.
+        json: bool,
+    },
+    /// What is to become of one of them.
+    Change {
+        /// Its kind.
+        kind: TlsFile,
+        /// Its name.
+        file: String,
+        /// What.
+        verb: Verb,
+    },
+    /// A certificate with its key, in PEM.
+    Dump(String),
+    /// Which crt-lists there are.
+    Lists {
+        /// As JSON.
+        json: bool,
+    },
+    /// The lines of one.
+    ShowList {
+        /// Its name.
+        list: String,
+        /// With the numbers of the lines.
+        numbered: bool,
+        /// As JSON.
+        json: bool,
+    },
+    /// Adds a line to a crt-list.
+    AddLine {
+        /// The crt-list's name.
+        list: String,
+        /// A certificate, perhaps with settings and filters.
+        line: String,
+    },
+    /// Takes a line out of a crt-list.
+    RemoveLine {
+        /// The crt-list's name.
+        list: String,
+        /// The certificate's name.
+        certificate: String,
+        /// The line's number, where the certificate is in several.
+        line: Option<usize>,
+    },
+    /// The names that frontends answer for.
+    Names {
+        /// Of this one only.
+        frontend: Option<String>,
+        /// Of expired certificates only.
+        expired: bool,
+        /// As JSON.
+        json: bool,
+    },
+    /// The crypto library.
+    Providers {
+        /// As JSON.
+        json: bool,
+    },
+    /// Which OCSP responses there are.
+    Responses {
+        /// As JSON.
+        json: bool,
+    },
+    /// One of them.
+    Response {
+        /// Its name, or a certificate's.
+        which: String,
+        /// In base64 instead of words.
+        base64: bool,
+        /// As JSON.
+        json: bool,
+    },
+    /// Sends a response (in base64) along with the certificates it is about.
+    SetResponse(String),
+    /// When responses are fetched by themselves.
+    Updates,
+    /// Fetches the response for a certificate from its authority.
+    UpdateResponse(String),
+    /// Files of ticket keys; of one or (`*`) of all, also the keys.
+    TicketKeys {
+        /// A file, `#` and its number, or `*`.
+        which: Option<String>,
+        /// As JSON.
+        json: bool,
+    },
+    /// Adds a ticket key.
+    AddTicketKey {
+        /// A file, or `#` and its number.
+        which: String,
+        /// In base64.
+        key: String,
+    },
+}
+
+/// The kinds of files that transactions change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFile {
+    /// A certificate with its key.
+    Certificate,
+    /// Certificates of authorities.
+    Ca,
+    /// Revocation lists.
+    Crl,
+}
+
+/// What becomes of a file.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Verb {
+    /// It is made, and empty.
+    New,
+    /// A transaction gives it this content.
+    Set(String),
+    /// A transaction adds this to its content.
+    Add(String),
+    /// The transaction comes into effect.
+    Commit,
+    /// The transaction is forgotten.
+    Abort,
+    /// It is forgotten.
+    Delete,
+}
+
+impl std::fmt::Debug for Verb {
+    /// A payload may hold a private key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Verb::New => "New",
+            Verb::Set(_) => "Set(..)",
+            Verb::Add(_) => "Add(..)",
+            Verb::Commit => "Commit",
+            Verb::Abort => "Abort",
+            Verb::Delete => "Delete",
+        })
+    }
+}
+
+/// `json` as the last word asks for it. A file of that name is shown as `./json`.
+fn json(args: &mut Args) -> bool {
+    args.take("json")
+}
+
+fn list(kind: TlsFile, args: &mut Args) -> Result<Command, Refusal> {
+    Ok(Command::Certificates(match (json(args), args.word()) {
+        (false, Some(file)) => Certificates::Show { kind, file, json: json(args) },
+        (json, _) => Certificates::List { kind, json },
+    }))
+}
+
+fn change(kind: TlsFile, args: &mut Args, missing: &str, verb: Verb) -> Result<Command, Refusal> {
+    Ok(Command::Certificates(Certificates::Change { kind, file: args.require(missing)?, verb }))
+}
+
+/// What is no text is no PEM either.
+fn text(payload: Vec<u8>) -> String {
+    String::from_utf8_lossy(&payload).into_owned()
+}
+
+fn set(kind: TlsFile, args: &mut Args, missing: &str, verb: fn(String) -> Verb) -> Result<Command, Refusal> {
+    let file = args.require(missing)?;
+    let content = args.payload().ok_or_else(|| Refusal::new(missing))?;
+    Ok(Command::Certificates(Certificates::Change { kind, file, verb: verb(text(content)) }))
+}
+
+fn add_line(args: &mut Args) -> Result<Command, Refusal> {
+    const MISSING: &str = "'add ssl crtlist' expects a filename and a certificate name";
+    let list = args.require(MISSING)?;
+    let line = match args.payload() {
+        Some(payload) => text(payload),
+        None if args.is_empty() => return Err(Refusal::new(MISSING)),
+        None => args.rest().join(" "),
+    };
+    let mut lines = line.lines();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => {
+            Ok(Command::Certificates(Certificates::AddLine { list, line: line.trim_end_matches('\r').to_owned() }))
+        }
+        (None, _) => Err(Refusal::new(MISSING)),
+        _ => Err(Refusal::new("Can't edit the crt-list: only one line of payload is supported!")),
+    }
+}
+
+fn remove_line(args: &mut Args) -> Result<Command, Refusal> {
+    const MISSING: &str = "'del ssl crtlist' expects a filename and a certificate name";
+    let (list, name) = (args.require(MISSING)?, args.require(MISSING)?);
+    let (certificate, line) = match name.rsplit_once(':') {
+        Some((certificate, digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            (certificate.to_owned(), digits.parse().ok())
+        }
+        _ => (name, None),
+    };
+    Ok(Command::Certificates(Certificates::RemoveLine { list, certificate, line }))
+}
+
+fn show_list(args: &mut Args) -> Result<Command, Refusal> {
+    let numbered = args.take("-n");
+    Ok(Command::Certificates(match (json(args), args.word()) {
+        (false, Some(list)) => Certificates::ShowList { list, numbered, json: json(args) },
+        (_, None) if numbered => {
+            return Err(Refusal::new("'show ssl crt-list -n' expects a filename or a directory"));
+        }
+        (json, _) => Certificates::Lists { json },
+    }))
+}
+
+fn names(args: &mut Args) -> Result<Command, Refusal> {
+    let (mut frontend, mut expired, mut json) = (None, false, false);
+    while let Some(word) = args.word() {
+        match word.as_str() {
+            "-f" => frontend = Some(args.require("'-f' expects a frontend's name")?),
+            "-A" => expired = true,
+            "json" => json = true,
+            other => return Err(Refusal::new(format!("Invalid option '{other}'"))),
+        }
+    }
+    Ok(Command::Certificates(Certificates::Names { frontend, expired, json }))
+}
+
+fn responses(args: &mut Args) -> Result<Command, Refusal> {
+    let base64 = args.take("base64");
+    let _ = args.take("text");
+    Ok(Command::Certificates(match (json(args), args.word()) {
+        (false, Some(which)) => Certificates::Response { which, base64, json: json(args) },
+        (json, _) => Certificates::Responses { json },
+    }))
+}
+
+fn add_ticket_key(args: &mut Args) -> Result<Command, Refusal> {
+    const MISSING: &str = "'set ssl tls-key' expects a filename and the new TLS key in base64 encoding.";
+    Ok(Command::Certificates(Certificates::AddTicketKey { which: args.require(MISSING)?, key: args.require(MISSING)? }))
+}
+
+/// An entry that an administrator may use, and that changes something of TLS.
+const fn changing(
+    words: &'static str,
+    usage: &'static str,
+    help: &'static str,
+    what: &'static str,
+    parse: fn(&mut Args) -> Result<Command, Refusal>,
+) -> Entry {
+    Entry::new(words, usage, help, parse).level(Level::Admin).changes(what).tells(1)
+}
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    changing(
+        "abort ssl ca-file",
+        "abort ssl ca-file <cafile>",
+        "abort a transaction for a CA file",
+        "a CA file's transaction",
+        |args| change(TlsFile::Ca, args, "'abort ssl ca-file' expects a filename", Verb::Abort),
+    ),
+    changing(
+        "abort ssl cert",
+        "abort ssl cert <certfile>",
+        "abort a transaction for a certificate file",
+        "a certificate's transaction",
+        |args| change(TlsFile::Certificate, args, "'abort ssl cert' expects a filename", Verb::Abort),
+    ),
+    changing(
+        "abort ssl crl-file",
+        "abort ssl crl-file <crlfile>",
+        "abort a transaction for a CRL file",
+        "a CRL file's transaction",
+        |args| change(TlsFile::Crl, args, "'abort ssl crl-file' expects a filename", Verb::Abort),
+    ),
+    changing(
+        "add ssl ca-file",
+        "add ssl ca-file <cafile> <payload>",
+        "add a certificate into the CA file",
+        "a CA file's transaction",
+        |args| set(TlsFile::Ca, args, "'add ssl ca-file' expects a filename and CAs as a payload", Verb::Add),
+    ),
+    changing(
+        "add ssl crt-list",
+        "add ssl crt-list <list> <cert> [opts]*",
+        "add to crt-list file <list> a line <cert> or a payload",
+        "a crt-list",
+        add_line,
+    )
+    .tells(usize::MAX),
+    changing("commit ssl ca-file", "commit ssl ca-file <cafile>", "commit a CA file", "a CA file", |args| {
+        change(TlsFile::Ca, args, "'commit ssl ca-file expects a filename", Verb::Commit)
+    }),
+    changing("commit ssl cert", "commit ssl cert <certfile>", "commit a certificate file", "a certificate", |args| {
+        change(TlsFile::Certificate, args, "'commit ssl cert expects a filename", Verb::Commit)
+    }),
+    changing("commit ssl crl-file", "commit ssl crl-file <crlfile>", "commit a CRL file", "a CRL file", |args| {
+        change(TlsFile::Crl, args, "'commit ssl ca-file expects a filename", Verb::Commit)
+    }),
+    changing("del ssl ca-file", "del ssl ca-file <cafile>", "delete an unused CA file", "a CA file", |args| {
+        change(TlsFile::Ca, args, "'del ssl ca-file' expects a CA file name", Verb::Delete)
+    }),
+    changing("del ssl cert", "del ssl cert <certfile>", "delete an unused certificate file", "a certificate", |args| {
+        change(TlsFile::Certificate, args, "'del ssl cert' expects a certificate name", Verb::Delete)
+    }),
+    changing("del ssl crl-file", "del ssl crl-file <crlfile>", "delete an unused CRL file", "a CRL file", |args| {
+        change(TlsFile::Crl, args, "'del ssl crl-file' expects a CRL file name", Verb::Delete)
+    }),
+    changing(
+        "del ssl crt-list",
+        "del ssl crt-list <list> <cert[:line]>",
+        "delete a line <cert> from crt-list file <list>",
+        "a crt-list",
+        remove_line,
+    )
+    .tells(usize::MAX),
+    Entry::new("dump ssl cert", "dump ssl cert <certfile>", "dump a certificate with its key in PEM format", |args| {
+        let name = args.require("'dump ssl cert' expects a certificate name")?;
+        Ok(Command::Certificates(Certificates::Dump(name)))
+    })
+    .level(Level::Admin),
+    changing(
+        "new ssl ca-file",
+        "new ssl ca-file <cafile>",
+        "create a new CA file to be used in a crt-list",
+        "a CA file",
+        |args| change(TlsFile::Ca, args, "'new ssl ca-file' expects a filename", Verb::New),
+    ),
+    changing(
+        "new ssl cert",
+        "new ssl cert <certfile>",
+        "create a new certificate file to be used in a crt-list or a directory",
+        "a certificate",
+        |args| change(TlsFile::Certificate, args, "'new ssl cert' expects a filename", Verb::New),
+    ),
+    changing(
+        "new ssl crl-file",
+        "new ssl crl-file <crlfile>",
+        "create a new CRL file to be used in a crt-list",
+        "a CRL file",
+        |args| change(TlsFile::Crl, args, "'new ssl crl-file' expects a filename", Verb::New),
+    ),
+    changing(
+        "set ssl ca-file",
+        "set ssl ca-file <cafile> <payload>",
+        "replace a CA file",
+        "a CA file's transaction",
+        |args| set(TlsFile::Ca, args, "'set ssl ca-file expects a filename and CAs as a payload", Verb::Set),
+    ),
+    changing(
+        "set ssl cert",
+        "set ssl cert <certfile> <payload>",
+        "replace a certificate file",
+        "a certificate's transaction",
+        |args| {
+            let missing = "'set ssl cert expects a filename and a certificate as a payload";
+            set(TlsFile::Certificate, args, missing, Verb::Set)
+        },
+    ),
+    changing(
+        "set ssl crl-file",
+        "set ssl crl-file <crlfile> <payload>",
+        "replace a CRL file",
+        "a CRL file's transaction",
+        |args| set(TlsFile::Crl, args, "'set ssl crl-file expects a filename and CRLs as a payload", Verb::Set),
+    ),
+    changing(
+        "set ssl ocsp-response",
+        "set ssl ocsp-response <resp|payload>",
+        "update a certificate's OCSP Response from a base64-encode DER",
+        "an OCSP response",
+        |args| {
+            const MISSING: &str = "'set ssl ocsp-response' expects response in base64 encoding.";
+            let response = args.payload().map(text).or_else(|| args.word()).ok_or_else(|| Refusal::new(MISSING))?;
+            Ok(Command::Certificates(Certificates::SetResponse(response)))
+        },
+    )
+    .tells(0),
+    changing(
+        "set ssl tls-key",
+        "set ssl tls-key [id|file] <key>",
+        "set the next TLS key for the <id> or <file> listener to <key>",
+        "ticket keys",
+        add_ticket_key,
+    ),
+    Entry::new(
+        "show ssl ca-file",
+        "show ssl ca-file [<cafile>[:<index>]]",
+        "display the SSL CA files used in memory, or the details of a <cafile>, or a single certificate of index <index> of a CA file <cafile>",
+        |args| list(TlsFile::Ca, args),
+    )
+    .level(Level::Operator),
+    Entry::new(
+        "show ssl cert",
+        "show ssl cert [<certfile>]",
+        "display the SSL certificates used in memory, or the details of a file",
+        |args| list(TlsFile::Certificate, args),
+    )
+    .level(Level::Operator),
+    Entry::new(
+        "show ssl crl-file",
+        "show ssl crl-file [<crlfile[:<index>>]]",
+        "display the SSL CRL files used in memory, or the details of a <crlfile>, or a single CRL of index <index> of CRL file <crlfile>",
+        |args| list(TlsFile::Crl, args),
+    )
+    .level(Level::Operator),
+    Entry::new(
+        "show ssl crt-list",
+        "show ssl crt-list [-n] [<list>]",
+        "show the list of crt-lists or the content of a crt-list file <list>",
+        show_list,
+    )
+    .level(Level::Admin),
+    Entry::new(
+        "show ssl ocsp-response",
+        "show ssl ocsp-response [id]",
+        "display the IDs of the OCSP responses used in memory, or the details of a single OCSP response",
+        responses,
+    ),
+    Entry::new(
+        "show ssl ocsp-updates",
+        "show ssl ocsp-updates",
+        "display information about the next OCSP updates",
+        |_| Ok(Command::Certificates(Certificates::Updates)),
+    ),
+    Entry::new("show ssl providers", "show ssl providers", "show loaded SSL providers", |args| {
+        Ok(Command::Certificates(Certificates::Providers { json: json(args) }))
+    }),
+    Entry::new(
+        "show ssl sni",
+        "show ssl sni [-f <frontend>] [-A]",
+        "display the list of SNI and their corresponding filename, of expired certificates with -A",
+        names,
+    )
+    .level(Level::Operator),
+    Entry::new(
+        "show tls-keys",
+        "show tls-keys [id|*]",
+        "show tls keys references or dump tls ticket keys when id specified",
+        |args| {
+            Ok(Command::Certificates(match (json(args), args.word()) {
+                (false, which @ Some(_)) => Certificates::TicketKeys { which, json: json(args) },
+                (json, _) => Certificates::TicketKeys { which: None, json },
+            }))
+        },
+    ),
+    changing(
+        "update ssl ocsp-response",
+        "update ssl ocsp-response <certfile>",
+        "send an OCSP request for a certificate and update its response",
+        "an OCSP response",
+        |args| {
+            let name = args.require("'update ssl ocsp-response' expects a filename")?;
+            Ok(Command::Certificates(Certificates::UpdateResponse(name)))
+        },
+    ),
+];
