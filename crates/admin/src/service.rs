@@ -189,7 +189,7 @@ fn find(
             && is(backend, &row.proxy_name, row.iid)
             && is(server, &row.name, row.sid)
     })?;
-    Some(ServerRef { proxy: row.proxy, server: row.index })
+    row.at
 }
 
 /// The actions by the names that HAProxy's forms use, the older ones included.

@@ -159,6 +159,9 @@ trait Algorithm: std::fmt::Debug + Send {
     /// `server` has a request more or less.
     fn moved(&mut self, _server: usize, _view: View<'_>) {}
 
+    /// What is remembered of the server in `slot`, which is not ready, is forgotten: another may come there.
+    fn vacated(&mut self, _slot: usize) {}
+
     /// Whether a queue of the backend means that every server is full, so that there is no use in looking.
     fn fills_every_server(&self) -> bool {
         false
@@ -204,6 +207,8 @@ fn row(name: &str) -> &'static Row {
 #[derive(Debug)]
 pub struct Balancer {
     members: Vec<Member>,
+    /// The slots that are in use, in the order in which servers came.
+    order: Vec<usize>,
     totals: Totals,
     algorithm: Box<dyn Algorithm>,
     allbackups: bool,
@@ -243,12 +248,33 @@ impl Balancer {
             member.ready = true;
             member.eweight = (member.weight * wdiv).div_ceil(wmult);
         }
-        let totals = count(&mut members, settings.allbackups);
+        let order: Vec<usize> = (0..members.len()).collect();
+        let totals = count(&mut members, &order, settings.allbackups);
         let algorithm = (row.build)(settings, View { members: &members, totals: &totals, served: 0 });
-        Balancer { members, totals, algorithm, allbackups: settings.allbackups, served: 0, weights, wmult, wdiv }
+        Balancer { members, order, totals, algorithm, allbackups: settings.allbackups, served: 0, weights, wmult, wdiv }
     }
 
-    /// The servers.
+    /// A server comes into `slot`, behind all others in order. It is not ready. Only where weights are dynamic.
+    pub fn insert(&mut self, slot: usize, member: Member) {
+        debug_assert!(self.is_dynamic(), "a table is as long as the configuration made it");
+        if slot == self.members.len() {
+            self.members.push(member);
+        } else {
+            self.members[slot] = member;
+        }
+        self.order.push(slot);
+        self.algorithm.vacated(slot);
+    }
+
+    /// The server in `slot`, which is not ready and serves nobody, has gone.
+    pub fn remove(&mut self, slot: usize) {
+        debug_assert!(!self.members[slot].usable() && self.members[slot].served == 0);
+        self.members[slot] = Member::default();
+        self.order.retain(|&other| other != slot);
+        self.algorithm.vacated(slot);
+    }
+
+    /// The servers, by slot.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -335,17 +361,18 @@ impl Balancer {
         if (before.ready, before.eweight) == (member.ready, member.eweight) {
             return;
         }
-        self.totals = count(&mut self.members, self.allbackups);
+        self.totals = count(&mut self.members, &self.order, self.allbackups);
         let (view, algorithm) = self.parts();
         algorithm.update(server, &before, view);
     }
 }
 
 /// Which servers count, with what weight, and which backup stands alone.
-fn count(members: &mut [Member], allbackups: bool) -> Totals {
+fn count(members: &mut [Member], order: &[usize], allbackups: bool) -> Totals {
     let mut totals = Totals::default();
     let mut lone_weight = 0;
-    for (index, member) in members.iter_mut().enumerate() {
+    for &index in order {
+        let member = &mut members[index];
         if !member.usable() {
             continue;
         }

@@ -12,20 +12,20 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 /// The end of waiting.
-pub enum Granted {
+pub enum Granted<E = ()> {
     /// A place on a server.
-    Slot(Slot),
+    Slot(Slot<E>),
     /// The server went down: ask the backend again.
     Again,
 }
 
 /// A place in a queue. Wait for it with the timeout `queue`.
-pub struct Ticket {
-    backend: Arc<Backend>,
+pub struct Ticket<E = ()> {
+    backend: Arc<Backend<E>>,
     server: Option<usize>,
     turn: Turn,
     ahead: u32,
-    grant: oneshot::Receiver<Granted>,
+    grant: oneshot::Receiver<Granted<E>>,
 }
 
 /// What decides who leaves a queue first: the lowest does.
@@ -40,20 +40,27 @@ pub struct Priority {
 /// A place in a queue: priority, and a number that counts those who came.
 type Turn = (Priority, u64);
 
-type Queue = BTreeMap<Turn, oneshot::Sender<Granted>>;
+type Queue<E> = BTreeMap<Turn, oneshot::Sender<Granted<E>>>;
 
 /// All queues of a backend, under its lock.
-pub(crate) struct Queues {
+pub(crate) struct Queues<E> {
     next: u64,
-    any: Queue,
-    servers: Vec<Queue>,
+    any: Queue<E>,
+    servers: Vec<Queue<E>>,
     /// The most that waited for no server in particular.
     any_max: u32,
 }
 
-impl Queues {
-    pub(crate) fn new(servers: usize) -> Queues {
+impl<E> Queues<E> {
+    pub(crate) fn new(servers: usize) -> Queues<E> {
         Queues { next: 0, any: BTreeMap::new(), servers: (0..servers).map(|_| BTreeMap::new()).collect(), any_max: 0 }
+    }
+
+    /// There is a server in that slot, for which nobody waits yet.
+    pub(crate) fn insert(&mut self, slot: usize) {
+        if slot >= self.servers.len() {
+            self.servers.resize_with(slot + 1, BTreeMap::new);
+        }
     }
 
     /// Requests that wait for any server.
@@ -72,7 +79,7 @@ impl Queues {
     }
 
     /// A new place, behind all of the same or a higher priority.
-    pub(crate) fn join(&mut self, backend: &Arc<Backend>, server: Option<usize>, priority: Priority) -> Ticket {
+    pub(crate) fn join(&mut self, backend: &Arc<Backend<E>>, server: Option<usize>, priority: Priority) -> Ticket<E> {
         let (sender, grant) = oneshot::channel();
         let turn = (priority, self.next);
         self.next += 1;
@@ -83,7 +90,7 @@ impl Queues {
         Ticket { backend: backend.clone(), server, turn, ahead, grant }
     }
 
-    fn of(&mut self, server: Option<usize>) -> &mut Queue {
+    fn of(&mut self, server: Option<usize>) -> &mut Queue<E> {
         match server {
             Some(server) => &mut self.servers[server],
             None => &mut self.any,
@@ -91,7 +98,7 @@ impl Queues {
     }
 
     /// The one whose turn it is of those that this server may serve.
-    fn pop(&mut self, server: usize, any: bool) -> Option<oneshot::Sender<Granted>> {
+    fn pop(&mut self, server: usize, any: bool) -> Option<oneshot::Sender<Granted<E>>> {
         let bound = self.servers[server].first_key_value().map(|(&turn, _)| turn);
         let free = self.any.first_key_value().map(|(&turn, _)| turn).filter(|_| any);
         let queue = match (bound, free) {
@@ -103,12 +110,12 @@ impl Queues {
     }
 
     /// Everyone who waits for that server leaves its queue to ask again.
-    pub(crate) fn evict(&mut self, server: usize) -> Vec<oneshot::Sender<Granted>> {
+    pub(crate) fn evict(&mut self, server: usize) -> Vec<oneshot::Sender<Granted<E>>> {
         std::mem::take(&mut self.servers[server]).into_values().collect()
     }
 }
 
-impl Ticket {
+impl<E> Ticket<E> {
     /// The server it waits for, if only one will do.
     pub fn server(&self) -> Option<usize> {
         self.server
@@ -120,16 +127,16 @@ impl Ticket {
     }
 }
 
-impl Future for Ticket {
-    type Output = Granted;
+impl<E> Future for Ticket<E> {
+    type Output = Granted<E>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Granted> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Granted<E>> {
         // A sender never goes without a word: an error would be a backend that vanished, and asking again is right.
         Pin::new(&mut self.grant).poll(cx).map(|grant| grant.unwrap_or(Granted::Again))
     }
 }
 
-impl Drop for Ticket {
+impl<E> Drop for Ticket<E> {
     fn drop(&mut self) {
         let left = {
             let mut core = self.backend.core();
@@ -144,7 +151,7 @@ impl Drop for Ticket {
     }
 }
 
-impl Backend {
+impl<E> Backend<E> {
     /// Requests that wait for any server.
     pub fn waiting_anywhere(&self) -> u32 {
         self.core().queues.waiting_anywhere()
@@ -158,19 +165,19 @@ impl Backend {
             let mut core = self.core();
             let Some(waiter) = self.next_waiter(&mut core, server, &load) else { return woken };
             core.balancer.take(server);
-            self.publish(&mut core, server);
+            let shared = self.publish(&mut core, server);
             drop(core);
             // If the waiter has just left, its slot comes back in the error and frees itself here.
-            woken += u32::from(waiter.send(Granted::Slot(Slot::counted(self.clone(), server))).is_ok());
+            woken += u32::from(waiter.send(Granted::Slot(Slot::counted(self.clone(), shared))).is_ok());
         }
     }
 
     fn next_waiter(
         &self,
-        core: &mut Core,
+        core: &mut Core<E>,
         server: usize,
         load: &crate::balance::Load,
-    ) -> Option<oneshot::Sender<Granted>> {
+    ) -> Option<oneshot::Sender<Granted<E>>> {
         let (member, totals) = (&core.balancer.members()[server], core.balancer.totals());
         if member.maxconn > 0 && member.served >= member.limit(load) {
             return None;
@@ -184,7 +191,7 @@ impl Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Assignment, Backends, Cause, ServerRef, Want};
+    use crate::server::{Assignment, Backends, Cause, Server, ServerId, ServerRef, Want};
     use std::time::Instant;
 
     fn backends(lines: &str) -> Backends {
@@ -192,14 +199,14 @@ mod tests {
         let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
         let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
         assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
-        Backends::new(&config, 1000, Instant::now(), Box::new(|_| {}))
+        Backends::new(&config, 1000, Instant::now(), Box::new(|_| {}), &mut |_, _| ())
     }
 
     fn slot(backend: &Arc<Backend>, want: Want) -> Slot {
         match backend.assign(&want) {
             Assignment::Slot(slot) => slot,
             Assignment::Queued(_) => panic!("queued"),
-            Assignment::Full(_) => panic!("full"),
+            Assignment::Full => panic!("full"),
             Assignment::NoServer => panic!("no server"),
         }
     }
@@ -211,13 +218,17 @@ mod tests {
         }
     }
 
+    fn at(backend: &Arc<Backend>, server: usize) -> Arc<Server> {
+        backend.get(ServerId::configured(server)).expect("it is configured")
+    }
+
     fn to(server: usize) -> Want {
-        Want { persistent: Some(server), ..Want::default() }
+        Want { persistent: Some(ServerId::configured(server)), ..Want::default() }
     }
 
     async fn server_of(ticket: Ticket) -> usize {
         match ticket.await {
-            Granted::Slot(slot) => slot.server().index,
+            Granted::Slot(slot) => slot.server().slot(),
             Granted::Again => usize::MAX,
         }
     }
@@ -232,12 +243,12 @@ mod tests {
         assert_eq!((any.server(), bound.server(), bound.ahead()), (None, Some(0), 0));
         drop(a);
         let Granted::Slot(first) = (&mut any).await else { panic!("the server is up") };
-        assert_eq!((first.server().index, backend.servers[0].queued()), (0, 1));
+        assert_eq!((first.server().slot(), at(backend, 0).queued()), (0, 1));
         drop(b);
-        assert_eq!(backend.servers[1].served(), 0, "the one that waits wants the other server");
+        assert_eq!(at(backend, 1).served(), 0, "the one that waits wants the other server");
         drop(first);
         assert_eq!(server_of(bound).await, 0);
-        assert_eq!((backend.servers[0].served(), backend.servers[0].queued_max()), (0, 1));
+        assert_eq!((at(backend, 0).served(), at(backend, 0).queued_max()), (0, 1));
     }
 
     #[tokio::test]
@@ -250,11 +261,11 @@ mod tests {
         // One leaves while it waits, one when its place is already on its way.
         drop(second);
         drop(held);
-        assert_eq!(backend.servers[0].served(), 1);
+        assert_eq!(at(backend, 0).served(), 1);
         drop(first);
-        assert_eq!(backend.servers[0].served(), 1, "the place went to the next");
+        assert_eq!(at(backend, 0).served(), 1, "the place went to the next");
         assert_eq!(server_of(third).await, 0);
-        assert_eq!(backend.servers[0].served(), 0);
+        assert_eq!(at(backend, 0).served(), 0);
         assert_eq!(backend.core().queues.waiting_anywhere(), 0);
     }
 
@@ -264,8 +275,8 @@ mod tests {
         let backend = all.get(0).expect("it has servers");
         let _held = slot(backend, to(0));
         let _waits = ticket(backend, to(0));
-        assert!(matches!(backend.assign(&to(0)), Assignment::Full(0)));
-        assert_eq!(slot(backend, Want::default()).server().index, 1);
+        assert!(matches!(backend.assign(&to(0)), Assignment::Full));
+        assert_eq!(slot(backend, Want::default()).server().slot(), 1);
     }
 
     #[tokio::test]
@@ -275,11 +286,11 @@ mod tests {
             let backend = all.get(0).expect("it has servers");
             let _held = slot(backend, to(0));
             let waits = ticket(backend, to(0));
-            all.set_stopped(ServerRef { proxy: 0, server: 0 }, &Cause::default(), Instant::now());
-            assert_eq!(backend.servers[0].queued(), u32::from(!moved), "{option}");
+            all.set_stopped(ServerRef { proxy: 0, server: ServerId::configured(0) }, &Cause::default(), Instant::now());
+            assert_eq!(at(backend, 0).queued(), u32::from(!moved), "{option}");
             if moved {
                 assert_eq!(server_of(waits).await, usize::MAX);
-                assert_eq!(slot(backend, Want::default()).server().index, 1);
+                assert_eq!(slot(backend, Want::default()).server().slot(), 1);
             }
         }
     }
@@ -288,14 +299,14 @@ mod tests {
     async fn a_server_that_comes_up_takes_who_waits_for_any() {
         let all = backends("server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1 maxconn 2");
         let backend = all.get(0).expect("it has servers");
-        let b = ServerRef { proxy: 0, server: 1 };
+        let b = ServerRef { proxy: 0, server: ServerId::configured(1) };
         all.set_stopped(b, &Cause::default(), Instant::now());
         let _held = slot(backend, Want::default());
         let waits: Vec<Ticket> = (0..3).map(|_| ticket(backend, Want::default())).collect();
         all.set_running(b, &Cause::default(), Instant::now());
-        assert_eq!((backend.servers[1].served(), backend.core().queues.waiting_anywhere()), (2, 1));
+        assert_eq!((at(backend, 1).served(), backend.core().queues.waiting_anywhere()), (2, 1));
         drop(waits);
-        assert_eq!(backend.servers[1].served(), 0);
+        assert_eq!(at(backend, 1).served(), 0);
     }
 
     /// Sixteen threads take and give back places as fast as they can: never more than there are, and none is lost.
@@ -312,7 +323,7 @@ mod tests {
                             let presence = backend.enter();
                             match backend.assign(&Want::default()) {
                                 Assignment::Slot(slot) => {
-                                    let now: u32 = backend.servers.iter().map(|server| server.served()).sum();
+                                    let now: u32 = backend.servers().iter().map(|server| server.served()).sum();
                                     assert!(now <= 5, "{now} places of 5");
                                     drop(slot);
                                 }

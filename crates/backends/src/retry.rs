@@ -1,7 +1,7 @@
 //! Whether a request that failed is sent again, where, and after what pause: `retries`, `retry-on` and
 //! `option redispatch`, for HTTP and for TCP.
 
-use crate::server::Want;
+use crate::server::{ServerId, Want};
 use penstock_config::model::Proxy;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub struct Attempts {
     /// `force-persist` holds: it stays with its server whatever happens.
     forced: bool,
     /// The server of the last attempt.
-    last: Option<usize>,
+    last: Option<ServerId>,
 }
 
 /// What an attempt is, seen from the one before it.
@@ -87,7 +87,7 @@ pub enum Attempt {
     /// It goes to the same server.
     Repeated,
     /// It goes to another server than this one, which failed.
-    Moved(usize),
+    Moved(ServerId),
 }
 
 impl Attempts {
@@ -104,7 +104,7 @@ impl Attempts {
         self.failures < proxy.retries
     }
     /// The request has a place on `server`.
-    pub fn assigned(&mut self, server: usize) -> Attempt {
+    pub fn assigned(&mut self, server: ServerId) -> Attempt {
         match self.last.replace(server) {
             None => Attempt::First,
             Some(before) if before == server => Attempt::Repeated,

@@ -5,30 +5,37 @@
 //! how many serve) is copied into atomics each time the lock changes it.
 
 mod address;
+mod backend;
 mod change;
 mod endpoint;
 mod full;
+mod membership;
 mod observe;
+mod slots;
 mod status;
 mod view;
 
+pub use backend::Backend;
+pub(crate) use backend::Core;
 pub use change::{Cause, Command};
-pub use endpoint::{Endpoint, Host, Target};
+pub use endpoint::{CheckPlace, Endpoint, Host, Target};
+pub use membership::{AddError, RemoveError};
 pub use observe::Seen;
+pub use slots::{ServerId, Slots};
 pub use status::{Admin, Agent, Check, Operational, Status};
 pub use view::{BackendView, ServerView};
 
-use crate::balance::{self, Balancer, Demand, Load, Member, Subject};
-use crate::queue::{Priority, Queues, Ticket};
+use crate::balance::Member;
+use crate::queue::{Priority, Ticket};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
-    model::{self, Balance, BalanceKey, ServerHost},
+    model::{self, ServerHost, StatsLevel},
 };
 use penstock_rules::By;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -46,52 +53,26 @@ pub struct Notice {
 /// Takes notices: the log.
 pub type Announce = Box<dyn Fn(&Notice) + Send + Sync>;
 
-/// A server by its backend's place in [`Config::proxies`] and its own place there.
+/// A server by its backend's place in [`Config::proxies`] and its own identifier there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerRef {
     /// The proxy.
     pub proxy: usize,
     /// The server in it.
-    pub server: usize,
+    pub server: ServerId,
 }
 
-/// The backends of a configuration.
-pub struct Backends {
-    by_proxy: Vec<Option<Arc<Backend>>>,
-    /// Who follows the state of a server.
-    trackers: Vec<(ServerRef, ServerRef)>,
+/// The backends of a configuration. `E` is what the caller keeps with each server.
+pub struct Backends<E = ()> {
+    by_proxy: Vec<Option<Arc<Backend<E>>>>,
+    /// Who follows the state of a server: the one that is followed, and who does.
+    trackers: ArcSwap<Vec<(ServerRef, ServerRef)>>,
+    /// Held while servers are added or removed.
+    membership: Mutex<()>,
+    /// An operator may end the sessions of any server.
+    operated: bool,
     started: Instant,
     announce: Announce,
-}
-
-/// A backend.
-pub struct Backend {
-    /// Its place in [`Config::proxies`].
-    pub proxy: usize,
-    /// Its name.
-    pub name: String,
-    /// Its servers in the order written.
-    pub servers: Box<[Server]>,
-    balance: Balance,
-    hash_type: model::HashType,
-    fullconn: u32,
-    redispatch: bool,
-    /// A `listen` section, which logs call a proxy.
-    listens: bool,
-    sessions: AtomicU32,
-    sessions_max: AtomicU32,
-    active: AtomicU32,
-    backup: AtomicU32,
-    core: Mutex<Core>,
-}
-
-/// What the lock of a backend protects.
-pub(crate) struct Core {
-    pub(crate) balancer: Balancer,
-    pub(crate) queues: Queues,
-    pub(crate) status: Vec<Status>,
-    pub(crate) changes: Changes,
-    pub(crate) lb_total: u64,
 }
 
 /// When and how often a backend went down; a server keeps the same in its [`Status`].
@@ -106,17 +87,28 @@ pub struct Changes {
 }
 
 /// A server.
-pub struct Server {
-    /// Its place in its backend.
-    pub index: usize,
+pub struct Server<E = ()> {
+    /// Its backend and its identifier there.
+    pub at: ServerRef,
     /// Its name.
     pub name: String,
-    /// `id`, or its number from 1.
+    /// `id`, or the first number from 1 that was free.
     pub id: u32,
     /// Everything its line says.
     pub config: model::Server,
+    /// It was added while the process ran.
+    pub dynamic: bool,
     /// Where it is now.
     pub endpoint: ArcSwap<Endpoint>,
+    /// Where its checks go, if not there.
+    pub check_place: ArcSwap<CheckPlace>,
+    /// What the caller keeps with it.
+    pub with: E,
+    /// Other parts of the configuration name it: it cannot be removed.
+    pinned: AtomicBool,
+    removed: AtomicBool,
+    /// Its health is checked, if its line says `check`.
+    checked: AtomicBool,
     running: AtomicBool,
     usable: AtomicBool,
     served: AtomicU32,
@@ -158,73 +150,80 @@ impl Shutdown {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Want {
     /// The server that persistence (a cookie, `use-server`) names.
-    pub persistent: Option<usize>,
+    pub persistent: Option<ServerId>,
     /// From [`Backend::hash`].
     pub hash: Option<u32>,
     /// The server that just failed this request.
-    pub avoid: Option<usize>,
+    pub avoid: Option<ServerId>,
     /// Whom it lets pass in a queue.
     pub priority: Priority,
 }
 
 /// What a request gets.
-pub enum Assignment {
+pub enum Assignment<E = ()> {
     /// A place on a server.
-    Slot(Slot),
+    Slot(Slot<E>),
     /// A place in a queue: wait for it.
-    Queued(Ticket),
+    Queued(Ticket<E>),
     /// The only server in question has its queue full.
-    Full(usize),
+    Full,
     /// No server is up.
     NoServer,
 }
 
-/// A request's place on a server; dropping it frees the place and wakes who waits.
-pub struct Slot {
-    backend: Arc<Backend>,
-    server: usize,
+/// A request's place on a server; dropping it frees the place and wakes who waits. A server that has requests is not
+/// removed, so that it is there as long as the place is.
+pub struct Slot<E = ()> {
+    backend: Arc<Backend<E>>,
+    server: Arc<Server<E>>,
 }
 
 /// A request's presence in a backend, from its routing to its end, queued or served.
-pub struct Presence(Arc<Backend>);
+pub struct Presence<E = ()>(Arc<Backend<E>>);
 
-impl Slot {
+impl<E> Slot<E> {
     /// A place already counted.
-    pub(crate) fn counted(backend: Arc<Backend>, server: usize) -> Slot {
+    pub(crate) fn counted(backend: Arc<Backend<E>>, server: Arc<Server<E>>) -> Slot<E> {
         Slot { backend, server }
     }
 
     /// The server.
-    pub fn server(&self) -> &Server {
-        &self.backend.servers[self.server]
+    pub fn server(&self) -> &Arc<Server<E>> {
+        &self.server
     }
 
     /// The backend.
-    pub fn backend(&self) -> &Arc<Backend> {
+    pub fn backend(&self) -> &Arc<Backend<E>> {
         &self.backend
     }
 }
 
-impl Drop for Slot {
+impl<E> Drop for Slot<E> {
     fn drop(&mut self) {
-        self.backend.release(self.server);
+        self.backend.release(self.server.slot());
     }
 }
 
-impl Drop for Presence {
+impl<E> Drop for Presence<E> {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Relaxed);
+        self.0.leave();
     }
 }
 
-impl Server {
-    fn new(index: usize, id: u32, config: &model::Server, may_shut_sessions: bool) -> Server {
+impl<E> Server<E> {
+    fn new(at: ServerRef, id: u32, config: &model::Server, may_shut_sessions: bool, with: E) -> Server<E> {
         Server {
-            index,
+            at,
             name: config.name.clone(),
             id,
             config: config.clone(),
+            dynamic: false,
             endpoint: ArcSwap::from_pointee(Endpoint::configured(config)),
+            check_place: ArcSwap::from_pointee(CheckPlace::configured(config)),
+            with,
+            pinned: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            checked: AtomicBool::new(config.settings.check.enabled),
             running: AtomicBool::new(true),
             usable: AtomicBool::new(true),
             served: AtomicU32::new(0),
@@ -236,6 +235,31 @@ impl Server {
             may_shut_sessions,
             hurry: Notify::new(),
         }
+    }
+
+    /// Its place in the tables of its backend.
+    pub(crate) fn slot(&self) -> usize {
+        self.at.server.index()
+    }
+
+    /// It has been removed: what is kept of it may go.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Relaxed)
+    }
+
+    /// Other parts of the configuration name it: it cannot be removed.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.load(Relaxed)
+    }
+
+    /// From now on it cannot be removed.
+    pub fn pin(&self) {
+        self.pinned.store(true, Relaxed);
+    }
+
+    /// Its health is to be checked.
+    pub fn is_checked(&self) -> bool {
+        self.checked.load(Relaxed)
     }
 
     /// It is not down: persistence may send to it, even while it drains.
@@ -287,234 +311,61 @@ impl Server {
     }
 }
 
-impl Backend {
-    fn new(config: &Config, proxy: usize, fullconn: u32, operated: bool) -> Backend {
-        let section = &config.proxies[proxy];
-        let spares_backups = section.servers.iter().any(|server| server.settings.on_marked_up_shutdown_backup);
-        let ids = numbers(section.servers.iter().map(|server| server.settings.id), 1);
-        let servers: Box<[Server]> = section
-            .servers
-            .iter()
-            .zip(ids)
-            .enumerate()
-            .map(|(index, (server, id))| {
-                let settings = &server.settings;
-                let may_shut = operated || settings.on_marked_down_shutdown || settings.backup && spares_backups;
-                Server::new(index, id, server, may_shut)
-            })
-            .collect();
-        let balance = section.balance.clone().unwrap_or_default();
-        let settings = balance::Settings {
-            balance: balance.clone(),
-            hash_type: section.hash_type,
-            factor: section.hash_balance_factor,
-            allbackups: section.options.allbackups,
-            seed: 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()) << 32 ^ proxy as u64,
-        };
-        let core = Core {
-            balancer: Balancer::new(&settings, servers.iter().map(member).collect()),
-            queues: Queues::new(servers.len()),
-            status: servers.iter().map(|server| Status::new(&server.config.settings)).collect(),
-            changes: Changes::default(),
-            lb_total: 0,
-        };
-        Backend {
-            proxy,
-            name: section.name.clone(),
-            balance,
-            hash_type: section.hash_type,
-            fullconn: section.fullconn.unwrap_or(fullconn).max(1),
-            redispatch: section.options.redispatch.is_some() && !section.options.persist,
-            listens: section.kind == model::ProxyKind::Listen,
-            sessions: AtomicU32::new(0),
-            sessions_max: AtomicU32::new(0),
-            active: AtomicU32::new(0),
-            backup: AtomicU32::new(0),
-            core: Mutex::new(core),
-            servers,
-        }
-    }
-
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// The server of that name.
-    pub fn server(&self, name: &str) -> Option<&Server> {
-        self.servers.iter().find(|server| server.name == name)
-    }
-
-    /// Usable servers: the active ones, or the backups that stand in for them.
-    pub fn usable_servers(&self) -> u32 {
-        match self.active.load(Relaxed) {
-            0 => self.backup.load(Relaxed),
-            active => active,
-        }
-    }
-
-    /// Active and backup servers that are usable.
-    pub fn counts(&self) -> (u32, u32) {
-        (self.active.load(Relaxed), self.backup.load(Relaxed))
-    }
-
-    /// The weight of a server in effect, its slow start included, and the one that an operator sees.
-    pub fn weights(&self, server: usize) -> (u32, u32) {
-        let core = self.core();
-        (core.balancer.weight_of(server), core.status[server].weight)
-    }
-
-    /// Requests in this backend, queued or served.
-    pub fn sessions(&self) -> u32 {
-        self.sessions.load(Relaxed)
-    }
-
-    /// The most there have been.
-    pub fn sessions_max(&self) -> u32 {
-        self.sessions_max.load(Relaxed)
-    }
-
-    /// `fullconn`, or a tenth of what the frontends that come here let in.
-    pub fn fullconn(&self) -> u32 {
-        self.fullconn
-    }
-
-    /// A request is routed here.
-    pub fn enter(self: &Arc<Self>) -> Presence {
-        let now = self.sessions.fetch_add(1, Relaxed) + 1;
-        if now > self.sessions_max.load(Relaxed) {
-            self.sessions_max.fetch_max(now, Relaxed);
-        }
-        Presence(self.clone())
-    }
-
-    /// The word after `balance`.
-    pub fn algorithm(&self) -> &'static str {
-        self.balance.algorithm
-    }
-
-    /// What `balance` looks at, which tells the caller what parts of a [`Subject`] to fill; `None` where it does not look at
-    /// requests.
-    pub fn key(&self) -> Option<&BalanceKey> {
-        self.balance.key.as_ref()
-    }
-
-    /// The hash of a request, for [`Want::hash`].
-    pub fn hash(&self, subject: &Subject<'_>) -> Option<u32> {
-        balance::hash_of(self.balance.key.as_ref()?, &self.hash_type, subject)
-    }
-
-    pub(crate) fn load(&self) -> Load {
-        Load { sessions: self.sessions(), fullconn: self.fullconn }
-    }
-
-    /// A place on a server or in a queue. A place on a persistent server may have to wait for that one; without one,
-    /// the algorithm looks for a server with room, or the request waits for the first that has.
-    pub fn assign(self: &Arc<Self>, want: &Want) -> Assignment {
-        let load = self.load();
-        let mut core = self.core();
-        let server = match want.persistent {
-            Some(server) => server,
-            None => {
-                if core.balancer.totals().weight == 0 {
-                    return Assignment::NoServer;
-                }
-                let waiting = core.queues.waiting_anywhere();
-                let demand = Demand { hash: want.hash, avoid: want.avoid, load };
-                match core.balancer.choose(&demand, waiting) {
-                    Some(server) => {
-                        if want.avoid != Some(server) {
-                            core.lb_total += 1;
-                            core.status[server].lb_total += 1;
-                        }
-                        server
-                    }
-                    None => return Assignment::Queued(core.queues.join(self, None, want.priority)),
-                }
-            }
-        };
-        let member = &core.balancer.members()[server];
-        if !member.has_room(&load) {
-            if member.maxqueue > 0 && member.queued >= member.maxqueue {
-                return Assignment::Full(server);
-            }
-            let ticket = core.queues.join(self, Some(server), want.priority);
-            self.publish(&mut core, server);
-            return Assignment::Queued(ticket);
-        }
-        core.balancer.take(server);
-        self.publish(&mut core, server);
-        drop(core);
-        Assignment::Slot(Slot::counted(self.clone(), server))
-    }
-
-    /// Copies what the lock protects to where readers look.
-    pub(crate) fn publish(&self, core: &mut Core, server: usize) {
-        let queued = core.queues.waiting_for(server);
-        core.balancer.set_queued(server, queued);
-        let (member, shared) = (&core.balancer.members()[server], &self.servers[server]);
-        // Only who holds the lock writes: a load and a store do.
-        let raise = |most: &AtomicU32, now: u32| {
-            if now > most.load(Relaxed) {
-                most.store(now, Relaxed);
-            }
-        };
-        shared.served.store(member.served, Relaxed);
-        raise(&shared.served_max, member.served);
-        shared.queued.store(queued, Relaxed);
-        raise(&shared.queued_max, queued);
-    }
-
-    fn release(self: &Arc<Self>, server: usize) {
-        let mut core = self.core();
-        core.balancer.release(server);
-        self.publish(&mut core, server);
-        let waited_for = core.queues.waiting_for(server) + core.queues.waiting_anywhere() > 0;
-        drop(core);
-        if waited_for {
-            self.dispatch(server);
-        }
-    }
-}
-
-impl Backends {
+impl<E> Backends<E> {
     /// The backends of `config`, whose times count from `started`; `maxconn` is what a frontend lets in that does not say.
-    pub fn new(config: &Config, maxconn: u32, started: Instant, announce: Announce) -> Backends {
-        // An operator may end sessions where a statistics page has actions, and whoever waits no longer for the last of them.
-        let operated = config.global.hard_stop_after.is_some()
+    /// `with` gives what the caller keeps with the server at that place of that proxy.
+    pub fn new(
+        config: &Config,
+        maxconn: u32,
+        started: Instant,
+        announce: Announce,
+        with: &mut dyn FnMut(ServerRef, u32) -> E,
+    ) -> Backends<E> {
+        // An operator may end sessions by command, and where whoever waits no longer for the last of them is told to.
+        let operated = config.global.stats_sockets.iter().any(|socket| socket.level == StatsLevel::Admin)
+            || config.global.hard_stop_after.is_some()
             || config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
         let fullconn = full::automatic(config, maxconn);
-        let by_proxy: Vec<Option<Arc<Backend>>> = config
-            .proxies
-            .iter()
-            .enumerate()
-            .map(|(index, proxy)| {
-                let serves = proxy.kind.has_backend() && !proxy.disabled;
-                serves.then(|| Arc::new(Backend::new(config, index, fullconn[index], operated)))
-            })
-            .collect();
-        let mut backends = Backends { by_proxy, trackers: Vec::new(), started, announce };
+        let by_proxy = config.proxies.iter().enumerate().map(|(index, proxy)| {
+            let serves = proxy.kind.has_backend() && !proxy.disabled;
+            serves.then(|| Arc::new(Backend::new(config, index, fullconn[index], operated, with)))
+        });
+        let by_proxy = by_proxy.collect();
+        let backends = Backends {
+            by_proxy,
+            trackers: ArcSwap::default(),
+            membership: Mutex::new(()),
+            operated,
+            started,
+            announce,
+        };
         backends.link_trackers(config);
         backends.settle();
         backends
     }
 
     /// The backend at that place in [`Config::proxies`].
-    pub fn get(&self, proxy: usize) -> Option<&Arc<Backend>> {
+    pub fn get(&self, proxy: usize) -> Option<&Arc<Backend<E>>> {
         self.by_proxy.get(proxy)?.as_ref()
     }
 
-    /// Whether the server has moved away from where a connection leads.
+    /// The server of that identifier, while it is there.
+    pub fn server(&self, at: ServerRef) -> Option<Arc<Server<E>>> {
+        self.get(at.proxy)?.get(at.server)
+    }
+
+    /// Whether the server has gone, or has moved away from where a connection leads.
     pub fn has_left(&self, at: ServerRef, target: &Target) -> bool {
-        self.get(at.proxy).is_some_and(|backend| backend.servers[at.server].endpoint.load().excludes(target))
+        self.server(at).is_none_or(|server| server.endpoint.load().excludes(target))
     }
 
     /// The backend of that name.
-    pub fn by_name(&self, name: &str) -> Option<&Arc<Backend>> {
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Backend<E>>> {
         self.iter().find(|backend| backend.name == name)
     }
 
     /// All of them in the order written.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Backend>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Backend<E>>> {
         self.by_proxy.iter().flatten()
     }
 
@@ -525,7 +376,7 @@ impl Backends {
 }
 
 /// A server's line as the algorithms read it.
-fn member(server: &Server) -> Member {
+fn member<E>(server: &Server<E>) -> Member {
     let settings = &server.config.settings;
     // Either limit alone stands for both; a minimum over the maximum is the maximum.
     let maxconn = settings.maxconn.max(settings.minconn);
@@ -551,7 +402,7 @@ pub fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Ve
 }
 
 /// The name that is resolved, or the address.
-fn host_name(server: &Server) -> String {
+fn host_name<E>(server: &Server<E>) -> String {
     match &server.config.host {
         ServerHost::Ip(ip) => ip.to_string(),
         ServerHost::Name(name) | ServerHost::Abstract(name) => name.clone(),

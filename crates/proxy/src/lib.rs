@@ -19,13 +19,13 @@ mod observe;
 mod process;
 mod route;
 mod rules;
+pub mod server;
 mod servers;
 mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{counters, engine, pace, snapshot, snapshot::Snapshot};
-pub use penstock_backends::server;
 pub use penstock_tls::store as certificates;
 pub use process::{
     aside::AsideReport,

@@ -15,7 +15,6 @@ use crate::{
     },
     worker::state::Worker,
 };
-use penstock_backends::server::ServerRef;
 use penstock_config::model::{Mode, Proxy};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
@@ -214,8 +213,8 @@ pub(crate) async fn response(
             return false;
         }
     }
-    if let (Some(proxy), Some(server)) = (x.backend, x.server) {
-        persistence::remember(conn, x, ServerRef { proxy, server }, Stage::Response);
+    if let Some(server) = x.server.clone() {
+        persistence::remember(conn, x, &server, Stage::Response);
     }
     if !after_response::run(conn, x) {
         x.log.termination = Termination(By::Refusal, During::Headers);

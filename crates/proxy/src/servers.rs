@@ -6,4 +6,5 @@ pub(crate) mod connect;
 pub(crate) mod key;
 pub(crate) mod pool;
 pub(crate) mod private;
+pub(crate) mod question;
 pub(crate) mod resolve;

@@ -2,6 +2,7 @@
 
 pub(crate) mod raw;
 
+use crate::server::Slot;
 use crate::{
     connection::{
         Conn,
@@ -29,10 +30,7 @@ use crate::{
     tcp::raw::Raw,
     worker::state::Worker,
 };
-use penstock_backends::{
-    retry::Attempts,
-    server::{ServerRef, Slot},
-};
+use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
@@ -85,7 +83,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     let mut want = persistence::want(conn, x, pool, Stage::Raw);
     std::mem::swap(&mut x.body, &mut client.input);
     let mut attempts = Attempts::new(&want, bound.forced);
-    let (slot, stream, _in_use) = loop {
+    let (slot, stream) = loop {
         let gone = &mut |cx: &mut Context<'_>| match client.stream.poll_read_ready(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
@@ -98,19 +96,19 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
                 return;
             }
         };
-        let at = ServerRef { proxy: backend, server: slot.server().index };
-        x.server = Some(at.server);
-        let cells = worker.counters().server(backend, at.server);
+        let server = slot.server().clone();
+        x.server = Some(server.clone());
+        let cells = worker.cells(&server);
         cells.session(worker.now_ms());
-        let in_use = InUse::of(cells);
-        assign::count_attempt(&worker, x, at, attempts.assigned(at.server));
-        let key = key_of(conn, x, slot.server(), at, false, Stage::Raw);
-        if let Some(stream) = assign::connect(conn, x, slot.server(), at, key.as_ref()).await {
-            break (slot, stream, in_use);
+        let _in_use = InUse::of(cells);
+        assign::count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
+        let key = key_of(conn, x, &server, false, Stage::Raw);
+        if let Some(stream) = assign::connect(conn, x, &server, key.as_ref()).await {
+            break (slot, stream);
         }
         drop(slot);
         if !attempts.are_left(proxy) {
-            assign::count_connect_error(&worker, at);
+            assign::count_connect_error(&worker, &server);
             return;
         }
         let pause = attempts.failed(proxy, pool.counts().0, &mut want);
@@ -119,7 +117,8 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
             tokio::time::sleep(pause).await;
         }
     };
-    persistence::remember(conn, x, ServerRef { proxy: backend, server: slot.server().index }, Stage::Raw);
+    let _in_use = InUse::of(worker.cells(slot.server()));
+    persistence::remember(conn, x, slot.server(), Stage::Raw);
     finish::tcp_as_soon_as(conn, x);
     let mut server = Raw::new(stream, worker.clone(), false);
     transfer(conn, client, x, &mut server, proxy, &slot).await;
@@ -195,9 +194,8 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     x.log.bytes_read = server.received();
     if let Some(termination) = ended {
         x.log.termination = termination;
-        let backend = slot.backend().proxy;
-        let counters = worker.counters();
-        for cells in [counters.server(backend, slot.server().index), counters.backend(backend)] {
+        let backend = worker.counters().backend(slot.backend().proxy);
+        for cells in [worker.cells(slot.server()), backend] {
             match termination.0 {
                 By::Client | By::ClientTimeout => cells.client_aborts.inc(),
                 By::Server | By::ServerTimeout => cells.server_aborts.inc(),

@@ -118,6 +118,10 @@ async fn serve(
                     plan.install();
                 }
                 Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
+                Some(Control::Server(server)) => {
+                    resolve::resolve_for(&worker, &server);
+                    checks::start_for(&worker, server);
+                }
                 Some(Control::Connection(moved)) => spread::arrived(&worker, *moved),
                 Some(Control::Stop) | None => return,
             },

@@ -17,6 +17,8 @@ pub struct ServerId {
     pub proxy: ProxyId,
     /// Its place there.
     pub index: u32,
+    /// Of the servers that have had that place while the process ran, which it is: 0 for the configuration's.
+    pub generation: u32,
 }
 
 /// What does not change about a proxy once the configuration is read.

@@ -258,7 +258,7 @@ impl<'a> Linker<'a> {
         };
         let servers = self.config.proxies.get(proxy.0 as usize).map_or(&[][..], |proxy| &proxy.servers);
         match servers.iter().position(|known| known.name == server) {
-            Some(index) => Ok(ServerId { proxy, index: index as u32 }),
+            Some(index) => Ok(ServerId { proxy, index: index as u32, generation: 0 }),
             None => Err(Problem::new(at, format!("there is no server `{server}` here"))
                 .hint(hint::nearest(server, servers.iter().map(|known| known.name.as_str())))),
         }

@@ -97,6 +97,14 @@ impl Algorithm for RoundRobin {
         }
     }
 
+    fn vacated(&mut self, slot: usize) {
+        for group in &mut self.groups {
+            if let Some(place) = group.places.get_mut(slot) {
+                *place = Place::default();
+            }
+        }
+    }
+
     fn fills_every_server(&self) -> bool {
         true
     }

@@ -14,10 +14,10 @@ fn proxy(lines: &str) -> Proxy {
 /// should; a dot after it means that it waits first.
 fn course(lines: &str, bound: bool, forced: bool, active: u32) -> String {
     let proxy = proxy(lines);
-    let mut want = Want { persistent: bound.then_some(0), ..Want::default() };
+    let mut want = Want { persistent: bound.then_some(ServerId::configured(0)), ..Want::default() };
     let mut attempts = Attempts::new(&want, forced);
     let mut course = String::new();
-    let mut server = 0;
+    let mut server = ServerId::configured(0);
     assert_eq!(attempts.assigned(server), Attempt::First);
     while attempts.are_left(&proxy) {
         let pause = attempts.failed(&proxy, active, &mut want);
@@ -26,7 +26,7 @@ fn course(lines: &str, bound: bool, forced: bool, active: u32) -> String {
             assert!(pause <= Duration::from_secs(1));
             course.push('.');
         }
-        let next = want.persistent.unwrap_or((server + 1) % active.max(1) as usize);
+        let next = want.persistent.unwrap_or(ServerId::configured((server.index() + 1) % active.max(1) as usize));
         let expected = if next == server { Attempt::Repeated } else { Attempt::Moved(server) };
         assert_eq!(attempts.assigned(next), expected);
         server = next;

@@ -1,6 +1,7 @@
 //! Two exchanges share a connection only if HAProxy's rules say so, whatever the circumstances.
 
 use super::*;
+use crate::server::ServerId;
 use std::net::SocketAddr;
 
 const STRATEGIES: [HttpReuse; 4] = [HttpReuse::Never, HttpReuse::Safe, HttpReuse::Aggressive, HttpReuse::Always];
@@ -59,7 +60,7 @@ fn keys() -> Vec<Key> {
                 for header in [None, Some(&b"PROXY TCP4 192.0.2.1"[..]), Some(b"PROXY TCP4 192.0.2.2")] {
                     for only_http1 in [false, true] {
                         keys.push(Key {
-                            at: ServerRef { proxy: 0, server },
+                            at: ServerRef { proxy: 0, server: ServerId::configured(server) },
                             target: target.clone(),
                             sni: sni.map(Into::into),
                             header: header.map(Into::into),

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 const NOTICE: u8 = 5;
 
-impl Backends {
+impl<E> Backends<E> {
     /// A new address, or none. Connections already made stay.
     pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
-        let Some(server) = self.get(at.proxy).and_then(|backend| backend.servers.get(at.server)) else { return };
-        server.endpoint.store(Arc::new(Endpoint { host, port: server.config.port }));
+        let Some(server) = self.server(at) else { return };
+        server.endpoint.store(Arc::new(Endpoint { host, port: server.endpoint.load().port }));
     }
 
     /// Its name does not resolve any more: in maintenance until it does.

@@ -1,10 +1,12 @@
 //! How a server changes state, what follows for its backend, its sessions and its trackers, and how logs tell it.
 
-use super::{Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerRef, Shutdown, Status};
+use super::{
+    Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerId, ServerRef, Shutdown, Status,
+};
 use crate::{balance::Ramp, queue::Granted};
 use penstock_config::Config;
 use std::fmt::Write as _;
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard, atomic::Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -45,33 +47,47 @@ const EMERGENCY: u8 = 0;
 const NOTICE: u8 = 5;
 
 /// Who waited in the queue of a server that went down.
-type Evicted = Vec<oneshot::Sender<Granted>>;
+type Evicted<E> = Vec<oneshot::Sender<Granted<E>>>;
 
 /// What a change left to do outside the lock.
-#[derive(Default)]
-struct After {
+struct After<E> {
     notices: Vec<Notice>,
-    evicted: Evicted,
+    evicted: Evicted<E>,
     shut_sessions: bool,
     shut_backup_sessions: bool,
 }
 
-impl Backends {
+impl<E> Default for After<E> {
+    fn default() -> Self {
+        After { notices: Vec::new(), evicted: Vec::new(), shut_sessions: false, shut_backup_sessions: false }
+    }
+}
+
+impl<E> Backends<E> {
     /// Finds who tracks whom. Names that lead nowhere have been refused with the configuration.
-    pub(super) fn link_trackers(&mut self, config: &Config) {
+    pub(super) fn link_trackers(&self, config: &Config) {
+        let mut trackers = Vec::new();
         for backend in self.by_proxy.iter().flatten() {
-            for server in &backend.servers {
-                let Some(track) = &config.proxies[backend.proxy].servers[server.index].settings.track else { continue };
-                let (owner, name) = match track.split_once('/') {
-                    Some((owner, name)) => (self.by_name(owner), name),
-                    None => (Some(backend), track.text.as_str()),
-                };
-                let Some((owner, target)) = owner.and_then(|owner| Some((owner, owner.server(name)?))) else {
-                    continue;
-                };
-                let target = ServerRef { proxy: owner.proxy, server: target.index };
-                self.trackers.push((target, ServerRef { proxy: backend.proxy, server: server.index }));
+            let named = config.proxies[backend.proxy].use_server.iter().filter_map(|rule| rule.words.first());
+            for server in named.filter_map(|word| backend.server(&word.text)) {
+                server.pin();
             }
+            for server in backend.servers().iter() {
+                let Some(track) = &server.config.settings.track else { continue };
+                if let Some(target) = self.named(backend, &track.text) {
+                    target.pin();
+                    trackers.push((target.at, server.at));
+                }
+            }
+        }
+        self.trackers.store(Arc::new(trackers));
+    }
+
+    /// The server that `track` in that backend names: `server`, or `backend/server`.
+    pub(super) fn named(&self, backend: &Backend<E>, track: &str) -> Option<Arc<Server<E>>> {
+        match track.split_once('/') {
+            Some((owner, name)) => self.by_name(owner)?.server(name),
+            None => backend.server(track),
         }
     }
 
@@ -79,34 +95,40 @@ impl Backends {
     pub(super) fn settle(&self) {
         for backend in self.iter() {
             let mut core = backend.core();
-            (0..backend.servers.len()).for_each(|server| backend.balance_again(&mut core, server, None));
+            (0..backend.servers().capacity()).for_each(|server| backend.balance_again(&mut core, server, None));
             drop(core);
         }
-        let down: Vec<ServerRef> = self
-            .iter()
-            .flat_map(|b| b.servers.iter().map(|s| ServerRef { proxy: b.proxy, server: s.index }))
-            .filter(|at| self.status(*at).is_some_and(|status| status.admin.maint()))
-            .collect();
+        let all = self.iter().flat_map(|backend| backend.servers().iter().map(|server| server.at).collect::<Vec<_>>());
+        let down: Vec<ServerRef> =
+            all.filter(|at| self.status(*at).is_some_and(|status| status.admin.maint())).collect();
         for at in down {
             self.inherit(at, Duration::ZERO, true);
         }
     }
 
+    /// The backend of a server that is there, locked.
+    pub(super) fn lock(&self, at: ServerRef) -> Option<(&Arc<Backend<E>>, MutexGuard<'_, Core<E>>)> {
+        let backend = self.get(at.proxy)?;
+        let core = backend.core();
+        core.servers.get(at.server)?;
+        Some((backend, core))
+    }
+
     /// The state of a server now.
     pub fn status(&self, at: ServerRef) -> Option<Status> {
-        self.get(at.proxy)?.core().status.get(at.server).cloned()
+        self.lock(at).map(|(_, core)| core.status[at.server.index()].clone())
     }
 
     /// The server that `at` tracks.
     pub fn tracked_by(&self, at: ServerRef) -> Option<ServerRef> {
-        self.trackers.iter().find(|(_, tracker)| *tracker == at).map(|(tracked, _)| *tracked)
+        self.trackers.load().iter().find(|(_, tracker)| *tracker == at).map(|(tracked, _)| *tracked)
     }
 
     /// The server whose checks decide for `at`: the end of its chain of `track`.
     pub fn reference(&self, at: ServerRef) -> ServerRef {
         // A loop of trackers has been refused with the configuration; the bound is for the reader.
         let mut end = at;
-        for _ in 0..=self.trackers.len() {
+        for _ in 0..=self.trackers.load().len() {
             match self.tracked_by(end) {
                 Some(next) => end = next,
                 None => break,
@@ -117,9 +139,9 @@ impl Backends {
 
     /// `backend/server`.
     pub fn name(&self, at: ServerRef) -> String {
-        let backend = self.get(at.proxy);
-        let server = backend.and_then(|backend| backend.servers.get(at.server));
-        format!("{}/{}", backend.map_or("", |b| b.name.as_str()), server.map_or("", |s| s.name.as_str()))
+        let server = self.server(at);
+        let server = server.as_ref().map_or("", |server| server.name.as_str());
+        format!("{}/{server}", self.get(at.proxy).map_or("", |backend| backend.name.as_str()))
     }
 
     pub(super) fn since(&self, now: Instant) -> Duration {
@@ -142,10 +164,9 @@ impl Backends {
     }
 
     fn set_state(&self, at: ServerRef, state: Operational, cause: &Cause, now: Duration) {
-        let Some(backend) = self.get(at.proxy) else { return };
         let via = self.tracked_by(at).map(|tracked| self.name(tracked));
-        let after = backend.set_state(at.server, state, cause, via.as_deref(), now);
-        let Some(after) = after else { return };
+        let Some((backend, core)) = self.lock(at) else { return };
+        let Some(after) = backend.set_state(core, at.server.index(), state, cause, via.as_deref(), now) else { return };
         self.finish(backend, at.server, after);
         for tracker in self.trackers_of(at) {
             self.set_state(tracker, state, &Cause::default(), now);
@@ -153,10 +174,10 @@ impl Backends {
     }
 
     fn trackers_of(&self, at: ServerRef) -> Vec<ServerRef> {
-        self.trackers.iter().filter(|(tracked, _)| *tracked == at).map(|(_, tracker)| *tracker).collect()
+        self.trackers.load().iter().filter(|(tracked, _)| *tracked == at).map(|(_, tracker)| *tracker).collect()
     }
 
-    fn finish(&self, backend: &Arc<Backend>, server: usize, after: After) {
+    fn finish(&self, backend: &Arc<Backend<E>>, server: ServerId, after: After<E>) {
         for notice in &after.notices {
             (self.announce)(notice);
         }
@@ -164,12 +185,12 @@ impl Backends {
             // Who has left needs no word.
             let _ = waiter.send(Granted::Again);
         }
-        if after.shut_sessions {
-            backend.servers[server].shut_sessions(Shutdown::Down);
+        if let Some(server) = backend.get(server).filter(|_| after.shut_sessions) {
+            server.shut_sessions(Shutdown::Down);
         }
         if after.shut_backup_sessions {
-            let is_backup = |server: &&Server| server.config.settings.backup;
-            let backups = backend.servers.iter().filter(is_backup);
+            let servers = backend.servers();
+            let backups = servers.iter().filter(|server| server.config.settings.backup);
             backups.for_each(|server| server.shut_sessions(Shutdown::Up));
         }
     }
@@ -177,7 +198,6 @@ impl Backends {
     /// Carries out what an operator asks; `by` says in logs how, such as `changed from Web interface`.
     pub fn command(&self, at: ServerRef, command: Command, by: &'static str, now: Instant) {
         let cause = Cause { note: by, ..Cause::default() };
-        let Some(backend) = self.get(at.proxy).filter(|backend| at.server < backend.servers.len()) else { return };
         let since = self.since(now);
         match command {
             Command::Ready => {
@@ -190,29 +210,30 @@ impl Backends {
             }
             Command::Maint => self.set_admin(at, Admin::FORCED_MAINT, true, since),
             Command::Weight(weight) => self.set_weight(at, weight, now),
-            Command::HealthUp | Command::HealthDown | Command::HealthStopping => {
-                let set = |health: fn(&Check) -> u32| {
-                    let mut core = backend.core();
-                    if let Some(check) = core.status[at.server].check.as_mut() {
-                        check.health = health(check);
-                    }
-                };
-                match command {
-                    Command::HealthUp => {
-                        set(|check| check.rise + check.fall - 1);
-                        self.set_running(at, &cause, now);
-                    }
-                    Command::HealthDown => {
-                        set(|_| 0);
-                        self.set_stopped(at, &cause, now);
-                    }
-                    _ => {
-                        set(|check| check.rise + check.fall - 1);
-                        self.set_stopping(at, &cause, now);
-                    }
+            Command::HealthUp => {
+                self.set_health(at, |check| check.rise + check.fall - 1);
+                self.set_running(at, &cause, now);
+            }
+            Command::HealthDown => {
+                self.set_health(at, |_| 0);
+                self.set_stopped(at, &cause, now);
+            }
+            Command::HealthStopping => {
+                self.set_health(at, |check| check.rise + check.fall - 1);
+                self.set_stopping(at, &cause, now);
+            }
+            Command::ShutdownSessions => {
+                if let Some(server) = self.server(at) {
+                    server.shut_sessions(Shutdown::Operator);
                 }
             }
-            Command::ShutdownSessions => backend.servers[at.server].shut_sessions(Shutdown::Operator),
+        }
+    }
+
+    fn set_health(&self, at: ServerRef, health: impl FnOnce(&Check) -> u32) {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        if let Some(check) = core.status[at.server.index()].check.as_mut() {
+            check.health = health(check);
         }
     }
 
@@ -223,12 +244,11 @@ impl Backends {
 
     /// Has no address yet when it starts: not a word is said until it has one.
     pub fn start_unresolved(&self, at: ServerRef) {
-        let Some(backend) = self.get(at.proxy) else { return };
-        let mut core = backend.core();
-        let status = &mut core.status[at.server];
+        let Some((backend, mut core)) = self.lock(at) else { return };
+        let status = &mut core.status[at.server.index()];
         status.admin = status.admin.with(Admin::UNRESOLVED, true);
         status.state = Operational::Stopped;
-        backend.balance_again(&mut core, at.server, None);
+        backend.balance_again(&mut core, at.server.index(), None);
     }
 
     /// Sets or clears one administrative flag, here and with those that track this server.
@@ -238,19 +258,17 @@ impl Backends {
 
     /// The same, with words for the log in parentheses.
     pub fn set_admin_for(&self, at: ServerRef, flag: Admin, on: bool, reason: &str, now: Duration) {
-        let Some(backend) = self.get(at.proxy) else { return };
         let via = self.tracked_by(at);
         let tracked_up = via.and_then(|tracked| self.status(tracked)).is_none_or(|s| s.state != Operational::Stopped);
         let via = via.map(|tracked| self.name(tracked));
-        let (was, is) = {
-            let mut core = backend.core();
-            let was = core.status[at.server].admin;
-            let after = backend.set_admin(&mut core, at.server, (flag, on, reason), via.as_deref(), tracked_up, now);
-            let is = core.status[at.server].admin;
-            drop(core);
-            self.finish(backend, at.server, after);
-            (was, is)
-        };
+        let Some((backend, mut core)) = self.lock(at) else { return };
+        let slot = at.server.index();
+        let was = core.status[slot].admin;
+        let change = AdminChange { flag, on, reason, via: via.as_deref(), tracked_up, now };
+        let after = backend.set_admin(&mut core, slot, &change);
+        let is = core.status[slot].admin;
+        drop(core);
+        self.finish(backend, at.server, after);
         if was.maint() != is.maint() {
             self.inherit(at, now, is.maint());
         }
@@ -259,7 +277,7 @@ impl Backends {
                 self.set_admin(tracker, Admin::INHERITED_DRAIN, is.drain(), now);
             }
         }
-        backend.dispatch(at.server);
+        backend.dispatch(slot);
     }
 
     fn inherit(&self, at: ServerRef, now: Duration, on: bool) {
@@ -270,32 +288,26 @@ impl Backends {
 
     /// Sets the weight of a server. Where the algorithm's weights are fixed, only none and the configured one count.
     pub fn set_weight(&self, at: ServerRef, weight: u32, now: Instant) {
-        let Some(backend) = self.get(at.proxy) else { return };
-        let mut core = backend.core();
-        core.status[at.server].weight = weight.min(256);
-        let ramp = self.ramp(backend, &core, at.server, self.since(now));
-        backend.balance_again(&mut core, at.server, ramp);
+        let Some((backend, mut core)) = self.lock(at) else { return };
+        let slot = at.server.index();
+        core.status[slot].weight = weight.min(256);
+        let ramp = ramp(&core, slot, self.since(now));
+        backend.balance_again(&mut core, slot, ramp);
         drop(core);
-        backend.dispatch(at.server);
-    }
-
-    fn ramp(&self, backend: &Backend, core: &Core, server: usize, now: Duration) -> Option<Ramp> {
-        let status = &core.status[server];
-        let whole = backend.servers[server].config.settings.slowstart?.as_secs() as u32;
-        let elapsed = now.saturating_sub(status.last_change).as_secs() as u32;
-        (status.state == Operational::Starting && elapsed < whole).then_some(Ramp { elapsed, whole })
+        backend.dispatch(slot);
     }
 
     /// Once a second: slow starts go on.
     pub fn tick(&self, now: Instant) {
         let now = self.since(now);
         for backend in self.iter() {
-            for server in 0..backend.servers.len() {
-                let mut core = backend.core();
+            for shared in backend.servers().iter() {
+                let server = shared.slot();
+                let Some((_, mut core)) = self.lock(shared.at) else { continue };
                 if core.status[server].state != Operational::Starting {
                     continue;
                 }
-                let ramp = self.ramp(backend, &core, server, now);
+                let ramp = ramp(&core, server, now);
                 if ramp.is_none() {
                     core.status[server].state = Operational::Running;
                     core.status[server].last_change = now;
@@ -304,7 +316,7 @@ impl Backends {
                 drop(core);
                 let requeued = backend.dispatch(server);
                 if ramp.is_none() {
-                    let mut text = format!("{} is UP", backend.subject(server));
+                    let mut text = format!("{} is UP", backend.subject(shared));
                     backend.append_counts(&mut text, &backend.core(), server, requeued);
                     (self.announce)(&Notice { proxy: backend.proxy, severity: NOTICE, text: text + "." });
                 }
@@ -313,28 +325,84 @@ impl Backends {
     }
 }
 
-impl Backend {
+/// How far the slow start of a server has come.
+fn ramp<E>(core: &Core<E>, server: usize, now: Duration) -> Option<Ramp> {
+    let status = &core.status[server];
+    let whole = core.server(server).config.settings.slowstart?.as_secs() as u32;
+    let elapsed = now.saturating_sub(status.last_change).as_secs() as u32;
+    (status.state == Operational::Starting && elapsed < whole).then_some(Ramp { elapsed, whole })
+}
+
+/// One administrative flag of one server changes.
+struct AdminChange<'a> {
+    flag: Admin,
+    on: bool,
+    /// Words for the log, in parentheses.
+    reason: &'a str,
+    /// The server that it tracks, if that decided.
+    via: Option<&'a str>,
+    /// The server that it tracks is up, or it tracks none.
+    tracked_up: bool,
+    now: Duration,
+}
+
+/// What a change of flags means for the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdminStep {
+    /// Nothing that anybody would notice.
+    Nothing,
+    /// It was down, and is out of service now too.
+    MaintainDown,
+    /// It goes down for maintenance.
+    Maintain,
+    /// Its maintenance ends.
+    Resume,
+    /// An operator's maintenance ends, another reason for it remains.
+    StayMaintained,
+    /// It takes no new clients.
+    Drain,
+    /// It takes new clients again.
+    Undrain,
+}
+
+impl AdminStep {
+    fn of(was: Admin, is: Admin, change: &AdminChange<'_>, state: Operational) -> AdminStep {
+        match (was.maint(), is.maint()) {
+            (false, true) if state == Operational::Stopped => AdminStep::MaintainDown,
+            (false, true) => AdminStep::Maintain,
+            (true, false) => AdminStep::Resume,
+            (true, true) if !change.on && change.flag == Admin::FORCED_MAINT => AdminStep::StayMaintained,
+            (true, true) => AdminStep::Nothing,
+            (false, false) if was.drain() == is.drain() => AdminStep::Nothing,
+            (false, false) if is.drain() => AdminStep::Drain,
+            (false, false) => AdminStep::Undrain,
+        }
+    }
+}
+
+impl<E> Backend<E> {
     /// The balancer learns the state of a server, readers too.
-    fn balance_again(&self, core: &mut Core, server: usize, ramp: Option<Ramp>) {
+    pub(super) fn balance_again(&self, core: &mut Core<E>, server: usize, ramp: Option<Ramp>) {
         let status = &core.status[server];
         core.balancer.update(server, status.is_ready(), status.weight, ramp);
         let (usable, running) = (core.balancer.members()[server].usable(), status.state != Operational::Stopped);
-        self.servers[server].usable.store(usable, Relaxed);
-        self.servers[server].running.store(running && !status.admin.maint(), Relaxed);
+        let shared = core.server(server);
+        shared.usable.store(usable, Relaxed);
+        shared.running.store(running && !status.admin.maint(), Relaxed);
         let totals = core.balancer.totals();
         self.active.store(totals.active, Relaxed);
         self.backup.store(totals.backup, Relaxed);
     }
 
-    fn set_state(
-        self: &Arc<Self>,
+    fn set_state<'a>(
+        self: &'a Arc<Self>,
+        mut core: MutexGuard<'a, Core<E>>,
         server: usize,
         to: Operational,
         cause: &Cause,
         via: Option<&str>,
         now: Duration,
-    ) -> Option<After> {
-        let mut core = self.core();
+    ) -> Option<After<E>> {
         let from = core.status[server].state;
         let same = match to {
             Operational::Running => matches!(from, Operational::Running | Operational::Starting),
@@ -343,29 +411,23 @@ impl Backend {
         if same || core.status[server].admin.maint() {
             return None;
         }
-        let settings = &self.servers[server].config.settings;
-        let slowstart = settings.slowstart.filter(|slow| slow.as_secs() > 0);
+        let shared = core.server(server).clone();
         let had_servers = self.has_servers(&core);
         let mut after = After::default();
-        self.leave_state(&mut core, server, now);
-        let status = &mut core.status[server];
-        status.state = match (to, slowstart) {
-            (Operational::Running, Some(_)) => Operational::Starting,
-            _ => to,
-        };
-        let ramp = slowstart.filter(|_| to == Operational::Running);
-        let ramp = ramp.map(|whole| Ramp { elapsed: 0, whole: whole.as_secs() as u32 });
-        self.balance_again(&mut core, server, ramp);
+        leave_state(&mut core.status[server], now);
+        let starts = slow_start(&shared).filter(|_| to == Operational::Running);
+        core.status[server].state = if starts.is_some() { Operational::Starting } else { to };
+        self.balance_again(&mut core, server, starts);
         let (word, severity) = match to {
             Operational::Stopped if from == Operational::Stopping => ("DOWN", NOTICE),
             Operational::Stopped => ("DOWN", ALERT),
             Operational::Stopping => ("stopping", NOTICE),
             _ => ("UP", NOTICE),
         };
-        let mut text = format!("{} is {word}", self.subject(server));
-        self.append_cause(&mut text, &core.status[server], cause, via);
+        let mut text = format!("{} is {word}", self.subject(&shared));
+        append_cause(&mut text, &core.status[server], cause, via);
         if to == Operational::Running {
-            after.shut_backup_sessions = self.ends_backups(&core, server);
+            after.shut_backup_sessions = ends_backups(&core, server);
             drop(core);
             let requeued = self.dispatch(server);
             core = self.core();
@@ -374,7 +436,7 @@ impl Backend {
             after.evicted = self.evict(&mut core, server);
             self.append_counts(&mut text, &core, server, after.evicted.len() as u32);
             if to == Operational::Stopped {
-                after.shut_sessions = settings.on_marked_down_shutdown;
+                after.shut_sessions = shared.config.settings.on_marked_down_shutdown;
                 core.status[server].down_transitions += 1;
             }
         }
@@ -383,141 +445,125 @@ impl Backend {
         Some(after)
     }
 
-    #[allow(clippy::too_many_arguments)] // One flag of one server: what it is, where it comes from, and when.
-    fn set_admin(
-        self: &Arc<Self>,
-        core: &mut Core,
-        server: usize,
-        (flag, on, reason): (Admin, bool, &str),
-        via: Option<&str>,
-        tracked_up: bool,
-        now: Duration,
-    ) -> After {
+    fn set_admin(self: &Arc<Self>, core: &mut Core<E>, server: usize, change: &AdminChange<'_>) -> After<E> {
         let mut after = After::default();
         let was = core.status[server].admin;
-        let is = was.with(flag, on);
+        let is = was.with(change.flag, change.on);
         if was == is {
             return after;
         }
         let had_servers = self.has_servers(core);
-        let from = core.status[server].state;
-        let subject = self.subject(server);
-        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        let via = via.map(|via| format!(" via {via}")).unwrap_or_default();
+        let step = AdminStep::of(was, is, change, core.status[server].state);
         core.status[server].admin = is;
-        let settings = &self.servers[server].config.settings;
-        let mut severity = NOTICE;
-        let mut remains = false;
-        let text = match (was.maint(), is.maint()) {
-            (false, true) if from == Operational::Stopped => {
-                format!("{subject} was DOWN and now enters maintenance{reason}{via}")
+        let (severity, text) = match step {
+            AdminStep::Nothing => return after,
+            AdminStep::MaintainDown => (NOTICE, self.maintain_down(core, server, change)),
+            AdminStep::Maintain => self.maintain(core, server, change, &mut after),
+            AdminStep::Resume => (NOTICE, self.resume(core, server, change, &mut after)),
+            AdminStep::StayMaintained => {
+                let subject = self.subject(core.server(server));
+                (NOTICE, format!("{subject} is leaving forced maintenance but remains in maintenance"))
             }
-            (false, true) => {
-                self.leave_state(core, server, now);
-                let status = &mut core.status[server];
-                status.state = Operational::Stopped;
-                status.down_transitions += 1;
-                self.balance_again(core, server, None);
-                after.evicted = self.evict(core, server);
-                after.shut_sessions = settings.on_marked_down_shutdown;
-                if from != Operational::Stopping {
-                    severity = ALERT;
-                }
-                let mut text = format!("{subject} is going DOWN for maintenance{reason}");
-                text.push_str(&via);
-                self.append_counts(&mut text, core, server, after.evicted.len() as u32);
-                text
-            }
-            (true, false) => {
-                let status = &mut core.status[server];
-                // It is up until a check says otherwise, and the first one that fails does.
-                for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
-                    check.health = check.health.max(check.rise);
-                }
-                let healthy = |check: &Option<Check>| check.as_ref().is_none_or(|c| c.health >= c.rise);
-                let up = healthy(&status.check) && healthy(&status.agent) && tracked_up;
-                remains = is.has(Admin::FORCED_DRAIN);
-                let slow = settings.slowstart.filter(|slow| slow.as_secs() > 0);
-                if up {
-                    self.leave_state(core, server, now);
-                    let starting = if slow.is_some() { Operational::Starting } else { Operational::Running };
-                    core.status[server].state = starting;
-                }
-                let ramp = slow.filter(|_| up).map(|whole| Ramp { elapsed: 0, whole: whole.as_secs() as u32 });
-                self.balance_again(core, server, ramp);
-                after.shut_backup_sessions = self.ends_backups(core, server);
-                let state = if up { "UP" } else { "DOWN" };
-                let mode = if is.drain() { "DRAIN" } else { "READY" };
-                match flag {
-                    Admin::FORCED_MAINT => format!("{subject} is {state}/{mode} (leaving forced maintenance)"),
-                    Admin::UNRESOLVED => {
-                        let host = super::host_name(&self.servers[server]);
-                        format!("{subject} ('{host}') is {state}/{mode} (resolves again)")
-                    }
-                    _ => format!("{subject} is {state}/{mode} (leaving maintenance)"),
-                }
-            }
-            (true, true) if on => return after,
-            (true, true) if flag == Admin::FORCED_MAINT => {
-                format!("{subject} is leaving forced maintenance but remains in maintenance")
-            }
-            (true, true) => return after,
-            (false, false) if was.drain() == is.drain() => return after,
-            (false, false) if is.drain() => {
-                core.status[server].last_change = now;
-                self.balance_again(core, server, None);
-                after.evicted = self.evict(core, server);
-                let mut text = format!("{subject} enters drain state{via}");
-                self.append_counts(&mut text, core, server, after.evicted.len() as u32);
-                text
-            }
-            (false, false) => {
-                core.status[server].last_change = now;
-                self.balance_again(core, server, None);
-                let state = if from == Operational::Stopped { "DOWN" } else { "UP" };
-                format!("{subject} is {state} (leaving forced drain)")
-            }
+            AdminStep::Drain => (NOTICE, self.drain(core, server, change, &mut after)),
+            AdminStep::Undrain => (NOTICE, self.undrain(core, server, change)),
         };
         after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
-        if remains {
-            let text = format!("{subject} remains in forced drain mode.");
+        if step == AdminStep::Resume && is.has(Admin::FORCED_DRAIN) {
+            let text = format!("{} remains in forced drain mode.", self.subject(core.server(server)));
             after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
         }
-        self.note_backend(core, had_servers, now, &mut after.notices);
+        self.note_backend(core, had_servers, change.now, &mut after.notices);
         after
     }
 
-    /// This server has just come up, and takes over from backups at once.
-    fn ends_backups(&self, core: &Core, server: usize) -> bool {
-        let settings = &self.servers[server].config.settings;
-        settings.on_marked_up_shutdown_backup && !settings.backup && core.balancer.members()[server].usable()
+    fn maintain_down(&self, core: &Core<E>, server: usize, change: &AdminChange<'_>) -> String {
+        let subject = self.subject(core.server(server));
+        format!("{subject} was DOWN and now enters maintenance{}{}", change.reason(), change.via())
     }
 
-    /// A stretch of the old state ends.
-    fn leave_state(&self, core: &mut Core, server: usize, now: Duration) {
+    fn maintain(
+        &self,
+        core: &mut Core<E>,
+        server: usize,
+        change: &AdminChange<'_>,
+        after: &mut After<E>,
+    ) -> (u8, String) {
+        let shared = core.server(server).clone();
         let status = &mut core.status[server];
-        if status.state == Operational::Stopped {
-            status.down_time += now.saturating_sub(status.last_change);
-        }
-        status.last_change = now;
+        let severity = if status.state == Operational::Stopping { NOTICE } else { ALERT };
+        leave_state(status, change.now);
+        status.state = Operational::Stopped;
+        status.down_transitions += 1;
+        self.balance_again(core, server, None);
+        after.evicted = self.evict(core, server);
+        after.shut_sessions = shared.config.settings.on_marked_down_shutdown;
+        let subject = self.subject(&shared);
+        let mut text = format!("{subject} is going DOWN for maintenance{}{}", change.reason(), change.via());
+        self.append_counts(&mut text, core, server, after.evicted.len() as u32);
+        (severity, text)
     }
 
-    fn evict(&self, core: &mut Core, server: usize) -> Evicted {
+    fn resume(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>, after: &mut After<E>) -> String {
+        let shared = core.server(server).clone();
+        let status = &mut core.status[server];
+        // It is up until a check says otherwise, and the first one that fails does.
+        for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
+            check.health = check.health.max(check.rise);
+        }
+        let healthy = |check: &Option<Check>| check.as_ref().is_none_or(|c| c.health >= c.rise);
+        let up = healthy(&status.check) && healthy(&status.agent) && change.tracked_up;
+        let starts = slow_start(&shared).filter(|_| up);
+        if up {
+            leave_state(status, change.now);
+            status.state = if starts.is_some() { Operational::Starting } else { Operational::Running };
+        }
+        let mode = if status.admin.drain() { "DRAIN" } else { "READY" };
+        self.balance_again(core, server, starts);
+        after.shut_backup_sessions = ends_backups(core, server);
+        let (subject, state) = (self.subject(&shared), if up { "UP" } else { "DOWN" });
+        match change.flag {
+            Admin::FORCED_MAINT => format!("{subject} is {state}/{mode} (leaving forced maintenance)"),
+            Admin::UNRESOLVED => {
+                let host = super::host_name(&shared);
+                format!("{subject} ('{host}') is {state}/{mode} (resolves again)")
+            }
+            _ => format!("{subject} is {state}/{mode} (leaving maintenance)"),
+        }
+    }
+
+    fn drain(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>, after: &mut After<E>) -> String {
+        core.status[server].last_change = change.now;
+        self.balance_again(core, server, None);
+        after.evicted = self.evict(core, server);
+        let mut text = format!("{} enters drain state{}", self.subject(core.server(server)), change.via());
+        self.append_counts(&mut text, core, server, after.evicted.len() as u32);
+        text
+    }
+
+    fn undrain(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>) -> String {
+        let status = &mut core.status[server];
+        status.last_change = change.now;
+        let state = if status.state == Operational::Stopped { "DOWN" } else { "UP" };
+        self.balance_again(core, server, None);
+        format!("{} is {state} (leaving forced drain)", self.subject(core.server(server)))
+    }
+
+    fn evict(&self, core: &mut Core<E>, server: usize) -> Evicted<E> {
         if !self.redispatch {
-            return Evicted::new();
+            return Evicted::<E>::new();
         }
         let evicted = core.queues.evict(server);
         self.publish(core, server);
         evicted
     }
 
-    fn has_servers(&self, core: &Core) -> bool {
+    fn has_servers(&self, core: &Core<E>) -> bool {
         let totals = core.balancer.totals();
         totals.active + totals.backup > 0
     }
 
     /// The backend lost its last server or got its first.
-    fn note_backend(&self, core: &mut Core, had_servers: bool, now: Duration, notices: &mut Vec<Notice>) {
+    fn note_backend(&self, core: &mut Core<E>, had_servers: bool, now: Duration, notices: &mut Vec<Notice>) {
         let has_servers = self.has_servers(core);
         if had_servers == has_servers {
             return;
@@ -534,26 +580,12 @@ impl Backend {
         changes.last_change = now;
     }
 
-    fn subject(&self, server: usize) -> String {
-        let server = &self.servers[server];
+    fn subject(&self, server: &Server<E>) -> String {
         let kind = if server.config.settings.backup { "Backup Server" } else { "Server" };
         format!("{kind} {}/{}", self.name, server.name)
     }
 
-    fn append_cause(&self, text: &mut String, status: &Status, cause: &Cause, via: Option<&str>) {
-        if !cause.note.is_empty() {
-            let _ = write!(text, ", {}", cause.note);
-        }
-        if let Some(via) = via {
-            let _ = write!(text, " via {via}");
-        }
-        let check = if cause.agent { &status.agent } else { &status.check };
-        if let Some(check) = check.as_ref().filter(|check| cause.check && !check.status.is_empty()) {
-            check.append_report(text);
-        }
-    }
-
-    fn append_counts(&self, text: &mut String, core: &Core, server: usize, requeued: u32) {
+    fn append_counts(&self, text: &mut String, core: &Core<E>, server: usize, requeued: u32) {
         let totals = core.balancer.totals();
         let on_backup = if totals.backup > 0 && totals.active == 0 { " Running on backup." } else { "" };
         let (active, backup) = (totals.active, totals.backup);
@@ -572,6 +604,49 @@ impl Backend {
                  {waiting} total in queue"
             )
         };
+    }
+}
+
+impl AdminChange<'_> {
+    fn reason(&self) -> String {
+        if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) }
+    }
+
+    fn via(&self) -> String {
+        self.via.map(|via| format!(" via {via}")).unwrap_or_default()
+    }
+}
+
+/// A stretch of the old state ends.
+fn leave_state(status: &mut Status, now: Duration) {
+    if status.state == Operational::Stopped {
+        status.down_time += now.saturating_sub(status.last_change);
+    }
+    status.last_change = now;
+}
+
+/// The slow start of a server that comes up, if it has one.
+fn slow_start<E>(server: &Server<E>) -> Option<Ramp> {
+    let whole = server.config.settings.slowstart?.as_secs() as u32;
+    (whole > 0).then_some(Ramp { elapsed: 0, whole })
+}
+
+/// This server has just come up, and takes over from backups at once.
+fn ends_backups<E>(core: &Core<E>, server: usize) -> bool {
+    let settings = &core.server(server).config.settings;
+    settings.on_marked_up_shutdown_backup && !settings.backup && core.balancer.members()[server].usable()
+}
+
+fn append_cause(text: &mut String, status: &Status, cause: &Cause, via: Option<&str>) {
+    if !cause.note.is_empty() {
+        let _ = write!(text, ", {}", cause.note);
+    }
+    if let Some(via) = via {
+        let _ = write!(text, " via {via}");
+    }
+    let check = if cause.agent { &status.agent } else { &status.check };
+    if let Some(check) = check.as_ref().filter(|check| cause.check && !check.status.is_empty()) {
+        check.append_report(text);
     }
 }
 

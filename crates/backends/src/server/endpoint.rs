@@ -16,6 +16,33 @@ pub struct Endpoint {
     pub port: ServerPort,
 }
 
+/// Where the checks of a server go, as far as that is not where the server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckPlace {
+    /// `addr`.
+    pub addr: Option<IpAddr>,
+    /// `port`.
+    pub port: Option<u16>,
+    /// `addr` is something else than an IP address.
+    other: bool,
+}
+
+impl CheckPlace {
+    pub(super) fn configured(server: &model::Server) -> CheckPlace {
+        let check = &server.settings.check;
+        let addr = match &check.addr {
+            Some(ServerHost::Ip(ip)) => Some(*ip),
+            _ => None,
+        };
+        CheckPlace { addr, port: check.port, other: check.addr.is_some() && addr.is_none() }
+    }
+
+    /// Checks go to another place than traffic.
+    pub fn is_elsewhere(&self) -> bool {
+        self.addr.is_some() || self.port.is_some() || self.other
+    }
+}
+
 /// A resolved host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -51,7 +78,7 @@ impl Endpoint {
 
     /// A server that is here does not lead there. One that is where its client is may be anywhere, and one whose name
     /// does not resolve just now may still be where it was.
-    pub(super) fn excludes(&self, target: &Target) -> bool {
+    pub fn excludes(&self, target: &Target) -> bool {
         match (&self.host, target) {
             (None, _) => false,
             (Some(Host::Ip(ip)), Target::Ip(address)) => {

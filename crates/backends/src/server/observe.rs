@@ -40,25 +40,25 @@ impl Seen {
 
 const NOTICE: u8 = 5;
 
-impl Backends {
+impl<E> Backends<E> {
     /// A check of `at` begins.
     pub fn check_begins(&self, at: ServerRef) {
-        let Some(backend) = self.get(at.proxy) else { return };
-        if let Some(check) = backend.core().status[at.server].check.as_mut() {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        if let Some(check) = core.status[at.server.index()].check.as_mut() {
             check.running = true;
         }
     }
 
     /// What a check tells the server of itself.
     pub fn standing(&self, at: ServerRef, node: Option<&str>) -> Standing {
-        let Some(backend) = self.get(at.proxy) else { return Standing::default() };
-        let server = &backend.servers[at.server];
-        let core = backend.core();
-        let status = core.status[at.server].clone();
-        let weight = core.balancer.weight_of(at.server);
+        let Some((backend, core)) = self.lock(at) else { return Standing::default() };
+        let slot = at.server.index();
+        let server = core.server(slot).clone();
+        let status = core.status[slot].clone();
+        let weight = core.balancer.weight_of(slot);
         let total = core.balancer.displayed_weight(core.balancer.totals().weight);
         let served: u32 = core.balancer.members().iter().map(|member| member.served).sum();
-        let waiting = core.queues.waiting_for(at.server);
+        let waiting = core.queues.waiting_for(slot);
         drop(core);
         let target = server.endpoint.load().target(None);
         let (address, port) = match target {
@@ -79,20 +79,21 @@ impl Backends {
 
     /// A check of `at` ended. `told`: the log wants to hear of every change of health.
     pub fn checked(&self, at: ServerRef, outcome: &Outcome, took: Duration, told: bool, now: Instant) {
-        let Some(backend) = self.get(at.proxy) else { return };
-        let mut core = backend.core();
-        if core.status[at.server].admin.maint() {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        let slot = at.server.index();
+        let backup = core.server(slot).config.settings.backup;
+        if core.status[slot].admin.maint() {
             return;
         }
-        let weight = core.status[at.server].weight;
-        core.status[at.server].consecutive_errors = 0;
-        let Some(check) = core.status[at.server].check.as_mut() else { return };
+        let weight = core.status[slot].weight;
+        core.status[slot].consecutive_errors = 0;
+        let Some(check) = core.status[slot].check.as_mut() else { return };
         let before = check.status;
         let (conclusion, moved) = check.record(outcome, Some(took));
         check.running = false;
         let notice = (told && (moved || before != check.status)).then(|| {
             let effect = outcome.verdict.effect();
-            let kind = if backend.servers[at.server].config.settings.backup { "backup server" } else { "server" };
+            let kind = if backup { "backup server" } else { "server" };
             let conditionally = if effect == Effect::Conditional { "conditionally " } else { "" };
             let end = if effect == Effect::Failed { "failed" } else { "succeeded" };
             let mut text = format!("Health check for {kind} {} {conditionally}{end}", self.name(at));
@@ -122,8 +123,7 @@ impl Backends {
 
     /// Traffic showed something of `at`: with `observe`, enough errors in a row count like failed checks.
     pub fn observe(&self, at: ServerRef, seen: Seen, now: Instant) {
-        let Some(backend) = self.get(at.proxy) else { return };
-        let server = &backend.servers[at.server];
+        let Some(server) = self.server(at) else { return };
         let settings = &server.config.settings;
         let (layer, error, words) = seen.row();
         let wanted = match settings.observe.as_deref() {
@@ -135,8 +135,8 @@ impl Backends {
         if !wanted || !settings.check.enabled {
             return;
         }
-        let mut core = backend.core();
-        let status = &mut core.status[at.server];
+        let Some((_, mut core)) = self.lock(at) else { return };
+        let status = &mut core.status[at.server.index()];
         if !error {
             status.consecutive_errors = 0;
             return;

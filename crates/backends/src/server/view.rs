@@ -1,6 +1,6 @@
 //! What is seen of a backend and of a server at one moment.
 
-use super::{Backend, Changes, Status};
+use super::{Backend, Changes, ServerId, Status};
 use crate::balance::{Member, Totals};
 
 /// A server at one moment.
@@ -33,15 +33,17 @@ pub struct BackendView {
     pub waiting_max: u32,
 }
 
-impl Backend {
-    /// One of its servers now.
-    pub fn view_server(&self, server: usize) -> ServerView {
+impl<E> Backend<E> {
+    /// One of its servers now, while it is there.
+    pub fn view_server(&self, id: ServerId) -> Option<ServerView> {
         let core = self.core();
-        ServerView {
+        core.servers.get(id)?;
+        let server = id.index();
+        Some(ServerView {
             status: core.status[server].clone(),
             member: core.balancer.members()[server].clone(),
             weight: core.balancer.weight_of(server),
-        }
+        })
     }
 
     /// The backend now.

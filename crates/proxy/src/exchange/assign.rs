@@ -1,17 +1,13 @@
 //! A place on a server, and a connection to it.
 
 use super::state::{Exchange, ms_between};
+use crate::server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
     servers::connect::{self, Failure},
     worker::state::Worker,
 };
-use penstock_backends::{
-    queue::Granted,
-    retry::Attempt,
-    reuse::Key,
-    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
-};
+use penstock_backends::{queue::Granted, retry::Attempt, reuse::Key};
 use penstock_rules::{By, During, ServerConnFacts, Termination};
 use std::{
     future::{Future, poll_fn},
@@ -80,25 +76,19 @@ pub(crate) async fn assign(
                     }
                 }
             }
-            Assignment::Full(_) if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
+            Assignment::Full if want.persistent.is_some() && proxy.options.redispatch.is_some() => {
                 want.persistent = None;
             }
-            Assignment::Full(_) => return Err(Unserved(Termination(By::Server, During::Queue), 503)),
+            Assignment::Full => return Err(Unserved(Termination(By::Server, During::Queue), 503)),
             Assignment::NoServer => return Err(Unserved(Termination(By::Server, During::Connect), 503)),
         }
     }
 }
 
 /// A new connection to a server, within `timeout connect`; counted, and in the log facts why there is none.
-pub(crate) async fn connect(
-    conn: &mut Conn,
-    x: &mut Exchange,
-    server: &Server,
-    at: ServerRef,
-    key: Option<&Key>,
-) -> Option<Stream> {
+pub(crate) async fn connect(conn: &mut Conn, x: &mut Exchange, server: &Server, key: Option<&Key>) -> Option<Stream> {
     let worker = conn.worker.clone();
-    let timeout = worker.shared.config.proxies[at.proxy].timeouts.connect;
+    let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
     conn.deadline.set(worker.clock.tick(), timeout);
     let mut deadline = std::mem::take(&mut conn.deadline);
     let opened = match key {
@@ -107,9 +97,9 @@ pub(crate) async fn connect(
     };
     conn.deadline = deadline;
     worker.clock.tick();
-    worker.counters().server(at.proxy, at.server).connects.inc();
+    worker.cells(server).connects.inc();
     let seen = if matches!(opened, Some(Ok(_))) { Seen::Connected } else { Seen::NotConnected };
-    worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
+    worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
     x.log.termination = match opened {
         Some(Ok(stream)) => {
             connected(x, facts_of(&stream), worker.clock.now());
@@ -149,23 +139,26 @@ pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
 }
 
 /// A request failed because no connection could be made; those that another attempt made good do not count.
-pub(crate) fn count_connect_error(worker: &Worker, at: ServerRef) {
-    worker.counters().server(at.proxy, at.server).connect_errors.inc();
-    worker.counters().backend(at.proxy).connect_errors.inc();
+pub(crate) fn count_connect_error(worker: &Worker, server: &Server) {
+    worker.cells(server).connect_errors.inc();
+    worker.counters().backend(server.at.proxy).connect_errors.inc();
 }
 
-/// The request has a place on the server `at`: counts an attempt that was repeated or moved there.
-pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, at: ServerRef, attempt: Attempt) {
-    let counters = worker.counters();
+/// The request has a place on `server`: counts an attempt that was repeated or moved there.
+pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, server: &Server, attempt: Attempt) {
+    let backend = worker.counters().backend(server.at.proxy);
     match attempt {
         Attempt::First => {}
         Attempt::Repeated => {
-            counters.server(at.proxy, at.server).retries.inc();
-            counters.backend(at.proxy).retries.inc();
+            worker.cells(server).retries.inc();
+            backend.retries.inc();
         }
         Attempt::Moved(before) => {
-            counters.server(at.proxy, before).redispatches.inc();
-            counters.backend(at.proxy).redispatches.inc();
+            let before = ServerRef { server: before, ..server.at };
+            if let Some(before) = worker.shared.backends.server(before) {
+                worker.cells(&before).redispatches.inc();
+            }
+            backend.redispatches.inc();
             x.log.redispatched = true;
             if std::mem::take(&mut x.cookie.direct) {
                 // The server that the cookie names did not answer.

@@ -14,6 +14,7 @@ use super::{
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
+use crate::server::{Seen, Server, Slot};
 use crate::{
     connection::{Conn, in_time},
     http1::server_side::Http1Server,
@@ -36,7 +37,6 @@ use crate::{
 use penstock_backends::{
     retry::{Reason, may_repeat_body, retries_on, retries_on_status},
     reuse::{Claim, Key, may_go_on},
-    server::{Seen, Server, ServerRef, Slot},
 };
 use penstock_config::model::{HttpReuse, Proxy};
 use penstock_http::{Framing, Limits};
@@ -53,18 +53,17 @@ pub(super) async fn attempt(
     client: &mut dyn Client,
     x: &mut Exchange,
     slot: &Slot,
-    at: ServerRef,
     proxy: &Proxy,
     repeated: bool,
 ) -> Result<(), Ended> {
     let worker = conn.worker.clone();
-    let cells = worker.counters().server(at.proxy, at.server);
     let server = slot.server();
+    let cells = worker.cells(server);
     let first = conn.requests == 0 && !repeated;
     let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..conn.limits() };
     let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let Some(key) = key_of(conn, x, server, at, only_http1, context::Stage::Request) else {
-        connect(conn, x, server, at, None).await;
+    let Some(key) = key_of(conn, x, server, only_http1, context::Stage::Request) else {
+        connect(conn, x, server, None).await;
         return Err(Ended::Retry(Reason::Connect));
     };
     let private = proxy.http_reuse == HttpReuse::Never || conn.own.authenticates();
@@ -77,13 +76,13 @@ pub(super) async fn attempt(
     let in_use = InUse::of(cells);
     let own = conn.own.take(&key);
     let private = private || own.is_some();
-    let (stream, uses) = match own.or_else(|| worker.pool.take(&key, claim.as_ref()?)) {
+    let (stream, uses) = match own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?)) {
         Some(taken) => {
             cells.reuses.inc();
             connected(x, taken.facts, worker.clock.now());
             (taken.stream, taken.uses)
         }
-        None => match connect(conn, x, server, at, Some(&key)).await {
+        None => match connect(conn, x, server, Some(&key)).await {
             Some(stream) => (stream, 0),
             None => return Err(Ended::Retry(Reason::Connect)),
         },
@@ -107,7 +106,7 @@ pub(super) async fn attempt(
     let may_keep = headers::to_server(conn, x, proxy, server);
     upstream.request(&mut x.request, client.request_framing());
     let stale = uses > 0;
-    let result = forward(conn, client, x, &mut upstream, at, proxy, stale).await;
+    let result = forward(conn, client, x, &mut upstream, server, proxy, stale).await;
     match result {
         Ok(()) if may_keep => {
             if let Some(stream) = upstream.into_idle() {
@@ -115,7 +114,7 @@ pub(super) async fn attempt(
                 if private || conn.own.authenticates() {
                     conn.own.give(key, idle)
                 } else {
-                    worker.pool.give(key, idle, worker.clock.now())
+                    worker.pool.give(server, key, idle, worker.clock.now())
                 }
             }
         }
@@ -128,7 +127,7 @@ pub(super) async fn attempt(
 fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
     let settings = &server.config.settings;
     let own = conn.own.take_mux(key, |mux| may_go_on(settings, mux.begun()));
-    own.or_else(|| conn.worker.muxes.take(key, claim?))
+    own.or_else(|| conn.worker.muxes.take(server, key, claim?))
 }
 
 /// An attempt over a connection that others may share.
@@ -153,12 +152,12 @@ pub(super) async fn multiplexed(
         }
     }
     let worker = conn.worker.clone();
-    let _in_use = MuxInUse::of(worker.counters().server(key.at.proxy, key.at.server), mux);
+    let _in_use = MuxInUse::of(worker.cells(slot.server()), mux);
     let mut upstream = Http2Server::new(mux.clone(), conn.own.session(), limits);
     headers::to_server(conn, x, proxy, slot.server());
     upstream.request(&mut x.request, client.request_framing());
     let authenticated = conn.own.authenticates();
-    let result = forward(conn, client, x, &mut upstream, key.at, proxy, mux.uses() > 0).await;
+    let result = forward(conn, client, x, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
     drop(upstream);
     let worker = conn.worker.clone();
     if conn.own.authenticates() && !authenticated {
@@ -166,7 +165,7 @@ pub(super) async fn multiplexed(
         worker.muxes.withdraw(key.at, mux);
         conn.own.give_mux(key.clone(), mux.clone());
     }
-    worker.muxes.settle(key.at, mux);
+    worker.muxes.settle(slot.server(), mux);
     result
 }
 
@@ -185,7 +184,7 @@ pub(super) async fn forward(
     client: &mut dyn Client,
     x: &mut Exchange,
     upstream: &mut dyn Upstream,
-    at: ServerRef,
+    server: &Server,
     proxy: &Proxy,
     stale: bool,
 ) -> Result<(), Ended> {
@@ -225,7 +224,7 @@ pub(super) async fn forward(
             failed => failed,
         };
         request.give_back(buffers);
-        let ended = head_failed(conn, client, x, upstream, at, failed, stale, &request).await;
+        let ended = head_failed(conn, client, x, upstream, server, failed, stale, &request).await;
         if matches!(ended, Ended::Retry(_)) {
             keep_body(x, &mut request, buffers);
         }
@@ -235,13 +234,13 @@ pub(super) async fn forward(
     debug::response(conn, x);
     penstock_http::receive_hop_by_hop(&mut x.response.fields);
     x.times.answered = Some(now);
-    let cells = worker.counters().server(at.proxy, at.server);
+    let cells = worker.cells(server);
     cells.requests.inc();
     cells.response(x.response.status());
     finish::track_status(conn, x, x.response.status());
     conn.own.heed(&x.response);
     let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
-    worker.shared.backends.observe(at, seen, now.into_std());
+    worker.shared.backends.observe(server.at, seen, now.into_std());
     if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
         request.give_back(buffers);
         keep_body(x, &mut request, buffers);
@@ -263,9 +262,7 @@ pub(super) async fn forward(
     }
     x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
     headers::to_client(x, proxy);
-    if let Some(pool) = worker.shared.backends.get(at.proxy) {
-        cookie::to_client(x, proxy, pool, worker.clock.unix_s());
-    }
+    cookie::to_client(x, proxy, worker.clock.unix_s());
     let framing = headers::framing_to_client(x, framing);
     let last = headers::closes(conn) || !request.done;
     client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
@@ -305,7 +302,7 @@ pub(super) async fn forward(
     if unread && matches!(result, Transfer::Done) {
         skip_body(conn, upstream).await;
     }
-    finish_body(conn, client, x, at, result)
+    finish_body(conn, client, x, server, result)
 }
 
 #[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
@@ -358,14 +355,14 @@ pub(super) async fn head_failed(
     client: &mut dyn Client,
     x: &mut Exchange,
     upstream: &dyn Upstream,
-    at: ServerRef,
+    server: &Server,
     failed: Head,
     stale: bool,
     request: &Flow,
 ) -> Ended {
     let worker = conn.worker.clone();
-    let cells = worker.counters().server(at.proxy, at.server);
-    let backend = worker.counters().backend(at.proxy);
+    let cells = worker.cells(server);
+    let backend = worker.counters().backend(server.at.proxy);
     let repeatable = is_repeatable(client, x, request);
     let proxy = conn.proxy_of(x);
     match failed {
@@ -387,7 +384,7 @@ pub(super) async fn head_failed(
             cells.response_errors.inc();
             backend.response_errors.inc();
             let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
-            worker.shared.backends.observe(at, seen, worker.clock.now().into_std());
+            worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
             x.log.termination = termination;
             if repeatable
                 && retries_on(proxy, reason)
@@ -400,7 +397,7 @@ pub(super) async fn head_failed(
         Head::Timeout(Side::Server) => {
             cells.response_errors.inc();
             backend.response_errors.inc();
-            worker.shared.backends.observe(at, Seen::ResponseTimeout, worker.clock.now().into_std());
+            worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
             x.log.termination = Termination(By::ServerTimeout, During::Headers);
             if repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);

@@ -88,8 +88,8 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     x.log.feconn = shared.limits.frontends[conn.frontend].frontend.current();
     if let Some(backend) = x.backend.and_then(|index| shared.backends.get(index)) {
         x.log.beconn = backend.sessions();
-        if let Some(server) = x.server.filter(|_| x.log.as_soon_as) {
-            x.log.srv_conn = backend.servers[server].served();
+        if let Some(server) = x.server.as_ref().filter(|_| x.log.as_soon_as) {
+            x.log.srv_conn = server.served();
         }
     }
 }
@@ -138,7 +138,7 @@ fn count(conn: &Conn, x: &Exchange) {
     let Some(backend) = x.backend else { return };
     let total = ms(x.log.Ta).unwrap_or(0);
     let cells = counters.backend(backend);
-    for cells in [Some(cells), x.server.map(|server| counters.server(backend, server))].into_iter().flatten() {
+    for cells in [Some(cells), x.server.as_ref().map(|server| conn.worker.cells(server))].into_iter().flatten() {
         cells.bytes_in.add(x.log.bytes_uploaded);
         cells.bytes_out.add(x.log.bytes_read);
         if x.server.is_some() {

@@ -2,7 +2,7 @@
 
 use super::{forwarded, state::Exchange};
 use crate::connection::Conn;
-use penstock_backends::server::Server;
+use crate::server::Server;
 use penstock_config::model::{Capture, ConnectionMode, ForwardFor, Proxy};
 use penstock_http::{
     Connection, Fields, Framing, Known, Persistence, Version, receive_hop_by_hop, remove_hop_by_hop, set_connection,

@@ -8,15 +8,13 @@ use super::{
     respond,
     state::Exchange,
 };
+use crate::server::{Shutdown, Slot};
 use crate::{
     connection::Conn,
     route::{cookie, persistence},
     rules::{context::Stage, login},
 };
-use penstock_backends::{
-    retry::{Attempts, Reason, retries_on},
-    server::{ServerRef, Shutdown, Slot},
-};
+use penstock_backends::retry::{Attempts, Reason, retries_on};
 use penstock_rules::{By, During, Termination};
 use std::{
     future::{Future, poll_fn},
@@ -56,15 +54,14 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
                 return answer(conn, client, x, termination, status).await;
             }
         };
-        let server = slot.server().index;
-        x.server = Some(server);
-        count_attempt(&worker, x, ServerRef { proxy: backend, server }, attempts.assigned(server));
-        worker.counters().server(backend, server).session(worker.now_ms());
-        let at = ServerRef { proxy: backend, server };
+        let server = slot.server().clone();
+        x.server = Some(server.clone());
+        count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
+        worker.cells(&server).session(worker.now_ms());
         x.may_retry = attempts.are_left(proxy);
         let attempt = {
             // Pinned, so that it stays where it is made: it is the largest future of all.
-            let attempt = pin!(attempt(conn, client, x, &slot, at, proxy, attempts.failures() > 0));
+            let attempt = pin!(attempt(conn, client, x, &slot, proxy, attempts.failures() > 0));
             unless_shut_down(&slot, attempt).await
         };
         let Some(attempt) = attempt else {
@@ -77,7 +74,7 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
             Err(Ended::Retry(Reason::Stale)) => {
                 // Not the server's failure, and not counted as one: it closed a connection that nobody used.
                 drop(slot);
-                want.persistent = Some(server);
+                want.persistent = Some(server.at.server);
                 continue;
             }
             Err(Ended::Retry(reason)) => reason,
@@ -85,7 +82,7 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
         drop(slot);
         if !attempts.are_left(proxy) || !retries_on(proxy, reason) {
             if reason == Reason::Connect {
-                count_connect_error(&worker, at);
+                count_connect_error(&worker, &server);
             }
             return fail_server(conn, client, x, reason).await;
         }

@@ -1,11 +1,11 @@
 //! What is known of a request and its response while they are under way.
 
 use super::ends::Counts;
+use crate::server::{Presence, Server, ServerId};
 use crate::worker::buffer::{Buffer, Buffers};
-use penstock_backends::server::Presence;
 use penstock_http::{RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 use tokio::time::Instant;
 
 /// Everything a request needs while there is one. Kept by the worker between requests, with its memory.
@@ -19,7 +19,7 @@ pub(crate) struct Exchange {
     /// The backend's place in the configuration, once chosen.
     pub backend: Option<usize>,
     /// The server, once chosen.
-    pub server: Option<usize>,
+    pub server: Option<Arc<Server>>,
     pub server_conn: ServerConnFacts,
     /// What was read of the body ahead of forwarding, and whether that is all.
     pub body: Option<Buffer>,
@@ -34,7 +34,7 @@ pub(crate) struct Exchange {
     /// The length of the body, where its head told.
     pub announced: Option<u64>,
     /// The server that persistence names.
-    pub persistent: Option<usize>,
+    pub persistent: Option<ServerId>,
     /// What the persistence cookie said.
     pub cookie: CookiePersistence,
     /// The response head has gone to the client.

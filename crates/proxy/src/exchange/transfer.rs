@@ -8,11 +8,11 @@ use super::{
     state::Exchange,
     timeouts::{Patience, Side},
 };
+use crate::server::Server;
 use crate::{
     connection::{Conn, in_time},
     worker::buffer::Buffer,
 };
-use penstock_backends::server::ServerRef;
 use penstock_config::model::Proxy;
 use penstock_rules::{By, During, Termination};
 use std::{
@@ -101,11 +101,11 @@ pub(super) fn finish_body(
     conn: &Conn,
     client: &mut dyn Client,
     x: &mut Exchange,
-    at: ServerRef,
+    server: &Server,
     result: Transfer,
 ) -> Result<(), Ended> {
     let counters = conn.worker.counters();
-    let (cells, backend) = (counters.server(at.proxy, at.server), counters.backend(at.proxy));
+    let (cells, backend) = (conn.worker.cells(server), counters.backend(server.at.proxy));
     let termination = match result {
         Transfer::Done => return Ok(()),
         Transfer::ServerFault => {

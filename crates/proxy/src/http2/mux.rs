@@ -6,13 +6,11 @@ use super::{
     tuning::{SEND_BUFFER, SMALL_DATA, header_list_size},
     websocket::Greeting,
 };
+use crate::server::{Server, ServerRef};
 use crate::{connection::stream::Stream, exchange::ends::Fault, observe::counters::Cells, process::shared::Shared};
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
-use penstock_backends::{
-    reuse::{Claim, Key, Offer, Session, may_go_on},
-    server::ServerRef,
-};
+use penstock_backends::reuse::{Claim, Key, Offer, Session, may_go_on};
 use penstock_config::model::{H2Tune, ServerSettings};
 use penstock_http::Limits;
 use penstock_rules::ServerConnFacts;
@@ -208,10 +206,10 @@ impl MuxPool {
         MuxPool { open: RefCell::default(), shared }
     }
     /// A connection with room for another exchange that this request may have.
-    pub fn take(&self, key: &Key, claim: &Claim) -> Option<Rc<Mux>> {
+    pub fn take(&self, server: &Server, key: &Key, claim: &Claim) -> Option<Rc<Mux>> {
         let open = self.open.borrow();
         let list = open.get(&key.at).filter(|list| !list.is_empty())?;
-        let settings = &self.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
+        let settings = &server.config.settings;
         let usable = |(fits, mux): &&(Key, Rc<Mux>)| {
             fits == key && mux.has_room() && may_go_on(settings, mux.begun()) && claim.may_have(&mux.offer())
         };
@@ -228,8 +226,8 @@ impl MuxPool {
         }
     }
     /// An exchange has ended: the connection goes where it is the server's last permitted one, or one idle too many.
-    pub fn settle(&self, at: ServerRef, mux: &Rc<Mux>) {
-        let settings = &self.shared.config.proxies[at.proxy].servers[at.server].settings;
+    pub fn settle(&self, server: &Server, mux: &Rc<Mux>) {
+        let (at, settings) = (server.at, &server.config.settings);
         let bounded = settings.max_reuse >= 0 || settings.pool_max_conn >= 0;
         if !bounded || mux.open.get() > 0 {
             return;
@@ -243,13 +241,15 @@ impl MuxPool {
     /// Lets go of what has ended, of what leads to where a server is no more, and of what nobody used for `pool-purge-delay`.
     pub fn purge(&self) {
         let now = Instant::now();
-        for (at, list) in self.open.borrow_mut().iter_mut() {
-            let delay = self.shared.config.proxies[at.proxy].servers[at.server].settings.pool_purge_delay;
+        self.open.borrow_mut().retain(|at, list| {
+            let Some(server) = self.shared.backends.server(*at) else { return false };
+            let delay = server.config.settings.pool_purge_delay;
             let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
             list.retain(|(key, mux)| {
                 mux.is_open() && !idle_too_long(mux) && !self.shared.backends.has_left(*at, &key.target)
             });
-        }
+            !list.is_empty()
+        });
     }
     /// Lets go of all of them: they end with their exchanges.
     pub fn clear(&self) {

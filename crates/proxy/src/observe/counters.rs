@@ -362,9 +362,9 @@ impl Cells {
     }
 }
 
-/// How many frontends' listeners and backends' servers there are, by proxy.
+/// How many listeners there are, by proxy.
 #[derive(Clone, Debug, Default)]
-pub struct Shape(pub Vec<(usize, usize)>);
+pub struct Shape(pub Vec<usize>);
 
 /// All cells of one worker, by place in the configuration.
 #[derive(Debug)]
@@ -377,18 +377,16 @@ struct ProxyCells {
     frontend: Cells,
     backend: Cells,
     listeners: Box<[Cells]>,
-    servers: Box<[Cells]>,
 }
 
 impl WorkerCounters {
     /// Zeroes.
     pub fn new(shape: &Shape) -> WorkerCounters {
         let cells = |n: usize| (0..n).map(|_| Cells::default()).collect();
-        let proxy = |&(listeners, servers): &(usize, usize)| ProxyCells {
+        let proxy = |&listeners: &usize| ProxyCells {
             frontend: Cells::default(),
             backend: Cells::default(),
             listeners: cells(listeners),
-            servers: cells(servers),
         };
         WorkerCounters { proxies: shape.0.iter().map(proxy).collect() }
     }
@@ -410,13 +408,18 @@ impl WorkerCounters {
             Part::Frontend => self.frontend(proxy),
             Part::Backend => self.backend(proxy),
             Part::Listener(bind) => self.listener(proxy, bind),
-            Part::Server(server) => self.server(proxy, server),
         }
     }
-    /// One server of a proxy.
-    pub fn server(&self, proxy: usize, server: usize) -> &Cells {
-        &self.proxies[proxy].servers[server]
+}
+
+/// The cells that each worker has for one server, summed.
+pub fn sum_cells(cells: &[Cells], now_ms: u64) -> Totals {
+    let mut totals = Totals::default();
+    cells.iter().for_each(|cells| totals.add(cells, now_ms));
+    for total in [&mut totals.session_rate, &mut totals.connection_rate, &mut totals.request_rate] {
+        total.max = total.max.max(total.rate);
     }
+    totals
 }
 
 /// Which cells to sum.
@@ -426,7 +429,6 @@ pub enum Part {
     Frontend,
     Backend,
     Listener(usize),
-    Server(usize),
 }
 
 /// The counters of all workers.
@@ -462,7 +464,7 @@ impl Counters {
         let side = match part {
             Part::Frontend => Some(0),
             Part::Backend => Some(1),
-            Part::Listener(_) | Part::Server(_) => None,
+            Part::Listener(_) => None,
         };
         for (index, total) in rates.into_iter().enumerate() {
             total.max = total.max.max(total.rate);
@@ -533,7 +535,7 @@ mod tests {
 
     #[test]
     fn workers_are_summed_and_the_rate_of_both_is_remembered() {
-        let counters = Counters::new(2, &Shape(vec![(1, 1)]));
+        let counters = Counters::new(2, &Shape(vec![1]));
         for worker in 0..2 {
             let cells = counters.worker(worker).frontend(0);
             (0..5).for_each(|_| cells.session(1500));
@@ -545,6 +547,6 @@ mod tests {
         assert_eq!((totals.sessions, totals.responses), (10, [0, 2, 0, 0, 0, 2]));
         assert_eq!(totals.session_rate, RateTotal { rate: 0, max: 10 });
         assert_eq!(totals.last_session, Some(1));
-        assert_eq!(counters.sum(0, Part::Server(0), 9000), Totals::default());
+        assert_eq!(counters.sum(0, Part::Backend, 9000), Totals::default());
     }
 }

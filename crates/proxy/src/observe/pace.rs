@@ -95,10 +95,9 @@ fn sums(shared: &Shared) -> Sums {
             sums.resumed += resumed;
             sums.bytes_out += bytes_out;
         }
-        for server in 0..proxy.servers.len() {
-            let [tls, resumed] =
-                counters.sum_of(index, Part::Server(server), |cells| [&cells.ssl_sessions, &cells.ssl_reused_sessions]);
-            sums.servers_full += tls.saturating_sub(resumed);
+        let Some(backend) = shared.backends.get(index) else { continue };
+        for cells in backend.servers().iter().flat_map(|server| &server.with.cells) {
+            sums.servers_full += cells.ssl_sessions.read().saturating_sub(cells.ssl_reused_sessions.read());
         }
     }
     sums

@@ -1,7 +1,7 @@
 //! Everything an operator can see, as plain data, taken at one moment.
 
 use super::{
-    counters::{Part, Totals},
+    counters::{Part, Totals, sum_cells},
     engine::Report,
     pace::Paces,
 };
@@ -9,9 +9,7 @@ use crate::process::{
     handle::{Handle, State},
     shared::Shared,
 };
-use penstock_backends::server::{
-    Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target,
-};
+use crate::server::{Backend, BackendView, Check, Operational, Server, ServerRef, ServerView, Status, Target};
 use penstock_config::model::Mode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -108,6 +106,8 @@ pub struct Row {
     pub proxy: usize,
     /// The server's or listener's place in its proxy.
     pub index: usize,
+    /// Of a server, what commands know it by.
+    pub at: Option<ServerRef>,
     /// The proxy's name.
     pub proxy_name: String,
     /// `FRONTEND`, `BACKEND`, or the name of the server or listener.
@@ -291,6 +291,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         kind,
         proxy: index,
         index: 0,
+        at: None,
         proxy_name: proxy.name.clone(),
         name: name.to_string(),
         iid: shared.proxies[index].id,
@@ -327,8 +328,8 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
     }
     let Some(backend) = shared.backends.get(index) else { return };
     let now = shared.backends.started().elapsed();
-    for server in &backend.servers {
-        let mut row = blank(Kind::Server, &server.name, sum(Part::Server(server.index)));
+    for server in backend.servers().iter() {
+        let mut row = blank(Kind::Server, &server.name, sum_cells(&server.with.cells, now_ms));
         fill_server(shared, backend, server, now, &mut row);
         rows.push(row);
     }
@@ -354,14 +355,15 @@ fn level(limit: &crate::process::shared::Limit, above: Option<u32>) -> Level {
 }
 
 fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duration, row: &mut Row) {
-    let at = ServerRef { proxy: backend.proxy, server: server.index };
+    let at = server.at;
     let settings = &server.config.settings;
     let reference = shared.backends.reference(at);
     let tracked = shared.backends.tracked_by(at).map(|tracked| shared.backends.name(tracked));
     let reference = shared.backends.status(reference);
-    let ServerView { status, member, weight } = backend.view_server(server.index);
+    // It may have been removed since: then it is as it was.
+    let Some(ServerView { status, member, weight }) = backend.view_server(at.server) else { return };
     let reference = reference.unwrap_or_else(|| status.clone());
-    (row.index, row.sid) = (server.index, server.id);
+    (row.index, row.sid, row.at) = (at.server.index(), server.id, Some(at));
     row.status = status.words(&reference, tracked.as_deref());
     let limit = (member.maxconn > 0).then_some(member.maxconn);
     row.sessions = Level { now: member.served, max: server.served_max(), limit };
@@ -402,7 +404,7 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
 fn fill_backend(backend: &Backend, now: Duration, row: &mut Row) {
     let BackendView { totals, changes, lb_total, weight, user_weight, waiting, waiting_max } = backend.view();
     row.queue = Level { now: waiting, max: waiting_max, limit: None };
-    let up = totals.active + totals.backup > 0 || backend.servers.is_empty();
+    let up = totals.active + totals.backup > 0 || backend.servers().is_empty();
     let since = now.saturating_sub(changes.last_change);
     row.status = if up { "UP" } else { "DOWN" }.into();
     row.sessions = Level { now: backend.sessions(), max: backend.sessions_max(), limit: Some(backend.fullconn()) };

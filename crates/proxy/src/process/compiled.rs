@@ -95,8 +95,8 @@ impl Program {
                 None => proxy.kind.has_backend().then_some(index),
             });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
-            let checked = proxy.servers.iter().any(|server| server.settings.check.enabled);
-            checks.push(checked.then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
+            // Servers that are added may be checked where none is now.
+            checks.push(proxy.kind.has_backend().then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
         }

@@ -1,8 +1,8 @@
 //! Everything an operator can see or change: command in, snapshot out.
 
 use super::{service::Services, shared::Shared};
+use crate::server::Shutdown;
 use crate::worker::control::Control;
-use penstock_backends::server::Shutdown;
 use penstock_engine::Plan;
 use std::{
     sync::{
@@ -86,8 +86,8 @@ impl Handle {
     }
     /// Ends the sessions with servers: clients that have no response yet get a 502.
     pub fn end_sessions(&self) {
-        for server in self.inner.shared.backends.iter().flat_map(|backend| &backend.servers) {
-            server.shut_sessions(Shutdown::Operator);
+        for backend in self.inner.shared.backends.iter() {
+            backend.servers().iter().for_each(|server| server.shut_sessions(Shutdown::Operator));
         }
     }
     /// Ends now: every connection is closed.

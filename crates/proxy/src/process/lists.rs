@@ -30,7 +30,8 @@ impl Handle {
     pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
         let proxies = &self.shared().config.proxies;
         let proxy = proxies.iter().position(|proxy| proxy.name == table.name)?;
-        let server = self.shared().backends.get(proxy)?.servers.iter().find(|server| u64::from(server.id) == id)?;
+        let servers = self.shared().backends.get(proxy)?.servers();
+        let server = servers.iter().find(|server| u64::from(server.id) == id)?;
         if !table.spec.server_key_is_address {
             return Some(server.name.clone());
         }

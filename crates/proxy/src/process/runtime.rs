@@ -45,7 +45,7 @@ impl Runtime {
     pub fn has_tls(&self) -> bool {
         let shared = &self.shared;
         shared.acceptors.iter().flatten().any(Option::is_some)
-            || shared.connectors.iter().flatten().any(Option::is_some)
+            || shared.backends.iter().any(|backend| backend.servers().iter().any(|s| s.with.connector.is_some()))
     }
 
     /// Configuration and shared state.

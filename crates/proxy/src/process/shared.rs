@@ -1,6 +1,7 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
 use super::{aside::Aside, compiled::Program, machine::hostname};
+use crate::server::{Backends, Notice, Parts, ServerRef, numbers};
 use crate::{
     log::LogTargets,
     observe::{
@@ -8,10 +9,9 @@ use crate::{
         engine::Reports,
         pace::Pace,
     },
-    servers::{checks::plans::Plans, resolve::at_start},
+    servers::{checks::plans, resolve::at_start},
     worker::pulse::Pulse,
 };
-use penstock_backends::server::{Backends, Notice, numbers};
 use penstock_config::{
     Config, Diagnostics,
     model::{Proxy, ServerSettings},
@@ -38,16 +38,10 @@ pub struct Shared {
     pub backends: Backends,
     /// What rules see of each proxy, by its place in the configuration.
     pub(crate) proxies: Vec<ProxyFacts>,
-    /// What rules see of each server.
-    pub(crate) servers: Vec<Vec<ServerFacts>>,
     /// Certificates and all else that TLS is made of, by the names of their files.
     pub(crate) certificates: Store,
     /// TLS of each proxy's `bind` lines; `None` for clear text.
     pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
-    /// TLS towards each proxy's servers; `None` for clear text.
-    pub(crate) connectors: Vec<Vec<Option<Connector>>>,
-    /// Health checks.
-    pub(crate) checks: Plans,
     /// What happens to servers, until a worker takes it over.
     notices: Mutex<Option<UnboundedReceiver<Notice>>>,
     /// Rules and everything else that is compiled.
@@ -99,9 +93,15 @@ impl Shared {
             });
             connectors.collect::<Vec<_>>()
         });
-        let connectors = connectors.collect();
-        let program = Program::compile(&config, diagnostics);
-        let checks = Plans::build(&config, &program.checks, &certificates, diagnostics);
+        let mut connectors: Vec<Vec<Option<Connector>>> = connectors.collect();
+        let mut program = Program::compile(&config, diagnostics);
+        let check_connectors = config.proxies.iter().zip(&program.checks).map(|(proxy, script)| {
+            let servers = proxy.servers.iter();
+            servers
+                .map(|server| plans::connector(script.as_deref(), server, &certificates, diagnostics))
+                .collect::<Vec<_>>()
+        });
+        let mut check_connectors: Vec<Vec<Option<Connector>>> = check_connectors.collect();
         if !complete || diagnostics.has_errors() {
             return None;
         }
@@ -110,17 +110,25 @@ impl Shared {
         let backends = {
             // Nobody listens any more when the first worker has ended.
             let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
-            Backends::new(&config, config.global.maxconn.unwrap_or(MAXCONN), Instant::now(), Box::new(announce))
+            let mut parts = |at: ServerRef, id: u32| {
+                let (proxy, place) = (at.proxy, at.server.index());
+                let facts = ServerFacts { name: config.proxies[proxy].servers[place].name.clone(), id };
+                Parts {
+                    sni: program.sni[proxy][place].take(),
+                    connector: connectors[proxy][place].take(),
+                    check_connector: check_connectors[proxy][place].take(),
+                    ..Parts::new(facts, workers)
+                }
+            };
+            let maxconn = config.global.maxconn.unwrap_or(MAXCONN);
+            Backends::new(&config, maxconn, Instant::now(), Box::new(announce), &mut parts)
         };
         at_start::resolve(&backends, diagnostics);
         if diagnostics.has_errors() {
             return None;
         }
         Some(Arc::new(Shared {
-            counters: Counters::new(
-                workers,
-                &Shape(config.proxies.iter().map(|p| (p.binds.len(), p.servers.len())).collect()),
-            ),
+            counters: Counters::new(workers, &Shape(config.proxies.iter().map(|proxy| proxy.binds.len()).collect())),
             engines: Reports::new(workers),
             limits,
             backends,
@@ -135,11 +143,8 @@ impl Shared {
                 })
                 .collect(),
             program,
-            servers: config.proxies.iter().map(server_facts).collect(),
             certificates,
             acceptors,
-            connectors,
-            checks,
             notices: Mutex::new(Some(notices)),
             logs: Arc::new(LogTargets::new(&config)),
             requests: AtomicU32::new(0),
@@ -189,14 +194,6 @@ fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
         timeout_tunnel_ms: of_backend(proxy.timeouts.tunnel),
         unique_id_format: None,
     }
-}
-
-fn server_facts(proxy: &Proxy) -> Vec<ServerFacts> {
-    let facts = |(index, server): (usize, &penstock_config::model::Server)| ServerFacts {
-        name: server.name.clone(),
-        id: server.settings.id.unwrap_or(index as u32 + 1),
-    };
-    proxy.servers.iter().enumerate().map(facts).collect()
 }
 
 /// Counts of client connections against the limits of the process, of each frontend and of each `bind` line.

@@ -2,11 +2,11 @@
 
 use super::persistence::Persistence;
 use crate::exchange::state::{CookiePersistence, Exchange};
-use penstock_backends::server::Backend;
+use crate::server::{Backend, Server, ServerId};
 use penstock_config::model::{Cookie, CookieMode, Proxy};
 use penstock_http::{Known, ResponseHead};
 use penstock_rules::fetch::end_of_cookie;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
 pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: Persistence, now: u64) {
@@ -76,7 +76,7 @@ fn judge(
     key: &[u8],
     conf: &Cookie,
     cookie: &mut CookiePersistence,
-    persistent: &mut Option<usize>,
+    persistent: &mut Option<ServerId>,
     proxy: &Proxy,
     pool: &Backend,
     rules: Persistence,
@@ -94,17 +94,17 @@ fn judge(
     if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
         return b'O';
     }
-    let named = |server: &&penstock_backends::server::Server| {
-        server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key)
-    };
-    let Some(server) = pool.servers.iter().find(named) else { return b'I' };
+    let named =
+        |server: &&Arc<Server>| server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key);
+    let servers = pool.servers();
+    let Some(server) = servers.iter().find(named) else { return b'I' };
     if !server.is_running() && !proxy.options.persist && !rules.forced {
         return b'D';
     }
     if persistent.is_some() || rules.ignored {
         return b'U';
     }
-    *persistent = Some(server.index);
+    *persistent = Some(server.at.server);
     cookie.direct = true;
     b'V'
 }
@@ -116,9 +116,9 @@ pub(crate) fn is_managed(proxy: &Proxy) -> bool {
 }
 
 /// Sees to the persistence cookie in a response: rewrites, prefixes, takes out or inserts it.
-pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, now: u64) {
+pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
-    let Some(server) = x.server.map(|index| &pool.servers[index]) else { return };
+    let Some(server) = x.server.clone() else { return };
     let own = server.config.settings.cookie.as_deref();
     x.log.cookie[1] = b'N';
     let mut position = 0;

@@ -1,15 +1,12 @@
 //! What binds a request to a server, and what its backend is asked for: `use-server`, stick tables, the hash of `balance`.
 
+use crate::server::{Backend, Server, ServerId, Want};
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Stage},
 };
-use penstock_backends::{
-    balance::Subject,
-    queue::Priority,
-    server::{Backend, ServerRef, Want},
-};
+use penstock_backends::{balance::Subject, queue::Priority};
 use penstock_config::model::{BalanceKey, Proxy};
 use penstock_rules::{Answer, Condition, ServerOf, Value};
 
@@ -33,16 +30,16 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     let forced = persistence.forced || worker.shared.config.proxies[pool.proxy].options.persist;
     let server = rules.use_server.iter().filter(|rule| holds(&rule.condition)).find_map(|rule| {
         let server = match &rule.server {
-            ServerOf::Server(id) => pool.servers.get(id.index as usize),
+            ServerOf::Server(id) => pool.get(ServerId::configured(id.index as usize)),
             ServerOf::Named(format) => {
                 let name = format.to_bytes(&context);
-                pool.servers.iter().find(|server| server.name.as_bytes() == name)
+                pool.servers().iter().find(|server| server.name.as_bytes() == name).cloned()
             }
         };
         server.filter(|server| forced || server.is_running())
     });
     if let Some(server) = server {
-        x.persistent = Some(server.index);
+        x.persistent = Some(server.at.server);
     }
     persistence
 }
@@ -63,19 +60,17 @@ pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: St
     }
     let context = context::context(&worker, conn, x, stage);
     let id = rules.iter().find_map(|rule| rule.find(&context));
-    let server = id.and_then(|id| pool.servers.iter().find(|server| server.id == id && server.is_running()));
+    let server = id.and_then(|id| pool.servers().iter().find(|server| server.id == id && server.is_running()).cloned());
     if let Some(server) = server {
-        x.persistent = Some(server.index);
+        x.persistent = Some(server.at.server);
     }
 }
 
 /// Has stick tables remember the server of an exchange.
-pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, at: ServerRef, stage: Stage) {
+pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) {
     let worker = conn.worker.clone();
-    let rules = &worker.shared.program.of(at.proxy).stick;
-    let Some(pool) = worker.shared.backends.get(at.proxy).filter(|_| !rules.is_empty()) else { return };
-    let server = &pool.servers[at.server];
-    if server.config.settings.non_stick {
+    let rules = &worker.shared.program.of(server.at.proxy).stick;
+    if rules.is_empty() || server.config.settings.non_stick {
         return;
     }
     let id = server.id;
@@ -122,9 +117,9 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Opti
 
 /// The server that this client has a connection of its own to: `option prefer-last-server`, which a client that
 /// authenticates connections has without asking.
-pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<usize> {
+pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
     if !(conn.own.authenticates() || proxy.options.prefer_last_server) {
         return None;
     }
-    conn.own.last(pool.proxy).filter(|&server| pool.servers[server].is_usable())
+    conn.own.last(pool.proxy).filter(|&server| pool.get(server).is_some_and(|server| server.is_usable()))
 }

@@ -26,14 +26,14 @@ pub(crate) enum Judged {
 pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
     let shared = &worker.shared;
     let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);
-    let (backend, server) = (x.backend, x.server);
+    let (backend, server) = (x.backend, x.server.as_deref());
     Context {
         now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
         phase: if x.times.complete.is_some() { Phase::During } else { Phase::Before },
         conn: &conn.facts,
         frontend: proxy(conn.frontend),
         backend: backend.map(proxy),
-        server: backend.zip(server).map(|(backend, server)| &shared.servers[backend][server]),
+        server: server.map(|server| &server.with.facts),
         server_conn: (x.times.connected.is_some() || x.server_conn.error.0 != 0).then_some(&x.server_conn),
         request: (stage != Stage::Raw).then_some(&mut x.request),
         response: (stage == Stage::Response).then_some(&mut x.response),

@@ -331,7 +331,7 @@ pub(crate) async fn response(
 fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
     let counters = conn.worker.counters();
     let backend = x.backend.map(|backend| counters.backend(backend));
-    let server = x.backend.zip(x.server).map(|(backend, server)| counters.server(backend, server));
+    let server = x.server.as_ref().map(|server| conn.worker.cells(server));
     for cells in conn.listener_cells().into_iter().chain(backend).chain(server) {
         cells.failed_rewrites.inc();
         cells.internal_errors.inc();
@@ -341,10 +341,9 @@ fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
 /// A server's response was refused.
 pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
     conn.listener_cells().iter().for_each(|cells| cells.denied_responses.inc());
-    if let (Some(backend), Some(server)) = (x.backend, x.server) {
-        let counters = conn.worker.counters();
-        counters.backend(backend).denied_responses.inc();
-        counters.server(backend, server).denied_responses.inc();
+    if let Some(server) = &x.server {
+        conn.worker.counters().backend(server.at.proxy).denied_responses.inc();
+        conn.worker.cells(server).denied_responses.inc();
     }
 }
 

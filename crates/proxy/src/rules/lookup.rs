@@ -1,7 +1,7 @@
 //! What rules may ask about everything above them.
 
 use crate::{
-    observe::counters::Part,
+    observe::counters::{Part, sum_cells},
     process::{
         fault::{self, Fault},
         handle::State,
@@ -27,10 +27,10 @@ impl World for Worker {
 
     fn backend(&self, id: ProxyId) -> BackendLoad {
         let Some(backend) = self.shared.backends.get(id.0 as usize) else { return BackendLoad::default() };
-        let queued: u32 = backend.servers.iter().map(|server| server.queued()).sum();
+        let queued: u32 = backend.servers().iter().map(|server| server.queued()).sum();
         let unbound = backend.waiting_anywhere();
         let (mut free, mut slots) = (0, 0);
-        for server in backend.servers.iter().filter(|server| server.is_usable()) {
+        for server in backend.servers().iter().filter(|server| server.is_usable()) {
             let settings = &server.config.settings;
             let taken = i64::from(server.served());
             match settings.maxconn {
@@ -74,24 +74,26 @@ impl World for Worker {
 
     fn server(&self, id: ServerId) -> ServerLoad {
         let backend = self.shared.backends.get(id.proxy.0 as usize);
-        let found = backend.and_then(|backend| Some((backend, backend.servers.get(id.index as usize)?)));
-        let Some((backend, server)) = found else { return ServerLoad::default() };
-        let (weight, user_weight) = backend.weights(server.index);
+        let found = backend.and_then(|backend| {
+            let server = backend.get(crate::server::ServerId { slot: id.index, generation: id.generation })?;
+            let view = backend.view_server(server.at.server)?;
+            Some((server, view))
+        });
+        let Some((server, view)) = found else { return ServerLoad::default() };
         let settings = &server.config.settings;
         let free = match settings.maxconn {
             0 => -1,
             max => (i64::from(max) - i64::from(server.served())).max(0),
         };
-        let part = Part::Server(id.index as usize);
         ServerLoad {
             up: server.is_usable(),
             conn: server.served(),
             conn_free: free,
             queue: server.queued(),
-            sess_rate: self.shared.counters.sum(id.proxy.0 as usize, part, self.now_ms()).session_rate.rate,
-            weight,
+            sess_rate: sum_cells(&server.with.cells, self.now_ms()).session_rate.rate,
+            weight: view.weight,
             initial_weight: settings.weight,
-            user_weight,
+            user_weight: view.status.weight,
         }
     }
 
@@ -102,9 +104,9 @@ impl World for Worker {
     fn find_server(&self, name: &[u8]) -> Option<ServerId> {
         let slash = name.iter().position(|byte| *byte == b'/')?;
         let proxy = self.find_backend(&name[..slash])?;
-        let servers = &self.shared.servers[proxy.0 as usize];
-        let index = servers.iter().position(|server| server.name.as_bytes() == &name[slash + 1..])?;
-        Some(ServerId { proxy, index: index as u32 })
+        let backend = self.shared.backends.get(proxy.0 as usize)?;
+        let server = backend.server(std::str::from_utf8(&name[slash + 1..]).ok()?)?;
+        Some(ServerId { proxy, index: server.at.server.slot, generation: server.at.server.generation })
     }
 
     fn client_tcp_info(&self, conn: &ConnFacts) -> Option<TcpInfo> {

@@ -4,27 +4,26 @@
 pub(crate) mod plans;
 
 use super::connect::open_socket;
+use crate::server::Server;
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
     process::shared::Shared,
     worker::{pulse::Who, state::Worker, task},
 };
-use penstock_backends::{
-    check::{
-        Outcome,
-        run::{About, ConnectError, Next, Run},
-        schedule::{first, interval, spread},
-        script::{Connect, Kind},
-    },
-    server::{Server, ServerRef},
+use penstock_backends::check::{
+    Outcome,
+    run::{About, ConnectError, Next, Run},
+    schedule::{first, interval, spread},
+    script::{Connect, Kind},
 };
-use penstock_config::model::{ServerHost, ServerPort};
+use penstock_config::model::ServerPort;
 use penstock_http::proxy_protocol;
 use penstock_rules::{Now, ProxyId};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
@@ -34,42 +33,53 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     let shared = &worker.shared;
     let mut checked = Vec::new();
     for backend in shared.backends.iter() {
-        for server in &backend.servers {
-            let at = ServerRef { proxy: backend.proxy, server: server.index };
-            if server.config.settings.check.enabled && shared.backends.tracked_by(at).is_none() {
-                checked.push(at);
-            }
-        }
+        checked.extend(backend.servers().iter().filter(|server| has_checks(worker, server)).cloned());
     }
     let count = checked.len();
-    for (index, at) in checked.into_iter().enumerate() {
-        let who = Who::Check { proxy: at.proxy, server: at.server };
-        task::spawn(worker, who, watch(worker.clone(), at, index, count));
+    for (index, server) in checked.into_iter().enumerate() {
+        let inter = server.config.settings.check.inter;
+        let delay = first(inter, index, count, shared.config.global.max_spread_checks);
+        spawn(worker, server, delay);
     }
 }
 
-/// Checks one server for as long as the worker runs.
-async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
+/// Starts the checks of a server that was added, if it has any.
+pub(crate) fn start_for(worker: &Rc<Worker>, server: Arc<Server>) {
+    if has_checks(worker, &server) {
+        spawn(worker, server, Duration::ZERO);
+    }
+}
+
+fn has_checks(worker: &Worker, server: &Server) -> bool {
+    server.config.settings.check.enabled && worker.shared.backends.tracked_by(server.at).is_none()
+}
+
+fn spawn(worker: &Rc<Worker>, server: Arc<Server>, delay: Duration) {
+    let who = Who::Check { proxy: server.at.proxy, server: server.at.server.index() };
+    task::spawn(worker, who, watch(worker.clone(), server, delay));
+}
+
+/// Checks one server for as long as the worker runs and the server is there.
+async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
     let shared = worker.shared.clone();
     let global = &shared.config.global;
-    let Some(backend) = shared.backends.get(at.proxy) else { return };
+    let at = server.at;
     let Some(script) = shared.program.checks[at.proxy].clone() else { return };
-    let server = &backend.servers[at.server];
     let check = &server.config.settings.check;
-    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ (index as u64 + 1) << 20;
-    tokio::time::sleep(first(check.inter, index, count, global.max_spread_checks)).await;
-    loop {
-        if shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ ((u64::from(server.id) << 16 | at.proxy as u64) + 1) << 20;
+    tokio::time::sleep(delay).await;
+    while !server.is_removed() {
+        if server.is_checked() && shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
             shared.backends.check_begins(at);
             let started = Instant::now();
             let about = About {
                 backend: (ProxyId(at.proxy as u32), &shared.proxies[at.proxy]),
-                server: &shared.servers[at.proxy][at.server],
+                server: &server.with.facts,
                 world: &*worker,
                 now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },
                 standing: shared.backends.standing(at, global.node.as_deref()),
             };
-            let outcome = probe(&worker, at, Run::new(script.clone(), about)).await;
+            let outcome = probe(&worker, &server, Run::new(script.clone(), about)).await;
             let (took, now) = (started.elapsed(), std::time::Instant::now());
             let told = shared.config.proxies[at.proxy].options.log_health_checks;
             shared.backends.checked(at, &outcome, took, told, now);
@@ -80,18 +90,20 @@ async fn watch(worker: Rc<Worker>, at: ServerRef, index: usize, count: usize) {
         let wait = spread(interval(check, &health), global.spread_checks, share);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            // Errors seen in traffic call for a check sooner.
+            // Errors seen in traffic call for a check sooner. A server that has gone is let go of.
             () = server.hurry.notified() => {
-                tokio::time::sleep(check.fastinter.unwrap_or(check.inter).min(wait)).await;
+                if !server.is_removed() {
+                    tokio::time::sleep(check.fastinter.unwrap_or(check.inter).min(wait)).await;
+                }
             }
         }
     }
 }
 
 /// One check: from the first connection to an outcome.
-async fn probe(worker: &Worker, at: ServerRef, mut run: Run<'_>) -> Outcome {
-    let proxy = &worker.shared.config.proxies[at.proxy];
-    let settings = &proxy.servers[at.server].settings.check;
+async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
+    let proxy = &worker.shared.config.proxies[server.at.proxy];
+    let settings = &server.config.settings.check;
     let started = Instant::now();
     // The manual's rule: with a `timeout check`, connecting has the shorter of `inter` and `timeout connect`, and each
     // answer has `timeout check`; without, `inter` is for everything.
@@ -108,7 +120,7 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run<'_>) -> Outcome {
             Next::Connect(connect) => {
                 drop(stream.take());
                 let limit = if answer_limit.is_some() { Instant::now() + connect_limit } else { deadline };
-                match dial(worker, at, &connect, limit).await {
+                match dial(worker, server, &connect, limit).await {
                     Ok(open) => {
                         run.connected(facts_of(&open));
                         stream = Some(Open { stream: open, linger: connect.linger });
@@ -142,11 +154,9 @@ async fn probe(worker: &Worker, at: ServerRef, mut run: Run<'_>) -> Outcome {
 }
 
 /// A connection as the step and the server's line say.
-async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant) -> Result<Stream, ConnectError> {
+async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instant) -> Result<Stream, ConnectError> {
     let shared = &worker.shared;
-    let backend = shared.backends.get(at.proxy).ok_or_else(|| ConnectError::Refused("no backend".into()))?;
-    let server = &backend.servers[at.server];
-    let (settings, proxy) = (&server.config.settings, &shared.config.proxies[at.proxy]);
+    let (settings, proxy) = (&server.config.settings, &shared.config.proxies[server.at.proxy]);
     let target = check_endpoint(server, connect);
     let target =
         target.target(None).ok_or_else(|| ConnectError::Refused("No port available for the TCP connection".into()))?;
@@ -154,7 +164,7 @@ async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant)
     let open = timeout_at(limit, open_socket(proxy, server, &target, source)).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
     // A check to another port or address is no traffic: there, only what `check-*` says holds.
-    let elsewhere = settings.check.port.is_some() || settings.check.addr.is_some() || !connect.as_server;
+    let elsewhere = server.check_place.load().is_elsewhere() || !connect.as_server;
     if connect.send_proxy
         || settings.check.send_proxy && connect.as_server
         || !elsewhere && settings.send_proxy.is_some()
@@ -168,11 +178,10 @@ async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant)
     if !asked && !inherited {
         return Ok(Stream::Clear(socket));
     }
-    let connector = shared.connectors[at.proxy][at.server].as_ref();
-    let connector = connector.or(shared.checks.connectors[at.proxy][at.server].as_ref());
+    let connector = server.with.connector.as_ref().or(server.with.check_connector.as_ref());
     let connector = connector.ok_or_else(|| ConnectError::Tls("no TLS settings".into()))?;
     let sni = connect.sni.as_deref().or(settings.check.sni.as_deref());
-    let connector = connector.offering(&protocols(shared, at, connect));
+    let connector = connector.offering(&protocols(shared, server, connect));
     match timeout_at(limit, connector.connect(socket, sni)).await {
         Err(_) => Err(ConnectError::TlsTimeout),
         Ok(Err(_)) => Err(ConnectError::Tls("SSL handshake failure".into())),
@@ -182,28 +191,24 @@ async fn dial(worker: &Worker, at: ServerRef, connect: &Connect, limit: Instant)
 
 /// What a check offers by ALPN: what the step says, else `check-alpn`, else what the server's line does. An HTTP check speaks
 /// HTTP/1, and does not offer what it could not go on with.
-fn protocols<'a>(shared: &'a Shared, at: ServerRef, connect: &'a Connect) -> Vec<&'a [u8]> {
-    let settings = &shared.config.proxies[at.proxy].servers[at.server].settings;
+fn protocols<'a>(shared: &Shared, server: &'a Server, connect: &'a Connect) -> Vec<&'a [u8]> {
+    let settings = &server.config.settings;
     let of_line = settings.tls.as_ref().unwrap_or(&settings.tls_settings).conf.alpn.as_ref();
     let of_check = settings.check.alpn.as_ref().filter(|_| connect.as_server);
-    let http = shared.program.checks[at.proxy].as_ref().is_some_and(|script| script.kind == Kind::Http);
+    let http = shared.program.checks[server.at.proxy].as_ref().is_some_and(|script| script.kind == Kind::Http);
     let offered = connect.alpn.as_ref().or(of_check).or(of_line).into_iter().flatten();
     offered.filter(|name| !(http && *name == "h2")).map(String::as_bytes).collect()
 }
 
 /// Where a check goes: the step's address and port, else those of `check`, else the server's.
-fn check_endpoint(server: &Server, connect: &Connect) -> penstock_backends::server::Endpoint {
-    let check = &server.config.settings.check;
-    let mut endpoint = penstock_backends::server::Endpoint::clone(&server.endpoint.load());
-    let addr = connect.addr.or(match &check.addr {
-        Some(ServerHost::Ip(ip)) => Some(*ip),
-        _ => None,
-    });
-    if let Some(ip) = addr {
-        endpoint.host = Some(penstock_backends::server::Host::Ip(ip));
+fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint {
+    let place = server.check_place.load();
+    let mut endpoint = crate::server::Endpoint::clone(&server.endpoint.load());
+    if let Some(ip) = connect.addr.or(place.addr) {
+        endpoint.host = Some(crate::server::Host::Ip(ip));
     }
     // A step with an address and no port still asks the port that checks go to.
-    if let Some(port) = connect.port.or(check.port).or(check.addr_port) {
+    if let Some(port) = connect.port.or(place.port).or(server.config.settings.check.addr_port) {
         endpoint.port = ServerPort::Fixed(port);
     }
     endpoint

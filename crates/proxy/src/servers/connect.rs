@@ -1,13 +1,11 @@
 //! A new connection to a server: socket, PROXY header, TLS.
 
+use crate::server::{Server, Target};
 use crate::{
     connection::{Conn, socket::Socket, stream::Stream},
     process::shared::Shared,
 };
-use penstock_backends::{
-    reuse::Key,
-    server::{Server, Target},
-};
+use penstock_backends::reuse::Key;
 use penstock_config::model::{Proxy, SourceAddress};
 use penstock_http::proxy_protocol;
 use penstock_rules::Txn;
@@ -45,7 +43,7 @@ pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
     }
-    match &shared.connectors[key.at.proxy][key.at.server] {
+    match &server.with.connector {
         None => Ok(Stream::Clear(socket)),
         Some(connector) => {
             let sni = key.sni.as_deref();

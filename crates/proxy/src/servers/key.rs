@@ -1,27 +1,24 @@
 //! What the connection of a request to its server must be like, as a [`Key`] by which kept connections are found.
 
 use super::connect;
+use crate::server::Server;
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Stage},
 };
-use penstock_backends::{
-    reuse::Key,
-    server::{Server, ServerRef},
-};
+use penstock_backends::reuse::Key;
 
 /// What the request's connection to that server must be; `None` while the server's name does not resolve.
 pub(crate) fn key_of(
     conn: &mut Conn,
     x: &mut Exchange,
     server: &Server,
-    at: ServerRef,
     only_http1: bool,
     stage: Stage,
 ) -> Option<Key> {
     let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
-    let sni = sni(conn, x, server, at, stage);
+    let sni = sni(conn, x, server, stage);
     let settings = &server.config.settings;
     let header = settings.send_proxy.map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
@@ -32,13 +29,13 @@ pub(crate) fn key_of(
         connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);
         header.into_boxed_slice()
     });
-    Some(Key { at, target, sni: sni.map(String::into_boxed_str), header, only_http1 })
+    Some(Key { at: server.at, target, sni: sni.map(String::into_boxed_str), header, only_http1 })
 }
 
 /// The name to ask a server's TLS for.
-fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, at: ServerRef, stage: Stage) -> Option<String> {
+fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) -> Option<String> {
     let worker = conn.worker.clone();
-    let expression = worker.shared.program.sni[at.proxy][server.index].as_ref()?;
+    let expression = server.with.sni.as_ref()?;
     let context = context::context(&worker, conn, x, stage);
     let value = expression.eval(&context).ok()?;
     String::from_utf8(value.to_text()).ok()

@@ -1,12 +1,9 @@
 //! Connections to servers between exchanges, kept by each worker for itself; which of them a request may use is what
 //! [`Claim`] and [`Key`] say.
 
+use crate::server::{Server, ServerRef};
 use crate::{connection::stream::Stream, observe::counters::Cells, process::shared::Shared};
-use penstock_backends::{
-    reuse::{Claim, Key, Offer, may_go_on},
-    server::ServerRef,
-};
-use penstock_config::Config;
+use penstock_backends::reuse::{Claim, Key, Offer, may_go_on};
 use penstock_rules::ServerConnFacts;
 use std::{
     cell::{Cell, RefCell},
@@ -42,10 +39,8 @@ struct List {
 
 /// The idle connections of one worker.
 pub(crate) struct Pool {
-    /// Those of every server, one proxy's after the other's.
-    lists: RefCell<Vec<List>>,
-    /// Where each proxy's begin.
-    first: Vec<usize>,
+    /// By server.
+    lists: RefCell<HashMap<ServerRef, List>>,
     shared: Arc<Shared>,
     worker: usize,
     /// The worker ends: none is kept from now on.
@@ -55,87 +50,82 @@ pub(crate) struct Pool {
 impl Pool {
     /// The pool of that worker.
     pub fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        let mut servers = 0;
-        let first = shared.config.proxies.iter().map(|proxy| {
-            servers += proxy.servers.len();
-            servers - proxy.servers.len()
-        });
-        let first = first.collect();
-        let lists = RefCell::new((0..servers).map(|_| List::default()).collect());
-        Pool { first, lists, shared, worker, closed: Cell::new(false) }
+        Pool { lists: RefCell::default(), shared, worker, closed: Cell::new(false) }
     }
     /// What this worker counts for a server.
-    fn cells(&self, at: ServerRef) -> &Cells {
-        self.shared.counters.worker(self.worker).server(at.proxy, at.server)
-    }
-    fn place(&self, at: ServerRef) -> usize {
-        self.first[at.proxy] + at.server
+    fn cells<'a>(&self, server: &'a Server) -> &'a Cells {
+        &server.with.cells[self.worker]
     }
     /// The connection used last that this request may have; those found closed by the server are dropped.
-    pub fn take(&self, key: &Key, claim: &Claim) -> Option<Returned> {
+    pub fn take(&self, server: &Server, key: &Key, claim: &Claim) -> Option<Returned> {
         let mut lists = self.lists.borrow_mut();
-        let list = &mut lists[self.place(key.at)];
-        if list.len == 0 {
-            return None;
-        }
+        let list = lists.get_mut(&server.at).filter(|list| list.len > 0)?;
         let found = list.take(key, claim);
-        list.count(self.cells(key.at));
+        list.count(self.cells(server));
         found
     }
     /// Takes a connection back after its exchange, if the server's limits let it be kept.
-    pub fn give(&self, key: Key, connection: Returned, now: Instant) {
-        let settings = &self.shared.config.proxies[key.at.proxy].servers[key.at.server].settings;
-        let list = &mut self.lists.borrow_mut()[self.place(key.at)];
+    pub fn give(&self, server: &Server, key: Key, connection: Returned, now: Instant) {
+        let settings = &server.config.settings;
+        let mut lists = self.lists.borrow_mut();
+        let list = lists.entry(server.at).or_default();
         let room = list.len < self.shared.share_of_idle(settings);
         if may_go_on(settings, connection.uses) && room && !self.closed.get() {
             list.len += 1;
             list.safe += usize::from(connection.uses > 1);
-            list.count(self.cells(key.at));
+            list.count(self.cells(server));
             list.alike.entry(key).or_default().push(Idle { connection, since: now });
         }
     }
     /// Closes all of them, and keeps none from now on.
     pub fn close(&self) {
         self.closed.set(true);
-        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(&self.shared.config)) {
-            *list = List::default();
-            list.count(self.cells(at));
+        for (at, _) in self.lists.borrow_mut().drain() {
+            if let Some(server) = self.shared.backends.server(at) {
+                List::default().count(self.cells(&server));
+            }
         }
     }
-    /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address), and
-    /// half of what nobody needed for `pool-purge-delay`.
+    /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address, or it has
+    /// been removed), and half of what nobody needed for `pool-purge-delay`.
     pub fn purge(&self) {
         let now = Instant::now();
-        let config = &self.shared.config;
-        for (list, at) in self.lists.borrow_mut().iter_mut().zip(servers(config)).filter(|(list, _)| list.len > 0) {
-            let settings = &config.proxies[at.proxy].servers[at.server].settings;
-            let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
-            list.alike.retain(|key, alike| {
-                if self.shared.backends.has_left(key.at, &key.target) {
-                    alike.clear();
-                }
-                alike.retain(|idle| is_quiet(&idle.connection.stream));
-                !alike.is_empty()
-            });
-            let stale = list.alike.values().flatten().filter(|idle| is_stale(idle)).count();
-            let mut drop = stale.div_ceil(2);
-            list.alike.values_mut().for_each(|alike| {
-                alike.retain(|idle| {
-                    let purged = drop > 0 && is_stale(idle);
-                    drop -= usize::from(purged);
-                    !purged
-                });
-            });
-            list.len = list.alike.values().map(Vec::len).sum();
-            list.safe = list.alike.values().flatten().filter(|idle| idle.connection.uses > 1).count();
-            list.count(self.cells(at));
-            if stale == 0 {
-                continue;
+        self.lists.borrow_mut().retain(|at, list| {
+            let Some(server) = self.shared.backends.server(*at) else { return false };
+            if list.len > 0 {
+                self.purge_list(&server, list, now);
             }
-            let cells = self.cells(at);
-            let (used, needed) = (cells.used_connections.read(), cells.needed_connections.read());
-            cells.needed_connections.set(used.max((used + needed) / 2));
+            true
+        });
+    }
+    fn purge_list(&self, server: &Server, list: &mut List, now: Instant) {
+        let settings = &server.config.settings;
+        let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
+        list.alike.retain(|key, alike| {
+            if server.endpoint.load().excludes(&key.target) {
+                alike.clear();
+            }
+            alike.retain(|idle| is_quiet(&idle.connection.stream));
+            !alike.is_empty()
+        });
+        let stale = list.alike.values().flatten().filter(|idle| is_stale(idle)).count();
+        let mut drop = stale.div_ceil(2);
+        list.alike.values_mut().for_each(|alike| {
+            alike.retain(|idle| {
+                let purged = drop > 0 && is_stale(idle);
+                drop -= usize::from(purged);
+                !purged
+            });
+        });
+        list.len = list.alike.values().map(Vec::len).sum();
+        list.safe = list.alike.values().flatten().filter(|idle| idle.connection.uses > 1).count();
+        let cells = self.cells(server);
+        list.count(cells);
+        if stale == 0 {
+            return;
         }
+        let (used, needed) = (cells.used_connections.read(), cells.needed_connections.read());
+        cells.needed_connections.set(used.max((used + needed) / 2));
     }
 }
 
@@ -158,12 +148,6 @@ impl List {
         cells.idle_connections.set(self.len as u64);
         cells.safe_idle_connections.set(self.safe as u64);
     }
-}
-
-/// All servers, one proxy's after the other's.
-fn servers(config: &Config) -> impl Iterator<Item = ServerRef> + '_ {
-    let proxies = config.proxies.iter().enumerate();
-    proxies.flat_map(|(proxy, conf)| (0..conf.servers.len()).map(move |server| ServerRef { proxy, server }))
 }
 
 /// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was

@@ -6,14 +6,15 @@
 pub(crate) mod at_start;
 mod dns;
 
+use super::question::Question;
+use crate::server::{Backends, Host, Notice, Server, ServerRef};
 use crate::{
     log::severity,
     worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
-use penstock_backends::server::{Backends, Host, Notice, ServerRef};
 use penstock_config::model::{Resolvers, ServerHost};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,37 +24,36 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The servers that wait for one answer.
-struct Question {
-    name: String,
-    family: Family,
-    servers: Vec<ServerRef>,
-}
-
 /// Starts to resolve what `resolvers` sections are asked for.
 pub(crate) fn start(worker: &Rc<Worker>) {
-    let shared = &worker.shared;
-    for section in &shared.config.resolvers {
-        let mut questions: BTreeMap<(String, bool), Vec<ServerRef>> = BTreeMap::new();
-        for backend in shared.backends.iter() {
-            for server in &backend.servers {
-                let settings = &server.config.settings;
-                let asked = settings.resolvers.as_ref().is_some_and(|resolvers| resolvers.text == section.name);
-                if let (true, ServerHost::Name(name)) = (asked, &server.config.host) {
-                    let ipv4 = settings.resolve_prefer_ipv4.unwrap_or(false);
-                    let at = ServerRef { proxy: backend.proxy, server: server.index };
-                    questions.entry((name.clone(), ipv4)).or_default().push(at);
-                }
-            }
-        }
-        let nameservers = Rc::new(nameservers(section));
-        for ((name, ipv4), servers) in questions {
-            let family = if ipv4 { Family::V4 } else { Family::V6 };
-            let question = Question { name, family, servers };
-            let task = resolve(worker.clone(), section.clone(), nameservers.clone(), question);
-            task::spawn(worker, Who::Worker, task);
-        }
+    for backend in worker.shared.backends.iter() {
+        backend.servers().iter().for_each(|server| resolve_for(worker, server));
     }
+}
+
+/// Has the name of a server resolved, if its line asks a `resolvers` section for it. Servers with one name share its answers.
+pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
+    let settings = &server.config.settings;
+    let (Some(resolvers), ServerHost::Name(name)) = (&settings.resolvers, &server.config.host) else { return };
+    let sections = &worker.shared.config.resolvers;
+    let Some(section) = sections.iter().find(|section| section.name == resolvers.text) else { return };
+    let ipv4 = settings.resolve_prefer_ipv4.unwrap_or(false);
+    let key = (section.name.clone(), name.clone(), ipv4);
+    if let Some(question) = worker.questions.borrow().get(&key) {
+        let mut servers = question.servers.borrow_mut();
+        servers.push(server.at);
+        // Stable: the servers of a backend stay in their order.
+        servers.sort_by_key(|at| at.proxy);
+        return;
+    }
+    let servers = RefCell::new(vec![server.at]);
+    let question = Rc::new(Question { name: name.clone(), prefers_ipv4: ipv4, servers });
+    worker.questions.borrow_mut().insert(key.clone(), question.clone());
+    let (worker_, nameservers, section) = (worker.clone(), nameservers(section), section.clone());
+    task::spawn(worker, Who::Worker, async move {
+        resolve(&worker_, section, nameservers, &question).await;
+        worker_.questions.borrow_mut().remove(&key);
+    });
 }
 
 /// Those of the section, then those of the system if it wants them.
@@ -91,28 +91,31 @@ impl Status {
     }
 }
 
-/// Asks for one name for as long as the worker runs.
-async fn resolve(
-    worker: Rc<Worker>,
-    section: Resolvers,
-    nameservers: Rc<Vec<(String, SocketAddr)>>,
-    question: Question,
-) {
+/// Asks for one name for as long as a server has it.
+async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, SocketAddr)>, question: &Question) {
     let backends = &worker.shared.backends;
     let mut last_valid: Option<Instant> = None;
     loop {
-        let status = ask(&section, &nameservers, &question).await;
+        let status = ask(&section, &nameservers, question).await;
+        let servers = {
+            let mut servers = question.servers.borrow_mut();
+            servers.retain(|at| backends.server(*at).is_some());
+            servers.clone()
+        };
+        if servers.is_empty() {
+            return;
+        }
         let (kind, default, reason) = status.hold();
         let hold = section.hold.get(kind).copied().unwrap_or(Duration::from_secs(default));
         let pause = match &status {
             Status::Valid(addresses, by) => {
                 last_valid = Some(Instant::now());
-                share_out(backends, &question.servers, addresses, &format!("{}/{by}", section.name));
+                share_out(backends, &servers, addresses, &format!("{}/{by}", section.name));
                 hold
             }
             _ => {
                 if last_valid.is_none_or(|last| last.elapsed() >= hold) {
-                    question.servers.iter().for_each(|at| backends.set_unresolved(*at, reason, Instant::now()));
+                    servers.iter().for_each(|at| backends.set_unresolved(*at, reason, Instant::now()));
                 }
                 section.timeout_resolve
             }
@@ -127,7 +130,8 @@ async fn resolve(
 async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question: &Question) -> Status {
     for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
-        for family in [question.family, question.family.other()] {
+        let first = if question.prefers_ipv4 { Family::V4 } else { Family::V6 };
+        for family in [first, first.other()] {
             status = ask_once(section, nameservers, &question.name, family).await;
             if matches!(status, Status::Valid(..) | Status::Timeout) {
                 break;
@@ -192,7 +196,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
         let Some(backend) = backends.get(group[0].proxy) else { continue };
         let current: Vec<Option<IpAddr>> = group
             .iter()
-            .map(|at| match backend.servers[at.server].endpoint.load().host {
+            .map(|at| match backend.get(at.server)?.endpoint.load().host {
                 Some(Host::Ip(ip)) => Some(ip),
                 _ => None,
             })

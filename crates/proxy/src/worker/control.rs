@@ -1,7 +1,8 @@
 //! What a worker is told from outside its thread.
 
-use crate::accept::accepted::Moved;
+use crate::{accept::accepted::Moved, server::Server};
 use penstock_engine::Plan;
+use std::sync::Arc;
 
 /// What a worker is told from outside.
 pub(crate) enum Control {
@@ -13,6 +14,8 @@ pub(crate) enum Control {
     Connection(Box<Moved>),
     /// Let this compute handshakes from now on.
     Engine(Box<Plan>),
+    /// Check this server, which was added, and have its name resolved.
+    Server(Arc<Server>),
     /// Write a line of the process to its log.
     Log(u8, String),
 }

@@ -5,9 +5,10 @@ use crate::{
     exchange::state::{Exchange, Kept},
     http2::mux::MuxPool,
     log::{Logger, severity},
-    observe::counters::WorkerCounters,
+    observe::counters::{Cells, WorkerCounters},
     process::{fault::Fault, handle::Handle, shared::Shared},
-    servers::pool::Pool,
+    server::Server,
+    servers::{pool::Pool, question::Questions},
 };
 use penstock_backends::random;
 use slab::Slab;
@@ -32,6 +33,8 @@ pub(crate) struct Worker {
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
     pub muxes: MuxPool,
+    /// Names that are resolved for servers, on the worker that does it.
+    pub questions: Questions,
     pub logger: Logger,
     /// A waker for the task of each connection.
     pub connections: RefCell<Slab<Waker>>,
@@ -66,6 +69,7 @@ impl Worker {
             exchanges: Kept::default(),
             pool: Pool::new(shared.clone(), id),
             muxes: MuxPool::new(shared.clone()),
+            questions: Questions::default(),
             logger: Logger::new(shared.logs.clone()),
             connections: RefCell::default(),
             draining: Cell::new(false),
@@ -96,6 +100,11 @@ impl Worker {
     /// The cells this worker counts in.
     pub fn counters(&self) -> &WorkerCounters {
         self.shared.counters.worker(self.id)
+    }
+
+    /// The cells this worker counts in for a server.
+    pub fn cells<'a>(&self, server: &'a Server) -> &'a Cells {
+        &server.with.cells[self.id]
     }
 
     /// An exchange that nothing is known of yet; to be given back.

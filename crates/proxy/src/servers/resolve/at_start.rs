@@ -1,6 +1,6 @@
 //! Names of servers as the system resolves them before anything runs (`init-addr`).
 
-use penstock_backends::server::{Backends, Host, ServerRef};
+use crate::server::{Backends, Host};
 use penstock_config::{
     Diagnostics,
     model::{InitAddr, ServerHost},
@@ -12,9 +12,9 @@ use std::{
 
 /// Finds the first address of every server whose line gives a name, in the order of its `init-addr`.
 pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
-    let mut known: BTreeMap<&str, Option<IpAddr>> = BTreeMap::new();
+    let mut known: BTreeMap<String, Option<IpAddr>> = BTreeMap::new();
     for backend in backends.iter() {
-        for server in &backend.servers {
+        for server in backend.servers().iter() {
             let ServerHost::Name(name) = &server.config.host else { continue };
             let methods = match &server.config.settings.init_addr[..] {
                 [] => &[InitAddr::Last, InitAddr::Libc][..],
@@ -23,11 +23,11 @@ pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
             let found = methods.iter().find_map(|method| match method {
                 // There is no state file to take the last address from.
                 InitAddr::Last => None,
-                InitAddr::Libc => known.entry(name).or_insert_with(|| system(name)).map(Some),
+                InitAddr::Libc => known.entry(name.clone()).or_insert_with(|| system(name)).map(Some),
                 InitAddr::Ip(ip) => Some(Some(*ip)),
                 InitAddr::None => Some(None),
             });
-            let at = ServerRef { proxy: backend.proxy, server: server.index };
+            let at = server.at;
             match found {
                 Some(Some(ip)) => backends.set_host(at, Some(Host::Ip(ip))),
                 Some(None) => backends.start_unresolved(at),

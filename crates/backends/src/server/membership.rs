@@ -1,0 +1,176 @@
+//! Servers that come and go while the process runs (`add server`, `del server`).
+
+use super::{Backends, Server, ServerRef, Status, member};
+use penstock_config::model;
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::time::Instant;
+
+/// Why a server was not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddError {
+    /// There is no such backend, or it is disabled.
+    NoBackend,
+    /// The algorithm's table is made once, with the configuration.
+    Static,
+    /// A server of the backend has that name.
+    NameTaken,
+    /// A server of the backend, with this name, has that `id`.
+    IdTaken(u32, String),
+    /// There is no server of the name that `track` gives.
+    TrackedUnknown(String),
+    /// The server that `track` names, with its backend, may be removed itself.
+    TrackedDynamic(String),
+    /// The server that `track` names, with its backend, is not checked.
+    TrackedUnchecked(String),
+}
+
+/// Why a server was not removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoveError {
+    /// There is none.
+    NoServer,
+    /// Other parts of the configuration name it.
+    Pinned,
+    /// It is not in maintenance.
+    NotInMaintenance,
+    /// It has requests, or requests wait for it.
+    Busy,
+}
+
+impl<E> Backends<E> {
+    /// Adds a server, last in order, in maintenance, and with its health not checked before [`Backends::set_checked`] says
+    /// so. Its `id` is the one given, or the first that is free. `with` makes what the caller keeps with it.
+    ///
+    /// # Errors
+    /// If the backend cannot take it; then nothing has changed.
+    pub fn add(
+        &self,
+        proxy: usize,
+        mut config: model::Server,
+        with: impl FnOnce(ServerRef, u32) -> E,
+        now: Instant,
+    ) -> Result<Arc<Server<E>>, AddError> {
+        let _alone = self.membership.lock().unwrap_or_else(PoisonError::into_inner);
+        let backend = self.get(proxy).ok_or(AddError::NoBackend)?;
+        let servers = backend.servers.load_full();
+        if !backend.core().balancer.is_dynamic() {
+            return Err(AddError::Static);
+        }
+        if servers.iter().any(|server| server.name == config.name) {
+            return Err(AddError::NameTaken);
+        }
+        let taken = |id: u32| servers.iter().find(|server| server.id == id);
+        let id = match config.settings.id {
+            Some(id) => match taken(id) {
+                Some(server) => return Err(AddError::IdTaken(id, server.name.clone())),
+                None => id,
+            },
+            None => (1..).find(|&id| taken(id).is_none()).unwrap_or_default(),
+        };
+        let tracked = match &config.settings.track {
+            None => None,
+            Some(track) => {
+                let tracked = self.named(backend, &track.text);
+                let tracked = tracked.ok_or_else(|| AddError::TrackedUnknown(track.text.clone()))?;
+                if tracked.dynamic {
+                    return Err(AddError::TrackedDynamic(self.name(tracked.at)));
+                }
+                let settings = &tracked.config.settings;
+                if !settings.check.enabled && settings.track.is_none() {
+                    return Err(AddError::TrackedUnchecked(self.name(tracked.at)));
+                }
+                Some(tracked)
+            }
+        };
+        config.settings.disabled = true;
+        let at = ServerRef { proxy, server: servers.next() };
+        let mut server = Server::new(at, id, &config, self.operated, with(at, id));
+        server.dynamic = true;
+        server.may_shut_sessions |= config.settings.on_marked_down_shutdown || config.settings.backup;
+        server.checked.store(false, Relaxed);
+        let server = Arc::new(server);
+        let mut status = Status::new(&config.settings);
+        status.last_change = self.since(now);
+        if let Some(check) = status.check.as_mut() {
+            check.health = 0;
+        }
+        {
+            let mut core = backend.core();
+            let slot = at.server.index();
+            core.servers.insert(server.clone());
+            if slot == core.status.len() {
+                core.status.push(status);
+            } else {
+                core.status[slot] = status;
+            }
+            core.queues.insert(slot);
+            core.balancer.insert(slot, member(&server));
+            backend.balance_again(&mut core, slot, None);
+            backend.servers.store(Arc::new(core.servers.clone()));
+        }
+        if let Some(tracked) = tracked {
+            tracked.pin();
+            let mut trackers = (**self.trackers.load()).clone();
+            trackers.push((tracked.at, at));
+            self.trackers.store(Arc::new(trackers));
+            if self.status(tracked.at).is_some_and(|status| status.admin.maint()) {
+                self.set_admin(at, super::Admin::INHERITED_MAINT, true, self.since(now));
+            }
+        }
+        Ok(server)
+    }
+
+    /// Why a server cannot be removed now; `None` if it can.
+    pub fn is_kept(&self, at: ServerRef) -> Option<RemoveError> {
+        let Some((_, core)) = self.lock(at) else { return Some(RemoveError::NoServer) };
+        let slot = at.server.index();
+        let member = &core.balancer.members()[slot];
+        if core.server(slot).is_pinned() {
+            Some(RemoveError::Pinned)
+        } else if !core.status[slot].admin.maint() {
+            Some(RemoveError::NotInMaintenance)
+        } else if member.served > 0 || core.queues.waiting_for(slot) > 0 {
+            Some(RemoveError::Busy)
+        } else {
+            None
+        }
+    }
+
+    /// Removes a server that is in maintenance and has no requests. Its slot is free for another.
+    ///
+    /// # Errors
+    /// If it must stay; then nothing has changed.
+    pub fn remove(&self, at: ServerRef) -> Result<Arc<Server<E>>, RemoveError> {
+        let _alone = self.membership.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = self.is_kept(at) {
+            return Err(error);
+        }
+        let server = {
+            let (backend, mut core) = self.lock(at).ok_or(RemoveError::NoServer)?;
+            let slot = at.server.index();
+            // Persistence may have sent it a request since.
+            if core.balancer.members()[slot].served > 0 || core.queues.waiting_for(slot) > 0 {
+                return Err(RemoveError::Busy);
+            }
+            let server = core.servers.remove(at.server).ok_or(RemoveError::NoServer)?;
+            core.balancer.remove(slot);
+            backend.servers.store(Arc::new(core.servers.clone()));
+            server
+        };
+        let mut trackers = (**self.trackers.load()).clone();
+        trackers.retain(|(tracked, tracker)| *tracked != at && *tracker != at);
+        self.trackers.store(Arc::new(trackers));
+        server.removed.store(true, Relaxed);
+        // Its checks learn that it has gone.
+        server.hurry.notify_one();
+        Ok(server)
+    }
+
+    /// Whether the health of a server is checked from now on, if its line says `check`.
+    pub fn set_checked(&self, at: ServerRef, on: bool) {
+        if let Some(server) = self.server(at) {
+            server.checked.store(on && server.config.settings.check.enabled, Relaxed);
+            server.hurry.notify_one();
+        }
+    }
+}
