@@ -1,18 +1,18 @@
 //! The hash functions of HAProxy, bit for bit: users expect the same key to map to the same server and number.
 
-/// `sdbm`.
+/// `sdbm`: h = c + h * 65599.
 pub fn sdbm(bytes: &[u8]) -> u32 {
     bytes
         .iter()
         .fold(0u32, |hash, &byte| u32::from(byte).wrapping_add(hash << 6).wrapping_add(hash << 16).wrapping_sub(hash))
 }
 
-/// `djb2`.
+/// `djb2`: h = h * 33 + c, from 5381.
 pub fn djb2(bytes: &[u8]) -> u32 {
     bytes.iter().fold(5381u32, |hash, &byte| (hash << 5).wrapping_add(hash).wrapping_add(byte.into()))
 }
 
-/// `wt6`.
+/// `wt6`: two words rotated by amounts that depend on what was read before.
 pub fn wt6(bytes: &[u8]) -> u32 {
     let (mut h0, mut h1) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
     let (mut step0, mut step1) = (6u32, 18u32);
@@ -37,8 +37,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc(bytes, &CRC32C)
 }
 
-/// `avalanche`: spreads the entropy of a hash over all its bits (Bob Jenkins' full avalanche, and a prime near 3/4 of
-/// the ring).
+/// `avalanche`: spreads the entropy of a hash over all its bits (Bob Jenkins' six-shift integer hash, then a prime close to three
+/// quarters of 2^32). Each step can be undone, so that distinct points of a ring never collide.
 pub fn avalanche(a: u32) -> u32 {
     let a = a.wrapping_add(0x7ed5_5d16).wrapping_add(a << 12);
     let a = (a ^ 0xc761_c23c) ^ (a >> 19);
@@ -80,5 +80,19 @@ mod tests {
     fn check_values_of_the_crcs() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn published_values() {
+        assert_eq!((djb2(b""), djb2(b"a")), (5381, 177_670));
+        assert_eq!((sdbm(b"a"), sdbm(b"ab")), (97, 97 * 65599 + 98));
+    }
+
+    #[test]
+    fn avalanche_has_no_collision_among_the_points_of_many_servers() {
+        let mut seen: Vec<u32> = (4096..4096 * 20).map(avalanche).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4096 * 19);
     }
 }

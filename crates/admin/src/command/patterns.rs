@@ -24,11 +24,11 @@ impl Executor {
                 Err(unknown) => unknown,
             },
             PatternAction::Add(PatternsOf { name, version }, entries) => match self.list(kind, &name) {
-                Ok(list) if kind == PatternKind::Acl && list.is_map() => Answer::error(
+                Ok(list) if kind == PatternKind::Map || !list.is_map() => add(list, kind, version, entries),
+                Err(unknown) if self.list(PatternKind::Map, &name).is_err() => unknown,
+                _ => Answer::error(
                     "This ACL is shared with a map containing samples. You must use the command 'add map' to add values.",
                 ),
-                Ok(list) => add(list, kind, version, entries),
-                Err(unknown) => unknown,
             },
             PatternAction::Set(name, key, value) => match self.list(kind, &name) {
                 Ok(list) => changed(

@@ -2,6 +2,7 @@
 
 mod answers;
 mod build;
+mod effect;
 mod normalize;
 mod redirect;
 mod reply;
@@ -20,7 +21,6 @@ use crate::{
     expr::{Expr, Missing},
     link::Named,
     log::LogFormat,
-    patterns::Which,
     regexes::Regex,
     rules::Kind,
     table::{Data, StickTable, Tracked},
@@ -221,26 +221,22 @@ fn fields<'c>(kind: Kind, ctx: &'c mut Context<'_>) -> Option<&'c mut Fields> {
 }
 
 impl Action {
+    /// Does it, for the rule at place `at` of a list of this kind.
     pub(crate) fn run(&self, kind: Kind, span: Span, ctx: &mut Context<'_>, at: usize) -> Outcome {
         let next = at + 1;
-        let respond = |why, reply| Outcome::Done(Verdict::Respond(why, Box::new(reply)));
         match self {
             Action::Accept => Outcome::Done(Verdict::Accept),
+            Action::Nothing => Outcome::Next,
             Action::Reject => Outcome::Done(Verdict::Reject),
             Action::SilentDrop => Outcome::Done(Verdict::SilentDrop),
             Action::Close => Outcome::Done(Verdict::Close),
             Action::Deny(reply) => respond(Why::Deny, reply.render(ctx, span)),
             Action::Tarpit(reply) => respond(Why::Tarpit, reply.render(ctx, span)),
             Action::Return(reply) => respond(Why::Return, reply.render(ctx, span)),
-            Action::Redirect(redirect) => match redirect.render(ctx, span) {
-                Some(reply) => respond(Why::Redirect, reply),
-                None => Outcome::Next,
-            },
-            Action::Auth { realm } => {
-                let challenge = [b"Basic realm=\"", &realm[..], b"\""].concat();
-                let fields = vec![(b"www-authenticate".to_vec(), challenge)];
-                respond(Why::Auth, Reply { fields, ..Reply::error_page(401, span) })
+            Action::Redirect(redirect) => {
+                redirect.render(ctx, span).map_or(Outcome::Next, |reply| respond(Why::Redirect, reply))
             }
+            Action::Auth { realm } => respond(Why::Auth, challenge(realm, span)),
             Action::UseService(name) => Outcome::Done(Verdict::Service(Arc::clone(name))),
             Action::SwitchToHttp => Outcome::Done(Verdict::SwitchToHttp),
             Action::ExpectProxy => Outcome::Done(Verdict::ExpectProxy { next }),
@@ -248,178 +244,69 @@ impl Action {
                 Outcome::Done(Verdict::WaitBody { next, time: *time, at_least: *at_least })
             }
             Action::WaitForHandshake => Outcome::Done(Verdict::WaitHandshake { next }),
-            Action::AddHeader { name, value } => {
-                let value = value.to_bytes(ctx);
-                if ctx.txn.logins.has_claim() {
-                    // It runs again, and must not add twice.
-                    return Outcome::Next;
-                }
-                let most = ctx.world.head_bytes();
-                fields(kind, ctx).map_or(Outcome::Next, |fields| append(fields, name, &value, most))
-            }
-            Action::SetHeader { name, value } => {
-                let value = value.to_bytes(ctx);
-                let most = ctx.world.head_bytes();
-                fields(kind, ctx).map_or(Outcome::Next, |fields| {
-                    fields.remove(name);
-                    append(fields, name, &value, most)
-                })
-            }
-            Action::DelHeader(name) => {
-                if let Some(fields) = fields(kind, ctx) {
-                    name.remove_from(fields);
-                }
-                Outcome::Next
-            }
+            Action::AddHeader { name, value } => effect::add_header(kind, ctx, name, value),
+            Action::SetHeader { name, value } => effect::set_header(kind, ctx, name, value),
+            Action::DelHeader(name) => effect::del_header(kind, ctx, name),
             Action::ReplaceHeader { name, regex, by, whole } => {
-                let by = by.to_bytes(ctx);
-                let most = ctx.world.head_bytes();
+                let (by, most) = (by.to_bytes(ctx), ctx.world.head_bytes());
                 fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole, most))
             }
-            Action::EarlyHint { name, value } => {
-                let value = value.to_bytes(ctx);
-                ctx.txn.early_hints.push((name.to_vec(), value));
-                Outcome::Next
-            }
+            Action::EarlyHint { name, value } => effect::early_hint(ctx, name, value),
             Action::SetTarget { part, value } => {
                 let value = value.to_bytes(ctx);
                 part.set(ctx, &value)
             }
-            Action::ReplaceTarget { part, regex, by } => {
-                let by = by.to_bytes(ctx);
-                let Some(head) = ctx.request.as_deref() else { return Outcome::Next };
-                let old = match part {
-                    Part::Path => head.path(),
-                    Part::PathAndQuery => head.path_and_query(),
-                    _ => head.target(),
-                };
-                let mut new = Vec::with_capacity(old.len() + by.len());
-                if regex.rewrite(old, &by, &mut new) { part.set(ctx, &new) } else { Outcome::Next }
-            }
-            Action::Normalize(normalizer) => {
-                let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
-                match normalizer.apply(head.path_and_query()) {
-                    Ok(Some(new)) => changed(head.set_path_and_query(&new)),
-                    Ok(None) => Outcome::Next,
-                    Err(()) => respond(Why::Deny, Reply::error_page(400, span)),
-                }
-            }
-            Action::SetStatus { status, reason } => {
-                let Some(head) = ctx.response.as_deref_mut() else { return Outcome::Next };
-                head.set_status(*status);
-                reason.as_deref().map_or(Outcome::Next, |reason| changed(head.set_reason(reason)))
-            }
-            Action::SetVar { var, conditions, expr } => {
-                let value = match expr.eval(ctx) {
-                    Ok(value) => value,
-                    Err(Missing::NotYet) => return Outcome::NotYet,
-                    Err(Missing::Absent) => return Outcome::Next,
-                };
-                if ctx.may_assign(var, conditions, &value) {
+            Action::ReplaceTarget { part, regex, by } => effect::replace_target(ctx, *part, regex, by),
+            Action::Normalize(normalizer) => effect::normalize(ctx, normalizer, span),
+            Action::SetStatus { status, reason } => effect::set_status(ctx, *status, reason.as_deref()),
+            Action::SetVar { var, conditions, expr } => match expr.eval(ctx) {
+                Ok(value) => {
                     let value = value.into_owned();
-                    ctx.set_var(var, Some(value));
+                    effect::assign(ctx, var, conditions, value)
                 }
-                Outcome::Next
-            }
+                Err(Missing::NotYet) => Outcome::NotYet,
+                Err(Missing::Absent) => Outcome::Next,
+            },
             Action::SetVarFmt { var, conditions, value } => {
                 let value = Value::string(value.to_bytes(ctx));
-                if ctx.may_assign(var, conditions, &value) {
-                    ctx.set_var(var, Some(value));
-                }
-                Outcome::Next
+                effect::assign(ctx, var, conditions, value)
             }
-            Action::UnsetVar(var) => {
-                ctx.set_var(var, None);
-                Outcome::Next
-            }
-            Action::Capture { expr, slot, len, declared } => {
-                let captured = match expr.eval(ctx) {
-                    Ok(value) => {
-                        value.cast(Type::Str).and_then(|value| value.bytes().map(|b| b[..b.len().min(*len)].to_vec()))
-                    }
-                    Err(Missing::NotYet) => return Outcome::NotYet,
-                    Err(Missing::Absent) => None,
-                };
-                let slots =
-                    if kind.is_response() { &mut ctx.txn.response_captures } else { &mut ctx.txn.request_captures };
-                if let Some(captured) = captured
-                    && (*slot < slots.len() || !declared)
-                {
-                    if slots.len() <= *slot {
-                        slots.resize(slot + 1, None);
-                    }
-                    slots[*slot] = Some(captured);
-                }
-                Outcome::Next
-            }
-            Action::LogLevel(level) => {
-                ctx.txn.log_level = Some(*level);
-                Outcome::Next
-            }
+            Action::UnsetVar(var) => done(|| ctx.set_var(var, None)),
+            Action::Capture { expr, slot, len, declared } => effect::capture(kind, ctx, expr, *slot, *len, *declared),
+            Action::LogLevel(level) => done(|| ctx.txn.log_level = Some(*level)),
             Action::SetAddress { which, expr } => which.set(ctx, expr),
-            Action::Priority { class, expr } => {
-                if let Some(n) = expr.eval(ctx).ok().and_then(|value| value.to_int()) {
-                    if *class {
-                        ctx.txn.priority_class = n.clamp(-2047, 2047) as i32;
-                    } else {
-                        ctx.txn.priority_offset_ms = n.clamp(-524_287, 524_287) as i32;
-                    }
-                }
-                Outcome::Next
-            }
-            Action::Timeout { tunnel, value } => {
-                let ms = match value {
-                    Milliseconds::Fixed(ms) => Some(*ms),
-                    Milliseconds::Sample(expr) => {
-                        expr.eval(ctx).ok().and_then(|value| value.to_int()).and_then(|ms| u64::try_from(ms).ok())
-                    }
-                };
-                if ms.is_some() {
-                    *if *tunnel { &mut ctx.txn.timeout_tunnel_ms } else { &mut ctx.txn.timeout_server_ms } = ms;
-                }
-                Outcome::Next
-            }
+            Action::Priority { class, expr } => effect::prioritize(ctx, *class, expr),
+            Action::Timeout { tunnel, value } => effect::set_timeout(ctx, *tunnel, value),
             Action::Track { counter, expr, table } => track(kind, ctx, *counter, expr, table),
             Action::IncrementGpc { counter, data, rate, index } => {
-                if let Some(tracked) = tracked(ctx, *counter) {
-                    let now = ctx.now.mono;
-                    tracked.table().add(tracked.entry(), *rate, *index, 1, now);
-                    tracked.table().add(tracked.entry(), *data, *index, 1, now);
-                }
-                Outcome::Next
+                effect::increment(ctx, *counter, *data, *rate, *index)
             }
-            Action::SetGpt { counter, data, index, value } => {
-                let value = match value {
-                    Number::Fixed(n) => Some(*n),
-                    Number::Sample(expr) => expr.eval(ctx).ok().and_then(|value| value.to_int()).map(|n| n as u32),
-                };
-                if let (Some(tracked), Some(value)) = (tracked(ctx, *counter), value) {
-                    tracked.table().set(tracked.entry(), *data, *index, value.into());
-                }
-                Outcome::Next
-            }
-            Action::Nothing => Outcome::Next,
-            Action::NoRetry => {
-                ctx.txn.no_retry = true;
-                Outcome::Next
-            }
-            Action::StrictMode(on) => {
-                ctx.txn.lenient[usize::from(kind.is_response())] = !on;
-                Outcome::Next
-            }
+            Action::SetGpt { counter, data, index, value } => effect::set_tag(ctx, *counter, *data, *index, value),
+            Action::NoRetry => done(|| ctx.txn.no_retry = true),
+            Action::StrictMode(on) => done(|| ctx.txn.lenient[usize::from(kind.is_response())] = !on),
             Action::Pattern { file, key, value, remove } => {
-                let key = key.to_bytes(ctx);
-                let value = value.as_ref().map(|value| value.to_bytes(ctx)).unwrap_or_default();
-                let Some(file) = file.get() else { return Outcome::Next };
-                if *remove {
-                    // One that is not there is removed already.
-                    let _ = file.remove(Which::Key(&key));
-                    return Outcome::Next;
-                }
-                changed(file.set_or_add(&key, &value))
+                effect::change_list(ctx, file, key, value.as_ref(), *remove)
             }
         }
     }
+}
+
+/// The rules are over: this is the answer.
+fn respond(why: Why, reply: Reply) -> Outcome {
+    Outcome::Done(Verdict::Respond(why, Box::new(reply)))
+}
+
+/// What always succeeds.
+fn done(effect: impl FnOnce()) -> Outcome {
+    effect();
+    Outcome::Next
+}
+
+/// `401`, with the question for a password.
+fn challenge(realm: &[u8], span: Span) -> Reply {
+    let challenge = [b"Basic realm=\"", realm, b"\""].concat();
+    let fields = vec![(b"www-authenticate".to_vec(), challenge)];
+    Reply { fields, ..Reply::error_page(401, span) }
 }
 
 fn tracked<'c>(ctx: &'c Context<'_>, counter: usize) -> Option<&'c Tracked> {

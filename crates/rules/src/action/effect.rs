@@ -1,0 +1,174 @@
+//! What actions do to a message, a variable, a counter or a list: one function each, in the order of [`super::Action`].
+
+use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normalize::Normalizer, respond, tracked};
+use crate::{
+    context::Context,
+    expr::{Expr, Missing},
+    link::Named,
+    log::LogFormat,
+    patterns::Which,
+    regexes::Regex,
+    rules::Kind,
+    table::Data,
+    value::{Type, Value},
+    vars::{Condition, VarRef},
+    verdict::{Reply, Why},
+};
+use penstock_config::Span;
+
+pub(super) fn add_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
+    let value = value.to_bytes(ctx);
+    if ctx.txn.logins.has_claim() {
+        // It runs again, and must not add twice.
+        return Outcome::Next;
+    }
+    let most = ctx.world.head_bytes();
+    fields(kind, ctx).map_or(Outcome::Next, |fields| append(fields, name, &value, most))
+}
+
+pub(super) fn set_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
+    let (value, most) = (value.to_bytes(ctx), ctx.world.head_bytes());
+    fields(kind, ctx).map_or(Outcome::Next, |fields| {
+        fields.remove(name);
+        append(fields, name, &value, most)
+    })
+}
+
+pub(super) fn del_header(kind: Kind, ctx: &mut Context<'_>, name: &super::HeaderName) -> Outcome {
+    if let Some(fields) = fields(kind, ctx) {
+        name.remove_from(fields);
+    }
+    Outcome::Next
+}
+
+pub(super) fn early_hint(ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
+    let value = value.to_bytes(ctx);
+    ctx.txn.early_hints.push((name.to_vec(), value));
+    Outcome::Next
+}
+
+pub(super) fn replace_target(ctx: &mut Context<'_>, part: Part, regex: &Regex, by: &LogFormat) -> Outcome {
+    let by = by.to_bytes(ctx);
+    let Some(head) = ctx.request.as_deref() else { return Outcome::Next };
+    let old = match part {
+        Part::Path => head.path(),
+        Part::PathAndQuery => head.path_and_query(),
+        _ => head.target(),
+    };
+    let mut new = Vec::with_capacity(old.len() + by.len());
+    if regex.rewrite(old, &by, &mut new) { part.set(ctx, &new) } else { Outcome::Next }
+}
+
+pub(super) fn normalize(ctx: &mut Context<'_>, normalizer: &Normalizer, span: Span) -> Outcome {
+    let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
+    match normalizer.apply(head.path_and_query()) {
+        Ok(Some(new)) => changed(head.set_path_and_query(&new)),
+        Ok(None) => Outcome::Next,
+        Err(()) => respond(Why::Deny, Reply::error_page(400, span)),
+    }
+}
+
+pub(super) fn set_status(ctx: &mut Context<'_>, status: u16, reason: Option<&[u8]>) -> Outcome {
+    let Some(head) = ctx.response.as_deref_mut() else { return Outcome::Next };
+    head.set_status(status);
+    reason.map_or(Outcome::Next, |reason| changed(head.set_reason(reason)))
+}
+
+/// Gives a variable a value, where its conditions allow that.
+pub(super) fn assign(ctx: &mut Context<'_>, var: &VarRef, conditions: &[Condition], value: Value<'static>) -> Outcome {
+    if ctx.may_assign(var, conditions, &value) {
+        ctx.set_var(var, Some(value));
+    }
+    Outcome::Next
+}
+
+pub(super) fn capture(
+    kind: Kind,
+    ctx: &mut Context<'_>,
+    expr: &Expr,
+    slot: usize,
+    len: usize,
+    declared: bool,
+) -> Outcome {
+    let captured = match expr.eval(ctx) {
+        Ok(value) => value.cast(Type::Str).and_then(|value| value.bytes().map(|b| b[..b.len().min(len)].to_vec())),
+        Err(Missing::NotYet) => return Outcome::NotYet,
+        Err(Missing::Absent) => None,
+    };
+    let slots = if kind.is_response() { &mut ctx.txn.response_captures } else { &mut ctx.txn.request_captures };
+    if let Some(captured) = captured
+        && (slot < slots.len() || !declared)
+    {
+        if slots.len() <= slot {
+            slots.resize(slot + 1, None);
+        }
+        slots[slot] = Some(captured);
+    }
+    Outcome::Next
+}
+
+/// `set-priority-class` and `set-priority-offset`, within HAProxy's bounds.
+pub(super) fn prioritize(ctx: &mut Context<'_>, class: bool, expr: &Expr) -> Outcome {
+    if let Some(n) = expr.eval(ctx).ok().and_then(|value| value.to_int()) {
+        if class {
+            ctx.txn.priority_class = n.clamp(-2047, 2047) as i32;
+        } else {
+            ctx.txn.priority_offset_ms = n.clamp(-524_287, 524_287) as i32;
+        }
+    }
+    Outcome::Next
+}
+
+pub(super) fn set_timeout(ctx: &mut Context<'_>, tunnel: bool, value: &Milliseconds) -> Outcome {
+    let ms = match value {
+        Milliseconds::Fixed(ms) => Some(*ms),
+        Milliseconds::Sample(expr) => {
+            expr.eval(ctx).ok().and_then(|value| value.to_int()).and_then(|ms| u64::try_from(ms).ok())
+        }
+    };
+    if ms.is_some() {
+        *if tunnel { &mut ctx.txn.timeout_tunnel_ms } else { &mut ctx.txn.timeout_server_ms } = ms;
+    }
+    Outcome::Next
+}
+
+/// Counts on a general purpose counter and on its rate.
+pub(super) fn increment(ctx: &mut Context<'_>, counter: usize, data: Data, rate: Data, index: usize) -> Outcome {
+    if let Some(tracked) = tracked(ctx, counter) {
+        let now = ctx.now.mono;
+        tracked.table().add(tracked.entry(), rate, index, 1, now);
+        tracked.table().add(tracked.entry(), data, index, 1, now);
+    }
+    Outcome::Next
+}
+
+/// Sets a general purpose tag.
+pub(super) fn set_tag(ctx: &mut Context<'_>, counter: usize, data: Data, index: usize, value: &Number) -> Outcome {
+    let value = match value {
+        Number::Fixed(n) => Some(*n),
+        Number::Sample(expr) => expr.eval(ctx).ok().and_then(|value| value.to_int()).map(|n| n as u32),
+    };
+    if let (Some(tracked), Some(value)) = (tracked(ctx, counter), value) {
+        tracked.table().set(tracked.entry(), data, index, value.into());
+    }
+    Outcome::Next
+}
+
+/// `set-map`, `add-acl` and their opposites; a file that no rule reads is left alone.
+pub(super) fn change_list(
+    ctx: &mut Context<'_>,
+    file: &Named,
+    key: &LogFormat,
+    value: Option<&LogFormat>,
+    remove: bool,
+) -> Outcome {
+    let key = key.to_bytes(ctx);
+    let value = value.map(|value| value.to_bytes(ctx)).unwrap_or_default();
+    let Some(file) = file.get() else { return Outcome::Next };
+    if remove {
+        // One that is not there is removed already.
+        let _ = file.remove(Which::Key(&key));
+        return Outcome::Next;
+    }
+    changed(file.set_or_add(&key, &value))
+}
