@@ -50,8 +50,8 @@ pub struct Scenario {
 
 /// The kinds a section may have.
 const KINDS: &[&str] = &[
-    "config", "file", "origin", "answer", "options", "mask", "request", "curl", "shell", "tcp", "wait", "signal",
-    "expect", "stop", "start",
+    "config", "file", "origin", "answer", "options", "mask", "request", "runtime", "curl", "shell", "tcp", "wait",
+    "signal", "expect", "stop", "start",
 ];
 
 impl Scenario {

@@ -1,6 +1,7 @@
 //! The steps of a scenario: each does something with the proxy and says what came of it.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub fn perform(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Fail
     let mut lines = match section.kind.as_str() {
         "request" => request(run, section)?,
         "tcp" => tcp(run, section)?,
+        "runtime" => runtime(run, section)?,
         "curl" => curl(run, section)?,
         "shell" => shell(run, section)?,
         "wait" => wait(run, section)?,
@@ -140,6 +142,34 @@ fn end_of(inbox: &mut Inbox, watch: bool) -> Option<String> {
     let (rest, ending) = inbox.take_all();
     let extra = if rest.is_empty() { String::new() } else { format!(" after {}", quote(&rest)) };
     Some(format!("< then {}{extra}", ending.word()))
+}
+
+/// `[runtime NAME ...]`: commands for the stats socket `{{unix NAME}}`, each line on a connection of its own, on which `\n` stands for
+/// the end of a line; or, with `session`, all lines on one.
+fn runtime(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure> {
+    let text = run.fill(&section.text)?;
+    let name = section.arguments.first().ok_or("it needs the name of a stats socket")?;
+    let path = run.folder().join(format!("{name}.sock"));
+    let conversations: Vec<String> = match section.has("session") {
+        true => vec![text],
+        false => text.lines().map(|line| line.replace("\\n", "\n")).collect(),
+    };
+    let mut lines = Vec::new();
+    for sent in conversations {
+        let mut stream = UnixStream::connect(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(|e| e.to_string())?;
+        lines.extend(sent.lines().map(|line| format!("> {line}")));
+        let written = stream.write_all(format!("{sent}\n").as_bytes());
+        let _ = written.and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+        let mut answer = Vec::new();
+        let ending = match stream.read_to_end(&mut answer) {
+            Ok(_) => None,
+            Err(e) => Some(format!("< then {}", Ending::of(&e).word())),
+        };
+        lines.extend(String::from_utf8_lossy(&answer).lines().map(|line| format!("< {line}").trim_end().to_owned()));
+        lines.extend(ending);
+    }
+    Ok(lines)
 }
 
 /// `[tcp BIND ...]`: a connection script.
