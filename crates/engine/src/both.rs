@@ -8,7 +8,8 @@
 //! lanes take everything meanwhile.
 
 use crate::{
-    Answer, Answers, Class, Counters, DeviceReport, Engine, Forecast, Next, Op, OpId, Queue, Report, Settings, Ticket,
+    Answer, Answers, Class, Counters, Describe, DeviceReport, Engine, Forecast, Next, Op, OpId, Queue, Settings,
+    Ticket,
     hw::{self, Hw},
     sw::{Costs, Sw},
 };
@@ -214,7 +215,7 @@ impl Forecast for Both {
     }
 }
 
-impl Report for Both {
+impl Describe for Both {
     fn name(&self) -> &'static str {
         "hw+sw"
     }

@@ -1,6 +1,6 @@
 //! Engines that misbehave on purpose. Each computes natively and then does one thing wrong.
 
-use crate::{Answer, Answers, Class, Engine, Forecast, Next, Op, OpId, Report, native};
+use crate::{Answer, Answers, Class, Describe, Engine, Forecast, Next, Op, OpId, native};
 use std::{
     rc::Rc,
     time::{Duration, Instant},
@@ -96,7 +96,7 @@ impl Forecast for Double {
     }
 }
 
-impl Report for Double {
+impl Describe for Double {
     fn name(&self) -> &'static str {
         "double"
     }

@@ -26,7 +26,7 @@ pub type Answers = Vec<(OpId, Result<Answer, Failure>)>;
 
 /// Computes operations. It may answer in any order, at any time, or never: the queue checks every answer
 /// and redoes natively what is wrong, failed or late.
-pub trait Engine: Forecast + Report {
+pub trait Engine: Forecast + Describe {
     /// Notes that an operation of `class` has come up. Whether this engine gets it is decided next.
     fn offered(&mut self, _class: Class) {}
     /// Takes an answer that was computed ahead of need, if there is one.
@@ -84,7 +84,7 @@ pub trait Forecast {
 }
 
 /// What there is to show of an engine.
-pub trait Report {
+pub trait Describe {
     /// The engine's name in metrics and logs.
     fn name(&self) -> &'static str;
     /// State and counters of the device it drives; `None` without one.

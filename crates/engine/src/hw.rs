@@ -13,7 +13,7 @@ mod pace;
 mod report;
 
 use crate::{
-    Algorithm, Answer, Answers, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, OpId, Private, Report,
+    Algorithm, Answer, Answers, Class, Classes, Curve, Describe, Engine, Failure, Forecast, Next, Op, OpId, Private,
     Scheme, Secret, SigningKey, Work, encode,
     sw::{Costs, Prepared},
     worker::thread_cpu_ns,
@@ -501,7 +501,7 @@ impl Forecast for Hw {
     }
 }
 
-impl Report for Hw {
+impl Describe for Hw {
     fn name(&self) -> &'static str {
         "hw"
     }

@@ -1,6 +1,6 @@
 //! Signing keys.
 
-use crate::{Algorithm, Class, Secret, Work};
+use crate::{Algorithm, Class, Secret, Work, der};
 use aws_lc_rs::{
     encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der, PublicKeyX509Der},
     rand::SystemRandom,
@@ -140,11 +140,14 @@ impl SigningKey {
         }
     }
 
-    /// An RSA key as PKCS#8, whichever form it was read in.
-    pub(crate) fn rsa_pkcs8(&self) -> Option<Secret> {
+    /// Makes something of an RSA key's numbers, big-endian: n, e, d, p, q, dp, dq, qinv. `None` for another key, or where `make`
+    /// gives none.
+    pub fn with_rsa_numbers<T>(&self, make: impl FnOnce([&[u8]; 8]) -> Option<T>) -> Option<T> {
         let Pair::Rsa(pair) = &self.pair else { return None };
+        // As PKCS#8, whichever form it was read in.
         let der: Pkcs8V1Der<'static> = pair.as_der().ok()?;
-        Some(Secret::from(der.as_ref().to_vec()))
+        let pkcs8 = Secret::from(der.as_ref().to_vec());
+        make(der::rsa_numbers(pkcs8.expose())?)
     }
 
     /// The public key as a SubjectPublicKeyInfo in DER.

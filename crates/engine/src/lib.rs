@@ -35,7 +35,7 @@ pub mod worker;
 pub use both::Both;
 pub use class::{Algorithm, Class, Classes, Curve, Work};
 pub use counters::{ClassCounters, Counters, TURN_BOUNDS};
-pub use engine::{Answers, Engine, Forecast, Next, OpId, Report};
+pub use engine::{Answers, Describe, Engine, Forecast, Next, OpId};
 pub use fair::{Fair, Share};
 pub use hw::{DeviceCounters, DeviceReport};
 pub use key::{KeyError, KeyKind, Scheme, SigningKey};

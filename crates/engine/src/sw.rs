@@ -12,7 +12,7 @@ mod long;
 mod turn;
 
 use crate::{
-    Algorithm, Answer, Answers, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, OpId, Private, Report,
+    Algorithm, Answer, Answers, Class, Classes, Curve, Describe, Engine, Failure, Forecast, Next, Op, OpId, Private,
     Scheme, Secret, SigningKey, Work, encode,
 };
 use aws_lc_rs::{digest, rand};
@@ -394,7 +394,7 @@ impl Forecast for Sw {
     }
 }
 
-impl Report for Sw {
+impl Describe for Sw {
     fn name(&self) -> &'static str {
         "sw"
     }

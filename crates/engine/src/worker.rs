@@ -31,20 +31,20 @@ thread_local! {
 ///
 /// With one handshake open, nothing can join its operations, so they do not wait; with no other connection, nothing is
 /// held up by computing them at once.
-pub struct Presence {
+pub struct InProgress {
     opening: bool,
     /// Keeps the value on its thread, where it is counted.
     here: PhantomData<*const ()>,
 }
 
-impl Presence {
+impl InProgress {
     /// Counts a handshake that begins.
     #[must_use]
-    pub fn handshake() -> Presence {
+    pub fn handshake() -> InProgress {
         let (handshakes, all) = PRESENT.get();
         PRESENT.set((handshakes + 1, all + 1));
         stir();
-        Presence { opening: true, here: PhantomData }
+        InProgress { opening: true, here: PhantomData }
     }
 
     /// The handshake is over; the connection goes on.
@@ -56,7 +56,7 @@ impl Presence {
     }
 }
 
-impl Drop for Presence {
+impl Drop for InProgress {
     fn drop(&mut self) {
         self.opened();
         let (handshakes, all) = PRESENT.get();

@@ -11,7 +11,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use penstock_config::{Config, Diagnostics, model::Bind};
-use penstock_engine::{KeyKind, Share, worker::Presence};
+use penstock_engine::{KeyKind, Share, worker::InProgress};
 use penstock_rules::{Captured, ClientHello, HelloError, TlsFacts};
 use rustls::{ContentType, Error, PeerIncompatible, ServerConfig, server::UnbufferedServerConnection};
 use rustls_pki_types::UnixTime;
@@ -63,7 +63,7 @@ impl Acceptor {
         if line::is_closed(self.max_wait) {
             return Err(HandshakeError::TurnedAway);
         }
-        let presence = Presence::handshake();
+        let presence = InProgress::handshake();
         let mut input = prefix;
         let (context, config, known) = loop {
             let refused = match ClientHello::read(&input) {

@@ -8,7 +8,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use penstock_config::{Diagnostics, Span, model::ServerTls};
-use penstock_engine::{Share, worker::Presence};
+use penstock_engine::{Share, worker::InProgress};
 use rustls::{ClientConfig, client::UnbufferedClientConnection};
 use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -84,7 +84,7 @@ impl Connector {
             let client = self.live.load();
             (client.config.clone(), Connector::name(client.verifies, sni)?)
         };
-        let presence = Presence::handshake();
+        let presence = InProgress::handshake();
         let mut waited = Duration::ZERO;
         let session =
             handshake::suspended(true, OURS, &mut waited, move || UnbufferedClientConnection::new(config, name))

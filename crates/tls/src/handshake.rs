@@ -10,7 +10,7 @@ use crate::{
 };
 use penstock_engine::{
     Share,
-    worker::{self, Presence},
+    worker::{self, InProgress},
 };
 use rustls::{AlertDescription, Error};
 use std::{
@@ -67,7 +67,7 @@ impl Flight {
 /// What a handshake has of its worker.
 pub(crate) struct Opening {
     /// It counts among the worker's connections.
-    pub presence: Presence,
+    pub presence: InProgress,
     /// Leave to compute its first flight, where it needed one.
     pub permit: Option<Permit>,
     /// Whose it is where several wait.

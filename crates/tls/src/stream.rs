@@ -7,7 +7,7 @@ use crate::{
     output::Output,
     session::{Pass, Session},
 };
-use penstock_engine::worker::Presence;
+use penstock_engine::worker::InProgress;
 use penstock_rules::TlsFacts;
 use std::{
     fmt, io,
@@ -46,7 +46,7 @@ pub struct TlsStream<S> {
     /// Largest socket read tried: doubled while reads fill it, halved while they leave it empty.
     flow: usize,
     /// The worker has this connection.
-    _presence: Presence,
+    _presence: InProgress,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl fmt::Display for Truncated {
 impl std::error::Error for Truncated {}
 
 impl<S> TlsStream<S> {
-    pub(crate) fn new(socket: S, flight: Flight, mut presence: Presence, peer_closed: bool) -> Self {
+    pub(crate) fn new(socket: S, flight: Flight, mut presence: InProgress, peer_closed: bool) -> Self {
         presence.opened();
         let Flight { session, mut input, output, plain } = flight;
         input.shrink_to_fit();

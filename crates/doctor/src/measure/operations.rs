@@ -1,7 +1,7 @@
 //! The operations of a handshake, as the engine computes them one at a time and as the lanes do together.
 
 use super::certificate::Identity;
-use penstock_engine::{Class, Curve, Op, compute};
+use penstock_engine::{Class, Curve, Op, SigningKey, compute};
 use penstock_lanes::{
     LANES, Lanes, p256, p384,
     rsa::{RsaBatch, RsaJob, RsaKey, RsaParts},
@@ -36,7 +36,7 @@ pub(super) fn sign(identity: &Identity, lanes: Lanes) -> Result<Pair, String> {
     };
     let together: Option<Box<dyn Fn(usize)>> = match class {
         _ if !lanes.is_accelerated() => None,
-        Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 => rsa(lanes, key.der().expose()),
+        Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 => rsa(lanes, &key),
         // Any scalar: the time does not depend on it.
         Class::EcdsaP256 => Some(Box::new(move |fill| {
             let job = p256::SignJob { key: &[7; 32], digest: &[9; 32], random: &[5; 32] };
@@ -77,10 +77,9 @@ pub(super) fn agree(lanes: Lanes) -> Pair {
     }
 }
 
-fn rsa(lanes: Lanes, der: &[u8]) -> Option<Box<dyn Fn(usize)>> {
-    let numbers = rsa_numbers(der)?;
-    let [_, n, e, _, p, q, dp, dq, qinv] = numbers[..] else { return None };
-    let key = RsaKey::new(&RsaParts { n, e, p, q, dp, dq, qinv }).ok()?;
+fn rsa(lanes: Lanes, key: &SigningKey) -> Option<Box<dyn Fn(usize)>> {
+    let key = key
+        .with_rsa_numbers(|[n, e, _d, p, q, dp, dq, qinv]| RsaKey::new(&RsaParts { n, e, p, q, dp, dq, qinv }).ok())?;
     // Below the modulus, whose first bit is set.
     let input = vec![0x5a; key.size().bytes()];
     Some(Box::new(move |fill| {
@@ -89,51 +88,9 @@ fn rsa(lanes: Lanes, der: &[u8]) -> Option<Box<dyn Fn(usize)>> {
     }))
 }
 
-/// The nine numbers of an RSA key: PKCS#1 (RFC 8017, A.1.2), or that within PKCS#8.
-fn rsa_numbers(der: &[u8]) -> Option<Vec<&[u8]>> {
-    const INTEGER: u8 = 2;
-    const OCTETS: u8 = 4;
-    const SEQUENCE: u8 = 0x30;
-    let (SEQUENCE, mut rest, _) = value(der)? else { return None };
-    let mut numbers = Vec::new();
-    while !rest.is_empty() && numbers.len() < 9 {
-        let (tag, content, after) = value(rest)?;
-        rest = after;
-        match tag {
-            INTEGER => numbers.push(&content[content.iter().take_while(|byte| **byte == 0).count()..]),
-            OCTETS => return rsa_numbers(content),
-            _ => {}
-        }
-    }
-    (numbers.len() == 9).then_some(numbers)
-}
-
-/// A tag, its content, and what follows.
-fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        short @ 0..=0x7f => (usize::from(short), rest),
-        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
-        0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
-        _ => return None,
-    };
-    Some((tag, rest.get(..length)?, rest.get(length..)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_taken_apart_whatever_holds_it() {
-        let identity = Identity::rsa2048().unwrap();
-        let numbers = rsa_numbers(identity.key.secret_der()).unwrap();
-        assert_eq!((numbers.len(), numbers[1].len(), numbers[2]), (9, 256, &[1, 0, 1][..]));
-        for end in [0, 1, 2, 30, 200] {
-            assert!(rsa_numbers(&identity.key.secret_der()[..end]).is_none(), "{end}");
-        }
-    }
 
     #[test]
     fn both_ways_of_every_kind_of_key_run() {

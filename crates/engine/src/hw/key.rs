@@ -1,6 +1,6 @@
 //! Signing keys in the form a device computes with.
 
-use crate::{KeyKind, Secret, SigningKey, der::rsa_numbers};
+use crate::{KeyKind, Secret, SigningKey};
 use penstock_qat::RsaNumbers;
 use std::sync::OnceLock;
 
@@ -24,7 +24,7 @@ impl DeviceKey {
 
 fn take_apart(key: &SigningKey) -> Option<DeviceKey> {
     let KeyKind::Rsa { bits } = key.kind() else { return key.scalar().map(DeviceKey::Scalar) };
-    let pkcs8 = key.rsa_pkcs8()?;
-    let [_n, _e, _d, p, q, dp, dq, qinv] = rsa_numbers(pkcs8.expose())?;
-    RsaNumbers::new(bits as usize / 8, [p, q, dp, dq, qinv]).map(DeviceKey::Rsa)
+    key.with_rsa_numbers(|[_n, _e, _d, p, q, dp, dq, qinv]| {
+        RsaNumbers::new(bits as usize / 8, [p, q, dp, dq, qinv]).map(DeviceKey::Rsa)
+    })
 }

@@ -1,6 +1,6 @@
 //! Signing keys in the form that lanes compute with.
 
-use crate::{Secret, SigningKey, der::rsa_numbers};
+use crate::{Secret, SigningKey};
 use penstock_lanes::rsa::{RsaKey, RsaParts};
 use std::{
     sync::{
@@ -79,8 +79,7 @@ fn convert(key: &SigningKey) -> Option<LaneKey> {
     if let Some(scalar) = key.scalar() {
         return Some(LaneKey::Scalar(scalar));
     }
-    let pkcs8 = key.rsa_pkcs8()?;
-    let numbers = rsa_numbers(pkcs8.expose())?;
-    let [n, e, _d, p, q, dp, dq, qinv] = numbers;
-    RsaKey::new(&RsaParts { n, e, p, q, dp, dq, qinv }).ok().map(|key| LaneKey::Rsa(Box::new(key)))
+    key.with_rsa_numbers(|[n, e, _d, p, q, dp, dq, qinv]| {
+        RsaKey::new(&RsaParts { n, e, p, q, dp, dq, qinv }).ok().map(|key| LaneKey::Rsa(Box::new(key)))
+    })
 }
