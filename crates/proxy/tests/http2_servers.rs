@@ -227,3 +227,51 @@ fn a_connection_on_which_nothing_is_answered_any_more_is_left() {
     }
     assert_eq!(origin.connections(), 2);
 }
+
+#[test]
+fn what_a_server_sends_behind_a_head_without_a_body_goes_to_no_client() {
+    let origin = Origin::start(|request, mut respond| async move {
+        let status = request.uri().path().trim_start_matches('/').parse::<u16>().unwrap();
+        let head = Response::builder().status(status).body(()).unwrap();
+        let mut stream = respond.send_response(head, false).unwrap();
+        let injected = Bytes::from_static(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+        // It may have been reset by now, which is as well.
+        let _ = stream.send_data(injected, true);
+    });
+    let (_proxy, port) = origin.proxy("");
+    for status in ["204", "304"] {
+        let mut client = Client::connect(port);
+        for _ in 0..2 {
+            client.send(&format!("GET /{status} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            let head = client.response();
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && head.ends_with("\r\n\r\n"), "{head}");
+        }
+        client.send(&format!("GET /{status} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+        let (rest, _) = client.rest();
+        assert!(!rest.contains("evil"), "{rest}");
+        block_on(async {
+            let (answer, _) = connect(port).await.send_request(get(&format!("/{status}")), true).unwrap();
+            assert_eq!(read(&mut answer.await.unwrap().into_body()).await.unwrap(), b"");
+        });
+    }
+}
+
+#[test]
+fn a_connect_of_an_http_1_client_opens_a_tunnel_to_the_server() {
+    let origin = Origin::start(|request, mut respond| async move {
+        assert_eq!((request.method(), request.uri().to_string()), (&http::Method::CONNECT, "b.example:443".to_owned()));
+        let mut body = request.into_body();
+        let mut stream = respond.send_response(response(None), false).unwrap();
+        stream.send_data(Bytes::from_static(b"hello, "), false).unwrap();
+        let said = read(&mut body).await.unwrap();
+        stream.send_data(Bytes::from(said), true).unwrap();
+    });
+    let (_proxy, port) = origin.proxy("");
+    let mut client = Client::connect(port);
+    client.send("CONNECT b.example:443 HTTP/1.1\r\nHost: b.example:443\r\n\r\n");
+    assert_eq!(client.response(), "HTTP/1.1 200 OK\r\n\r\n");
+    client.send("GET / no request\r\n\r\n");
+    client.shut();
+    let (text, _) = client.rest();
+    assert_eq!(text, "hello, GET / no request\r\n\r\n");
+}

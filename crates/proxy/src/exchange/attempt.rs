@@ -276,7 +276,7 @@ pub(super) async fn forward(
     finish::as_soon_as(conn, client, x);
     let mut response = Flow::new();
     let unread = x.wants_head_only() && x.request.method() != b"HEAD" && !x.response_complete;
-    if x.wants_head_only() || has_body && framing == Framing::None {
+    if x.wants_head_only() || framing == Framing::None {
         // Nobody gets the body. That of an answer to HEAD is skipped later, another ends the server's connection.
         x.forget_response_body(buffers);
         response.preload(None, true);

@@ -38,11 +38,19 @@ pub(crate) struct Http2Server {
     trailers: Option<Fields>,
     limits: Limits,
     head_request: bool,
-    /// The key of a client that wants a WebSocket. Until there is one or it is refused, the request's end is withheld: in
-    /// an extended CONNECT it would end the tunnel.
-    websocket: Option<Vec<u8>>,
+    /// The tunnel that the client wants. Until there is one or it is refused, the request's end is withheld: it would end the
+    /// tunnel.
+    wanted: Option<Wanted>,
     answered: bool,
     counts: Counts,
+}
+
+/// A tunnel that a request asks for.
+enum Wanted {
+    /// By CONNECT.
+    Connect,
+    /// A WebSocket, by the extended CONNECT of RFC 8441, for a client with this key.
+    WebSocket(Vec<u8>),
 }
 
 enum Outbound {
@@ -67,24 +75,33 @@ impl Http2Server {
             trailers: None,
             limits,
             head_request: false,
-            websocket: None,
+            wanted: None,
             answered: false,
             counts: Counts::default(),
         }
     }
     fn begin(&mut self, inbound: RecvStream, head: &mut ResponseHead) -> Result<Framing, Error> {
-        if let Some(key) = self.websocket.take()
-            && head.status() == 200
-        {
-            // To a client of HTTP/1.1 this is the end of its upgrade; to one of HTTP/2 it becomes a 200 again.
-            head.set_status(101);
-            head.fields.set(b"connection", b"upgrade")?;
-            head.fields.set(b"upgrade", b"websocket")?;
-            head.fields.set(b"sec-websocket-accept", websocket::accept(&key).as_bytes())?;
-            self.inbound = Some(inbound);
-            return Ok(Framing::Tunnel);
+        match self.wanted.take() {
+            Some(Wanted::WebSocket(key)) if head.status() == 200 => {
+                // To a client of HTTP/1.1 this is the end of its upgrade; to one of HTTP/2 it becomes a 200 again.
+                head.set_status(101);
+                head.fields.set(b"connection", b"upgrade")?;
+                head.fields.set(b"upgrade", b"websocket")?;
+                head.fields.set(b"sec-websocket-accept", websocket::accept(&key).as_bytes())?;
+                self.inbound = Some(inbound);
+                return Ok(Framing::Tunnel);
+            }
+            Some(Wanted::Connect) if matches!(head.status(), 200..300) => {
+                // RFC 9110 section 9.3.6: neither field means anything here.
+                head.fields.remove(b"content-length");
+                head.fields.remove(b"transfer-encoding");
+                self.inbound = Some(inbound);
+                return Ok(Framing::Tunnel);
+            }
+            _ => {}
         }
-        let bodiless = self.head_request || matches!(head.status(), 204 | 304) || inbound.is_end_stream();
+        let has_none = self.head_request || matches!(head.status(), 204 | 304);
+        let bodiless = has_none || inbound.is_end_stream();
         let framing = match head.fields.known(Known::ContentLength) {
             // The server is held to it by h2; what it says is checked like any other.
             Some(_) => match penstock_http::response_framing(head, b"GET", false)? {
@@ -92,7 +109,7 @@ impl Http2Server {
                 framing => framing,
             },
             None if bodiless => {
-                if !self.head_request && !matches!(head.status(), 204 | 304) {
+                if !has_none {
                     head.fields.append(b"content-length", b"0")?;
                 }
                 Framing::None
@@ -103,7 +120,9 @@ impl Http2Server {
                 Framing::Chunked
             }
         };
-        self.inbound = Some(inbound);
+        // What comes all the same behind a head that has no body is not taken: a client of HTTP/1 would read it as the answer
+        // to its next request.
+        self.inbound = (framing != Framing::None).then_some(inbound);
         Ok(framing)
     }
 }
@@ -167,7 +186,7 @@ impl Sink for Http2Server {
             let Outbound::Head(request) = std::mem::replace(&mut self.outbound, Outbound::Ended) else {
                 unreachable!("looked at a line before")
             };
-            let whole = self.websocket.is_none() && buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
+            let whole = self.wanted.is_none() && buffer.is_empty() && end.is_some_and(|end| end.trailers.is_none());
             let (response, stream) = self.send.send_request(request, whole).map_err(io_error)?;
             self.response = Some(response);
             self.mux.signals.asked();
@@ -176,7 +195,7 @@ impl Sink for Http2Server {
             }
         }
         match &mut self.outbound {
-            Outbound::Body(_) if self.websocket.is_some() && buffer.is_empty() => Poll::Ready(Ok(())),
+            Outbound::Body(_) if self.wanted.is_some() && buffer.is_empty() => Poll::Ready(Ok(())),
             Outbound::Body(stream) => {
                 if ready!(poll_send_body(stream, cx, buffer, end, &mut self.counts.sent, &self.mux.signals))? {
                     self.outbound = Outbound::Ended;
@@ -196,7 +215,10 @@ impl Upstream for Http2Server {
     fn request(&mut self, head: &mut RequestHead, _: Framing) {
         self.head_request = head.method() == b"HEAD";
         if websocket::is_asked_for(head) {
-            self.websocket = Some(head.fields.known(Known::SecWebsocketKey).unwrap_or_default().to_vec());
+            let key = head.fields.known(Known::SecWebsocketKey).unwrap_or_default().to_vec();
+            self.wanted = Some(Wanted::WebSocket(key));
+        } else if head.method() == b"CONNECT" {
+            self.wanted = Some(Wanted::Connect);
         }
         self.counts.sent += head.fields.wire_len() as u64;
         self.outbound = match write_request(head, self.mux.scheme) {
