@@ -28,7 +28,7 @@ use crate::{
     },
     servers::key::key_of,
     tcp::raw::Raw,
-    worker::state::Worker,
+    worker::{state::Worker, turn},
 };
 use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;
@@ -269,6 +269,11 @@ impl Inspection {
                 }
                 Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
                     self.from = next;
+                    None
+                }
+                Verdict::Rest { next } => {
+                    self.from = next;
+                    ready!(turn::poll_proceed(cx));
                     None
                 }
                 Verdict::SilentDrop => {

@@ -10,8 +10,9 @@ use std::{borrow::Cow, fmt, ops::Range};
 /// client certificate chain) stay far below.
 pub const MAX_MESSAGE: usize = 16 * 1024;
 
-/// The most records one ClientHello may be spread over. Honest clients use one or two.
-pub const MAX_RECORDS: usize = 64;
+/// The most records one ClientHello may be spread over. Most clients use one or two; some send a byte in each, to pass by those who
+/// only look at the first.
+pub const MAX_RECORDS: usize = 2048;
 
 /// The longest prefix of a connection that [`ClientHello::read`] ever needs: a caller that buffers this many bytes can
 /// always decide.

@@ -29,6 +29,8 @@ pub struct Regex(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     regex: bytes::Regex,
+    /// The states that its counted repetitions unfold to, where those are many: see [`Regex::charge`].
+    unfolded: usize,
     ignore_case: bool,
     /// For long texts in which all matches are replaced: where they end, and what their groups are. Made when first needed.
     ends: OnceLock<Option<DFA>>,
@@ -53,7 +55,14 @@ impl Regex {
             .size_limit(4 << 20)
             .build()
             .map(|regex| {
-                Regex(Arc::new(Compiled { regex, ignore_case, ends: OnceLock::new(), grouping: OnceLock::new() }))
+                let unfolded = unfolded(regex.as_str());
+                Regex(Arc::new(Compiled {
+                    regex,
+                    unfolded,
+                    ignore_case,
+                    ends: OnceLock::new(),
+                    grouping: OnceLock::new(),
+                }))
             })
             .map_err(|error| Problem {
                 at: 0..pattern.len(),
@@ -63,7 +72,15 @@ impl Regex {
     }
     /// Whether it matches anywhere.
     pub fn is_match(&self, text: &[u8]) -> bool {
+        self.charge(text.len());
         self.0.regex.is_match(text)
+    }
+    /// Spends what a search in a text of that length costs. An automaton of some hundred states that may all be live at once, as
+    /// in `a[ab]{255}c`, is not made deterministic: each byte is then looked at by each state (measured: 20 to 90 ms for 13 KB
+    /// and 256 states).
+    fn charge(&self, len: usize) {
+        let states = (len.saturating_mul(self.0.unfolded) / cost::REGEX_STATES).min(u32::MAX as usize / 2);
+        turn::spend(cost::REGEX + (len / cost::REGEX_BYTES) as u32 + states as u32);
     }
     /// Appends `text` with the first match, or all of them, replaced. `\0` to `\9` in the replacement are groups; returns
     /// whether anything matched.
@@ -81,7 +98,7 @@ impl Regex {
     fn replace_short(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
         let plain = !by.contains(&b'\\');
         let search = |at, groups: &mut Groups| {
-            turn::spend(cost::REGEX + ((text.len() - at) / cost::REGEX_BYTES) as u32);
+            self.charge(text.len() - at);
             // Where a match is costs a tenth of what its groups cost.
             let Some(whole) = self.0.regex.find_at(text, at) else { return Some(false) };
             groups[0] = Some(whole.range());
@@ -102,7 +119,7 @@ impl Regex {
             let before = ends.steps;
             let end = ends.next(at).ok()?;
             let span = end.map_or(0, |end| end - at);
-            turn::spend(cost::REGEX + ((ends.steps - before + span) / cost::REGEX_BYTES) as u32);
+            self.charge(ends.steps - before + span);
             let Some(end) = end else { return Some(false) };
             // Its context counts, though no more than the match is searched.
             grouping.search_captures(&Input::new(text).range(at..end), &mut found);
@@ -245,6 +262,31 @@ pub(crate) fn required_texts(pattern: &str) -> Result<Option<Vec<Vec<u8>>>, Prob
     }
 }
 
+/// The states that counted repetitions add to a pattern's own, if they are many enough to tell.
+fn unfolded(pattern: &str) -> usize {
+    const MANY: usize = 100;
+    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
+    let Ok(hir) = parsed else { return 0 };
+    let [once, all] = states(&hir);
+    if all - once > MANY { all } else { 0 }
+}
+
+/// The states of a pattern with each repetition once, and with as many as are counted.
+fn states(hir: &Hir) -> [usize; 2] {
+    let sum = |parts: &[Hir]| parts.iter().map(states).fold([0, 0], |[a, b], [c, d]| [a + c, b.saturating_add(d)]);
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => [0, 0],
+        HirKind::Literal(text) => [text.0.len(); 2],
+        HirKind::Class(_) => [1, 1],
+        HirKind::Capture(group) => states(&group.sub),
+        HirKind::Repetition(times) => {
+            let [once, all] = states(&times.sub);
+            [once, all.saturating_mul(times.max.unwrap_or(times.min).max(1) as usize)]
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
+    }
+}
+
 /// Alternatives that are followed: more of them say less.
 const ALTERNATIVES: usize = 16;
 
@@ -349,6 +391,17 @@ fn advice(pattern: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counted_repetitions_are_paid_for_and_long_alternations_are_not() {
+        assert_eq!(unfolded("[ab]*a[ab]{255}c$"), 258);
+        assert_eq!(unfolded("(?:[ab]{20}){30}"), 600);
+        assert_eq!(unfolded("^/(images|scripts|styles|fonts|downloads|documents)/[a-z]{2,40}/.*$"), 0);
+        let regex = Regex::new("[ab]*a[ab]{255}c$", false).unwrap();
+        turn::begin(2_500);
+        regex.is_match(&[b'a'; 13_000]);
+        assert!(turn::end(), "the turn is over");
+    }
 
     #[test]
     fn what_a_match_must_hold_is_known() {

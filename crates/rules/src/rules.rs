@@ -105,6 +105,10 @@ impl Rules {
 
     fn decide(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
         for (at, rule) in self.list.iter().enumerate().skip(from) {
+            // Never before the first of them: each turn goes on by a rule.
+            if at > from && turn::is_spent() {
+                return Verdict::Rest { next: at };
+            }
             turn::spend(cost::RULE);
             ctx.world.at_rule(Some((self.kind, rule.span)));
             match rule.condition.holds(ctx) {

@@ -31,6 +31,8 @@ pub mod cost {
     pub const REGEX: u32 = 1;
     /// See [`REGEX`].
     pub const REGEX_BYTES: usize = 256;
+    /// As many bytes times states as a unit pays for where an automaton is too large to be made deterministic.
+    pub const REGEX_STATES: usize = 8;
 }
 
 const ENDLESS: i64 = i64::MAX;

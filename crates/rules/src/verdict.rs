@@ -51,6 +51,11 @@ pub enum Verdict {
         /// Where to go on.
         next: usize,
     },
+    /// The turn of the task is spent: go on from `next` in the next one.
+    Rest {
+        /// Where to go on.
+        next: usize,
+    },
     /// A rule could not be applied in strict mode (a header that does not fit, a value that cannot stand in a header):
     /// answered with 500 for a request and 502 for a response, as HAProxy does.
     Failed,

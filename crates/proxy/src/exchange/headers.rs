@@ -118,8 +118,10 @@ pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
 
 /// Prepares the response's head for the client.
 pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
-    let upgrade = x.response.status() == 101;
-    remove_hop_by_hop(&mut x.response.fields, upgrade);
+    let status = x.response.status();
+    let upgrade = status == 101;
+    // A 426 says to what the client must change (RFC 9110 section 15.5.22).
+    remove_hop_by_hop(&mut x.response.fields, upgrade || status == 426);
     if upgrade {
         let version = x.response.version();
         set_connection(&mut x.response.fields, version, version, Persistence::KeepAlive, true);

@@ -265,6 +265,14 @@ impl Client for Http1Client {
             let persistence = if self.closing { Persistence::Close } else { Persistence::KeepAlive };
             let version = head.version();
             set_connection(&mut head.fields, version, self.request_version, persistence, false);
+            if head.status() == 426 && head.fields.has(Known::Upgrade) {
+                let close = head.fields.known(Known::Connection).map(<[u8]>::to_vec);
+                set(
+                    head,
+                    "connection",
+                    &close.map_or(b"upgrade".to_vec(), |close| [&close, &b", upgrade"[..]].concat()),
+                );
+            }
         }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
     }

@@ -6,6 +6,7 @@ use crate::{
     exchange::state::Exchange,
     rules::context::{self, Stage},
     tcp::raw::Raw,
+    worker::turn,
 };
 use penstock_http::{Limits, Parse};
 use penstock_rules::{By, During, Termination, Verdict};
@@ -102,6 +103,11 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
             }
             Verdict::ExpectProxy { next } | Verdict::WaitHandshake { next } => {
                 from = next;
+                continue;
+            }
+            Verdict::Rest { next } => {
+                from = next;
+                poll_fn(turn::poll_proceed).await;
                 continue;
             }
             Verdict::SilentDrop => {

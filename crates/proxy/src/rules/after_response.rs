@@ -10,7 +10,14 @@ pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let rules = &worker.shared.program.of(proxy).http_after_response;
         if !rules.is_empty() {
-            let verdict = rules.run(&mut context::context(&worker, conn, x, Stage::Response), 0);
+            let mut from = 0;
+            let verdict = loop {
+                match rules.run(&mut context::context(&worker, conn, x, Stage::Response), from) {
+                    // The answer is being sent: what its rules cost beyond the turn is taken from the next.
+                    Verdict::Rest { next } => from = next,
+                    verdict => break verdict,
+                }
+            };
             if matches!(verdict, Verdict::Failed) {
                 worker.counters().frontend(conn.frontend).failed_rewrites.inc();
                 return false;

@@ -19,7 +19,7 @@ use crate::{
 };
 use penstock_http::{Framing, ResponseHead, Version};
 use penstock_rules::{By, During, Reply, ReplyBody, Rules, Termination, Verdict, Why};
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 /// Runs `http-request` rules, or `tcp-request content` rules on a request: these may wait for more of the body for as long
 /// as `inspect`, their `inspect-delay`.
@@ -116,6 +116,10 @@ pub(crate) async fn request(
             }
             Verdict::WaitMore { next } => from = next + 1,
             Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::Rest { next } => {
+                from = next;
+                poll_fn(turn::poll_proceed).await;
+            }
             Verdict::Verify { next } => {
                 from = next;
                 if login::settle(conn, client, x).await == Settled::Refused {
@@ -315,6 +319,10 @@ pub(crate) async fn response(
             // Responses are not held back for what rules want to see of them.
             Verdict::WaitMore { next } => from = next + 1,
             Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
+            Verdict::Rest { next } => {
+                from = next;
+                poll_fn(turn::poll_proceed).await;
+            }
             Verdict::Verify { next } => {
                 from = next;
                 if login::settle(conn, client, x).await == Settled::Refused {
@@ -384,6 +392,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
                 conn.expects_proxy_header = true;
                 from = next;
             }
+            Verdict::Rest { next } => from = next,
             Verdict::WaitMore { next } | Verdict::WaitBody { next, .. } | Verdict::WaitHandshake { next } => {
                 from = next + 1
             }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     keyword::Problem,
     regexes::{Regex, required_texts},
-    turn::{self, cost},
+    turn,
 };
 use penstock_config::text_of;
 use std::sync::{
@@ -115,7 +115,6 @@ impl RegSet {
         let mut spare = None;
         let mut found: Option<(&Arc<Known>, &'s Arc<Entry>)> = None;
         let mut matches = |known: &'s Arc<Known>| {
-            turn::spend(cost::REGEX + (text.len() / cost::REGEX_BYTES) as u32);
             if !self.regex(known, &mut spare).is_some_and(|regex| regex.is_match(text)) {
                 return false;
             }
