@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added;
 mod address;
 mod args;
 mod bind;

@@ -96,6 +96,13 @@ impl Variables for Surroundings {
 }
 
 impl Surroundings {
+    /// For words that come while the process runs.
+    pub(crate) fn of_command(config: &Config) -> Self {
+        let around = Surroundings::new(&[], &Env::default());
+        let (crt_base, ca_base) = (config.global.crt_base.clone(), config.global.ca_base.clone());
+        Surroundings { crt_base, ca_base, ..around }
+    }
+
     fn new(files: &[Source], env: &Env<'_>) -> Self {
         let mut variables = env.variables.clone();
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();

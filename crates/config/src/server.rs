@@ -562,7 +562,7 @@ pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
 }
 
 /// With `ssl`, the TLS settings become the server's.
-fn complete(mut settings: ServerSettings) -> ServerSettings {
+pub(crate) fn complete(mut settings: ServerSettings) -> ServerSettings {
     if settings.tls.is_some() {
         settings.tls = Some(settings.tls_settings.clone());
     }

@@ -32,6 +32,7 @@ pub use process::{
     compiled::Program,
     handle::{Handle, State},
     handover,
+    membership::AddServerError,
     runtime::Runtime,
     service::{Service, ServiceRequest, ServiceResponse, Services},
     shared::Shared,

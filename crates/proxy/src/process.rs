@@ -7,6 +7,7 @@ pub(crate) mod handle;
 pub mod handover;
 pub(crate) mod lists;
 pub(crate) mod machine;
+pub(crate) mod membership;
 pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod shared;

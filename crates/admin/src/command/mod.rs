@@ -6,6 +6,7 @@
 mod answer;
 mod certificates;
 mod info;
+mod membership;
 mod patterns;
 mod process;
 mod stat;
@@ -52,6 +53,7 @@ impl Executor {
         match command {
             // A session does these by itself.
             Command::Own(_) => Answer::nothing(),
+            Command::Membership(command) => self.membership(command),
             Command::Patterns(command) => self.patterns(command),
             Command::Tables(command) => self.tables(command),
             Command::Certificates(command) => self.certificates(command, level),

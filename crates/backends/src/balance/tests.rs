@@ -203,3 +203,50 @@ fn no_algorithm_ever_chooses_a_server_that_is_down() {
         }
     }
 }
+
+/// Whether a server that is added takes the slot of one that has gone or a new one makes no difference to any choice.
+#[test]
+fn a_server_in_a_used_slot_is_as_one_in_a_new_slot() {
+    let consistent = |balance| (balance, true);
+    let ways = [
+        (Balance::default(), false),
+        (Balance::plain("leastconn"), false),
+        (Balance::plain("first"), false),
+        (Balance { draws: 2, ..Balance::plain("random") }, false),
+        consistent(by_source()),
+    ];
+    for (balance, consistent) in ways {
+        let play = |reuse: bool| {
+            let mut balancer = balancer(balance.clone(), consistent, 0, even(3));
+            let ids = |balancer: &mut Balancer, n: u32| -> Vec<u32> {
+                let chosen = (0..n).map(|n| {
+                    let demand = Demand { hash: Some(crate::hash::avalanche(n)), ..Demand::default() };
+                    let server = balancer.choose(&demand, 0).expect("a server is up");
+                    balancer.take(server);
+                    balancer.members()[server].id
+                });
+                chosen.collect()
+            };
+            let mut seen = ids(&mut balancer, 7);
+            while balancer.members()[1].served > 0 {
+                balancer.release(1);
+            }
+            balancer.update(1, false, 1, None);
+            let slot = if reuse {
+                balancer.remove(1);
+                1
+            } else {
+                3
+            };
+            balancer.insert(slot, Member::new(9, 2, false));
+            seen.extend(ids(&mut balancer, 6));
+            balancer.update(slot, true, 2, None);
+            seen.extend(ids(&mut balancer, 30));
+            seen
+        };
+        let (used, new) = (play(true), play(false));
+        assert_eq!(used, new, "{balance:?}");
+        assert!(!used[..13].contains(&9), "{balance:?}: it was not ready yet");
+        assert!(used.contains(&9) || balance.algorithm == "first", "{balance:?}");
+    }
+}

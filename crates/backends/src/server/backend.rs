@@ -130,6 +130,11 @@ impl<E> Backend<E> {
         (self.active.load(Relaxed), self.backup.load(Relaxed))
     }
 
+    /// Servers can be added: the algorithm's weights are dynamic.
+    pub fn takes_servers(&self) -> bool {
+        self.core().balancer.is_dynamic()
+    }
+
     /// Requests in this backend, queued or served.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Relaxed)

@@ -1,7 +1,7 @@
 //! `frontend`, `backend` and `listen` (manual chapter 4).
 
 use crate::{
-    model::{Bind, LogTarget, Options, Server, SourceAddress},
+    model::{Bind, LogTarget, Options, Server, ServerSettings, SourceAddress},
     span::{Line, Span, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -83,6 +83,8 @@ pub struct Proxy {
     pub binds: Vec<Bind>,
     /// `server` and `server-template`, expanded, with `default-server` applied.
     pub servers: Vec<Server>,
+    /// `default-server`, as it stands at the end of the section: what a server that is added starts from.
+    pub default_server: ServerSettings,
     /// `maxconn` of the frontend.
     pub maxconn: Option<u32>,
     /// `backlog`.
@@ -210,6 +212,7 @@ impl Proxy {
             disabled: false,
             binds: Vec::new(),
             servers: Vec::new(),
+            default_server: ServerSettings::default(),
             maxconn: None,
             backlog: None,
             fullconn: None,

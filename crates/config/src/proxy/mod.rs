@@ -229,6 +229,7 @@ impl Draft {
         for pages in std::mem::take(&mut self.error_pages) {
             pages.apply(&mut self.proxy, http_errors, around);
         }
+        self.proxy.default_server = self.default_server;
         self.proxy
     }
 }

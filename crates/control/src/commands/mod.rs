@@ -1,6 +1,7 @@
 //! The commands by what they are about: each file has the entries of one subject, and the type that their words become.
 
 mod certificates;
+mod membership;
 mod patterns;
 mod process;
 mod session;
@@ -8,6 +9,7 @@ mod statistics;
 mod tables;
 
 pub use certificates::{Certificates, TlsFile, Verb};
+pub use membership::Membership;
 pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf};
 pub use process::Process;
 pub use session::Own;
@@ -21,6 +23,7 @@ use crate::table::Entry;
 /// The entries of a worker's stats sockets.
 pub(crate) const GROUPS: &[&[Entry]] = &[
     certificates::ENTRIES,
+    membership::ENTRIES,
     statistics::ENTRIES,
     process::ENTRIES,
     patterns::ENTRIES,
@@ -33,6 +36,8 @@ pub(crate) const GROUPS: &[&[Entry]] = &[
 pub enum Command {
     /// Certificates and all else of TLS.
     Certificates(Certificates),
+    /// Servers added and removed.
+    Membership(Membership),
     /// Something about its session, which does it itself.
     Own(Own),
     /// Something about the process as a whole.

@@ -45,7 +45,7 @@ pub struct Program {
 }
 
 /// Rules may name files anywhere.
-struct Disk;
+pub(crate) struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

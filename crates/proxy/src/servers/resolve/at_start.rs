@@ -40,6 +40,7 @@ pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn system(name: &str) -> Option<IpAddr> {
+/// The first address that the system knows for a name.
+pub(crate) fn system(name: &str) -> Option<IpAddr> {
     (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
 }

@@ -1,0 +1,64 @@
+//! Servers added and removed.
+
+use super::Command;
+use crate::{Args, Entry, Level, table::Refusal};
+use std::time::Duration;
+
+/// What is to become of the servers of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// Adds one: backend, name, then its address and settings.
+    Add(String, String, Vec<String>),
+    /// Removes one: backend and name.
+    Remove(String, String),
+    /// Waits until one can be removed: how long at most, backend and name.
+    WaitRemovable(Duration, String, String),
+}
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("add server", "add server <bk>/<srv> <addr> [args]*", "create a new server", |args| {
+        let (backend, name) = server(args)?;
+        Ok(Command::Membership(Membership::Add(backend, name, args.rest())))
+    })
+    .level(Level::Admin)
+    .changes("the servers of a backend"),
+    Entry::new("del server", "del server <bk>/<srv>", "remove a server that is in maintenance", |args| {
+        let (backend, name) = server(args)?;
+        Ok(Command::Membership(Membership::Remove(backend, name)))
+    })
+    .level(Level::Admin)
+    .changes("the servers of a backend"),
+    Entry::new("wait", "wait <delay> srv-removable <bk>/<srv>", "wait until a server can be removed", |args| {
+        let delay = args.require("Expects a duration in milliseconds.")?;
+        let delay = duration(&delay).ok_or_else(|| Refusal::new("Invalid duration."))?;
+        if !args.take("srv-removable") {
+            return Err(Refusal::new("Expects 'srv-removable' and a server."));
+        }
+        let (backend, name) = server(args)?;
+        Ok(Command::Membership(Membership::WaitRemovable(delay, backend, name)))
+    })
+    .level(Level::Admin),
+];
+
+fn server(args: &mut Args) -> Result<(String, String), Refusal> {
+    let word = args.require("Require 'backend/server'.")?;
+    match word.split_once('/') {
+        Some((backend, name)) if !name.is_empty() => Ok((backend.into(), name.into())),
+        _ => Err(Refusal::new("Require 'backend/server'.")),
+    }
+}
+
+/// A number of milliseconds, or one with a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    let ms = match &text[digits.len()..] {
+        "" | "ms" => number,
+        "us" => number / 1000,
+        "s" => number.checked_mul(1000)?,
+        "m" => number.checked_mul(60_000)?,
+        "h" => number.checked_mul(3_600_000)?,
+        _ => return None,
+    };
+    Some(Duration::from_millis(ms))
+}

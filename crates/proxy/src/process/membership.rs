@@ -1,0 +1,150 @@
+//! Servers added and removed while the process runs: `add server` and `del server` of the runtime API.
+
+use super::{
+    compiled::Disk,
+    handle::{Handle, Inner},
+};
+use crate::{
+    server::{AddError, Host, Parts, RemoveError, Server, ServerRef},
+    servers::{checks::plans, resolve::at_start},
+    worker::control::Control,
+};
+use penstock_config::{
+    Diagnostics, Severity,
+    model::{self, InitAddr, ServerHost},
+};
+use penstock_rules::{Compiler, Expr, Places, ProxyId, ServerFacts};
+use penstock_tls::Connector;
+use std::{sync::Arc, time::Instant};
+
+/// Why a server was not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddServerError {
+    /// Its words are wrong: a sentence.
+    Invalid(String),
+    /// The backend does not take it.
+    Refused(AddError),
+}
+
+impl Handle {
+    /// Adds a server to a backend: `words` are its address and settings, as in a `server` line, on top of the backend's
+    /// `default-server`. It begins in maintenance, and its health is not checked before that is enabled. A name is resolved as
+    /// its `init-addr` and `resolvers` say, by the system on the caller's thread.
+    ///
+    /// # Errors
+    /// If there is no such backend, if it cannot take the server, or if the words are wrong; then nothing has changed.
+    pub fn add_server(&self, backend: &str, name: &str, words: &[String]) -> Result<ServerRef, AddServerError> {
+        let shared = self.shared();
+        let backend = shared.backends.by_name(backend).ok_or(AddServerError::Refused(AddError::NoBackend))?;
+        if !backend.takes_servers() {
+            return Err(AddServerError::Refused(AddError::Static));
+        }
+        if backend.server(name).is_some() {
+            return Err(AddServerError::Refused(AddError::NameTaken));
+        }
+        let config = shared.config.added_server(backend.proxy, name, words).map_err(AddServerError::Invalid)?;
+        let made = self.inner.make(backend.proxy, &config).map_err(AddServerError::Invalid)?;
+        let workers = self.inner.workers.len();
+        let parts = |_: ServerRef, id: u32| {
+            let facts = ServerFacts { name: config.name.clone(), id };
+            let Made { sni, connector, check_connector, .. } = made;
+            Parts { sni, connector, check_connector, ..Parts::new(facts, workers) }
+        };
+        let address = made.address;
+        let server = shared.backends.add(backend.proxy, config.clone(), parts, Instant::now());
+        let server = server.map_err(AddServerError::Refused)?;
+        match address {
+            Address::Fixed => {}
+            Address::Found(ip) => shared.backends.set_host(server.at, Some(ip)),
+            Address::Unknown => shared.backends.start_unresolved(server.at),
+        }
+        // The first worker checks servers and resolves names. Where it has ended, so has the process.
+        let at = server.at;
+        if let Some(worker) = self.inner.workers.first() {
+            let _ = worker.send(Control::Server(server));
+        }
+        Ok(at)
+    }
+
+    /// Removes a server: one that is in maintenance, has no requests, and that nothing else in the configuration names. What is kept
+    /// idle of its connections is closed within a second.
+    ///
+    /// # Errors
+    /// If there is no such server, or if it must stay; then nothing has changed.
+    pub fn remove_server(&self, backend: &str, name: &str) -> Result<(), RemoveError> {
+        let server = self.find_server(backend, name).ok_or(RemoveError::NoServer)?;
+        self.shared().backends.remove(server.at).map(drop)
+    }
+
+    /// Why a server cannot be removed now; `None` if it can.
+    pub fn keeps_server(&self, backend: &str, name: &str) -> Option<RemoveError> {
+        match self.find_server(backend, name) {
+            Some(server) => self.shared().backends.is_kept(server.at),
+            None => Some(RemoveError::NoServer),
+        }
+    }
+
+    /// The server of that name.
+    pub fn find_server(&self, backend: &str, name: &str) -> Option<Arc<Server>> {
+        self.shared().backends.by_name(backend)?.server(name)
+    }
+}
+
+/// What is made for a server before anybody sees it.
+struct Made {
+    sni: Option<Expr>,
+    connector: Option<Connector>,
+    check_connector: Option<Connector>,
+    address: Address,
+}
+
+/// Where a server is when it is added.
+enum Address {
+    /// Where its line says.
+    Fixed,
+    /// Its name was resolved.
+    Found(Host),
+    /// Its name is not resolved yet.
+    Unknown,
+}
+
+impl Inner {
+    fn make(&self, proxy: usize, server: &model::Server) -> Result<Made, String> {
+        let shared = &self.shared;
+        let mut diagnostics = Diagnostics::default();
+        let tls = server.settings.tls.as_ref();
+        let connector = tls.and_then(|tls| {
+            Connector::build(tls, server.span, &shared.certificates, &penstock_tls::Disk, &mut diagnostics)
+        });
+        let script = shared.program.checks[proxy].as_deref();
+        let check_connector = plans::connector(script, server, &shared.certificates, &mut diagnostics);
+        let sni = tls.and_then(|tls| tls.sni.as_ref()).and_then(|line| {
+            let mut compiler = Compiler::new(&shared.config, &Disk, &mut diagnostics);
+            compiler.expression(line, ProxyId(proxy as u32), Places::SERVER)
+        });
+        if let Some(error) = diagnostics.list.iter().find(|found| found.severity == Severity::Error) {
+            return Err(error.message.clone());
+        }
+        let address = address_of(server)?;
+        Ok(Made { sni, connector, check_connector, address })
+    }
+}
+
+/// Where the server is, by the order of its `init-addr`.
+fn address_of(server: &model::Server) -> Result<Address, String> {
+    let ServerHost::Name(name) = &server.host else { return Ok(Address::Fixed) };
+    let settings = &server.settings;
+    let methods = match &settings.init_addr[..] {
+        // A section that resolves names will find it, and nothing waits for the system.
+        [] if settings.resolvers.is_some() => &[InitAddr::None][..],
+        [] => &[InitAddr::Last, InitAddr::Libc],
+        given => given,
+    };
+    let found = methods.iter().find_map(|method| match method {
+        InitAddr::Last => None,
+        InitAddr::Libc => at_start::system(name).map(|ip| Address::Found(Host::Ip(ip))),
+        InitAddr::Ip(ip) => Some(Address::Found(Host::Ip(*ip))),
+        InitAddr::None => Some(Address::Unknown),
+    });
+    found.ok_or_else(|| format!("could not resolve address '{name}'."))
+}
