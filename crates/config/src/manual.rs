@@ -43,6 +43,7 @@ fn collect() -> Vec<Entry> {
     add(&mut all, &bind::TABLE);
     add(&mut all, &server::TABLE);
     add(&mut all, &others::USERLIST);
+    add(&mut all, &others::PROGRAM);
     add(&mut all, &others::RESOLVERS);
     add(&mut all, &others::PEERS);
     add(&mut all, &others::CRT_STORE);

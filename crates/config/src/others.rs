@@ -4,11 +4,11 @@ use crate::{
     address,
     args::{Args, Parsed, Reported},
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, Table, at_least, exactly},
-    model::{CrtStore, ErrorFile, Peers, Resolvers, User, Userlist},
+    model::{Account, CrtStore, ErrorFile, ExternalProgram, Peers, Resolvers, User, Userlist},
     proxy::errorfile,
     reading::Surroundings,
     sections::Section,
-    span::Span,
+    span::{Span, Spanned},
 };
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -265,15 +265,40 @@ const fn refused(name: &'static str, doc: &'static str) -> Keyword<()> {
     Keyword::refused(name, doc, "its section is", "remove the section")
 }
 
-static PROGRAM: Table<()> = Table::new(
+pub(crate) static PROGRAM: Table<ExternalProgram> = Table::new(
     "program",
     &[&[
-        refused("command", "The program"),
-        refused("user", "Who runs it"),
-        refused("group", "Whose group runs it"),
-        refused("option start-on-reload", "Started again with a reload"),
+        Keyword::<ExternalProgram>::new("command", SOME, "The program, and its arguments", |p, a| {
+            p.command = a.rest().words.iter().map(|word| word.text.clone()).collect();
+            Ok(())
+        }),
+        Keyword::<ExternalProgram>::new("user", ONE, "Who runs it", |p, a| {
+            let Spanned { value, span } = a.spanned("a user")?;
+            p.user = Some(Spanned { value: Account::Name(value), span });
+            Ok(())
+        }),
+        Keyword::<ExternalProgram>::new("group", ONE, "Whose group runs it", |p, a| {
+            let Spanned { value, span } = a.spanned("a group")?;
+            p.group = Some(Spanned { value: Account::Name(value), span });
+            Ok(())
+        }),
+        Keyword::<ExternalProgram>::new("option start-on-reload", NONE, "A reload starts it again", |p, a| {
+            p.start_on_reload = a.on();
+            Ok(())
+        })
+        .no(),
     ]],
 );
+
+/// A program without a command is none.
+pub(crate) fn end_program(program: ExternalProgram, around: &mut Surroundings) -> Option<ExternalProgram> {
+    if program.command.is_empty() {
+        let message = format!("the program '{}' has no command", program.name);
+        around.diagnostics.error(program.span, message).hint("for instance 'command /usr/bin/helper --verbose'");
+        return None;
+    }
+    Some(program)
+}
 
 static RING: Table<()> = Table::new(
     "ring",
@@ -345,7 +370,7 @@ static ACME: Table<()> = Table::new(
 
 /// The tables of sections without effect.
 pub(crate) static OTHERS: &[&Table<()>] =
-    &[&CACHE, &MAILERS, &TRACES, &PROGRAM, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
+    &[&CACHE, &MAILERS, &TRACES, &RING, &LOG_FORWARD, &FCGI_APP, &LOG_PROFILE, &ACME];
 
 /// A section that is not applied: read with a notice, or refused as a whole.
 pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed<Section> {
@@ -354,7 +379,6 @@ pub(crate) fn begin(kind: &str, span: Span, around: &mut Surroundings) -> Parsed
             let table = OTHERS.iter().find(|t| t.section == kind);
             return table.map(|t| Section::Other(t)).ok_or(Reported);
         }
-        "program" => ("no programs are started", "start it from the system's service manager"),
         "ring" => ("logs are not kept in rings", "log to a syslog server, stdout or stderr"),
         "log-forward" => ("syslog is not forwarded", "use a syslog server"),
         "fcgi-app" => ("FastCGI is not spoken", "put a web server in between"),

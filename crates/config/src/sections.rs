@@ -5,7 +5,7 @@ use crate::{
     env::{Env, Files},
     global,
     keyword::{Places, Table},
-    model::{Config, CrtStore, ErrorFile, Global, Peers, Proxy, ProxyKind, Resolvers, Userlist},
+    model::{Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers, Userlist},
     others::{self, HttpErrors},
     proxy::{self, Draft},
     reading::{Surroundings, dispatch},
@@ -81,6 +81,7 @@ pub(crate) enum Section {
     Peers(Peers),
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
+    Program(Box<ExternalProgram>),
     /// Known, checked, without effect.
     Other(&'static Table<()>),
 }
@@ -94,6 +95,7 @@ pub(crate) struct Sections {
     peers: Vec<Peers>,
     crt_stores: Vec<CrtStore>,
     http_errors: Vec<HttpErrors>,
+    programs: Vec<ExternalProgram>,
     drafts: Vec<Draft>,
     /// Named or not; the last one is what a proxy without `from` inherits.
     defaults: Vec<Draft>,
@@ -111,6 +113,7 @@ impl Sections {
             peers: Vec::new(),
             crt_stores: Vec::new(),
             http_errors: Vec::new(),
+            programs: Vec::new(),
             drafts: Vec::new(),
             defaults: Vec::new(),
             names: HashMap::new(),
@@ -161,6 +164,14 @@ impl Sections {
             "peers" => Section::Peers(Peers { name, ..Peers::default() }),
             "crt-store" => Section::CrtStore(CrtStore { name, ..CrtStore::default() }),
             "http-errors" => Section::HttpErrors(HttpErrors { name, files: Vec::new() }),
+            "program" => Section::Program(Box::new(ExternalProgram {
+                name,
+                command: Vec::new(),
+                user: None,
+                group: None,
+                start_on_reload: true,
+                span,
+            })),
             other => others::begin(other, words[0].span, around)?,
         })
     }
@@ -316,6 +327,9 @@ impl Sections {
             Section::Peers(peers) => dispatch(&others::PEERS, peers, words, around, |_, _, _, _| Ok(())),
             Section::CrtStore(store) => dispatch(&others::CRT_STORE, store, words, around, |_, _, _, _| Ok(())),
             Section::HttpErrors(errors) => dispatch(&others::HTTP_ERRORS, errors, words, around, |_, _, _, _| Ok(())),
+            Section::Program(program) => {
+                dispatch(&others::PROGRAM, program.as_mut(), words, around, |_, _, _, _| Ok(()))
+            }
             Section::Other(table) => dispatch(table, &mut (), words, around, |_, _, _, _| Ok(())),
         }
     }
@@ -339,6 +353,7 @@ impl Sections {
             Section::Peers(peers) => self.peers.push(peers),
             Section::CrtStore(store) => self.crt_stores.push(store),
             Section::HttpErrors(errors) => self.http_errors.push(errors),
+            Section::Program(program) => self.programs.extend(others::end_program(*program, around)),
             Section::None | Section::Skipped | Section::Global | Section::Other(_) => {}
         }
     }
@@ -364,6 +379,7 @@ impl Sections {
         }
         Config {
             http_errors,
+            programs: std::mem::take(&mut self.programs),
             global: std::mem::take(&mut self.global),
             proxies,
             userlists: std::mem::take(&mut self.userlists),

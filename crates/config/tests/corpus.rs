@@ -25,7 +25,6 @@ const INTENDED: &[(&str, bool, &str)] = &[
     ("userlist-twice", false, "HAProxy passes over the second list, and with it its users"),
     ("listen-with-address", false, "HAProxy prints an alert and starts without the address"),
     ("defaults-odd-name", false, "names have the same characters in all sections"),
-    ("program-section", false, "no programs are started"),
     ("ring-section", false, "logs are not kept in rings"),
     ("log-forward-section", false, "syslog is not forwarded"),
     ("fcgi-app-section", false, "FastCGI is not spoken"),

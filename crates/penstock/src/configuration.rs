@@ -1,6 +1,10 @@
 //! From paths on the command line to a checked configuration: which files are read, and how findings are shown.
 
-use crate::flags::Flags;
+use crate::{
+    flags::Flags,
+    name::{NAME, Name},
+    say::{self, Weight, alert},
+};
 use penstock_config::{Config, Diagnostics, Env, Severity, model::Source};
 use std::{
     collections::BTreeMap,
@@ -98,6 +102,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
 pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bool {
     let fatal = |severity| severity == Severity::Error || (config.global.zero_warning && severity == Severity::Warning);
     if !flags.quiet {
+        announce(config, diagnostics);
         let color = crate::tie::is_on_terminal() && std::env::var_os("NO_COLOR").is_none();
         // A reader that has seen enough closes the pipe.
         let _ = write!(std::io::stderr(), "{}", diagnostics.render(&config.files, Severity::Notice, color));
@@ -106,12 +111,35 @@ pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bo
     if errors > 0 && !flags.quiet {
         let (noun, verb) = if errors == 1 { ("error", "is") } else { ("errors", "are") };
         let because = if diagnostics.has_errors() { "" } else { " (warnings count as errors here)" };
+        if announces(Severity::Error) {
+            alert("config : Fatal errors found in configuration.");
+        }
         let _ = writeln!(
             std::io::stderr(),
             "penstock: there {verb} {errors} {noun} in the configuration{because}; nothing was started"
         );
     }
     errors == 0
+}
+
+/// Whether findings of this severity have a line in HAProxy's form, which programs read: all of them under its name, and errors
+/// wherever nobody looks on.
+fn announces(severity: Severity) -> bool {
+    *NAME == Name::Haproxy || (severity == Severity::Error && !crate::tie::is_on_terminal())
+}
+
+/// A line for each finding, before all of them are shown for people.
+fn announce(config: &Config, diagnostics: &Diagnostics) {
+    for found in diagnostics.list.iter().filter(|found| announces(found.severity)) {
+        let weight = match found.severity {
+            Severity::Error => Weight::Alert,
+            Severity::Warning => Weight::Warning,
+            Severity::Notice => Weight::Notice,
+        };
+        let place = found.span.and_then(|span| Some((&config.source(span.file)?.name, span.line)));
+        let place = place.map_or_else(String::new, |(file, line)| format!("parsing [{file}:{line}] : "));
+        say::show(&say::line(weight, format_args!("config : {place}{}", found.message)));
+    }
 }
 
 /// Whether anything listens anywhere: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The

@@ -1,7 +1,7 @@
 //! Listening sockets from the process before this one, and to the one that comes after it: through the master, or through a
 //! `stats socket ... expose-fd listeners` (`-x`).
 
-use crate::{flags::Flags, ready::Reporter, say::warning, tie::Occasion};
+use crate::{flags::Flags, ready::Reporter, say::warning, strangers, tie::Occasion};
 use penstock_config::{Config, model::StatsSocket};
 use penstock_proxy::{Inherited, Listeners, handover};
 use std::{io, os::fd::OwnedFd};
@@ -29,10 +29,17 @@ pub fn inherit(reporter: &Reporter, flags: &Flags) -> Result<Inherited, String> 
             Vec::new()
         }
     };
-    let sockets = of_worker.into_iter().chain(exposed).collect();
+    let predecessors: Vec<i32> = flags.finish.iter().chain(&flags.terminate).copied().filter(|_| is_first).collect();
+    let mut of_others = Vec::new();
+    if exposed.is_empty() && !predecessors.is_empty() {
+        let (sockets, refused) = strangers::sockets_of(&predecessors);
+        of_others = sockets;
+        refused.iter().for_each(warning);
+    }
+    let sockets = of_worker.into_iter().chain(exposed).chain(of_others).collect();
     let inherited = Inherited::new(sockets).map_err(|e| format!("cannot take over listening sockets: {e}"))?;
-    let replaces = flags.heir_of.is_some() || !flags.finish.is_empty() || !flags.terminate.is_empty();
-    Ok(inherited.taking_over(replaces))
+    let is_told = is_first && (flags.heir_of.is_some() || !predecessors.is_empty());
+    Ok(inherited.taking_over(is_told))
 }
 
 /// Copies of the listening sockets, if a process after this one can ask for them: the master, or one with `-x`.

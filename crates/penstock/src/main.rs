@@ -22,6 +22,7 @@ mod ready;
 mod say;
 mod serve;
 mod services;
+mod strangers;
 mod tie;
 mod top;
 mod version;
@@ -38,6 +39,10 @@ static ALLOCATOR: penstock_sys::Poisonable = penstock_sys::Poisonable;
 const NOT_QUITE: u8 = 2;
 
 fn main() -> ExitCode {
+    if *name::NAME == name::Name::Haproxy {
+        // The link's target gives the process another name otherwise. A worker's and a master's is what `pidof` looks for.
+        let _ = rustix::thread::set_name(c"haproxy");
+    }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().and_then(|word| word.to_str()) {
@@ -117,7 +122,7 @@ fn obey(flags: Flags) -> ExitCode {
     };
     let loaded = configuration::load(sources.clone(), &flags);
     if loaded.0.global.master_worker {
-        master::run(&loaded.0.global, &sources, &flags)
+        master::run(&loaded.0, &sources, &flags)
     } else {
         serve::serve(loaded, &flags, Reporter::Nobody, |_| {}).code()
     }

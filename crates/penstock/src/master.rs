@@ -5,6 +5,7 @@ mod clients;
 mod commands;
 mod patience;
 mod processes;
+mod programs;
 mod session;
 mod worker;
 
@@ -18,9 +19,13 @@ use crate::{
 };
 use clients::{Crowd, Desk, Doors};
 use patience::{Patience, Verdict};
-use penstock_config::model::{Global, Source};
+use penstock_config::{
+    Config,
+    model::{ExternalProgram, Source},
+};
 use penstock_sys::{Signal, Signals, Silence};
 use processes::{Processes, Row};
+use programs::Programs;
 use session::Target;
 use std::{
     fs::File,
@@ -93,11 +98,18 @@ struct Settings {
     outlives_workers: bool,
     /// `mworker-max-reloads`.
     reloads_max: Option<u32>,
+    /// `program` sections.
+    programs: Vec<ExternalProgram>,
 }
 
 impl Settings {
-    fn of(global: &Global) -> Settings {
-        Settings { outlives_workers: global.no_exit_on_failure, reloads_max: global.mworker_max_reloads }
+    fn of(config: &Config) -> Settings {
+        let global = &config.global;
+        Settings {
+            outlives_workers: global.no_exit_on_failure,
+            reloads_max: global.mworker_max_reloads,
+            programs: config.programs.clone(),
+        }
     }
 }
 
@@ -125,6 +137,7 @@ struct Master<'a> {
     current: Option<Worker>,
     coming: Option<Coming>,
     former: Vec<Former>,
+    programs: Programs,
     patience: Patience,
     /// When a worker that died is to be replaced.
     due: Option<Instant>,
@@ -144,7 +157,8 @@ struct Master<'a> {
 }
 
 /// Runs as a master until told to end.
-pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
+pub fn run(config: &Config, sources: &[Source], flags: &Flags) -> ExitCode {
+    let global = &config.global;
     let commands = clients::parse(&flags.master_sockets).and_then(|sockets| {
         let replaces = !flags.finish.is_empty() || !flags.terminate.is_empty() || flags.heir_of.is_some();
         Ok((Doors::open(&sockets, replaces)?, sockets))
@@ -182,10 +196,11 @@ pub fn run(global: &Global, sources: &[Source], flags: &Flags) -> ExitCode {
     }
     let mut master = Master {
         flags,
+        programs: Programs::new(launcher.variables.clone()),
         launcher,
         sockets: Arc::default(),
         configuration: configuration.clone(),
-        settings: Settings::of(global),
+        settings: Settings::of(config),
         current: None,
         coming: None,
         former: Vec::new(),
@@ -230,17 +245,15 @@ fn forward(signals: Signals, events: mpsc::Sender<Event>) -> io::Result<()> {
 impl Master<'_> {
     fn live(&mut self, events: &mpsc::Receiver<Event>) -> ExitCode {
         loop {
-            let event = match self.due {
-                Some(due) => match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                    Ok(event) => Some(event),
-                    Err(_) => {
-                        self.due = None;
-                        self.replace();
-                        None
-                    }
-                },
-                None => Some(events.recv().expect("this thread holds a sender, in the launcher")),
+            let event = match self.due.into_iter().chain(self.programs.due()).min() {
+                // This thread holds a sender, in the launcher: an error means that it is time.
+                Some(due) => events.recv_timeout(due.saturating_duration_since(Instant::now())).ok(),
+                None => Some(events.recv().expect("as above")),
             };
+            if self.due.take_if(|due| *due <= Instant::now()).is_some() {
+                self.replace();
+            }
+            self.programs.start_due();
             match event {
                 Some(Event::Signal(signal)) => self.obey(signal),
                 Some(Event::Started(started)) => {
@@ -251,7 +264,8 @@ impl Master<'_> {
                 Some(Event::Do(ask)) => ask(self),
                 None => {}
             }
-            if self.leaving && self.current.is_none() && self.coming.is_none() && self.former.is_empty() {
+            let workers_have_ended = self.current.is_none() && self.coming.is_none() && self.former.is_empty();
+            if self.leaving && workers_have_ended && self.programs.have_ended() {
                 warning(format_args!("All workers exited. Exiting... ({})", self.last));
                 return ExitCode::from(u8::try_from(self.last).unwrap_or(1));
             }
@@ -305,9 +319,10 @@ impl Master<'_> {
         self.log.say(Weight::Notice, format_args!("Reloading {}", crate::name::NAME.title()));
         self.reloads += 1;
         self.former.iter_mut().chain(&mut self.current).for_each(|worker| worker.reloads += 1);
+        self.programs.count_reload();
         let read = configuration::sources(&self.flags.files).and_then(|sources| {
             let configuration = worker::keep(&sources).map_err(|e| format!("cannot keep the configuration: {e}"))?;
-            Ok((configuration, Settings::of(&configuration::load(sources, self.flags).0.global)))
+            Ok((configuration, Settings::of(&configuration::load(sources, self.flags).0)))
         });
         let occasion = if self.current.is_some() { Occasion::Reload } else { Occasion::Replacement };
         let mut wish = Some(wish);
@@ -327,7 +342,7 @@ impl Master<'_> {
         self.log.say(Weight::Warning, "Loading failure!");
         self.log.end();
         self.tell(wish, false);
-        ready::notify("READY=1\nSTATUS=Reload failed!\n");
+        ready::notify("READY=1\nSTATUS=Reload failed!");
         if self.current.is_none() && !self.leaving {
             self.worker_is_missing(None);
         }
@@ -390,6 +405,9 @@ impl Master<'_> {
     fn succeed(&mut self, worker: Worker, wish: Option<Wish>) {
         self.log.say(Weight::Notice, "Loading success.");
         self.log.end();
+        if wish.is_some() || self.starter.is_some() {
+            self.programs.renew(&self.settings.programs);
+        }
         let mut end = Signal::Usr1;
         if let Some(wish) = wish {
             self.failures = 0;
@@ -409,7 +427,7 @@ impl Master<'_> {
         for former in self.former.iter().filter(is_to_end) {
             let _ = penstock_sys::kill(former.pid, Signal::Term.number());
         }
-        ready::notify("READY=1\nSTATUS=Ready.\n");
+        ready::notify("READY=1\nSTATUS=Ready.");
         if let Some((reporter, silence)) = self.starter.take() {
             // A parent that has gone does not matter.
             let _ = reporter.ready(&[]);
@@ -418,6 +436,9 @@ impl Master<'_> {
     }
 
     fn reaped(&mut self, pid: i32, code: i32) {
+        if self.programs.reaped(pid, code, self.leaving) {
+            return;
+        }
         if let Some(at) = self.former.iter().position(|former| former.pid == pid) {
             let which = if self.former.swap_remove(at).served().is_some() { "Former" } else { "New" };
             warning(format_args!("{which} worker ({pid}) exited with code {}", ended(code)));
@@ -480,6 +501,7 @@ impl Master<'_> {
             uptime: worker.started.elapsed(),
             version: worker.version.clone(),
         };
+        let (programs, old_programs) = self.programs.rows();
         Processes {
             master: Row {
                 pid: std::process::id(),
@@ -490,8 +512,8 @@ impl Master<'_> {
             },
             workers: self.current.iter().map(row).collect(),
             old_workers: self.former.iter().map(row).collect(),
-            programs: Vec::new(),
-            old_programs: Vec::new(),
+            programs,
+            old_programs,
         }
     }
 
@@ -512,5 +534,6 @@ impl Master<'_> {
         for pid in pids.chain(self.former.iter().map(|former| former.pid)) {
             let _ = penstock_sys::kill(pid, signal.number());
         }
+        self.programs.end(signal);
     }
 }

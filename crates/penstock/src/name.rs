@@ -28,14 +28,6 @@ impl Name {
             Name::Haproxy => "HAProxy",
         }
     }
-
-    /// As a command.
-    pub fn command(self) -> &'static str {
-        match self {
-            Name::Penstock => "penstock",
-            Name::Haproxy => "haproxy",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -84,5 +84,5 @@ pub fn notify(state: &str) {
 pub fn reloading() {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let since = since.tv_sec * 1_000_000 + since.tv_nsec / 1000;
-    notify(&format!("RELOADING=1\nMONOTONIC_USEC={since}\nSTATUS=Reloading Configuration.\n"));
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={since}\nSTATUS=Reloading Configuration."));
 }

@@ -23,8 +23,9 @@ impl Weight {
     }
 }
 
-/// A line of this process.
+/// A line of this process. What it tells of is one line, whatever stands in it.
 pub fn line(weight: Weight, text: impl Display) -> String {
+    let text = text.to_string().replace(char::is_control, " ");
     format!("{:<11}({}) : {text}\n", weight.label(), std::process::id())
 }
 
@@ -55,6 +56,7 @@ mod tests {
     #[test]
     fn lines_have_haproxys_columns() {
         let own = std::process::id();
+        assert_eq!(line(Weight::Notice, "a\nb"), format!("[NOTICE]   ({own}) : a b\n"));
         assert_eq!(line(Weight::Notice, "a"), format!("[NOTICE]   ({own}) : a\n"));
         assert_eq!(line(Weight::Warning, "a"), format!("[WARNING]  ({own}) : a\n"));
         assert_eq!(line(Weight::Alert, "a"), format!("[ALERT]    ({own}) : a\n"));

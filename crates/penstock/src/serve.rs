@@ -7,17 +7,19 @@ use crate::{
     engine,
     flags::Flags,
     heritage::{self, inherit},
-    limits, ready,
+    limits,
+    name::{NAME, Name},
+    ready,
     ready::Reporter,
-    say::warning,
-    services,
+    say::{alert, warning},
+    services, strangers,
     tie::Occasion,
 };
 use penstock_config::{
     Config, Diagnostics, Span,
     model::{Account, Global},
 };
-use penstock_proxy::{Handle, Runtime};
+use penstock_proxy::{Handle, ListenError, Runtime};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
@@ -85,7 +87,12 @@ pub fn serve(
             let mut found = Diagnostics::default();
             for error in &errors {
                 let place = (error.span != Span::default()).then_some(error.span);
-                found.error(place, error.to_string());
+                let shown = found.error(place, error.to_string());
+                if let Some((pid, name)) = taken_by(error) {
+                    shown.hint(format!(
+                        "process {pid} ({name}) listens there: stop it, or take over from it with -sf {pid}"
+                    ));
+                }
             }
             configuration::accepted(&config, &found, flags);
             return ExitCode::FAILURE.into();
@@ -189,6 +196,12 @@ fn control(
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
 }
 
+/// Who listens on the address of a line that failed because of that.
+fn taken_by(error: &ListenError) -> Option<(i32, String)> {
+    let is_taken = error.source.kind() == io::ErrorKind::AddrInUse;
+    is_taken.then(|| strangers::owner(&error.address)).flatten()
+}
+
 /// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
 pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -> Option<Runtime> {
     let workers = config
@@ -200,6 +213,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
         limits::apply(&mut config, workers, diagnostics);
     }
     check_accounts(&config.global, diagnostics);
+    check_programs(&config, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
@@ -241,17 +255,29 @@ pub fn detach() -> std::io::Result<Side> {
 
 /// The number of the configured `group`, or what is wrong with its name.
 fn group_id(global: &Global) -> Result<Option<u32>, String> {
-    let look_up = |name: &str| Ok(penstock_sys::group(name)?.map(|group| group.gid));
-    global.group.as_ref().map(|group| number("group", &group.value, look_up)).transpose()
+    global.group.as_ref().map(|group| number("group", &group.value, look_up_group)).transpose()
 }
 
 /// The number of the configured `user`, or what is wrong with its name.
 fn user_id(global: &Global) -> Result<Option<u32>, String> {
-    let look_up = |name: &str| Ok(penstock_sys::user(name)?.map(|user| user.uid));
-    global.user.as_ref().map(|user| number("user", &user.value, look_up)).transpose()
+    global.user.as_ref().map(|user| number("user", &user.value, look_up_user)).transpose()
 }
 
-fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option<u32>>) -> Result<u32, String> {
+/// The number of a group.
+pub fn look_up_group(name: &str) -> io::Result<Option<u32>> {
+    Ok(penstock_sys::group(name)?.map(|group| group.gid))
+}
+
+/// The number of a user.
+pub fn look_up_user(name: &str) -> io::Result<Option<u32>> {
+    Ok(penstock_sys::user(name)?.map(|user| user.uid))
+}
+
+/// The number of an account, looked up if it has a name.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option<u32>>) -> Result<u32, String> {
     match account {
         Account::Id(id) => Ok(*id),
         Account::Name(name) => match look_up(name) {
@@ -269,6 +295,26 @@ fn check_accounts(global: &Global, diagnostics: &mut Diagnostics) {
     }
     if let (Err(why), Some(user)) = (user_id(global), &global.user) {
         diagnostics.error(user.span, why);
+    }
+}
+
+/// Programs need a master, and accounts that exist.
+fn check_programs(config: &Config, diagnostics: &mut Diagnostics) {
+    for program in &config.programs {
+        if !config.global.master_worker {
+            let message = "a 'program' section needs a master: nobody would start the program";
+            diagnostics.error(program.span, message).hint("start with -W or -Ws, or write 'master-worker' in 'global'");
+        }
+        for (kind, account, look_up) in [
+            ("group", &program.group, look_up_group as fn(&str) -> io::Result<Option<u32>>),
+            ("user", &program.user, look_up_user),
+        ] {
+            if let Some(account) = account
+                && let Err(why) = number(kind, &account.value, look_up)
+            {
+                diagnostics.error(account.span, why);
+            }
+        }
     }
 }
 
@@ -342,7 +388,10 @@ fn obey(
 
 /// Says why nothing was started.
 pub fn fail(why: &str) -> ExitCode {
-    eprintln!("penstock: {why}");
+    match *NAME {
+        Name::Haproxy => alert(why),
+        Name::Penstock => eprintln!("penstock: {why}"),
+    }
     ExitCode::FAILURE
 }
 

@@ -1,23 +1,28 @@
 //! `-v` and `-vv`: what this is and what it can do on this machine.
 
-use crate::engine;
+use crate::{
+    engine,
+    name::{NAME, Name},
+};
+use penstock_admin::command::SPEAKS;
 
 /// The version alone.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
-/// The version that clients of sockets are told.
+/// The version that clients of HAProxy's are told, on sockets and by `-v`.
 pub fn reported() -> String {
-    NUMBER.to_owned()
+    format!("{SPEAKS}-penstock-{NUMBER}")
 }
 
-/// Name and version.
-pub const VERSION: &str = concat!("penstock version ", env!("CARGO_PKG_VERSION"));
-
-/// The line of `-v`.
+/// The page of `-v`.
 pub fn short() -> String {
     let system = rustix::system::uname();
+    let first = match *NAME {
+        Name::Penstock => format!("penstock version {NUMBER}"),
+        Name::Haproxy => format!("HAProxy version {}", reported()),
+    };
     format!(
-        "{VERSION}\nReads the configuration language of HAProxy {}\nRunning on: {} {} {}\n",
+        "{first}\nReads the configuration language of HAProxy {}\nRunning on: {} {} {}\n",
         penstock_config::SPEAKS_HAPROXY,
         system.sysname().to_string_lossy(),
         system.release().to_string_lossy(),

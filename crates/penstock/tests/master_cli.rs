@@ -91,7 +91,8 @@ fn processes_are_shown_in_columns_that_clients_cut() {
     assert_eq!(cells(lines[1])[..3], [master.to_string(), "master".into(), "0 [failed: 0]".into()]);
     assert_eq!(lines[2], "# workers");
     assert_eq!(cells(lines[3])[..3], [worker.to_string(), "worker".into(), "0".into()]);
-    assert!(page.ends_with("\n\n") && lines.len() == 5, "{page}");
+    assert_eq!(lines[4..], ["# programs", ""]);
+    assert!(page.ends_with("\n\n"), "{page}");
     service.stop();
 }
 
@@ -202,12 +203,28 @@ fn clients_that_send_too_much_or_stay_silent_hold_up_nobody() {
 }
 
 #[test]
+fn a_port_serves_as_well_as_a_path() {
+    let place = Place::new("cli-port");
+    let (port, commands) = (free_port(), free_port());
+    let address = format!("127.0.0.1:{commands},level,operator");
+    let master = Running::start(&[&"-W", &"-S", &address, &"-f", &place.config(port)]);
+    until("it answers", || is_alive(port));
+    let mut stream = dial(&format!("127.0.0.1:{commands}")).unwrap();
+    stream.write_all(b"@1 show cli level\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "operator\n\n");
+    master.signal(TERM);
+    assert_eq!(master.end(), 128 + TERM);
+}
+
+#[test]
 fn a_path_that_is_taken_is_refused_and_a_stale_one_replaced() {
     let service = Service::start("cli-taken", "");
     let config = service.place.config(free_port());
     let said = common::run(&[&"-W", &"-S", &service.socket(), &"-f", &config]);
     assert_eq!(said.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("another process answers on"), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("Address already in use"), "{said:?}");
     service.master.signal(KILL);
     let path = service.socket();
     until("nobody answers", || UnixStream::connect(&path).is_err());
@@ -216,6 +233,47 @@ fn a_path_that_is_taken_is_refused_and_a_stale_one_replaced() {
     until("another one answers", || UnixStream::connect(&path).is_ok());
     again.signal(TERM);
     assert_eq!(again.end(), 128 + TERM);
+}
+
+#[test]
+fn commands_reach_the_worker_and_its_answers_the_client() {
+    let service = Service::start("cli-worker", "");
+    let worker = service.workers()[0];
+    let pid = format!("\nPid: {worker}\n");
+    assert!(service.ask("@1 show info\n").contains(&pid));
+    assert!(service.ask(&format!("@!{worker} show info\n")).contains(&pid));
+    let both = service.ask("@1; show info; show version\n");
+    assert!(both.contains(&pid) && both.ends_with("\n\n") && both.matches("\n\n").count() == 2, "{both}");
+    // As HAProxy's Data Plane API asks: the sentence has its severity.
+    assert!(service.ask("set severity-output number;@1 no-such-command;quit\n").starts_with("[6]: Unknown command"));
+    assert_eq!(service.ask("@1 show cli level\n"), "admin\n\n");
+    assert_eq!(service.ask("operator;@1 show cli level\n"), "operator\n\n");
+    assert_eq!(service.ask("expert-mode on;@1 expert-mode\n"), "expert-mode is ON\n\n");
+    assert!(service.ask("@@1 show info;show version\n").contains(&pid));
+
+    let mut stream = service.connect();
+    stream.write_all(b"prompt\n@1\nshow version\n").unwrap();
+    let seen = read_until(&mut stream, &format!("\n\n{worker}> "));
+    assert!(seen.starts_with(&format!("master> {worker}> ")), "{seen}");
+    // Both ways: the worker has the client to itself until it says quit.
+    stream.write_all(b"@\n@@1\n").unwrap();
+    read_until(&mut stream, "> ");
+    read_until(&mut stream, "> ");
+    stream.write_all(b"show info\n").unwrap();
+    assert!(read_until(&mut stream, "\n> ").contains(&pid));
+    stream.write_all(b"quit\n").unwrap();
+    read_until(&mut stream, "master> ");
+
+    // A former worker that still has a client is reached by its id.
+    let mut busy = dial(&format!("127.0.0.1:{}", service.port)).unwrap();
+    busy.write_all(b"GET /alive HTTP/1.1\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(service.ask("reload\n").starts_with("Success=1\n"));
+    assert!(service.ask(&format!("@!{worker} show info\n")).contains(&pid));
+    assert!(!service.ask("@1 show info\n").contains(&pid));
+    assert!(service.ask("show proc\n").contains(&format!("# old workers\n{worker} ")));
+    drop(busy);
+    service.stop();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::{
     Place,
     crowd::{Crowd, answer, asking, dial, is_alive},
     free_port,
-    running::{CONT, KILL, Running, TERM, USR1, USR2, children, freeze, signal_to, until},
+    running::{CONT, Running, TERM, USR1, USR2, children, freeze, signal_to, until},
 };
 use std::{
     io::{Read, Write},

@@ -4,8 +4,10 @@ use std::{
     convert::Infallible,
     ffi::{CString, OsStr},
     io,
-    os::unix::ffi::OsStrExt,
+    mem::MaybeUninit,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
     path::Path,
+    process::Command,
 };
 
 /// Which side of a fork this is.
@@ -81,6 +83,21 @@ pub fn exec(program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Infal
     // SAFETY: both strings and the array end in NUL and live until the call returns, if it does.
     unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
     Err(io::Error::last_os_error())
+}
+
+/// Lets the program that `command` starts have every signal: what the thread that starts it blocks is inherited otherwise.
+pub fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        let mut none = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set that the next call reads. Both may be called between fork and exec.
+        let result = unsafe {
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut())
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+    };
+    // SAFETY: the closure takes no lock and no memory of the heap.
+    unsafe { command.pre_exec(unblock) };
 }
 
 /// kill(2). `signal` 0 only asks whether the process is there.

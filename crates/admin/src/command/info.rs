@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// The HAProxy whose runtime API this one has, for clients that compare it: from 2.7 on, those of the Data Plane API expect
 /// a master's `reload` to answer when it is done, which ours does.
-const SPEAKS: &str = "3.0.0";
+pub const SPEAKS: &str = "3.0.0";
 
 /// One field.
 struct Field {

@@ -13,6 +13,7 @@ mod stat;
 mod tables;
 
 pub use answer::{Answer, Piece};
+pub use info::SPEAKS;
 
 use penstock_control::{Command, Level, Statistics};
 use penstock_proxy::Handle;

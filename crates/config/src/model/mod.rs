@@ -42,6 +42,8 @@ pub struct Config {
     pub peers: Vec<Peers>,
     /// `crt-store` sections.
     pub crt_stores: Vec<CrtStore>,
+    /// `program` sections.
+    pub programs: Vec<ExternalProgram>,
     /// `http-errors` sections by name, each with its files by status.
     pub http_errors: BTreeMap<String, BTreeMap<u16, ErrorFile>>,
     /// The environment as `setenv` and its relatives left it: what the `env` fetch reads.

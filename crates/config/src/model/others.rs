@@ -1,6 +1,7 @@
 //! The smaller sections.
 
-use crate::span::{Line, Span};
+use super::Account;
+use crate::span::{Line, Span, Spanned};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// `userlist`.
@@ -82,4 +83,18 @@ pub struct CrtStore {
     pub key_base: Option<PathBuf>,
     /// `load`, the words after it.
     pub loads: Vec<Line>,
+}
+
+/// `program`: what the master starts beside its worker.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct ExternalProgram {
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    pub user: Option<Spanned<Account>>,
+    pub group: Option<Spanned<Account>>,
+    /// `option start-on-reload`: a reload starts it again.
+    pub start_on_reload: bool,
+    pub span: Span,
 }

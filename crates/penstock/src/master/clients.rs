@@ -14,15 +14,12 @@ use penstock_config::{
 use penstock_proxy::{Inherited, Listeners};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    net::{Shutdown, shutdown, sockopt},
+    net::{Shutdown, SocketFlags, accept_with, shutdown, sockopt},
 };
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::{
-        fd::OwnedFd,
-        unix::net::{UnixListener, UnixStream},
-    },
+    os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -83,21 +80,14 @@ pub fn name(address: &ListenAddress) -> String {
 pub struct Doors(Vec<(OwnedFd, Level)>);
 
 impl Doors {
-    /// Opens them. A path behind which somebody answers is left to him, unless he is to be replaced.
+    /// Opens them. An address on which somebody answers is left to him, unless he is to be replaced.
     ///
     /// # Errors
     /// A sentence.
     pub fn open(sockets: &[StatsSocket], replaces: bool) -> Result<Doors, String> {
-        for socket in sockets {
-            if let (ListenAddress::Unix(path), false) = (&socket.address, replaces)
-                && UnixStream::connect(path).is_ok()
-            {
-                return Err(format!("-S: another process answers on {}", path.display()));
-            }
-        }
         let open = |socket: &StatsSocket| {
             let mut config = Config::default();
-            config.global.stats_sockets.push(StatsSocket { expose_fd_listeners: true, ..socket.clone() });
+            config.global.stats_sockets.push(socket.clone());
             let opened = Listeners::open(&config, 1, Inherited::default().taking_over(replaces));
             let opened = opened.map_err(|errors| format!("-S: {}", errors[0]))?;
             let level = socket.level;
@@ -113,9 +103,7 @@ impl Doors {
     /// When there is no thread for it.
     pub fn answer(self, desk: Desk) -> io::Result<()> {
         for (door, level) in self.0 {
-            // Listening sockets of every family accept alike.
-            let door = UnixListener::from(door);
-            door.set_nonblocking(false)?;
+            rustix::io::ioctl_fionbio(&door, false)?;
             let desk = desk.clone();
             std::thread::Builder::new().name("commands".into()).spawn(move || receive(&door, level, &desk))?;
         }
@@ -195,23 +183,23 @@ impl Desk {
     }
 }
 
-fn receive(door: &UnixListener, level: Level, desk: &Desk) {
+fn receive(door: &OwnedFd, level: Level, desk: &Desk) {
     loop {
         desk.crowd.wait_for_room();
-        let Ok((stream, _)) = door.accept() else {
+        let Ok(stream) = accept_with(door, SocketFlags::CLOEXEC) else {
             // No descriptors, for a moment.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         let Ok(copy) = stream.try_clone() else { continue };
-        let client = desk.crowd.enter(copy.into());
+        let client = desk.crowd.enter(copy);
         let desk = desk.clone();
         let name = std::thread::Builder::new().name("client".into());
         let spawned = name.spawn({
             let (desk, client) = (desk.clone(), client.clone());
             move || {
                 // A client that has gone needs nothing more.
-                let _ = serve(&File::from(OwnedFd::from(stream)), &client, Session::new(level), &desk);
+                let _ = serve(&File::from(stream), &client, Session::new(level), &desk);
                 desk.crowd.leave(&client);
             }
         });

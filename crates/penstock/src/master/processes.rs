@@ -44,7 +44,7 @@ impl Display for Processes {
             ("old programs", &self.old_programs),
         ];
         for (heading, rows) in parts {
-            if !rows.is_empty() || heading == "workers" {
+            if !rows.is_empty() || matches!(heading, "workers" | "programs") {
                 writeln!(f, "# {heading}")?;
                 rows.iter().try_for_each(|row| row.fmt(f))?;
             }

@@ -79,9 +79,14 @@ impl Listeners {
         let stats = stats_sockets(config);
         let enabled =
             config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
+        let proxies: Vec<_> = enabled.map(|(index, proxy)| (Some(index), proxy)).chain([(None, &stats)]).collect();
         let mut all = Vec::new();
-        let mut errors = Vec::new();
-        for (proxy_index, proxy) in enabled.map(|(index, proxy)| (Some(index), proxy)).chain([(None, &stats)]) {
+        // Before the first socket of our own.
+        let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, &inherited) };
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        for (proxy_index, proxy) in proxies {
             for (bind_index, bind) in proxy.binds.iter().enumerate() {
                 for written in &bind.addresses {
                     let fail = move |(step, source)| ListenError {
@@ -95,11 +100,6 @@ impl Listeners {
                         // Commands are answered by one thread.
                         let workers = if proxy_index.is_some() { workers } else { 1 };
                         match Bound::new(proxy, bind, &address, workers, &mut inherited) {
-                            // To whoever gives commands there, this process would be another one all at once.
-                            Ok(bound) if proxy_index.is_none() && !inherited.takes_over() && bound.is_taken() => {
-                                bound.abandon();
-                                errors.push(fail(("bind", rustix::io::Errno::ADDRINUSE.into())));
-                            }
                             Ok(bound) => all.push((proxy_index, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
@@ -147,6 +147,24 @@ fn stats_sockets(config: &Config) -> Proxy {
         proxy.binds.push(Bind { mode, user, group, ..bind });
     }
     proxy
+}
+
+/// The addresses on which other processes listen, if no socket is inherited for them.
+fn strangers(proxies: &[(Option<usize>, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
+    let mut errors = Vec::new();
+    for (_, proxy) in proxies {
+        for bind in &proxy.binds {
+            for written in &bind.addresses {
+                for address in single_ports(&written.value) {
+                    if let Err((step, source)) = bound::refuse_stranger(bind, &address, inherited) {
+                        let (proxy, span) = (proxy.name.clone(), written.span);
+                        errors.push(ListenError { proxy, span, address: describe(&address), step, source });
+                    }
+                }
+            }
+        }
+    }
+    errors
 }
 
 /// One address for each port of a range.

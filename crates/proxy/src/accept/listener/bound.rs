@@ -5,13 +5,14 @@ use penstock_config::model::{Account, Bind, ListenAddress, Proxy};
 use rustix::fs::{Gid, Mode, Uid};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use std::{
-    io,
+    io::{self, BufRead},
     net::{SocketAddr, ToSocketAddrs},
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::FileTypeExt,
     },
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// What was being done, and what the system answered.
@@ -36,6 +37,27 @@ pub(super) struct Bound<'a> {
     /// They listen already.
     inherited: Vec<OwnedFd>,
     fresh: Vec<OwnedFd>,
+}
+
+/// How long another process may take to close a socket, after a reload told it to.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// Fails where another process listens on an address that none is inherited for. The system would let both share it, and each
+/// would get a part of the clients.
+pub(super) fn refuse_stranger(bind: &Bind, address: &ListenAddress, inherited: &Inherited) -> Result<(), Failed> {
+    let target = Target::of(address)?;
+    let identity = target.identity(bind).map_err(|e| ("create", e))?;
+    if identity.is_some_and(|identity| inherited.concerns(&identity)) {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    while target.is_taken() {
+        if inherited.is_empty() || begun.elapsed() > CLOSING {
+            return Err(("bind", rustix::io::Errno::ADDRINUSE.into()));
+        }
+        std::thread::sleep(CLOSING / 20);
+    }
+    Ok(())
 }
 
 impl<'a> Bound<'a> {
@@ -104,18 +126,6 @@ impl<'a> Bound<'a> {
         let mut sockets = self.inherited;
         sockets.extend(self.fresh);
         Ok((sockets, self.is_shared))
-    }
-
-    /// Whether another process answers where a new unix socket is to be; one that nobody answers on is left over.
-    pub fn is_taken(&self) -> bool {
-        let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) else { return false };
-        let asked = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
-            .and_then(|socket| socket.connect(&SockAddr::unix(path)?));
-        match asked {
-            Ok(()) => true,
-            // Its queue is full.
-            Err(e) => e.kind() == io::ErrorKind::WouldBlock,
-        }
     }
 
     /// Leaves nothing behind in the file system.
@@ -238,6 +248,35 @@ impl Target {
         })
     }
 
+    /// Whether somebody listens there. For an address that the system itself gives to one process only, nobody is asked.
+    fn is_taken(&self) -> bool {
+        match self {
+            // Two sockets share a port only if both have SO_REUSEPORT, which this one has not.
+            Target::Tcp(address) if address.port() != 0 => {
+                let probe = Socket::new(Domain::for_address(*address), Type::STREAM.cloexec(), None);
+                let bound = probe.and_then(|probe| {
+                    probe.set_reuse_address(true)?;
+                    if address.is_ipv6() {
+                        probe.set_only_v6(true)?;
+                    }
+                    probe.bind(&(*address).into())
+                });
+                bound.is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) && somebody_listens(address.port())
+            }
+            // A file on which nobody answers is left over.
+            Target::Unix(path) => {
+                let asked = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
+                    .and_then(|socket| socket.connect(&SockAddr::unix(path)?));
+                match asked {
+                    Ok(()) => true,
+                    // Its queue is full.
+                    Err(e) => e.kind() == io::ErrorKind::WouldBlock,
+                }
+            }
+            Target::Tcp(_) | Target::Abstract(_) | Target::Fd(_) => false,
+        }
+    }
+
     /// What an inherited socket would be known by; `None` where one is of no use.
     fn identity(&self, bind: &Bind) -> io::Result<Option<Identity>> {
         Ok(match self {
@@ -252,6 +291,21 @@ impl Target {
             Target::Fd(_) => None,
         })
     }
+}
+
+/// Whether a socket of this network namespace listens on the port: one that is only bound keeps it for somebody. Read where the
+/// port was found in use, since the system shows its connections as well.
+fn somebody_listens(port: u16) -> bool {
+    let listens = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let own = fields.next().and_then(|address| u16::from_str_radix(address.rsplit(':').next()?, 16).ok());
+        // TCP_LISTEN.
+        own == Some(port) && fields.nth(1) == Some("0A")
+    };
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().any(|table| {
+        let Ok(table) = std::fs::File::open(table) else { return false };
+        io::BufReader::new(table).lines().map_while(Result::ok).any(|line| listens(&line))
+    })
 }
 
 fn temporary(path: &Path) -> PathBuf {

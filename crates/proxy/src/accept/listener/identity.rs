@@ -83,7 +83,7 @@ fn without_padding(name: &[u8]) -> &[u8] {
 #[derive(Debug, Default)]
 pub struct Inherited {
     sockets: HashMap<Identity, Vec<OwnedFd>>,
-    /// A process that is replaced is known: the unix sockets it answers on are taken away from it.
+    /// The processes that listen on the same addresses have been told to end, or will be.
     takes_over: bool,
 }
 
@@ -102,13 +102,27 @@ impl Inherited {
         Ok(inherited)
     }
 
-    /// Whether this process was told to take another's place, and so may move a unix socket of its own to where that one answers.
+    /// Whether this process was told to take another's place, and so may share the addresses on which that one listens.
     pub fn taking_over(self, takes_over: bool) -> Self {
         Inherited { takes_over, ..self }
     }
 
     pub(super) fn takes_over(&self) -> bool {
         self.takes_over
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Whether there is one of that identity, or one that might keep another from its address.
+    pub(super) fn concerns(&self, identity: &Identity) -> bool {
+        let port = |identity: &Identity| match identity {
+            Identity::Tcp { address, .. } => Some(address.port()),
+            Identity::Unix(_) | Identity::Abstract(_) => None,
+        };
+        let is_near = |own: &Identity| own == identity || port(own).is_some_and(|own| port(identity) == Some(own));
+        self.sockets.keys().any(is_near)
     }
 
     /// One of that identity.
