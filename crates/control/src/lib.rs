@@ -22,5 +22,5 @@ pub use commands::*;
 pub use completion::{Shell, script};
 pub use manual::page;
 pub use session::{Prompt, Request, Session, Settings, Step};
-pub use table::{Entry, Found, Mode, Refusal, TABLE, Table};
+pub use table::{Entry, Found, Mode, Parse, Refusal, TABLE, Table};
 pub use words::{Level, Severity, SeverityOutput};

@@ -305,7 +305,7 @@ impl Session {
         if self.level < entry.level {
             return Err((Severity::Error, "Permission denied".into()));
         }
-        let command = (entry.parse)(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
+        let command = entry.command(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
         let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
         Ok(Request { command, changes: entry.changes, told, level: self.level })
     }

@@ -1,6 +1,9 @@
 //! The table of commands: an entry each, and how the words of a client lead to one.
 
-use crate::{Args, Command, Level, commands};
+use crate::{
+    Args, Command, Level,
+    commands::{self, Change, Servers},
+};
 
 /// A command.
 pub struct Entry {
@@ -19,7 +22,16 @@ pub struct Entry {
     /// How many of its arguments the audit log may tell; those behind them are secrets.
     pub told: usize,
     /// Reads what follows the words.
-    pub parse: fn(&mut Args) -> Result<Command, Refusal>,
+    pub parse: Parse,
+}
+
+/// How a command reads its arguments.
+#[derive(Clone, Copy)]
+pub enum Parse {
+    /// All of them.
+    Whole(fn(&mut Args) -> Result<Command, Refusal>),
+    /// What to change of the server that the first one names, which comes first: it is missed before anything else is wrong.
+    OfServer(fn(&mut Args) -> Result<Change, Refusal>),
 }
 
 /// Whether a command is there for everybody.
@@ -52,8 +64,36 @@ impl Entry {
         help: &'static str,
         parse: fn(&mut Args) -> Result<Command, Refusal>,
     ) -> Entry {
+        Entry::parsed(words, usage, help, Parse::Whole(parse))
+    }
+
+    /// One that changes the server which its first argument names.
+    pub const fn of_server(
+        words: &'static str,
+        usage: &'static str,
+        help: &'static str,
+        parse: fn(&mut Args) -> Result<Change, Refusal>,
+    ) -> Entry {
+        Entry::parsed(words, usage, help, Parse::OfServer(parse))
+    }
+
+    const fn parsed(words: &'static str, usage: &'static str, help: &'static str, parse: Parse) -> Entry {
         let (level, mode, changes, told) = (Level::User, Mode::Always, None, usize::MAX);
         Entry { words, usage, help, level, mode, changes, told, parse }
+    }
+
+    /// The command that its arguments make of it.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn command(&self, args: &mut Args) -> Result<Command, Refusal> {
+        match self.parse {
+            Parse::Whole(parse) => parse(args),
+            Parse::OfServer(parse) => {
+                let server = args.word().unwrap_or_default();
+                Ok(Command::Servers(Servers::Set(server, parse(args))))
+            }
+        }
     }
 
     /// For this level and those above it.

@@ -6,7 +6,10 @@ pub(crate) mod spread;
 
 use crate::{
     connection::socket::{Socket, Tcp},
-    process::shared::{Limits, Place},
+    process::{
+        gates::Listening,
+        shared::{Limits, Place},
+    },
     worker::{pulse::Stage, state::Worker},
 };
 use accepted::Accepted;
@@ -17,52 +20,71 @@ use tokio::{
     time::Instant,
 };
 
-enum Listening {
+enum Source {
     /// With the address of every connection's own end, where there is but one.
     Tcp(TcpListener, Option<SocketAddr>),
     Unix(UnixListener),
 }
 
-impl Listening {
+impl Source {
     fn new(listener: Listener, transparent: bool) -> io::Result<Self> {
         if is_unix(&listener.socket) {
             let listener = std::os::unix::net::UnixListener::from(listener.socket);
             listener.set_nonblocking(true)?;
-            Ok(Listening::Unix(UnixListener::from_std(listener)?))
+            Ok(Source::Unix(UnixListener::from_std(listener)?))
         } else {
             let listener = std::net::TcpListener::from(listener.socket);
             listener.set_nonblocking(true)?;
             // One that is bound to every address, or that takes other hosts' connections, has to ask.
             let only = |address: &SocketAddr| !transparent && !address.ip().to_canonical().is_unspecified();
             let own = listener.local_addr().ok().filter(only);
-            Ok(Listening::Tcp(TcpListener::from_std(listener)?, own))
+            Ok(Source::Tcp(TcpListener::from_std(listener)?, own))
         }
     }
     async fn accept(&self) -> io::Result<Socket> {
         match self {
-            Listening::Tcp(listener, own) => {
+            Source::Tcp(listener, own) => {
                 listener.accept().await.map(|(stream, peer)| Socket::Tcp(Tcp::accepted(stream, peer, *own)))
             }
-            Listening::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
+            Source::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
         }
     }
 
     /// Out of the reactor, which may not have heard yet of everybody who waits.
     fn into_queue(self) -> io::Result<Queue> {
         Ok(match self {
-            Listening::Tcp(listener, own) => Queue::Tcp(listener.into_std()?, own),
-            Listening::Unix(listener) => Queue::Unix(listener.into_std()?),
+            Source::Tcp(listener, own) => Queue::Tcp(listener.into_std()?, own),
+            Source::Unix(listener) => Queue::Unix(listener.into_std()?),
         })
     }
 }
 
-/// The system's queue of a listening socket.
+/// The system's queue of a listening socket, out of the reactor: that one would not forget that the socket was shut down.
 enum Queue {
     Tcp(std::net::TcpListener, Option<SocketAddr>),
     Unix(std::os::unix::net::UnixListener),
 }
 
 impl Queue {
+    /// Refuses who comes. A unix socket cannot be told to and yet come back: who comes there waits.
+    fn refuse(&self) {
+        if let Queue::Tcp(listener, _) = self {
+            // Another worker may have it as well, and have been first.
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Read);
+        }
+    }
+
+    /// Takes connections again.
+    fn admit(self, backlog: i32) -> io::Result<Source> {
+        Ok(match self {
+            Queue::Tcp(listener, own) => {
+                rustix::net::listen(&listener, backlog)?;
+                Source::Tcp(TcpListener::from_std(listener)?, own)
+            }
+            Queue::Unix(listener) => Source::Unix(UnixListener::from_std(listener)?),
+        })
+    }
+
     /// Who waits in it, or `WouldBlock`.
     fn accept(&self) -> io::Result<Socket> {
         match self {
@@ -87,28 +109,60 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let (proxy, bind) = (listener.proxy, listener.bind);
     let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
-    let listening = match Listening::new(listener, transparent) {
+    let mut listening = match Source::new(listener, transparent) {
         Ok(listening) => listening,
         Err(e) => return worker.log_process(crate::log::severity::ALERT, &format!("cannot accept connections: {e}")),
     };
     let answers_stats = worker.shared.config.proxies[proxy].stats.is_some();
     let mut enough = worker.accepted_enough.subscribe();
+    let tls = worker.shared.acceptors[proxy][bind].is_some();
+    let throttles = &worker.shared.limits.throttles;
+    let mut door = worker.shared.limits.frontends[proxy].door.0.subscribe();
     let mut rate = RateLimit::new(worker.shared.config.proxies[proxy].rate_limit_sessions);
     loop {
         let next = async {
             rate.wait().await;
+            throttles.wait(tls).await;
             wait_for_place(&worker, proxy, bind).await;
             listening.accept().await
         };
         let next = tokio::select! {
             biased;
-            next = next => next,
+            _ = door.wait_for(|door| *door != Listening::Open) => None,
+            next = next => Some(next),
             _ = enough.wait_for(|enough| *enough) => break,
+        };
+        let Some(next) = next else {
+            let reopened = match listening.into_queue() {
+                Ok(queue) => {
+                    queue.refuse();
+                    tokio::select! {
+                        _ = enough.wait_for(|enough| *enough) => return,
+                        _ = door.wait_for(|door| *door != Listening::Paused) => {}
+                    }
+                    let conf = &worker.shared.config.proxies[proxy];
+                    match worker.handle.listening(proxy) {
+                        Listening::Open => queue.admit(backlog(conf, &conf.binds[bind])),
+                        _ => return,
+                    }
+                }
+                Err(e) => Err(e),
+            };
+            match reopened {
+                Ok(source) => listening = source,
+                Err(e) => {
+                    let text =
+                        format!("frontend {} cannot listen again: {e}", worker.shared.config.proxies[proxy].name);
+                    return worker.log_process(crate::log::severity::ALERT, &text);
+                }
+            }
+            continue;
         };
         match next {
             Ok(socket) => {
                 let Some(place) = enter(&worker, proxy, bind).await else { continue };
                 rate.count();
+                throttles.count(tls);
                 worker.pulse().enter(Stage::Accept);
                 let accepted = worker.clock.tick();
                 spread::take(&worker, Accepted { socket, place, proxy, bind, accepted });

@@ -30,6 +30,7 @@ pub use penstock_tls::store as certificates;
 pub use process::{
     aside::AsideReport,
     compiled::Program,
+    gates::{Listening, Rated},
     handle::{Handle, State},
     handover,
     membership::AddServerError,

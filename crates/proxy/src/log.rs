@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) mod severity {
     pub const ALERT: u8 = 1;
     pub const ERROR: u8 = 3;
+    pub const WARNING: u8 = 4;
     pub const NOTICE: u8 = 5;
     pub const INFO: u8 = 6;
 }

@@ -3,11 +3,13 @@
 pub(crate) mod aside;
 pub(crate) mod compiled;
 pub(crate) mod fault;
+pub(crate) mod gates;
 pub(crate) mod handle;
 pub mod handover;
 pub(crate) mod lists;
 pub(crate) mod machine;
 pub(crate) mod membership;
+pub(crate) mod operate;
 pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod shared;

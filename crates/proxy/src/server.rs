@@ -26,6 +26,11 @@ impl Parts {
         let cells = (0..workers).map(|_| Cells::default()).collect();
         Parts { facts, sni: None, connector: None, check_connector: None, cells }
     }
+
+    /// Idle connections that each worker keeps to it.
+    pub fn idle_by_worker(&self) -> Vec<u64> {
+        self.cells.iter().map(|cells| cells.idle_connections.read()).collect()
+    }
 }
 
 /// The backends.

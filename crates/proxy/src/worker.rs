@@ -117,6 +117,7 @@ async fn serve(
                     plan = *next;
                     plan.install();
                 }
+                Some(Control::Errand(errand)) => errand.run(&worker),
                 Some(Control::Log(severity, text)) => worker.log_process(severity, &text),
                 Some(Control::Server(server)) => {
                     resolve::resolve_for(&worker, &server);

@@ -3,7 +3,10 @@
 use super::{Answer, Executor, Facts};
 use crate::{json, value::Value};
 use penstock_control::{Format, InfoFormat};
-use penstock_proxy::snapshot::{Process, Snapshot};
+use penstock_proxy::{
+    Handle, Rated,
+    snapshot::{Process, Snapshot},
+};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -25,6 +28,7 @@ struct View<'a> {
     process: &'a Process,
     snapshot: &'a Snapshot,
     facts: &'a Facts,
+    handle: &'a Handle,
     float: bool,
 }
 
@@ -73,13 +77,13 @@ const FIELDS: &[Field] = &[
     Field { name: "PipesUsed", tags: *b"MGP", doc: "Pipes in use", value: |_| 0_u32.into() },
     Field { name: "PipesFree", tags: *b"MGP", doc: "Pipes free", value: |_| 0_u32.into() },
     Field { name: "ConnRate", tags: *b"MRP", doc: "Connections of clients in the last second", value: |v| v.rate(v.process.connection_rate.0) },
-    Field { name: "ConnRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |_| 0_u32.into() },
+    Field { name: "ConnRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Connections).into() },
     Field { name: "MaxConnRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.connection_rate.1.into() },
     Field { name: "SessRate", tags: *b"MRP", doc: "Sessions in the last second", value: |v| v.rate(v.process.session_rate.0) },
-    Field { name: "SessRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |_| 0_u32.into() },
+    Field { name: "SessRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Sessions).into() },
     Field { name: "MaxSessRate", tags: *b"MRP", doc: "Most of it since start", value: |v| v.process.session_rate.1.into() },
     Field { name: "SslRate", tags: *b"MRP", doc: "TLS handshakes with clients in the last second", value: |v| v.rate(v.process.paces.tls.0) },
-    Field { name: "SslRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |_| 0_u32.into() },
+    Field { name: "SslRateLimit", tags: *b"CLP", doc: "Limit of it for the process, 0 for none", value: |v| v.handle.rate(Rated::Tls).into() },
     Field { name: "MaxSslRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.paces.tls.1.into() },
     Field { name: "SslFrontendKeyRate", tags: *b"MGP", doc: "Full TLS handshakes with clients in the last second", value: |v| v.rate(v.process.paces.tls_full.0) },
     Field { name: "SslFrontendMaxKeyRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.paces.tls_full.1.into() },
@@ -116,7 +120,7 @@ const FIELDS: &[Field] = &[
     Field { name: "Memmax_bytes", tags: *b"CLP", doc: "Limit of memory in bytes, 0 for none", value: |_| 0_u32.into() },
     Field { name: "PoolAlloc_bytes", tags: *b"MGP", doc: "Memory of the process", value: |v| v.process.memory_bytes.into() },
     Field { name: "PoolUsed_bytes", tags: *b"MGP", doc: "The same", value: |v| v.process.memory_bytes.into() },
-    Field { name: "Start_time_sec", tags: *b"MDP", doc: "When the process started, in seconds since 1970", value: |v| (v.process.started as u32).into() },
+    Field { name: "Start_time_sec", tags: *b"MDP", doc: "When the process started, in seconds since 1970", value: |v| if v.float { Value::F64(v.process.started as f64) } else { (v.process.started as u32).into() } },
     Field { name: "Tainted", tags: *b"SGP", doc: "Experimental commands that were used", value: |_| "0".into() },
     Field { name: "Engine", tags: *b"SOP", doc: "What computes handshakes (tune.crypto.engine)", value: |v| v.snapshot.engine.engine.into() },
 ];
@@ -124,7 +128,13 @@ const FIELDS: &[Field] = &[
 impl Executor {
     pub(super) fn info(&self, wanted: InfoFormat) -> Answer {
         let snapshot = self.handle.snapshot();
-        let view = View { process: &snapshot.process, snapshot: &snapshot, facts: &self.facts, float: wanted.float };
+        let view = View {
+            process: &snapshot.process,
+            snapshot: &snapshot,
+            facts: &self.facts,
+            handle: &self.handle,
+            float: wanted.float,
+        };
         let fields = FIELDS.iter().enumerate().map(|(number, field)| (number, field, (field.value)(&view)));
         let fields = fields.filter(|(_, _, value)| *value != Value::Empty);
         let mut out = String::new();

@@ -5,10 +5,12 @@
 
 mod answer;
 mod certificates;
+mod frontends;
 mod info;
 mod membership;
 mod patterns;
 mod process;
+mod servers;
 mod stat;
 mod tables;
 
@@ -59,6 +61,8 @@ impl Executor {
             Command::Tables(command) => self.tables(command),
             Command::Certificates(command) => self.certificates(command, level),
             Command::Process(command) => self.process(command),
+            Command::Frontends(command) => self.frontends(command),
+            Command::Servers(command) => self.servers(command),
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
             Command::Statistics(Statistics::Schema) => Answer::data(stat::SCHEMA),

@@ -8,14 +8,18 @@ impl Executor {
     pub(super) fn process(&self, command: Process) -> Answer {
         match command {
             Process::Version => Answer::info(self.facts.spoken_version()),
-            Process::Environment(None) => Answer::lines(
-                std::env::vars_os()
-                    .map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), value.to_string_lossy())),
-            ),
-            Process::Environment(Some(name)) => match std::env::var_os(&name) {
-                Some(value) if !name.is_empty() => Answer::data(format!("{name}={}\n", value.to_string_lossy())),
-                _ => Answer::error("Variable not found"),
-            },
+            Process::Environment(name) => {
+                // As the configuration left it.
+                let known = &self.handle.shared().config.environment;
+                let line = |(name, value): (&String, &String)| format!("{name}={value}\n");
+                match name {
+                    None => Answer::lines(known.iter().map(line).collect::<Vec<_>>().into_iter()),
+                    Some(name) => match known.get_key_value(&name) {
+                        Some(variable) => Answer::data(line(variable)),
+                        None => Answer::error("Variable not found"),
+                    },
+                }
+            }
             Process::Sockets { json: true } => {
                 let socket = |socket: &super::Socket| json!({"address": socket.address, "level": socket.level.word()});
                 Answer::data(json!(self.facts.sockets.iter().map(socket).collect::<Vec<_>>()).to_string())

@@ -9,7 +9,9 @@ use std::{fmt::Write as _, iter};
 impl Executor {
     pub(super) fn stat(&self, format: Format, wanted: Rows, level: Level) -> Answer {
         let snapshot = self.handle.snapshot();
+        // A number that no proxy has is no mistake, but no proxy's.
         if let Some(name) = &wanted.proxy
+            && name.parse::<i32>().is_err()
             && !snapshot.rows.iter().any(|row| is_of(row, name))
         {
             return Answer::error("No such proxy.");

@@ -145,6 +145,28 @@ impl<E> Backend<E> {
         self.sessions_max.load(Relaxed)
     }
 
+    /// Forgets the most there have been, and with `all` how much there was.
+    pub fn clear_counters(&self, all: bool) {
+        let mut core = self.core();
+        self.sessions_max.store(0, Relaxed);
+        for server in core.servers.iter() {
+            server.served_max.store(0, Relaxed);
+            server.queued_max.store(0, Relaxed);
+        }
+        if all {
+            core.lb_total = 0;
+            core.changes.down_transitions = 0;
+            for status in &mut core.status {
+                status.lb_total = 0;
+                status.down_transitions = 0;
+                status.failed_observations = 0;
+                for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
+                    check.failed = 0;
+                }
+            }
+        }
+    }
+
     /// `fullconn`, or a tenth of what the frontends that come here let in.
     pub fn fullconn(&self) -> u32 {
         self.fullconn

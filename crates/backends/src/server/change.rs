@@ -297,6 +297,19 @@ impl<E> Backends<E> {
         backend.dispatch(slot);
     }
 
+    /// Sets how many requests a server may have at a time, 0 for as many as come; those that wait may come at once.
+    pub fn set_maxconn(&self, at: ServerRef, maxconn: u32) {
+        let Some((backend, mut core)) = self.lock(at) else { return };
+        let slot = at.server.index();
+        core.balancer.set_limits(slot, |member| {
+            let is_dynamic = member.minconn != member.maxconn;
+            member.maxconn = maxconn;
+            member.minconn = if is_dynamic { member.minconn.min(maxconn) } else { maxconn };
+        });
+        drop(core);
+        backend.dispatch(slot);
+    }
+
     /// Once a second: slow starts go on.
     pub fn tick(&self, now: Instant) {
         let now = self.since(now);
@@ -490,7 +503,9 @@ impl<E> Backend<E> {
     ) -> (u8, String) {
         let shared = core.server(server).clone();
         let status = &mut core.status[server];
-        let severity = if status.state == Operational::Stopping { NOTICE } else { ALERT };
+        // One that drained took no new clients before.
+        let drained = status.admin.drain() || status.state == Operational::Stopping;
+        let severity = if drained { NOTICE } else { ALERT };
         leave_state(status, change.now);
         status.state = Operational::Stopped;
         status.down_transitions += 1;

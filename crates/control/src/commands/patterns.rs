@@ -237,7 +237,7 @@ mod tests {
     fn parse(line: &str, payload: Option<&str>) -> Result<PatternAction, String> {
         let words = line.split(' ').map(String::from).collect();
         match TABLE.find(words, payload.map(|text| text.as_bytes().to_vec()), |mode| mode == Mode::Always) {
-            Found::Entry(entry, mut args) => match (entry.parse)(&mut args) {
+            Found::Entry(entry, mut args) => match entry.command(&mut args) {
                 Ok(Command::Patterns(patterns)) => Ok(patterns.action),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.0),

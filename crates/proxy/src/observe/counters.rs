@@ -162,6 +162,29 @@ macro_rules! counters {
             pub total_time: Mean,
         }
 
+        impl Cells {
+            /// Forgets the largest values, and with `all` everything but what there is now.
+            pub(crate) fn clear(&self, all: bool) {
+                for rate in [&self.session_rate, &self.connection_rate, &self.request_rate] {
+                    rate.max.store(0, Relaxed);
+                }
+                for mean in [&self.queue_time, &self.connect_time, &self.response_time, &self.total_time] {
+                    mean.max.set(0);
+                    if all {
+                        mean.sum.set(0);
+                        mean.values.set(0);
+                    }
+                }
+                if !all {
+                    return;
+                }
+                let gauges = self.gauges().map(|gauge| (gauge, gauge.read()));
+                $(self.$name.set(0);)+
+                self.responses.iter().for_each(|count| count.set(0));
+                gauges.iter().for_each(|(gauge, now)| gauge.set(*now));
+            }
+        }
+
         /// [`Cells`] of all workers, summed.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[allow(missing_docs)] // Each is documented in `Cells`.
@@ -324,6 +347,19 @@ impl Drop for InUse<'_> {
 }
 
 impl Cells {
+    /// What says how much there is now.
+    fn gauges(&self) -> [&Count; 8] {
+        [
+            &self.idle_connections,
+            &self.safe_idle_connections,
+            &self.used_connections,
+            &self.needed_connections,
+            &self.h2_open_connections,
+            &self.h2_open_streams,
+            &self.h1_open_connections,
+            &self.h1_open_streams,
+        ]
+    }
     /// A connection was accepted.
     pub fn connection(&self, now_ms: u64) {
         self.connections.inc();
@@ -403,7 +439,8 @@ impl WorkerCounters {
     pub fn listener(&self, proxy: usize, bind: usize) -> &Cells {
         &self.proxies[proxy].listeners[bind]
     }
-    fn part(&self, proxy: usize, part: Part) -> &Cells {
+    /// One part of a proxy.
+    pub(crate) fn part(&self, proxy: usize, part: Part) -> &Cells {
         match part {
             Part::Frontend => self.frontend(proxy),
             Part::Backend => self.backend(proxy),
@@ -488,6 +525,11 @@ impl Counters {
             sums.iter_mut().zip(of(worker.part(proxy, part))).for_each(|(sum, count)| *sum += count.read());
         }
         sums
+    }
+
+    /// Forgets the largest rates over all workers.
+    pub(crate) fn clear_peaks(&self) {
+        self.peaks.iter().flatten().flatten().for_each(|peak| peak.store(0, Relaxed));
     }
 
     /// Several times a second while more than one worker runs: notes the largest rates.

@@ -5,6 +5,7 @@ use super::{
     engine::Report,
     pace::Paces,
 };
+use crate::process::gates::Listening;
 use crate::process::{
     handle::{Handle, State},
     shared::Shared,
@@ -212,10 +213,13 @@ impl Handle {
         for index in 0..shared.config.proxies.len() {
             push_proxy(shared, index, &mut rows);
         }
-        if self.state() != State::Running {
-            for row in rows.iter_mut().filter(|row| matches!(row.kind, Kind::Frontend | Kind::Listener)) {
-                row.status = "STOP".into();
-            }
+        let is_running = self.state() == State::Running;
+        for row in rows.iter_mut().filter(|row| matches!(row.kind, Kind::Frontend | Kind::Listener)) {
+            row.status = match self.listening(row.proxy) {
+                Listening::Open if is_running => continue,
+                Listening::Paused if is_running => "PAUSED".into(),
+                _ => "STOP".into(),
+            };
         }
         let process = process(self, &rows);
         Snapshot { process, rows, engine: shared.engines.sum() }

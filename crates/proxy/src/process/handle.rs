@@ -109,6 +109,10 @@ impl Handle {
     pub fn turns_spent(&self) -> u64 {
         self.shared().pulses.iter().map(crate::worker::pulse::Pulse::turns_spent).sum()
     }
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.inner.workers.len()
+    }
     /// To be called once a second: what happened in the second before is what [`Handle::snapshot`] says.
     pub fn pace(&self) {
         let shared = self.shared();

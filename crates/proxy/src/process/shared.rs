@@ -1,6 +1,11 @@
 //! What all workers share: the configuration as built, which never changes, and a few atomics.
 
-use super::{aside::Aside, compiled::Program, machine::hostname};
+use super::{
+    aside::Aside,
+    compiled::Program,
+    gates::{Door, Throttles},
+    machine::hostname,
+};
 use crate::server::{Backends, Notice, Parts, ServerRef, numbers};
 use crate::{
     log::LogTargets,
@@ -203,6 +208,8 @@ pub struct Limits {
     pub process: Limit,
     /// Each proxy's frontend side, by its place in the configuration.
     pub frontends: Vec<FrontendLimits>,
+    /// Limits a second.
+    pub(crate) throttles: Throttles,
     /// Wakes acceptors that wait for a place.
     pub(crate) freed: Notify,
     /// How many acceptors wait, so that closing a connection rarely touches `freed`.
@@ -216,6 +223,8 @@ pub struct FrontendLimits {
     pub frontend: Limit,
     /// `maxconn` of its `bind` lines.
     pub binds: Vec<Limit>,
+    /// Whether it takes connections at all.
+    pub(crate) door: Door,
 }
 
 /// A count with a limit.
@@ -275,12 +284,24 @@ impl Limits {
         let frontends = config.proxies.iter().map(|proxy| FrontendLimits {
             frontend: Limit::new(proxy.maxconn.unwrap_or(u32::MAX)),
             binds: proxy.binds.iter().map(|bind| Limit::new(bind.maxconn.unwrap_or(u32::MAX))).collect(),
+            door: Door::default(),
         });
         Limits {
             process: Limit::new(config.global.maxconn.unwrap_or(u32::MAX)),
             frontends: frontends.collect(),
+            throttles: Throttles::default(),
             freed: Notify::new(),
             waiting: AtomicU32::new(0),
+        }
+    }
+    /// Forgets the most there have been, and with `all` how many there were.
+    pub(crate) fn clear(&self, all: bool) {
+        let of_frontends = self.frontends.iter().flat_map(|limits| limits.binds.iter().chain([&limits.frontend]));
+        for limit in of_frontends.chain([&self.process]) {
+            limit.peak.store(0, Ordering::Relaxed);
+            if all {
+                limit.total.store(0, Ordering::Relaxed);
+            }
         }
     }
     /// Whether one more connection would be let in.

@@ -1,0 +1,459 @@
+//! Servers: their states as a reload keeps them, their connections, and what an operator changes of them.
+
+use super::{Answer, Executor};
+use penstock_config::model::{ServerHost, ServerPort, ServerSettings};
+use penstock_control::{Change, Health, Servers, Severity, address_of, weight_of};
+use penstock_proxy::{
+    Handle,
+    server::{Admin, Check, Command, Endpoint, Host, Operational, Server, Status},
+    snapshot::{Kind, Row},
+};
+use serde_json::{Map, Value as Json, json};
+use std::{sync::Arc, time::Instant};
+
+/// The version of the format, and its fields: what `server-state-file` holds.
+const STATE_VERSION: &str = "1";
+const STATE: [&str; 25] = [
+    "be_id",
+    "be_name",
+    "srv_id",
+    "srv_name",
+    "srv_addr",
+    "srv_op_state",
+    "srv_admin_state",
+    "srv_uweight",
+    "srv_iweight",
+    "srv_time_since_last_change",
+    "srv_check_status",
+    "srv_check_result",
+    "srv_check_health",
+    "srv_check_state",
+    "srv_agent_state",
+    "bk_f_forced_id",
+    "srv_f_forced_id",
+    "srv_fqdn",
+    "srv_port",
+    "srvrecord",
+    "srv_use_ssl",
+    "srv_check_port",
+    "srv_check_addr",
+    "srv_agent_addr",
+    "srv_agent_port",
+];
+
+/// How logs tell who changed a health.
+const CLI: &str = "changed from CLI";
+
+/// How answers tell who changed an address.
+const BY: &str = "stats socket command";
+
+impl Executor {
+    pub(super) fn servers(&self, command: Servers) -> Answer {
+        let shared = self.handle.shared();
+        match command {
+            Servers::Backends { json } => {
+                let backends = shared.backends.iter().map(|backend| backend.name.as_str());
+                if json {
+                    return Answer::data(json!(backends.collect::<Vec<_>>()).to_string());
+                }
+                let lines = backends.map(|name| format!("{name}\n")).collect::<String>();
+                Answer::data(format!("# name\n{lines}"))
+            }
+            Servers::State { backend, json } => match self.rows(backend.as_deref()) {
+                Ok(rows) => states(self.handle.clone(), rows, json),
+                Err(answer) => answer,
+            },
+            Servers::Connections { backend, json } => match self.rows(backend.as_deref()) {
+                Ok(rows) => connections(self.handle.clone(), rows, json),
+                Err(answer) => answer,
+            },
+            Servers::Weight(name) => match self.server(&name) {
+                Ok(server) => {
+                    let weight = shared.backends.status(server.at).map_or(0, |status| status.weight);
+                    Answer::data(format!("{weight} (initial {})\n", server.config.settings.weight))
+                }
+                Err(sentence) => Answer::error(sentence),
+            },
+            Servers::Set(name, change) => match (self.server(&name), change) {
+                (Err(sentence), _) => Answer::error(sentence),
+                (Ok(_), Err(refusal)) => Answer::error(refusal.0),
+                (Ok(server), Ok(change)) => self.change(&server, change),
+            },
+        }
+    }
+
+    /// The servers of a backend, or of all.
+    fn rows(&self, backend: Option<&str>) -> Result<Vec<Row>, Answer> {
+        if let Some(name) = backend
+            && self.handle.shared().backends.by_name(name).is_none()
+        {
+            return Err(Answer::error("Can't find backend."));
+        }
+        let mut rows = self.handle.snapshot().rows;
+        rows.retain(|row| row.kind == Kind::Server && backend.is_none_or(|name| row.proxy_name == name));
+        Ok(rows)
+    }
+
+    /// The server of that `backend/server`; either may be a number behind `#`.
+    fn server(&self, name: &str) -> Result<Arc<Server>, &'static str> {
+        let (backend, server) = name.split_once('/').ok_or("Require 'backend/server'.")?;
+        let backends = &self.handle.shared().backends;
+        let backend = backends.by_name(backend).ok_or("No such backend.")?;
+        backend.server(server).ok_or("No such server.")
+    }
+
+    fn change(&self, server: &Server, change: Change) -> Answer {
+        let (at, settings) = (server.at, &server.config.settings);
+        let backends = &self.handle.shared().backends;
+        let command = |command| {
+            backends.command(at, command, CLI, Instant::now());
+            Answer::nothing()
+        };
+        let Some(status) = backends.status(at) else { return Answer::error("No such server.") };
+        let unchecked = || Answer::say(Severity::Warning, "health checks are not enabled on this server");
+        match change {
+            Change::Ready => command(Command::Ready),
+            Change::Drain => command(Command::Drain),
+            Change::Maint => {
+                let answer = command(Command::Maint);
+                backends.set_admin(at, Admin::FORCED_DRAIN, false, backends.started().elapsed());
+                answer
+            }
+            Change::ShutdownSessions => command(Command::ShutdownSessions),
+            Change::Weight(written) => {
+                let initial = settings.weight;
+                match weight_of(&written, initial) {
+                    Ok(weight) if weight != 0 && weight != initial && !self.has_dynamic_weights(at.proxy) => {
+                        Answer::error(
+                            "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.",
+                        )
+                    }
+                    Ok(weight) => command(Command::Weight(weight)),
+                    Err(sentence) => Answer::error(sentence),
+                }
+            }
+            Change::Health(_) if backends.tracked_by(at).is_some() => {
+                Answer::error("cannot change health on a tracking server.")
+            }
+            Change::Health(Health::Up) => command(Command::HealthUp),
+            Change::Health(Health::Stopping) => command(Command::HealthStopping),
+            Change::Health(Health::Down) => command(Command::HealthDown),
+            Change::Agent(_) | Change::AgentSend(_) if status.agent.is_none() => {
+                Answer::error("agent checks are not enabled on this server.")
+            }
+            Change::AgentAddress(..) | Change::AgentPort(_) if status.agent.is_none() => {
+                Answer::say(Severity::Warning, "agent checks are not enabled on this server")
+            }
+            Change::AgentAsked(true) if status.agent.is_none() => {
+                Answer::error("Agent was not configured on this server, cannot enable.")
+            }
+            Change::AgentAsked(false) if status.agent.is_none() => Answer::nothing(),
+            Change::Checked(true) if status.check.is_none() => {
+                Answer::error("Health check was not configured on this server, cannot enable.")
+            }
+            Change::Checked(false) if status.check.is_none() => Answer::nothing(),
+            Change::Checked(on) => {
+                backends.set_checked(at, on);
+                Answer::nothing()
+            }
+            Change::CheckPort(_) | Change::CheckAddress(..) if status.check.is_none() => unchecked(),
+            Change::CheckPort(port) => move_check(server, None, Some(&port)),
+            Change::CheckAddress(address, port) => move_check(server, Some(&address), port.as_deref()),
+            Change::Address { address, port } => move_server(server, &address, port.as_deref()),
+            Change::Tls(_) if settings.tls.is_none() => {
+                Answer::error("'set server <srv> ssl' cannot be set.  default-server should define ssl settings")
+            }
+            Change::Fqdn(_) if settings.resolvers.is_none() => {
+                Answer::error("set server <b>/<s> fqdn failed because no resolution is configured.")
+            }
+            Change::MaxConn(written) => match written.parse::<u32>() {
+                Ok(maxconn) => {
+                    backends.set_maxconn(at, maxconn);
+                    Answer::nothing()
+                }
+                Err(_) if written.starts_with(|c: char| c.is_ascii_digit()) => {
+                    Answer::error("Trailing garbage in maxconn string")
+                }
+                Err(_) => Answer::error("maxconn string empty or preceded by garbage"),
+            },
+            Change::Agent(_)
+            | Change::AgentSend(_)
+            | Change::AgentAddress(..)
+            | Change::AgentPort(_)
+            | Change::AgentAsked(_)
+            | Change::Tls(_)
+            | Change::Fqdn(_) => {
+                Answer::error("This cannot be changed while the process runs; reload the configuration.")
+            }
+        }
+    }
+
+    /// Whether the algorithm of a backend takes any weight while it runs.
+    fn has_dynamic_weights(&self, proxy: usize) -> bool {
+        let shared = self.handle.shared();
+        match shared.backends.get(proxy).map_or("", |backend| backend.algorithm()) {
+            "roundrobin" | "leastconn" | "first" | "random" => true,
+            "static-rr" => false,
+            _ => shared.config.proxies[proxy].hash_type.consistent,
+        }
+    }
+}
+
+/// `set server B/S addr ADDRESS [port PORT]`.
+fn move_server(server: &Server, address: &str, port: Option<&str>) -> Answer {
+    let say = |text: String| Answer::say(Severity::Warning, format!("{text} by '{BY}'"));
+    let Some(ip) = address_of(address) else { return say(format!("Invalid addr '{address}'")) };
+    let before = server.endpoint.load_full();
+    let mut text = match &before.host {
+        Some(Host::Ip(old)) if *old == ip => "no need to change the addr".to_string(),
+        old => format!("IP changed from '{}' to '{ip}'", host(old.as_ref())),
+    };
+    let mut moved = Endpoint { host: Some(Host::Ip(ip)), port: before.port };
+    if let Some(written) = port {
+        text.push_str(", ");
+        let check_port = server.config.settings.check.port;
+        match port_of(written) {
+            None => text.push_str(&format!("problem converting port '{written}' to an int")),
+            Some(ServerPort::Offset(_)) if check_port.is_none() => text.push_str(
+                "can't change <port> to port map because it is incompatible with current health check port \
+                     configuration (use 'port' statement from the 'server' directive.",
+            ),
+            Some(new) if new == before.port => text.push_str("no need to change the port"),
+            Some(new) => {
+                let written = |port| match port {
+                    ServerPort::Fixed(port) => port.to_string(),
+                    ServerPort::Offset(offset) => format!("{offset:+}"),
+                };
+                text.push_str(&format!("port changed from '{}' to '{}'", written(before.port), written(new)));
+                moved.port = new;
+            }
+        }
+    }
+    if moved != *before {
+        server.endpoint.store(Arc::new(moved));
+    }
+    say(text)
+}
+/// `set server B/S check-addr ADDRESS [port PORT]`, and `check-port`.
+fn move_check(server: &Server, address: Option<&str>, port: Option<&str>) -> Answer {
+    let refused = |text: String| Answer::say(Severity::Warning, text);
+    let mut place = **server.check_place.load();
+    if let Some(written) = address {
+        let Some(ip) = address_of(written) else { return refused(format!("invalid addr '{written}'")) };
+        place.addr = Some(ip);
+    }
+    if let Some(written) = port {
+        let Ok(number) = written.parse::<i64>() else { return refused("provided port is not an integer".into()) };
+        let Some(port) = u16::try_from(number).ok().filter(|port| *port > 0) else {
+            return refused("provided port is invalid".into());
+        };
+        place.port = Some(port);
+    }
+    server.check_place.store(Arc::new(place));
+    Answer::nothing()
+}
+
+fn port_of(written: &str) -> Option<ServerPort> {
+    match written.strip_prefix(['+', '-']) {
+        Some(_) => written.parse().ok().filter(|offset: &i32| offset.abs() <= 65_535).map(ServerPort::Offset),
+        None => written.parse().ok().map(ServerPort::Fixed),
+    }
+}
+
+fn host(host: Option<&Host>) -> String {
+    match host {
+        Some(Host::Ip(ip)) => ip.to_string(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        Some(Host::Abstract(name)) => format!("abns@{name}"),
+        None => "-".into(),
+    }
+}
+
+/// Lines of the fields, below a line of their names; or objects.
+fn table(
+    head: String,
+    names: Vec<&'static str>,
+    rows: impl Iterator<Item = Vec<Json>> + 'static,
+    json: bool,
+) -> Answer {
+    let rows = rows.filter(|values| !values.is_empty());
+    if json {
+        let mut begun = false;
+        let objects = rows.map(move |values| {
+            let object: Map<String, Json> = names.iter().map(|name| name.to_string()).zip(values).collect();
+            format!("{}{}", if std::mem::replace(&mut begun, true) { "," } else { "" }, Json::Object(object))
+        });
+        return Answer::lines(std::iter::once("[".into()).chain(objects).chain(std::iter::once("]\n".into())));
+    }
+    let word = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let lines = rows.map(move |values| values.iter().map(word).collect::<Vec<_>>().join(" ") + "\n");
+    Answer::lines(std::iter::once(head).chain(lines))
+}
+
+fn states(handle: Handle, rows: Vec<Row>, json: bool) -> Answer {
+    let head = format!("{STATE_VERSION}\n# {}\n", STATE.join(" "));
+    let rows = rows.into_iter().map(move |row| state(&handle, &row));
+    table(head, STATE.to_vec(), rows, json)
+}
+
+fn state(handle: &Handle, row: &Row) -> Vec<Json> {
+    let shared = handle.shared();
+    let proxy = &shared.config.proxies[row.proxy];
+    // One that has been removed since has nothing more to say.
+    let Some(server) = row.at.and_then(|at| shared.backends.server(at)) else { return Vec::new() };
+    let (settings, endpoint) = (&server.config.settings, server.endpoint.load_full());
+    let status = row.server.as_ref().map(|server| &server.status);
+    let check = status.and_then(|status| status.check.as_ref());
+    let agent = status.and_then(|status| status.agent.as_ref());
+    let place = **server.check_place.load();
+    let fqdn = match &server.config.host {
+        ServerHost::Name(name) => name.as_str(),
+        _ => "-",
+    };
+    let port = match endpoint.port {
+        ServerPort::Fixed(port) => i32::from(port),
+        ServerPort::Offset(offset) => offset,
+    };
+    let paused = status.is_some_and(|status| status.admin.maint());
+    let state_of = |check: Option<&Check>, agent: bool| {
+        let flags = check.map_or(0, |check| u32::from(check.running) | 2 | 4);
+        // One without a check can be paused all the same, one without an agent cannot.
+        flags
+            | if agent && check.is_some() { 16 } else { 0 }
+            | if paused && (!agent || check.is_some()) { 8 } else { 0 }
+    };
+    vec![
+        json!(row.iid),
+        json!(row.proxy_name),
+        json!(row.sid),
+        json!(row.name),
+        json!(host(endpoint.host.as_ref())),
+        json!(status.map_or(0, |status| operational(status.state))),
+        json!(status.map_or(0, |status| admin(status, settings))),
+        json!(status.map_or(0, |status| status.weight)),
+        json!(settings.weight),
+        json!(row.upstream.as_ref().map_or(0, |upstream| upstream.since.as_secs())),
+        json!(check.map_or(1, check_number)),
+        json!(check.map_or(0, check_result)),
+        json!(check.map_or(settings.check.rise, |check| check.health)),
+        json!(state_of(check, false)),
+        json!(state_of(agent, true)),
+        json!(u32::from(proxy.id.is_some())),
+        json!(u32::from(settings.id.is_some())),
+        json!(fqdn),
+        json!(port),
+        json!("-"),
+        json!(u32::from(settings.tls.is_some())),
+        json!(place.port.unwrap_or(0)),
+        json!(place.addr.map_or_else(|| "-".to_string(), |ip| ip.to_string())),
+        json!("-"),
+        json!(0),
+    ]
+}
+
+fn operational(state: Operational) -> u32 {
+    match state {
+        Operational::Stopped => 0,
+        Operational::Starting => 1,
+        Operational::Running => 2,
+        Operational::Stopping => 3,
+    }
+}
+
+/// HAProxy's flags.
+fn admin(status: &Status, settings: &ServerSettings) -> u32 {
+    let flags = [
+        (Admin::FORCED_MAINT, 1),
+        (Admin::INHERITED_MAINT, 2),
+        (Admin::FORCED_DRAIN, 8),
+        (Admin::INHERITED_DRAIN, 16),
+        (Admin::UNRESOLVED, 32),
+    ];
+    let flags: u32 = flags.iter().filter(|(flag, _)| status.admin.has(*flag)).map(|(_, bit)| bit).sum();
+    flags | if settings.disabled { 4 } else { 0 }
+}
+
+/// HAProxy's number of a check's last result; 1 for none yet.
+fn check_number(check: &Check) -> u32 {
+    let numbers = [
+        ("HANA", 4),
+        ("SOCKERR", 5),
+        ("L4OK", 6),
+        ("L4TOUT", 7),
+        ("L4CON", 8),
+        ("L6OK", 9),
+        ("L6TOUT", 10),
+        ("L6RSP", 11),
+        ("L7TOUT", 12),
+        ("L7RSP", 13),
+        ("L7OK", 15),
+        ("L7OKC", 16),
+        ("L7STS", 17),
+        ("PROCERR", 18),
+        ("PROCTOUT", 19),
+        ("PROCOK", 20),
+    ];
+    numbers.iter().find(|(word, _)| *word == check.status).map_or(1, |(_, number)| *number)
+}
+
+/// 0 unknown, 2 failed, 3 passed, 4 passed on a condition.
+fn check_result(check: &Check) -> u32 {
+    match check.status {
+        "" => 0,
+        "L7OKC" => 4,
+        "L4OK" | "L6OK" | "L7OK" | "PROCOK" => 3,
+        _ => 2,
+    }
+}
+
+fn connections(handle: Handle, rows: Vec<Row>, json: bool) -> Answer {
+    const NAMES: [&str; 13] = [
+        "bkname/svname",
+        "bkid/svid",
+        "addr",
+        "port",
+        "-",
+        "purge_delay",
+        "used_cur",
+        "used_max",
+        "need_est",
+        "unsafe_nb",
+        "safe_nb",
+        "idle_lim",
+        "idle_cur",
+    ];
+    let workers = handle.workers();
+    let head = format!("# {} idle_per_thr[{workers}]\n", NAMES.join(" "));
+    let mut names = NAMES.to_vec();
+    names.push("idle_per_thr");
+    let rows = rows.into_iter().map(move |row| {
+        let totals = &row.totals;
+        let shared = handle.shared();
+        let Some(server) = row.at.and_then(|at| shared.backends.server(at)) else { return Vec::new() };
+        let (settings, endpoint) = (&server.config.settings, server.endpoint.load_full());
+        let port = match endpoint.port {
+            ServerPort::Fixed(port) => i32::from(port),
+            ServerPort::Offset(offset) => offset,
+        };
+        let idle = server.with.idle_by_worker();
+        let per_worker =
+            if json { json!(idle) } else { json!(idle.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")) };
+        vec![
+            json!(format!("{}/{}", row.proxy_name, row.name)),
+            json!(format!("{}/{}", row.iid, row.sid)),
+            json!(host(endpoint.host.as_ref())),
+            json!(port),
+            json!("-"),
+            json!(settings.pool_purge_delay.as_millis() as u64),
+            json!(totals.used_connections),
+            json!(totals.needed_connections),
+            json!(totals.needed_connections),
+            json!(totals.idle_connections.saturating_sub(totals.safe_idle_connections)),
+            json!(totals.safe_idle_connections),
+            json!(settings.pool_max_conn),
+            json!(totals.idle_connections),
+            per_worker,
+        ]
+    });
+    table(head, names, rows, json)
+}

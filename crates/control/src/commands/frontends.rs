@@ -1,0 +1,119 @@
+//! Frontends, and the limits of the process.
+
+use super::Command;
+use crate::{Args, Entry, Level, Refusal};
+
+/// Something about frontends or about limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frontends {
+    /// Changes a frontend by its name; a refusal counts once it has been found.
+    Set(String, Result<FrontendChange, Refusal>),
+    /// Sets how many connections the process may have; 0 for what the configuration says.
+    MaxConn(i64),
+    /// Sets what the process admits in a second, 0 for no limit.
+    Rate(Rate, i64),
+    /// Forgets the largest values, or all that was counted.
+    ClearCounters {
+        /// All.
+        all: bool,
+    },
+}
+
+/// What to change of a frontend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontendChange {
+    /// Takes connections again.
+    Enable,
+    /// Takes none for now.
+    Disable,
+    /// Takes none any more.
+    Shutdown,
+    /// How many connections it may have.
+    MaxConn(i64),
+}
+
+/// What is limited in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Connections.
+    Connections,
+    /// Sessions.
+    Sessions,
+    /// TLS handshakes.
+    Tls,
+    /// Bytes compressed.
+    Compression,
+}
+
+const RATES: &str = "'set rate-limit' only supports :\n   \
+     - 'connections global' to set the per-process maximum connection rate\n   \
+     - 'sessions global' to set the per-process maximum session rate\n   \
+     - 'ssl-sessions global' to set the per-process maximum SSL session rate\n   \
+     - 'http-compression global' to set the per-process maximum compression speed in kB/s";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("clear counters", "clear counters [all]", "clear max statistics counters (or all counters)", |_| {
+        Ok(Command::Frontends(Frontends::ClearCounters { all: false }))
+    })
+    .level(Level::Operator)
+    .changes("counters"),
+    Entry::new("clear counters all", "", "clear all counters", |_| {
+        Ok(Command::Frontends(Frontends::ClearCounters { all: true }))
+    })
+    .level(Level::Admin)
+    .changes("counters"),
+    one("disable frontend", "disable frontend <frontend>", "temporarily disable specific frontend", |args| {
+        named(args, |_| Ok(FrontendChange::Disable))
+    }),
+    one("enable frontend", "enable frontend <frontend>", "re-enable specific frontend", |args| {
+        named(args, |_| Ok(FrontendChange::Enable))
+    }),
+    one(
+        "set maxconn frontend",
+        "set maxconn frontend <frontend> <value>",
+        "change a frontend's maxconn setting",
+        |args| named(args, |args| Ok(FrontendChange::MaxConn(number(args, "Integer value expected.")?))),
+    ),
+    one("set maxconn global", "set maxconn global <value>", "change the per-process maxconn setting", |args| {
+        Ok(Command::Frontends(Frontends::MaxConn(number(args, "Expects an integer value.")?)))
+    }),
+    one("set rate-limit", "set rate-limit <setting> <value>", "change a rate limiting value", |args| {
+        let (what, whose) = (args.word().unwrap_or_default(), args.word().unwrap_or_default());
+        let rate = match (what.as_str(), whose.as_str()) {
+            ("connections", "global") => Rate::Connections,
+            ("sessions", "global") => Rate::Sessions,
+            ("ssl-sessions", "global") => Rate::Tls,
+            ("http-compression", "global") => Rate::Compression,
+            _ => return Err(Refusal::new(RATES)),
+        };
+        Ok(Command::Frontends(Frontends::Rate(rate, number(args, "Expects an integer value.")?)))
+    }),
+    one("shutdown frontend", "shutdown frontend <frontend>", "stop a specific frontend", |args| {
+        named(args, |_| Ok(FrontendChange::Shutdown))
+    }),
+];
+
+const fn one(
+    words: &'static str,
+    usage: &'static str,
+    help: &'static str,
+    parse: fn(&mut Args) -> Result<Command, Refusal>,
+) -> Entry {
+    Entry::new(words, usage, help, parse).level(Level::Admin).changes("limits")
+}
+
+fn named(
+    args: &mut Args,
+    change: impl FnOnce(&mut Args) -> Result<FrontendChange, Refusal>,
+) -> Result<Command, Refusal> {
+    let name = args.require("A frontend name is expected.")?;
+    Ok(Command::Frontends(Frontends::Set(name, change(args))))
+}
+
+/// A number as C reads it: what is none is 0.
+fn number(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
+    let word = args.require(missing)?;
+    let end = word.strip_prefix('-').unwrap_or(&word).find(|c: char| !c.is_ascii_digit());
+    let end = end.map_or(word.len(), |end| end + usize::from(word.starts_with('-')));
+    Ok(word[..end].parse().unwrap_or(0))
+}

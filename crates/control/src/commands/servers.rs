@@ -1,0 +1,255 @@
+//! Servers and the backends they are in.
+
+use super::Command;
+use crate::{Args, Entry, Level, Refusal};
+use std::net::IpAddr;
+
+/// Something about servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// The backends.
+    Backends {
+        /// As JSON.
+        json: bool,
+    },
+    /// What a reload keeps of servers, of one backend or of all.
+    State {
+        /// The backend's name.
+        backend: Option<String>,
+        /// As JSON.
+        json: bool,
+    },
+    /// Connections to servers, of one backend or of all.
+    Connections {
+        /// The backend's name.
+        backend: Option<String>,
+        /// As JSON.
+        json: bool,
+    },
+    /// The weight of a server, by `backend/server`.
+    Weight(String),
+    /// Changes a server, by `backend/server`; a refusal counts once the server has been found.
+    Set(String, Result<Change, Refusal>),
+}
+
+/// What to change of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// In service.
+    Ready,
+    /// No new clients.
+    Drain,
+    /// Out of service.
+    Maint,
+    /// Its weight, as it was written: a number, or a share of the configured one with `%`.
+    Weight(String),
+    /// Its most connections, as it was written.
+    MaxConn(String),
+    /// Takes its checks for passed, for passed with no new clients, or for failed.
+    Health(Health),
+    /// Takes its agent for up or down.
+    Agent(bool),
+    /// Whether it is checked.
+    Checked(bool),
+    /// Whether its agent is asked.
+    AgentAsked(bool),
+    /// Where it is.
+    Address {
+        /// The address as it was written.
+        address: String,
+        /// The port as it was written: a number, or one to add or take away with a sign.
+        port: Option<String>,
+    },
+    /// Its name, to be resolved.
+    Fqdn(String),
+    /// The port that is checked, as it was written.
+    CheckPort(String),
+    /// The address that is checked, and perhaps the port.
+    CheckAddress(String, Option<String>),
+    /// Where its agent is.
+    AgentAddress(String, Option<String>),
+    /// The port of its agent, as it was written.
+    AgentPort(String),
+    /// What its agent is sent.
+    AgentSend(String),
+    /// Whether TLS is spoken to it.
+    Tls(bool),
+    /// Ends its sessions.
+    ShutdownSessions,
+}
+
+/// What checks are taken to have found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// All well.
+    Up,
+    /// Well for those who are bound to it.
+    Stopping,
+    /// Not well.
+    Down,
+}
+
+const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | agent-send | check-addr | check-port | \
+     fqdn | health | ssl | state | weight";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    one("disable agent", "disable agent", "disable agent checks", |_| Ok(Change::AgentAsked(false))),
+    one("disable health", "disable health", "disable health checks", |_| Ok(Change::Checked(false))),
+    one(
+        "disable server",
+        "disable server (DEPRECATED)",
+        "disable a server for maintenance (use 'set server' instead)",
+        |_| Ok(Change::Maint),
+    ),
+    one("enable agent", "enable agent", "enable agent checks", |_| Ok(Change::AgentAsked(true))),
+    one("enable health", "enable health", "enable health checks", |_| Ok(Change::Checked(true))),
+    one("enable server", "enable server  (DEPRECATED)", "enable a disabled server (use 'set server' instead)", |_| {
+        Ok(Change::Ready)
+    }),
+    Entry::new("get weight", "get weight <bk>/<srv>", "report a server's current weight", |args| {
+        Ok(Command::Servers(Servers::Weight(args.word().unwrap_or_default())))
+    }),
+    one("set maxconn server", "set maxconn server <bk>/<srv>", "change a server's maxconn setting", |args| {
+        Ok(Change::MaxConn(args.require("Require <maxconn>.")?))
+    }),
+    one("set server", "set server <bk>/<srv> [opts]", "change a server's state, weight, address or ssl", change),
+    one(
+        "set weight",
+        "set weight <bk>/<srv>  (DEPRECATED)",
+        "change a server's weight (use 'set server' instead)",
+        weight,
+    ),
+    Entry::new("show backend", "show backend", "list backends in the current running config", |args| {
+        Ok(Command::Servers(Servers::Backends { json: args.take("json") }))
+    }),
+    Entry::new(
+        "show servers conn",
+        "show servers conn [<backend>]",
+        "dump server connections status (all or for a single backend)",
+        |args| {
+            let json = args.take_anywhere("json");
+            Ok(Command::Servers(Servers::Connections { backend: args.word(), json }))
+        },
+    ),
+    Entry::new(
+        "show servers state",
+        "show servers state [<backend>]",
+        "dump volatile server information (all or for a single backend)",
+        |args| {
+            let json = args.take_anywhere("json");
+            Ok(Command::Servers(Servers::State { backend: args.word(), json }))
+        },
+    ),
+    one("shutdown sessions server", "shutdown sessions server <bk>/<srv>", "kill sessions on a server", |_| {
+        Ok(Change::ShutdownSessions)
+    }),
+];
+
+/// A command that changes the server that its first argument names.
+const fn one(
+    words: &'static str,
+    usage: &'static str,
+    help: &'static str,
+    parse: fn(&mut Args) -> Result<Change, Refusal>,
+) -> Entry {
+    Entry::of_server(words, usage, help, parse).level(Level::Admin).changes("server")
+}
+
+fn weight(args: &mut Args) -> Result<Change, Refusal> {
+    Ok(Change::Weight(args.require("Require <weight> or <weight%>.")?))
+}
+
+/// What follows `set server B/S`.
+fn change(args: &mut Args) -> Result<Change, Refusal> {
+    let what = args.word().unwrap_or_default();
+    let port = |args: &mut Args| args.take("port").then(|| args.word().unwrap_or_default());
+    match what.as_str() {
+        "weight" => weight(args),
+        "state" => match args.word().as_deref() {
+            Some("ready") => Ok(Change::Ready),
+            Some("drain") => Ok(Change::Drain),
+            Some("maint") => Ok(Change::Maint),
+            _ => Err(Refusal::new("'set server <srv> state' expects 'ready', 'drain' and 'maint'.")),
+        },
+        "health" => match args.word().as_deref() {
+            Some("up") => Ok(Change::Health(Health::Up)),
+            Some("stopping") => Ok(Change::Health(Health::Stopping)),
+            Some("down") => Ok(Change::Health(Health::Down)),
+            _ => Err(Refusal::new("'set server <srv> health' expects 'up', 'stopping', or 'down'.")),
+        },
+        "agent" => match args.word().as_deref() {
+            Some("up") => Ok(Change::Agent(true)),
+            Some("down") => Ok(Change::Agent(false)),
+            _ => Err(Refusal::new("'set server <srv> agent' expects 'up' or 'down'.")),
+        },
+        "addr" => {
+            let address = args.require("set server <b>/<s> addr requires an address and optionally a port.")?;
+            Ok(Change::Address { address, port: port(args) })
+        }
+        "fqdn" => Ok(Change::Fqdn(args.require("set server <b>/<s> fqdn requires a FQDN.")?)),
+        "check-port" => Ok(Change::CheckPort(args.require("set server <b>/<s> check-port requires a port.")?)),
+        "check-addr" => {
+            let address = args.require("set server <b>/<s> check-addr requires an address and optionally a port.")?;
+            Ok(Change::CheckAddress(address, port(args)))
+        }
+        "agent-addr" => {
+            let address = args.require("set server <b>/<s> agent-addr requires an address and optionally a port.")?;
+            Ok(Change::AgentAddress(address, port(args)))
+        }
+        "agent-port" => Ok(Change::AgentPort(args.require("set server <b>/<s> agent-port requires a port.")?)),
+        "agent-send" => Ok(Change::AgentSend(args.word().unwrap_or_default())),
+        "ssl" => match args.word().as_deref() {
+            Some("on") => Ok(Change::Tls(true)),
+            Some("off") => Ok(Change::Tls(false)),
+            _ => Err(Refusal::new("'set server <srv> ssl' expects 'on' or 'off'.")),
+        },
+        _ => Err(Refusal::new(USAGE)),
+    }
+}
+
+/// A weight from its words, where the configured one is `initial`.
+///
+/// # Errors
+/// HAProxy's sentence.
+pub fn weight_of(written: &str, initial: u32) -> Result<u32, &'static str> {
+    let digits = written.trim_start_matches('-').find(|c: char| !c.is_ascii_digit());
+    let (number, rest) = match digits.map(|end| end + written.len() - written.trim_start_matches('-').len()) {
+        Some(end) => written.split_at(end),
+        None => (written, ""),
+    };
+    let Ok(number) = number.parse::<i64>() else { return Err("Empty weight string empty or preceded by garbage") };
+    match rest {
+        "" if (0..=256).contains(&number) => Ok(number as u32),
+        "" => Err("Absolute weight can only be between 0 and 256 inclusive."),
+        "%" if number < 0 => Err("Relative weight must be positive."),
+        "%" => Ok((number.min(25_600) * i64::from(initial) / 100).min(256) as u32),
+        _ => Err("Trailing garbage in weight string"),
+    }
+}
+
+/// An address of the network, as `set server addr` takes it: no names.
+pub fn address_of(written: &str) -> Option<IpAddr> {
+    written.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights() {
+        for (written, wanted) in [
+            ("20", Ok(20)),
+            ("50%", Ok(5)),
+            ("2000%", Ok(200)),
+            ("99999999999%", Ok(256)),
+            ("300", Err("Absolute weight can only be between 0 and 256 inclusive.")),
+            ("-1", Err("Absolute weight can only be between 0 and 256 inclusive.")),
+            ("abc", Err("Empty weight string empty or preceded by garbage")),
+            ("", Err("Empty weight string empty or preceded by garbage")),
+            ("10x", Err("Trailing garbage in weight string")),
+        ] {
+            assert_eq!(weight_of(written, 10), wanted, "{written}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What lets connections in: whether a frontend listens, and how many may come in a second.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// Whether a frontend takes connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listening {
+    /// It does.
+    #[default]
+    Open,
+    /// Not for now: its sockets refuse.
+    Paused,
+    /// Never again: its sockets are closed.
+    Shut,
+}
+
+/// Whether a frontend takes connections, for its acceptors to follow.
+#[derive(Debug)]
+pub(crate) struct Door(pub watch::Sender<Listening>);
+
+impl Default for Door {
+    fn default() -> Self {
+        Door(watch::Sender::new(Listening::Open))
+    }
+}
+
+/// What the process admits in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rated {
+    /// Connections of clients.
+    Connections,
+    /// Sessions.
+    Sessions,
+    /// TLS handshakes.
+    Tls,
+}
+
+/// A limit a second, shared by all acceptors; 0 for none. Tokens come back evenly.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    limit: AtomicU32,
+    tokens: Mutex<(Instant, f64)>,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Throttle { limit: AtomicU32::new(0), tokens: Mutex::new((Instant::now(), 0.0)) }
+    }
+}
+
+impl Throttle {
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Relaxed)
+    }
+
+    pub fn set(&self, limit: u32) {
+        *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), f64::from(limit));
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// How long until another may come; `None` for now.
+    fn delay(&self, now: Instant) -> Option<Duration> {
+        let limit = f64::from(self.limit());
+        if limit == 0.0 {
+            return None;
+        }
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, left) = *tokens;
+        *tokens = (now, (left + now.saturating_duration_since(since).as_secs_f64() * limit).min(limit));
+        (tokens.1 < 1.0).then(|| Duration::from_secs_f64((1.0 - tokens.1) / limit))
+    }
+
+    /// One has come. Acceptors that waited at the same time may take a little more than there is, and owe it.
+    fn count(&self) {
+        if self.limit() > 0 {
+            self.tokens.lock().unwrap_or_else(PoisonError::into_inner).1 -= 1.0;
+        }
+    }
+}
+
+/// What the whole process admits.
+#[derive(Debug, Default)]
+pub(crate) struct Throttles {
+    pub connections: Throttle,
+    pub sessions: Throttle,
+    pub tls: Throttle,
+}
+
+impl Throttles {
+    fn of(&self, tls: bool) -> impl Iterator<Item = &Throttle> {
+        [&self.connections, &self.sessions].into_iter().chain(tls.then_some(&self.tls))
+    }
+
+    /// Returns once another connection may come, with TLS or without. An operator may change the limits meanwhile.
+    pub async fn wait(&self, tls: bool) {
+        while let Some(delay) = self.of(tls).filter_map(|throttle| throttle.delay(Instant::now())).max() {
+            tokio::time::sleep(delay.min(Duration::from_millis(100))).await;
+        }
+    }
+
+    /// One has come.
+    pub fn count(&self, tls: bool) {
+        self.of(tls).for_each(Throttle::count);
+    }
+}

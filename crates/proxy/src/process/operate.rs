@@ -1,0 +1,143 @@
+//! What an operator changes of frontends and of the process as a whole.
+
+use super::{
+    gates::{Listening, Rated, Throttle},
+    handle::Handle,
+    shared::Shared,
+};
+use crate::{
+    log::severity,
+    observe::counters::Part,
+    server::Notice,
+    worker::{
+        control::{Control, Errand},
+        pulse::Who,
+        state::Worker,
+        task, turn,
+    },
+};
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+
+impl Handle {
+    /// The frontend of that name, by its place in the configuration.
+    pub fn frontend(&self, name: &str) -> Option<usize> {
+        let proxies = &self.shared().config.proxies;
+        proxies.iter().position(|proxy| proxy.name == name && proxy.kind.has_frontend())
+    }
+    /// Whether a frontend takes connections.
+    pub fn listening(&self, frontend: usize) -> Listening {
+        *self.shared().limits.frontends[frontend].door.0.borrow()
+    }
+    /// Lets a frontend take connections, or not. One that is shut stays so.
+    pub fn listen(&self, frontend: usize, listening: Listening) {
+        let door = &self.shared().limits.frontends[frontend].door.0;
+        door.send_if_modified(|now| {
+            let changes = *now != listening && *now != Listening::Shut;
+            if changes {
+                *now = listening;
+            }
+            changes
+        });
+        let name = &self.shared().config.proxies[frontend].name;
+        let text = match listening {
+            Listening::Open => format!("Resumed frontend {name}."),
+            Listening::Paused => format!("Paused frontend {name}."),
+            Listening::Shut => {
+                let sum =
+                    |part| self.shared().counters.sum_of(frontend, part, |cells| [&cells.connections, &cells.sessions]);
+                let ([connections, _], [_, sessions]) = (sum(Part::Frontend), sum(Part::Backend));
+                format!("Proxy {name} stopped (cumulated conns: FE: {connections}, BE: {sessions}).")
+            }
+        };
+        self.shared().backends.announce(&Notice { proxy: frontend, severity: severity::WARNING, text });
+    }
+    /// Lets every worker go round once: what was changed before has reached its acceptors when the receiver ends.
+    pub fn settled(&self) -> tokio::sync::mpsc::Receiver<()> {
+        let (done, waits) = tokio::sync::mpsc::channel(1);
+        for worker in &self.inner.workers {
+            let done = done.clone();
+            let errand = Errand::new(move |worker| {
+                // Behind the acceptors, which have been woken.
+                let gone_round = async move {
+                    tokio::task::yield_now().await;
+                    drop(done);
+                };
+                task::spawn(worker, Who::Worker, gone_round);
+            });
+            let _ = worker.send(Control::Errand(errand));
+        }
+        waits
+    }
+    /// Sets how many connections a frontend may have.
+    pub fn set_frontend_maxconn(&self, frontend: usize, maxconn: u32) {
+        let limits = &self.shared().limits;
+        limits.frontends[frontend].frontend.max.store(maxconn, Relaxed);
+        limits.freed.notify_waiters();
+    }
+    /// Sets how many connections the process may have, 0 for what the configuration says. False for more than that.
+    pub fn set_maxconn(&self, maxconn: u32) -> bool {
+        let shared = self.shared();
+        let most = shared.config.global.maxconn.unwrap_or(u32::MAX);
+        if maxconn > most {
+            return false;
+        }
+        shared.limits.process.max.store(if maxconn == 0 { most } else { maxconn }, Relaxed);
+        shared.limits.freed.notify_waiters();
+        true
+    }
+    /// Sets what the process admits in a second, 0 for no limit.
+    pub fn set_rate(&self, rated: Rated, limit: u32) {
+        self.throttle(rated).set(limit);
+    }
+    /// What the process admits in a second, 0 for no limit.
+    pub fn rate(&self, rated: Rated) -> u32 {
+        self.throttle(rated).limit()
+    }
+    fn throttle(&self, rated: Rated) -> &Throttle {
+        let throttles = &self.shared().limits.throttles;
+        match rated {
+            Rated::Connections => &throttles.connections,
+            Rated::Sessions => &throttles.sessions,
+            Rated::Tls => &throttles.tls,
+        }
+    }
+    /// Forgets the largest values that were counted, and with `all` everything that was. Each worker does so for its own in its turns;
+    /// who waits for the receiver knows that all have.
+    pub fn clear_counters(&self, all: bool) -> tokio::sync::mpsc::Receiver<()> {
+        let (done, waits) = tokio::sync::mpsc::channel(1);
+        let shared = self.shared();
+        shared.limits.clear(all);
+        shared.counters.clear_peaks();
+        for backend in shared.backends.iter() {
+            backend.clear_counters(all);
+        }
+        for worker in &self.inner.workers {
+            let done = done.clone();
+            // One that has ended counts no more.
+            let _ = worker.send(Control::Errand(Errand::new(move |worker| {
+                let who = Who::Worker;
+                task::spawn(worker, who, clear(worker.clone(), all, done));
+            })));
+        }
+        waits
+    }
+}
+
+async fn clear(worker: Rc<Worker>, all: bool, done: tokio::sync::mpsc::Sender<()>) {
+    let shared: &Shared = &worker.shared;
+    for (index, proxy) in shared.config.proxies.iter().enumerate() {
+        let binds = (0..proxy.binds.len()).map(Part::Listener);
+        for part in [Part::Frontend, Part::Backend].into_iter().chain(binds) {
+            worker.counters().part(index, part).clear(all);
+            turn::spend(1);
+            turn::proceed().await;
+        }
+        let servers = shared.backends.get(index).map(|backend| backend.servers().iter().cloned().collect::<Vec<_>>());
+        for server in servers.into_iter().flatten() {
+            server.with.cells[worker.id].clear(all);
+            turn::spend(1);
+            turn::proceed().await;
+        }
+    }
+    drop(done);
+}
