@@ -241,7 +241,7 @@ impl Flags {
 pub fn usage() -> String {
     use std::fmt::Write;
     let mut page = String::from(
-        "Usage: penstock -f <file|dir>... [options]\n       penstock quickstart | check <file|dir>... | bench --help | plan --help | doctor --help | lab-setup --help | top [URL] | keywords | help\n\n",
+        "Usage: penstock -f <file|dir>... [options]\n       penstock quickstart | check <file|dir>... | bench --help | plan --help | doctor --help | lab-setup --help | top [URL] | ctl --help | keywords | help\n\n",
     );
     let (real, rest): (Vec<_>, Vec<_>) = OPTIONS.iter().filter(|o| o.name != "--help").partition(|o| o.apply.is_some());
     let mut list = |title: &str, options: Vec<&Opt>| {

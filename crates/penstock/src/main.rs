@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod configuration;
 mod control;
+mod ctl;
 mod device;
 mod doctor;
 mod engine;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Some("lab-setup") => lab_setup::run(rest),
         Some("doctor") => doctor::run(rest),
         Some("top") => top::run(rest),
+        Some("ctl") => ctl::run(rest),
         Some("keywords") if rest.is_empty() => {
             list_keywords();
             ExitCode::SUCCESS

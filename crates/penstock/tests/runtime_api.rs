@@ -196,3 +196,43 @@ fn a_process_ends_at_once_whatever_its_clients_do() {
     process.signal(TERM);
     assert_eq!(process.end(), 128 + TERM);
 }
+
+#[test]
+fn a_person_gives_commands_with_ctl() {
+    let served = Served::start("ctl", "maxconn 100");
+    let socket = served.path("admin");
+    let ctl = |arguments: &[&str]| {
+        let output = common::penstock().args(["ctl", "-s"]).arg(&socket).args(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    assert_eq!(ctl(&["show", "backend"]), (true, "# name\na\n".into(), String::new()));
+    assert_eq!(ctl(&["set", "weight", "a/s", "7"]), (true, String::new(), String::new()));
+    assert_eq!(
+        ctl(&["get weight a/s;get weight a/nope"]),
+        (false, "7 (initial 1)\n".into(), "No such server.\n".into())
+    );
+    let (_, states, _) = ctl(&["--json", "show", "servers", "state"]);
+    let states: serde_json::Value = serde_json::from_str(&states).unwrap();
+    assert_eq!(states[0]["srv_uweight"], 7);
+    let by_file = common::run(&[&"ctl", &"-f", &served.file, &"show", &"cli", &"level"]);
+    assert_eq!(by_file.stdout, b"admin\n");
+    let nowhere = common::run(&[&"ctl", &"-s", &served.path("nothing"), &"show", &"info"]);
+    assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("No such file"));
+}
+
+#[test]
+fn shells_complete_the_words_of_commands() {
+    let script = common::run(&[&"ctl", &"completion", &"bash"]);
+    let script = String::from_utf8(script.stdout).unwrap();
+    let completed = |typed: &str| {
+        let words = format!(
+            "{script}\nCOMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _penstock_ctl; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = std::process::Command::new("bash").args(["-c", &words]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    assert_eq!(completed("penstock ctl show serv"), "servers");
+    assert_eq!(completed("penstock ctl show servers ''"), "conn state");
+    assert_eq!(completed("penstock top show serv"), "");
+}

@@ -1,0 +1,282 @@
+//! `penstock ctl`: commands of the runtime API for a person.
+
+mod show;
+
+use penstock_config::model::{ListenAddress, StatsLevel};
+use penstock_control::{Shell, TABLE, script};
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, IsTerminal, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+const USAGE: &str = "\
+usage: penstock ctl [OPTIONS] COMMAND...          one command, such as: penstock ctl show stat
+       penstock ctl [OPTIONS]                     commands as they are typed
+       penstock ctl [OPTIONS] watch COMMAND...    the same command again and again
+       penstock ctl completion bash|zsh|fish      the script that completes commands
+
+  -s ADDRESS      the stats socket: a path, or HOST:PORT; else PENSTOCK_SOCKET says it
+  -f FILE         the configuration whose stats socket it is
+  --json          JSON, of commands that show something
+  --interval SEC  how often to ask when watching, 2
+
+A command that ends with << has its payload from standard input.
+";
+
+/// How long an answer may keep silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends the payload that is sent; whoever has this for a line must send it otherwise.
+const PAYLOAD_END: &str = "<<%penstock-ctl-end%";
+
+#[derive(Default)]
+struct Options {
+    socket: Option<String>,
+    files: Vec<PathBuf>,
+    json: bool,
+    interval: Option<f64>,
+    words: Vec<String>,
+}
+
+/// Runs it.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    match parse(arguments).and_then(|options| obey(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("penstock ctl: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[OsString]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let text = argument.to_str().ok_or("an argument is no text")?;
+        let mut value = || {
+            let value = rest.next().and_then(|value| value.to_str());
+            value.map(str::to_owned).ok_or_else(|| format!("{text} needs a value\n\n{USAGE}"))
+        };
+        match text {
+            // Behind the first word of the command, all belongs to the command.
+            _ if !options.words.is_empty() => options.words.push(text.into()),
+            "-s" => options.socket = Some(value()?),
+            "-f" => options.files.push(value()?.into()),
+            "--json" => options.json = true,
+            "--interval" => {
+                let seconds = value()?.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e6);
+                options.interval = Some(seconds.ok_or("--interval needs a number of seconds")?);
+            }
+            "-h" | "--help" => return Err(USAGE.into()),
+            flag if flag.starts_with('-') => return Err(format!("there is no option {flag}\n\n{USAGE}")),
+            word => options.words.push(word.into()),
+        }
+    }
+    Ok(options)
+}
+
+/// Whether all was carried out.
+fn obey(options: &Options) -> Result<bool, String> {
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["completion", shell] => {
+            let shell = Shell::parse(shell).ok_or("completion is for bash, zsh and fish")?;
+            print(&script(&TABLE, shell))?;
+            Ok(true)
+        }
+        ["watch"] => Err(format!("watch what?\n\n{USAGE}")),
+        ["watch", ..] => loop {
+            let answer = ask(options, &line(&options.words[1..], options.json))?;
+            let clear = if io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+            print(clear)?;
+            if !tell(options, &answer)? {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_secs_f64(options.interval.unwrap_or(2.0)));
+        },
+        [] => converse(options),
+        _ => {
+            let mut sent = line(&options.words, options.json);
+            if let Some(command) = sent.strip_suffix("<<") {
+                let mut payload = String::new();
+                io::stdin().read_to_string(&mut payload).map_err(|e| format!("cannot read the payload: {e}"))?;
+                let end = PAYLOAD_END.trim_start_matches('<');
+                sent = format!("{command}{PAYLOAD_END}\n{}\n{end}", payload.trim_end_matches('\n'));
+            }
+            let answer = ask(options, &sent)?;
+            tell(options, &answer)
+        }
+    }
+}
+
+/// Commands as they are typed, a line each, until there are no more.
+fn converse(options: &Options) -> Result<bool, String> {
+    let mut all_done = true;
+    let is_typed = io::stdin().is_terminal();
+    loop {
+        if is_typed {
+            print("> ")?;
+        }
+        let mut typed = String::new();
+        if io::stdin().lock().read_line(&mut typed).map_err(|e| format!("cannot read a command: {e}"))? == 0 {
+            return Ok(all_done);
+        }
+        match typed.trim() {
+            "" => {}
+            "quit" => return Ok(all_done),
+            typed => {
+                let answer = ask(options, &line(&[typed.to_owned()], options.json))?;
+                all_done &= tell(options, &answer)?;
+            }
+        }
+    }
+}
+
+/// A line of the protocol. What a shell has parted into words is escaped; one text is a line already.
+fn line(words: &[String], json: bool) -> String {
+    let escaped = |word: &String| {
+        let special = |c: char| matches!(c, ';' | '\\' | ' ' | '\t');
+        word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect::<String>()
+    };
+    let mut line = match words {
+        [line] => line.clone(),
+        words => words.iter().map(escaped).collect::<Vec<_>>().join(" "),
+    };
+    if json && line.starts_with("show ") && !line.contains(';') {
+        line.push_str(" json");
+    }
+    line
+}
+
+/// What is answered.
+fn ask(options: &Options, line: &str) -> Result<String, String> {
+    let address = address(options)?;
+    let cannot = |e: io::Error| format!("{address}: {e}");
+    let sent = format!("set severity-output number;{line}\n");
+    let mut answer = Vec::new();
+    if address.contains('/') {
+        let stream = UnixStream::connect(&address).map_err(cannot)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
+        exchange(&stream, &sent, &mut answer).map_err(cannot)?;
+    } else {
+        let stream = TcpStream::connect(&address).map_err(cannot)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
+        exchange(&stream, &sent, &mut answer).map_err(cannot)?;
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    // The first answer, an empty line, is that of `set severity-output`.
+    Ok(answer.strip_prefix('\n').map(str::to_owned).unwrap_or(answer))
+}
+
+fn exchange(mut stream: impl Read + Write, sent: &str, answer: &mut Vec<u8>) -> io::Result<()> {
+    stream.write_all(sent.as_bytes())?;
+    stream.read_to_end(answer)?;
+    Ok(())
+}
+
+/// Where the stats socket is.
+fn address(options: &Options) -> Result<String, String> {
+    if let Some(socket) = &options.socket {
+        return Ok(plain(socket));
+    }
+    if !options.files.is_empty() {
+        return configured(&options.files);
+    }
+    match std::env::var("PENSTOCK_SOCKET") {
+        Ok(socket) => Ok(plain(&socket)),
+        Err(_) => Err(format!("where is the stats socket? Say it with -s, -f or PENSTOCK_SOCKET\n\n{USAGE}")),
+    }
+}
+
+/// A path or `HOST:PORT`, without what configurations write before it.
+fn plain(socket: &str) -> String {
+    let bare = ["unix@", "ipv4@", "ipv6@"].iter().find_map(|kind| socket.strip_prefix(kind)).unwrap_or(socket);
+    match bare.contains(['/', ':']) {
+        true => bare.to_owned(),
+        false => format!("./{bare}"),
+    }
+}
+
+/// The stats socket with the most rights of a configuration.
+fn configured(files: &[PathBuf]) -> Result<String, String> {
+    let sources = crate::configuration::sources(files)?;
+    let flags = crate::flags::Flags { files: files.to_vec(), ..Default::default() };
+    let (config, _) = crate::configuration::load(sources, &flags);
+    let sockets = config.global.stats_sockets.iter().filter_map(|socket| {
+        let address = match &socket.address {
+            ListenAddress::Unix(path) => absolute(path),
+            ListenAddress::Ip { ip, first, .. } => std::net::SocketAddr::new(*ip, *first).to_string(),
+            ListenAddress::Host { host, first, .. } => format!("{host}:{first}"),
+            ListenAddress::Abstract(_) | ListenAddress::Fd(_) => return None,
+        };
+        Some((socket.level, address))
+    });
+    let best = sockets.max_by_key(|(level, _): &(StatsLevel, String)| *level);
+    best.map(|(_, address)| address).ok_or_else(|| "the configuration has no stats socket that can be reached".into())
+}
+
+fn absolute(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains('/') { text } else { format!("./{text}") }
+}
+
+/// Shows answers; whether none was an error.
+fn tell(options: &Options, answers: &str) -> Result<bool, String> {
+    let mut all_done = true;
+    for answer in answers.split("\n\n") {
+        let (severity, text) = match answer.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+            Some((severity, text)) => (severity.parse().unwrap_or(6), text),
+            None => (6_u8, answer),
+        };
+        let text = text.trim_matches('\n');
+        if text.is_empty() {
+            continue;
+        }
+        if severity <= 3 {
+            all_done = false;
+            eprintln!("{text}");
+        } else {
+            let width = if options.json { None } else { show::width() };
+            print(&show::arranged(text, width))?;
+        }
+    }
+    Ok(all_done)
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who has seen enough closes the pipe.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.map_err(|e| format!("cannot write: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_shell_are_escaped_and_a_text_is_a_line() {
+        let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+        assert_eq!(line(&words(&["set", "map", "a b", "c;d\\"]), false), r"set map a\ b c\;d\\");
+        assert_eq!(line(&words(&["show info;show stat"]), true), "show info;show stat");
+        assert_eq!(line(&words(&["show", "stat"]), true), "show stat json");
+    }
+
+    #[test]
+    fn addresses() {
+        for (written, wanted) in
+            [("/run/s", "/run/s"), ("unix@/run/s", "/run/s"), ("ipv4@127.0.0.1:9", "127.0.0.1:9"), ("s", "./s")]
+        {
+            assert_eq!(plain(written), wanted);
+        }
+    }
+}
