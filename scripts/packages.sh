@@ -16,6 +16,7 @@ test curl=curl
 test openssl=openssl
 test nghttp2-client=h2load
 test gnutls-bin=gnutls-cli
+test socat=socat
 test python3=python3
 test valgrind=valgrind
 test apache2-utils=ab

@@ -336,3 +336,103 @@ fn names_are_told_with_their_certificates() {
     assert_eq!(names, [of_a("*.a.test"), of_a("a.test"), ("b.test".to_owned(), Vec::new(), "/b.pem".to_owned())]);
     assert!(store.names(Some("another")).is_empty());
 }
+
+/// Commits while clients come and while one stays: nobody fails, and the one that stays is not closed. With PENSTOCK_ENDURANCE=1
+/// a thousand of them beside five thousand other certificates, the memory looked at, and what the one that stays waits told.
+#[test]
+fn commits_under_load_cost_no_connection_and_no_memory() {
+    let long = std::env::var_os("PENSTOCK_ENDURANCE").is_some();
+    let (commits, others) = if long { (1000, 5000) } else { (60, 100) };
+    let pems: Vec<String> = (0..4).map(|_| named(&["a.test", "www.a.test"])).collect();
+    let mut files = files(&[("/dir/a.pem", &pems[0])]);
+    for other in 0..others {
+        files.0.insert(format!("/dir/z{other}.pem").into(), named(&[&format!("z{other}.test")]).into_bytes());
+    }
+    let store = shared();
+    let acceptor = build(crt(&["/dir"]), &store, &files);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        worker(async {
+            tell.send(echo_server(acceptor).await).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let address = told.recv().unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || over.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let coming: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    worker(async {
+                        let mut count = 0u32;
+                        while !is_over() {
+                            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+                            let mut tls =
+                                anyone().connect(socket, Some("a.test")).await.expect("a handshake during a commit");
+                            assert_eq!(round_trip(&mut tls).await.unwrap(), *b"x");
+                            count += 1;
+                        }
+                        count
+                    })
+                })
+            })
+            .collect();
+        let staying = scope.spawn(|| {
+            worker(async {
+                let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+                let mut tls = anyone().connect(socket, Some("a.test")).await.unwrap();
+                let mut times = Vec::new();
+                while !is_over() {
+                    let began = std::time::Instant::now();
+                    assert_eq!(round_trip(&mut tls).await.unwrap(), *b"x");
+                    times.push((began, began.elapsed()));
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+                times
+            })
+        });
+        let commit = |number: usize| {
+            store.set_certificate("/dir/a.pem", &pems[number % pems.len()]).unwrap();
+            assert_eq!(store.commit_certificate("/dir/a.pem"), Ok(1));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let idle = std::time::Duration::from_millis(if long { 6000 } else { 50 });
+        std::thread::sleep(idle);
+        (0..commits / 5).for_each(commit);
+        let (began, before) = (std::time::Instant::now(), resident_kib());
+        (0..commits).for_each(commit);
+        let after = resident_kib();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let came: u32 = coming.into_iter().map(|one| one.join().unwrap()).sum();
+        let times = staying.join().unwrap();
+        assert!(came > 10 && times.len() > 10, "{came} came, the one that stayed asked {} times", times.len());
+        if long {
+            let start = times[0].0;
+            let p99 = |during: &dyn Fn(std::time::Instant) -> bool| {
+                let mut chosen: Vec<_> = times.iter().filter(|(at, _)| during(*at)).map(|(_, took)| *took).collect();
+                chosen.sort();
+                (chosen.len(), chosen[chosen.len() / 2], chosen[chosen.len() * 99 / 100])
+            };
+            println!("{came} handshakes; memory {before} KiB, after {commits} commits {after} KiB");
+            println!("round trips without commits: n, median, p99 {:?}", p99(&|at| at < start + idle));
+            println!("round trips during commits: n, median, p99 {:?}", p99(&|at| at > began));
+            // A thousand certificates that stayed would be some ten MiB.
+            assert!(after < before + 3 * 1024, "{before} KiB before, {after} KiB after {commits} commits");
+        }
+    });
+}
+
+async fn round_trip(tls: &mut penstock_tls::TlsStream<tokio::net::TcpStream>) -> std::io::Result<[u8; 1]> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    tls.write_all(b"x").await?;
+    let mut byte = [0];
+    tls.read_exact(&mut byte).await?;
+    Ok(byte)
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}

@@ -128,3 +128,46 @@ fn complaint(diagnostics: &Diagnostics) -> Option<String> {
     let said: Vec<&str> = errors.map(|d| d.message.as_str()).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Acceptor, Memory};
+    use penstock_config::{
+        Span, Spanned,
+        model::{Bind, BindTls},
+    };
+
+    fn named(name: &str) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let cert = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        cert.pem() + &key.serialize_pem()
+    }
+
+    #[test]
+    fn nothing_of_a_replaced_certificate_stays() {
+        let store = Store::new(&Config::default());
+        let files = Memory([("/a.pem".into(), named("a.test").into_bytes())].into());
+        let crt = vec![Spanned { value: "/a.pem".into(), span: Span::default() }];
+        let tls = BindTls { crt, ..BindTls::default() };
+        let bind = Bind { tls: Some(tls), ..Bind::new(Vec::new(), Span::default()) };
+        let said = &mut Diagnostics::default();
+        let acceptor = Acceptor::build(&Config::default(), &bind, &store, &files, said).unwrap();
+        for number in 0..20 {
+            let table = acceptor.live.load_full();
+            // As a handshake does, which makes what rustls needs.
+            let before = Arc::downgrade(&table.defaults[0].certificate);
+            assert!(!table.defaults[0].built().leaf.is_empty());
+            drop(table);
+            store.set_certificate("/a.pem", &named(&format!("a{number}.test"))).unwrap();
+            store.commit_certificate("/a.pem").unwrap();
+            assert!(before.upgrade().is_none(), "commit {number}");
+        }
+        let state = store.state();
+        assert_eq!(state.certificates["/a.pem"].instances.len(), 1);
+        let table = state.lines[0].live.load();
+        let names: Vec<String> = table.names.all().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["a19.test", "rcgen self signed cert"]);
+        assert_eq!((table.defaults.len(), state.lines[0].instances.len()), (1, 1));
+    }
+}
