@@ -1,6 +1,6 @@
 //! What the layers above tell the rules about a connection, its two sides and the world around it.
 
-use crate::{log::LogFormat, rules::Kind, table::Millis, tls_facts::TlsFacts};
+use crate::{kind::Kind, log::LogFormat, table::Millis, tls_facts::TlsFacts};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,

@@ -15,6 +15,7 @@ pub mod fetch;
 pub mod hash;
 pub mod hint;
 mod keyword;
+mod kind;
 mod link;
 pub mod log;
 mod manual;
@@ -45,11 +46,12 @@ pub use facts::{
     ServerFacts, ServerId, ServerLoad, TcpInfo, World,
 };
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
+pub use kind::Kind;
 pub use link::{Linker, Scope as Place};
 pub use log::{By, During, LogFacts, LogFormat, Termination};
 pub use manual::manual;
 pub use regexes::Regex;
-pub use rules::{Kind, Rule, Rules};
+pub use rules::{Rule, Rules};
 pub use stick::StickRule;
 pub use tls_facts::{Captured, PeerCertificate, TlsFacts};
 pub use userlist::{Claim, Logins, Userlist};

@@ -5,9 +5,9 @@ use crate::{
     action::{ACTIONS, Works},
     conv, fetch,
     keyword::{ArgSpec, Support},
+    kind::Kind,
     log::ALIASES,
     patterns::Method,
-    rules::Kind,
 };
 use std::fmt::Write as _;
 

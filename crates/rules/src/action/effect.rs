@@ -4,11 +4,11 @@ use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normal
 use crate::{
     context::Context,
     expr::{Expr, Missing},
+    kind::Kind,
     link::Named,
     log::LogFormat,
     patterns::Which,
     regexes::Regex,
-    rules::Kind,
     table::Data,
     value::{Type, Value},
     vars::{Condition, VarRef},

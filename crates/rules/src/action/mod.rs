@@ -19,10 +19,10 @@ pub use table::{ACTIONS, ActionSpec};
 use crate::{
     context::{Context, LogLevel},
     expr::{Expr, Missing},
+    kind::Kind,
     link::Named,
     log::LogFormat,
     regexes::Regex,
-    rules::Kind,
     table::{Data, StickTable, Tracked},
     value::{Type, Value},
     vars::{Condition, VarRef},

@@ -1,7 +1,7 @@
 //! The table of actions: where each is allowed, its arguments, and how it is read.
 
 use super::{Action, Build};
-use crate::rules::Kind;
+use crate::kind::Kind;
 
 /// How the words after an action's name are read. `None`: what is wrong has been reported.
 pub(crate) type Reader = fn(&mut Build<'_, '_, '_>) -> Option<Action>;
