@@ -27,6 +27,9 @@ impl Args {
     }
 
     /// The next word, or the sentence that is missing it.
+    ///
+    /// # Errors
+    /// `missing`, where there is none.
     pub fn require(&mut self, missing: &str) -> Result<String, Refusal> {
         self.word().ok_or_else(|| Refusal::new(missing))
     }
@@ -47,6 +50,9 @@ impl Args {
     }
 
     /// The next word as a number, or a sentence.
+    ///
+    /// # Errors
+    /// `wrong`, where there is none or it is no number.
     pub fn number<T: FromStr>(&mut self, wrong: &str) -> Result<T, Refusal> {
         self.word().and_then(|word| word.parse().ok()).ok_or_else(|| Refusal::new(wrong))
     }

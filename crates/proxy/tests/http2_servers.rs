@@ -242,11 +242,11 @@ fn what_a_server_sends_behind_a_head_without_a_body_goes_to_no_client() {
     for status in ["204", "304"] {
         let mut client = Client::connect(port);
         for _ in 0..2 {
-            client.send(&format!("GET /{status} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            client.send(format!("GET /{status} HTTP/1.1\r\nHost: x\r\n\r\n"));
             let head = client.response();
             assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && head.ends_with("\r\n\r\n"), "{head}");
         }
-        client.send(&format!("GET /{status} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+        client.send(format!("GET /{status} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
         let (rest, _) = client.rest();
         assert!(!rest.contains("evil"), "{rest}");
         block_on(async {

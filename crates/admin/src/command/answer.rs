@@ -17,6 +17,7 @@ pub enum Piece {
 }
 
 /// The answer to a command, whose pieces come one after the other.
+#[expect(clippy::type_complexity, reason = "what makes the next piece stands here alone")]
 pub struct Answer(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>);
 
 /// How many pieces wait for a client that reads slowly.

@@ -107,6 +107,7 @@ impl<E> Backends<E> {
     }
 
     /// The backend of a server that is there, locked.
+    #[expect(clippy::type_complexity, reason = "a name for the pair would say no more than it does")]
     pub(super) fn lock(&self, at: ServerRef) -> Option<(&Arc<Backend<E>>, MutexGuard<'_, Core<E>>)> {
         let backend = self.get(at.proxy)?;
         let core = backend.core();

@@ -213,6 +213,7 @@ fn key(word: String) -> PatternKey {
 }
 
 /// The lines of a payload: a key, and the rest of the line as its value.
+#[expect(clippy::type_complexity, reason = "keys with their values, as they come")]
 fn pairs(payload: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
     let lines = payload.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let pair = |line: &[u8]| {

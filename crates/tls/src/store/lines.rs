@@ -42,7 +42,7 @@ pub(super) struct Line {
     pub lists: Vec<Arc<str>>,
     /// The certificates it presents, in their order.
     pub instances: BTreeMap<u64, Instance>,
-    shapes: Vec<(TlsConf, Arc<Shape>)>,
+    shapes: Shapes,
     pub live: Arc<ArcSwap<Table>>,
 }
 
@@ -461,12 +461,15 @@ pub(super) enum Expanded {
     Directory(String, Vec<PathBuf>),
 }
 
+/// What a line does with a connection, for each of the settings that its entries have.
+type Shapes = Vec<(TlsConf, Arc<Shape>)>;
+
 /// The next state of some lines, until it is known that nothing goes wrong.
 #[derive(Default)]
 pub(super) struct Draft {
     tables: BTreeMap<usize, Table>,
     contexts: Vec<(usize, u64, Arc<Context>)>,
-    shapes: Vec<(usize, Vec<(TlsConf, Arc<Shape>)>)>,
+    shapes: Vec<(usize, Shapes)>,
 }
 
 impl Draft {
