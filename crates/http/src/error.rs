@@ -49,6 +49,8 @@ pub enum Error {
     FramingTwin,
     /// `Content-Length` and `Transfer-Encoding` in one message.
     LengthAndCoding,
+    /// A CONNECT with a body.
+    BodyOfConnect,
     /// `Transfer-Encoding` that does not end in one `chunked`, or that is repeated.
     TransferCoding,
     /// Codings that RFC 9112 knows and we do not, before a final `chunked`.
@@ -112,6 +114,7 @@ impl Error {
             Error::ContentLengths => "differing Content-Length values",
             Error::FramingTwin => "a field that some servers take for Content-Length or Transfer-Encoding",
             Error::LengthAndCoding => "both Content-Length and Transfer-Encoding",
+            Error::BodyOfConnect => "a CONNECT has no body",
             Error::TransferCoding => "malformed Transfer-Encoding",
             Error::UnsupportedCoding => "unsupported transfer coding",
             Error::CodingVersion => "Transfer-Encoding outside HTTP/1.1",

@@ -38,6 +38,10 @@ pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
     if bodiless && !matches!(framing, Framing::None | Framing::Length(0)) {
         return Err(Error::BodyInHttp10);
     }
+    // RFC 9110, 9.3.6: it has no content. A server that knows so reads what a length covers as the next request.
+    if head.method() == b"CONNECT" && !matches!(framing, Framing::None | Framing::Length(0)) {
+        return Err(Error::BodyOfConnect);
+    }
     Ok(framing)
 }
 
