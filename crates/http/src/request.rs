@@ -328,6 +328,20 @@ impl RequestHead {
         taken
     }
 
+    /// Makes `Host` say what an absolute target says, as a proxy has to (RFC 9112, 3.2.2). Other targets name no host.
+    ///
+    /// # Errors
+    /// When the target names a host that cannot be one.
+    pub fn take_host_of_target(&mut self) -> Result<(), Error> {
+        if self.form() != TargetForm::Absolute {
+            return Ok(());
+        }
+        let (start, end) = self.parts.authority;
+        let authority = self.target[start..end].to_vec();
+        split_authority(&authority).ok_or(Error::Authority)?;
+        self.fields.set(b"host", &authority)
+    }
+
     /// Another path; scheme, authority and query stay. An empty one becomes `/`: a request line needs a path.
     ///
     /// # Errors

@@ -177,6 +177,11 @@ impl<'a> Compiler<'a> {
         self.linker.references()
     }
 
+    /// Whether what was compiled looks at bodies of requests.
+    pub fn reads_requests(&self) -> bool {
+        self.linker.reads_requests
+    }
+
     /// Whether what was compiled looks at bodies of responses.
     pub fn reads_responses(&self) -> bool {
         self.linker.reads_responses

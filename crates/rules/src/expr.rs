@@ -57,7 +57,32 @@ struct Step {
     input: Type,
     run: ConvFn,
     args: Box<[Arg]>,
+    /// A result that is too long is none at all, instead of its beginning.
+    whole: bool,
 }
+
+impl Step {
+    /// As in HAProxy, whose converters write to a buffer, a result is no longer than `tune.bufsize`: a client cannot have
+    /// rules make megabytes of a header, nor a variable that is added to grow for ever.
+    fn bound<'c>(&self, value: Value<'c>, ctx: &Context<'_>) -> Option<Value<'c>> {
+        let length = value.bytes().map_or(0, <[u8]>::len);
+        if length <= SHORT {
+            return Some(value);
+        }
+        // HAProxy's text has a NUL behind it.
+        let most = ctx.world.head_bytes() - 1;
+        if length <= most {
+            return Some(value);
+        }
+        (!self.whole).then(|| value.cut(most))
+    }
+}
+
+/// What needs no look at the limit: no buffer is smaller.
+const SHORT: usize = 1_024;
+
+/// Converters whose results mean nothing cut off.
+const WHOLE: &[&str] = &["base64", "json", "ub64enc"];
 
 impl Expr {
     /// The declared type of its result.
@@ -100,7 +125,9 @@ impl Expr {
                     seen = Ok(false);
                 }
                 Err(Missing::NotYet) => return Err(Missing::NotYet),
-                Err(Missing::Absent) => {}
+                // As in HAProxy, a value that a converter makes nothing of is the last one: `map_str` in a rule that lets
+                // through what it knows must not be tried with one guess after the other.
+                Err(Missing::Absent) => return seen,
             }
             if !cursor.more {
                 return seen;
@@ -115,8 +142,8 @@ impl Expr {
             FetchRun::Counter(counter) => counter.fetch(ctx, &self.args)?,
         };
         for step in &self.steps {
-            value =
-                value.cast(step.input).and_then(|value| step.run.run(ctx, value, &step.args)).ok_or(Missing::Absent)?;
+            let converted = value.cast(step.input).and_then(|value| step.run.run(ctx, value, &step.args));
+            value = converted.and_then(|value| step.bound(value, ctx)).ok_or(Missing::Absent)?;
         }
         Ok(value)
     }
@@ -164,6 +191,7 @@ impl Linker<'_> {
                 ),
             ));
         }
+        self.reads_requests |= spec.name.starts_with("req.body");
         self.reads_responses |= matches!(spec.name, "res.body" | "res.body_len" | "res.body_size" | "res.len");
         let (mut args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
         if spec.name == "env" {
@@ -215,7 +243,8 @@ impl Linker<'_> {
             let (args, after) = self.arguments_in(text, name, spec.args, scope)?;
             end = after;
             expr.output = spec.output;
-            steps.push(Step { input: spec.input, run, args: args.into() });
+            let whole = WHOLE.contains(&spec.name);
+            steps.push(Step { input: spec.input, run, args: args.into(), whole });
         }
         expr.steps = steps.into();
         Ok((expr, end))

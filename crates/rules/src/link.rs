@@ -48,6 +48,8 @@ pub struct Linker<'a> {
     files: HashMap<String, Named>,
     /// An expression looks at what a server has sent of a body.
     pub(crate) reads_responses: bool,
+    /// The same of a request's.
+    pub(crate) reads_requests: bool,
 }
 
 /// The list or map of a file's name, once some rule reads it: actions that change it may stand before that rule.
@@ -72,6 +74,7 @@ impl<'a> Linker<'a> {
             ids: HashSet::new(),
             files: HashMap::new(),
             reads_responses: false,
+            reads_requests: false,
         }
     }
 

@@ -136,6 +136,10 @@ impl Regex {
     }
 }
 
+/// A text that grew longer than this by substitutions grows no further: no message is as long, and every match of a short
+/// text may be replaced by a long one.
+const LONGEST: usize = 1 << 20;
+
 /// Appends `text` with matches replaced, as `search` finds them: from a place on, whether there is one, and where its groups are.
 /// `None` where it gives up.
 fn substitute(
@@ -155,6 +159,10 @@ fn substitute(
         at = whole.end;
         if !all {
             break;
+        }
+        if out.len() > LONGEST {
+            // Whoever asked for it has no use for so much.
+            return Some(found);
         }
         if whole.is_empty() {
             // It takes a byte along, or the search would stand still.

@@ -128,6 +128,23 @@ impl<'a> Value<'a> {
             _ => None,
         }
     }
+    /// The first `most` bytes of text, bytes or a method; others as they are.
+    pub(crate) fn cut(self, most: usize) -> Value<'a> {
+        let cut = |bytes: Cow<'a, [u8]>| match bytes {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..most.min(bytes.len())]),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(most);
+                bytes.shrink_to_fit();
+                Cow::Owned(bytes)
+            }
+        };
+        match self {
+            Value::Str(bytes) => Value::Str(cut(bytes)),
+            Value::Bin(bytes) => Value::Bin(cut(bytes)),
+            Value::Method(bytes) => Value::Method(cut(bytes)),
+            other => other,
+        }
+    }
     /// Owns what it borrowed.
     pub fn into_owned(self) -> Value<'static> {
         match self {

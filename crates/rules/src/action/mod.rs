@@ -409,7 +409,7 @@ impl Part {
             Part::Path => head.set_path(value),
             Part::PathAndQuery => head.set_path_and_query(value),
             Part::Query => head.set_query(value),
-            Part::Uri => head.set_target(value),
+            Part::Uri => head.set_target(value).and_then(|()| head.take_host_of_target()),
         })
     }
 }

@@ -156,7 +156,9 @@ impl Contents {
         }
     }
 
+    /// A text ends at a NUL, as in HAProxy: `/admin%00.css` is not to pass a rule on `path,url_dec` that names `/admin`.
     fn keyed(&self, text: &[u8]) -> Option<&Arc<Entry>> {
+        let text = &text[..memchr::memchr(0, text).unwrap_or(text.len())];
         match self.by_key.few() {
             Some(few) => few.iter().map(|(_, entry)| entry).find(|entry| entry.key() == text),
             None => self.by_key.with_hash(hash(text)).find(|entry| entry.key() == text),
