@@ -106,10 +106,11 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         },
     };
-    conn.session.tracking.session_started(conn.worker.now_ms());
     if !admitted(conn, stream.socket(), evaluate::Kind::Session) {
         return None;
     }
+    // After its rules, so that whom they track is counted as well.
+    conn.session.tracking.session_started(conn.worker.now_ms());
     debug::accepted(conn);
     conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
     Some(stream)

@@ -7,7 +7,7 @@ pub(crate) mod persistence;
 
 use crate::{
     connection::Conn,
-    exchange::{buffered_body::Ahead, ends::Client, headers, respond, service, state::Exchange},
+    exchange::{buffered_body, buffered_body::Ahead, ends::Client, headers, respond, service, state::Exchange},
     rules::{
         after_response,
         context::{self, Judged, Stage},
@@ -46,6 +46,9 @@ pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Ex
     conn.session.tracking.http_request(worker.now_ms());
     if frontend.options.http_buffer_request && buffer_request(conn, client, x, frontend).await == Judged::Over {
         return Route::Answered;
+    }
+    if shared.program.reads_requests {
+        buffered_body::look(conn, client, x).await;
     }
     if section(conn, client, x, conn.frontend).await == Judged::Over {
         return Route::Answered;
@@ -166,12 +169,13 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
     if !rules.is_empty() {
         let context = context::context(worker, conn, x, stage);
         for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
-            let found = match &rule.to {
-                Destination::Backend(id) => Some(id.0 as usize),
-                Destination::Named(format) => shared.program.backend_named(&format.to_bytes(&context)),
-            };
-            if found.is_some() {
-                return found;
+            match &rule.to {
+                Destination::Backend(id) => return Some(id.0 as usize),
+                // A name that is no backend's leads to the default one: no other rule is looked at (manual, `use_backend`).
+                Destination::Named(format) => match shared.program.backend_named(&format.to_bytes(&context)) {
+                    None => break,
+                    found => return found,
+                },
             }
         }
     }
@@ -205,7 +209,7 @@ pub(crate) async fn response(
     x.txn.response_version = Some(x.response.version());
     x.txn.status = Some(x.response.status());
     if shared.program.reads_responses {
-        crate::exchange::buffered_body::look_ahead(conn, x, ahead).await;
+        buffered_body::look_ahead(conn, x, ahead).await;
     }
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
         let list = &shared.program.of(proxy).http_response;

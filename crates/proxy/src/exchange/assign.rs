@@ -160,7 +160,7 @@ pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, server: &Server, 
             }
             backend.redispatches.inc();
             x.log.redispatched = true;
-            if std::mem::take(&mut x.cookie.direct) {
+            if std::mem::take(&mut x.cookie.direct) && x.log.cookie[0] == b'V' {
                 // The server that the cookie names did not answer.
                 x.log.cookie[0] = b'D';
             }

@@ -11,7 +11,7 @@ use crate::{
     http1::body::{VERSION, weight},
     worker::turn,
 };
-use penstock_http::{Fields, Known};
+use penstock_http::{Fields, Framing, Known};
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 /// How waiting for a body ended.
@@ -65,6 +65,27 @@ pub(crate) async fn wait(
         Poll::Ready(Waited::Enough)
     })
     .await
+}
+
+/// Takes what has come of the request's body with its head into [`Exchange::body`], without waiting for more nor asking for it.
+pub(crate) async fn look(conn: &Conn, client: &mut dyn Client, x: &mut Exchange) {
+    if x.body_complete || client.request_framing() == Framing::None {
+        return;
+    }
+    let body = x.body.get_or_insert_with(|| conn.worker.buffers.take());
+    let complete = &mut x.body_complete;
+    poll_fn(|cx| {
+        while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = client.poll_body(cx, body) {
+            turn::round();
+            if read == Body::End {
+                *complete = true;
+                break;
+            }
+        }
+        // What else it came to is found when the body is forwarded.
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Where a response's body comes from while rules look at its head, and the request that may still be on its way.

@@ -31,6 +31,8 @@ pub struct Program {
     pub references: Vec<Arc<Reference>>,
     /// A rule looks at what a server has sent of a body.
     pub(crate) reads_responses: bool,
+    /// The same of a request's.
+    pub(crate) reads_requests: bool,
     /// What stands before the reason where a connection fails in its handshake.
     pub(crate) handshake_failure: Vec<LogFormat>,
     /// `sni` of each server.
@@ -105,6 +107,7 @@ impl Program {
             tables: compiler.tables(),
             references: compiler.references(),
             reads_responses: compiler.reads_responses(),
+            reads_requests: compiler.reads_requests(),
             handshake_failure,
             sni,
             default_backend,

@@ -14,35 +14,30 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
     x.log.cookie = *b"NN";
     x.cookie.ignored = rules.ignored;
     let fields = &mut x.request.fields;
-    let mut position = 0;
+    let (mut position, mut at) = (0, 0);
     while let Some(field) = fields.at(position) {
-        if field.known != Known::Cookie {
-            position += 1;
-            continue;
-        }
-        let Some((start, end, value)) = find(field.value, conf.name.as_bytes()) else {
-            position += 1;
+        let found = (field.known == Known::Cookie).then(|| find(field.value, at, conf.name.as_bytes())).flatten();
+        let Some(Found { start, end, value: (value_at, value_end) }) = found else {
+            (position, at) = (position + 1, 0);
             continue;
         };
+        at = end + 1;
         let header = field.value.to_vec();
-        let name_end = value.0;
-        let value = &header[value.0..value.1];
-        // Only the first cookie of that name decides; each is taken out all the same.
+        let value = &header[value_at..value_end];
         let key = match conf.mode {
             CookieMode::Prefix => match memchr::memchr(b'~', value) {
                 Some(at) => &value[..at],
-                None => {
-                    position += 1;
-                    continue;
-                }
+                None => continue,
             },
             CookieMode::Insert => value.split(|&b| b == b'|').next().unwrap_or_default(),
             CookieMode::Rewrite | CookieMode::Passive => value,
         };
-        if x.log.cookie[0] == b'N' {
+        // The first one that names a server decides; each is taken out all the same. A browser sends several of a name that
+        // was set for several paths or domains.
+        if !matches!(x.log.cookie[0], b'V' | b'D') {
             let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
             let kept = CookiePersistence {
-                direct: false,
+                direct: x.cookie.direct,
                 ignored: rules.ignored,
                 last: dates.first().copied().flatten(),
                 first: dates.get(1).copied().flatten(),
@@ -51,22 +46,23 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
             x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, rules, now);
         }
         let replaced = match conf.mode {
-            CookieMode::Prefix => Some([&header[..name_end], &header[name_end + key.len() + 1..]].concat()),
-            CookieMode::Insert if conf.indirect => Some(without(&header, start, end)),
-            _ => None,
+            CookieMode::Prefix => {
+                at -= key.len() + 1;
+                [&header[..value_at], &header[value_at + key.len() + 1..]].concat()
+            }
+            CookieMode::Insert if conf.indirect => {
+                at = start;
+                without(&header, start, end)
+            }
+            _ => continue,
         };
-        match replaced {
-            Some(rest) if rest.is_empty() => {
-                remove_at(fields, position);
-                continue;
-            }
-            Some(rest) => {
-                // It was a field value before a piece was taken out.
-                let _ = fields.set_value_at(position, &rest);
-            }
-            None => {}
+        if replaced.is_empty() {
+            remove_at(fields, position);
+            at = 0;
+        } else {
+            // It was a field value before a piece was taken out.
+            let _ = fields.set_value_at(position, &replaced);
         }
-        position += 1;
     }
 }
 
@@ -88,11 +84,14 @@ fn judge(
     };
     // A date more than a day ahead is from a clock that was wrong.
     let ahead = |date: Option<u64>| date.is_some_and(|date| date > now + 86_400);
-    if past(cookie.last, conf.maxidle) || ahead(cookie.last) {
-        return b'E';
-    }
+    // The client gets another cookie, whose life begins now.
     if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
+        (cookie.first, cookie.last) = (None, None);
         return b'O';
+    }
+    if past(cookie.last, conf.maxidle) || ahead(cookie.last) {
+        (cookie.first, cookie.last) = (None, None);
+        return b'E';
     }
     let named =
         |server: &&Arc<Server>| server.config.settings.cookie.as_deref().is_some_and(|cookie| cookie.as_bytes() == key);
@@ -230,10 +229,15 @@ fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
     });
 }
 
-/// The cookie of that name in a `Cookie` field: where it starts, where it ends (its semicolon not included), and where its
-/// value is.
-fn find(header: &[u8], name: &[u8]) -> Option<(usize, usize, (usize, usize))> {
-    let mut start = 0;
+/// A cookie in a `Cookie` field: where it starts and ends (its semicolon not included), and where its value does.
+struct Found {
+    start: usize,
+    end: usize,
+    value: (usize, usize),
+}
+
+/// The next cookie of that name from `start` on.
+fn find(header: &[u8], mut start: usize, name: &[u8]) -> Option<Found> {
     while start < header.len() {
         let end = start + end_of_cookie(&header[start..]);
         let skip = header[start..end].iter().take_while(|b| b.is_ascii_whitespace()).count();
@@ -241,7 +245,8 @@ fn find(header: &[u8], name: &[u8]) -> Option<(usize, usize, (usize, usize))> {
         if let Some(equals) = memchr::memchr(b'=', pair)
             && pair[..equals].trim_ascii_end() == name
         {
-            return Some((start, end, (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len())));
+            let value = (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len());
+            return Some(Found { start, end, value });
         }
         start = end + 1;
     }
@@ -292,11 +297,12 @@ mod tests {
             ("x=1; SRV=a; y=2", "x=1; y=2"),
             ("xSRV=b; SRV=a", "xSRV=b"),
         ] {
-            let (start, end, value) = find(header.as_bytes(), b"SRV").unwrap();
+            let Found { start, end, value } = find(header.as_bytes(), 0, b"SRV").unwrap();
             assert_eq!(&header[value.0..value.1], "a");
             assert_eq!(without(header.as_bytes(), start, end), rest.as_bytes(), "{header}");
         }
-        assert!(find(b"xSRV=b; SRVx=c; =d; SRV", b"SRV").is_none());
+        assert!(find(b"xSRV=b; SRVx=c; =d; SRV", 0, b"SRV").is_none());
+        assert_eq!(find(b"SRV=a; SRV=b", 5, b"SRV").unwrap().start, 6);
     }
 
     #[test]

@@ -28,18 +28,18 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
         }
     }
     let forced = persistence.forced || worker.shared.config.proxies[pool.proxy].options.persist;
-    let server = rules.use_server.iter().filter(|rule| holds(&rule.condition)).find_map(|rule| {
-        let server = match &rule.server {
-            ServerOf::Server(id) => pool.get(ServerId::configured(id.index as usize)),
-            ServerOf::Named(format) => {
-                let name = format.to_bytes(&context);
-                pool.servers().iter().find(|server| server.name.as_bytes() == name).cloned()
-            }
-        };
-        server.filter(|server| forced || server.is_running())
+    let named = rules.use_server.iter().filter(|rule| holds(&rule.condition)).map(|rule| match &rule.server {
+        ServerOf::Server(id) => pool.get(ServerId::configured(id.index as usize)),
+        ServerOf::Named(format) => {
+            let name = format.to_bytes(&context);
+            pool.servers().iter().find(|server| server.name.as_bytes() == name).cloned()
+        }
     });
+    // The rules behind one are looked at only where its server is there, and down.
+    let server = named.map_while(|server| server).find(|server| forced || server.is_running());
     if let Some(server) = server {
         x.persistent = Some(server.at.server);
+        x.cookie.direct = true;
     }
     persistence
 }
@@ -63,6 +63,7 @@ pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: St
     let server = id.and_then(|id| pool.servers().iter().find(|server| server.id == id && server.is_running()).cloned());
     if let Some(server) = server {
         x.persistent = Some(server.at.server);
+        x.cookie.direct = true;
     }
 }
 

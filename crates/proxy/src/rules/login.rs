@@ -26,9 +26,12 @@ pub(crate) async fn settle(conn: &mut Conn, client: &mut dyn Client, x: &mut Exc
     let checked = worker.shared.hashing.run(from, move |given_up| claim.check(given_up));
     conn.deadline.set(worker.clock.now(), conn.proxy().timeouts.client);
     let mut checked = pin!(checked);
+    // Who has said all it has to say still waits for the answer, unless the configuration takes its end for an abort.
+    let gone_by_end = conn.proxy().options.abortonclose;
     let unless_gone = poll_fn(|cx| match checked.as_mut().poll(cx) {
         Poll::Ready(known) => Poll::Ready(known.flatten()),
-        Poll::Pending => client.poll_gone(cx).map(|()| None),
+        Poll::Pending if gone_by_end => client.poll_gone(cx).map(|()| None),
+        Poll::Pending => client.poll_cancelled(cx).map(|()| None),
     });
     let known = in_time(&mut conn.deadline, unless_gone).await.flatten();
     worker.clock.tick();
