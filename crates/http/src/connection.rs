@@ -135,7 +135,7 @@ pub fn remove_hop_by_hop(fields: &mut Fields, upgrade: bool) {
 pub fn set_connection(fields: &mut Fields, version: Version, peer: Version, persistence: Persistence, upgrade: bool) {
     let value: &[u8] = match persistence {
         _ if upgrade => b"upgrade",
-        Persistence::Close if version == Version::Http11 => b"close",
+        Persistence::Close if version != Version::Http10 => b"close",
         Persistence::KeepAlive if version == Version::Http10 || peer == Version::Http10 => b"keep-alive",
         _ => return,
     };
