@@ -24,12 +24,12 @@ const REFUSED: &[(&str, &str)] = &[
     ("rev@", "reverse HTTP is not served"),
 ];
 
-/// An address before its use says what its parts must be.
+/// An address whose use has not yet said what its parts must be.
 pub(crate) enum Address {
     Unix(String),
     Abstract(String),
     Fd(i32),
-    /// Host text without brackets, and what stands behind the last colon.
+    /// The host without brackets, and the text after the last colon.
     Net {
         host: String,
         port: Option<String>,
@@ -43,8 +43,8 @@ pub(crate) enum Family {
     V6,
 }
 
-/// Takes prefixes off and tells host from port. Environment variables are expanded even where no quotes stand around
-/// them, as in `bind ${ADDRESS}:80` (manual section 2.3 and the `bind` line's example).
+/// Removes prefixes and splits host from port. Environment variables are expanded even without quotes around them, as in `bind
+/// ${ADDRESS}:80` (manual section 2.3 and the `bind` line's example).
 pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Address> {
     let expanded = words::expand(text, args.around);
     let text = expanded.as_ref();
@@ -72,7 +72,7 @@ pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Addr
         _ if text.starts_with('/') => return Ok(Address::Unix(text.to_owned())),
         _ => (None, text),
     };
-    // HAProxy takes the last colon as the port's, so that `:::443` is port 443 of `::`.
+    // HAProxy takes what follows the last colon as the port, so that `:::443` is port 443 of `::`.
     let (host, port) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, tail)) if tail.starts_with(':') => (host, Some(&tail[1..])),
@@ -82,7 +82,7 @@ pub(crate) fn parse(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Addr
     Ok(Address::Net { host: host.to_owned(), port: port.map(str::to_owned), family })
 }
 
-/// An address of `bind` (one of those that commas separate) or of `stats socket`.
+/// An address of `bind` (one of its comma-separated list) or of `stats socket`.
 pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<ListenAddress> {
     let (host, port, family) = match parse(args, word, text)? {
         Address::Unix(path) if path.is_empty() => {
@@ -112,7 +112,7 @@ pub(crate) fn listen(args: &mut Args<'_>, word: &Word, text: &str) -> Parsed<Lis
     })
 }
 
-/// The address of a server, with the port that its own says or `None`.
+/// The address of a server, and its port or `None`.
 pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, ServerPort)> {
     let none = ServerPort::Offset(0);
     let (host, port, family) = match parse(args, word, &word.text)? {
@@ -142,7 +142,7 @@ pub(crate) fn server(args: &mut Args<'_>, word: &Word) -> Parsed<(ServerHost, Se
     Ok((host, port))
 }
 
-/// `*` and nothing mean every address.
+/// An IP address; `*` and the empty string mean every address.
 fn ip(host: &str, family: Option<Family>) -> Option<IpAddr> {
     match (host, family) {
         ("" | "*", Some(Family::V6)) => Some(Ipv6Addr::UNSPECIFIED.into()),

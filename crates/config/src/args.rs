@@ -1,4 +1,4 @@
-//! The words after a keyword, taken one at a time; what is wrong with one is reported where it stands.
+//! The words after a keyword, taken one at a time; errors are reported at the word they concern.
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
@@ -8,11 +8,11 @@ use crate::{
 };
 use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
 
-/// The mistake is already among the diagnostics.
+/// An error that is already among the diagnostics.
 #[derive(Debug)]
 pub(crate) struct Reported;
 
-/// What a keyword's parser says.
+/// What a keyword's parser returns.
 pub(crate) type Parsed<T = ()> = Result<T, Reported>;
 
 /// The words after one keyword.
@@ -20,11 +20,11 @@ pub(crate) struct Args<'a> {
     /// The keyword as written, for messages: `timeout client`.
     pub(crate) keyword: &'a str,
     pub(crate) keyword_span: Span,
-    /// Its last word as written, which may have a name in parentheses: `set-var(check.x)`.
+    /// The keyword's last word as written, which may have a name in parentheses: `set-var(check.x)`.
     pub(crate) verb: &'a str,
     /// The whole line, the keyword included.
     pub(crate) span: Span,
-    /// `no KEYWORD`.
+    /// Whether the line is `no KEYWORD`.
     pub(crate) negated: bool,
     pub(crate) words: &'a [Word],
     pub(crate) around: &'a mut Surroundings,
@@ -51,14 +51,14 @@ impl<'a> Args<'a> {
         Some(word)
     }
 
-    /// Takes the next word if it is this one.
+    /// Takes the next word if it equals `text`; returns whether it did.
     pub(crate) fn take_if(&mut self, text: &str) -> bool {
         let found = self.peek().is_some_and(|w| w.text == text);
         self.next += usize::from(found);
         found
     }
 
-    /// The next word, which must be there: `what` names it.
+    /// The next word, which must exist; `what` names it in the error.
     pub(crate) fn word(&mut self, what: &str) -> Parsed<&'a Word> {
         match self.take() {
             Some(word) if !word.text.is_empty() => Ok(word),
@@ -80,7 +80,7 @@ impl<'a> Args<'a> {
         Ok(Spanned { value: word.text.clone(), span: word.span })
     }
 
-    /// A path as it will be opened: `default-path` applied.
+    /// A path as it will be opened, with `default-path` applied.
     pub(crate) fn path(&mut self, what: &str) -> Parsed<Spanned<PathBuf>> {
         let word = self.word(what)?;
         Ok(Spanned { value: self.around.default_path(&word.text), span: word.span })
@@ -94,7 +94,7 @@ impl<'a> Args<'a> {
         self.number_in(word, &word.text, what, range)
     }
 
-    /// The same for a part of a word.
+    /// A number in `range`, read from `text`, a part of `word`.
     pub(crate) fn number_in<N>(&mut self, word: &Word, text: &str, what: &str, range: RangeInclusive<N>) -> Parsed<N>
     where
         N: FromStr + PartialOrd + Display + Copy,
@@ -165,13 +165,13 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// One of a few words.
+    /// The next word, which must be one of `choices`.
     pub(crate) fn choice<C: Copy>(&mut self, what: &str, choices: &[(&str, C)]) -> Parsed<C> {
         let word = self.word(what)?;
         self.choose(word, &word.text, what, choices)
     }
 
-    /// The same for a part of a word.
+    /// One of `choices`, read from `text`, a part of `word`.
     pub(crate) fn choose<C: Copy>(&mut self, word: &Word, text: &str, what: &str, choices: &[(&str, C)]) -> Parsed<C> {
         if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == text) {
             return Ok(*choice);
@@ -181,26 +181,26 @@ impl<'a> Args<'a> {
         self.wrong(word, format!("'{text}' is not {what}"), hint)
     }
 
-    /// All that is left.
+    /// All remaining words.
     pub(crate) fn rest(&mut self) -> Line {
         let words = self.words[self.next.min(self.words.len())..].to_vec();
         self.next = self.words.len();
         Line { words, span: self.span }
     }
 
-    /// An error at a word.
+    /// Reports an error at `word`.
     pub(crate) fn wrong<T>(&mut self, word: &Word, message: impl Into<String>, hint: impl Into<String>) -> Parsed<T> {
         self.diagnostics().error(word.span, message).hint(hint);
         Err(Reported)
     }
 
-    /// An error at the keyword itself.
+    /// Reports an error at the keyword itself.
     pub(crate) fn error(&mut self, message: impl Into<String>) -> &mut Diagnostic {
         let span = self.keyword_span;
         self.diagnostics().error(span, message)
     }
 
-    /// An error for the first word that no part of the keyword's parser took.
+    /// Reports the first word that no part of the keyword's parser took, if there is one.
     pub(crate) fn unexpected(&mut self, known: &[&str]) -> Parsed {
         let Some(word) = self.peek() else { return Ok(()) };
         let message = format!("'{}' does not take '{}'", self.keyword, word.text);
@@ -212,14 +212,14 @@ impl<'a> Args<'a> {
         self.wrong(word, message, hint)
     }
 
-    /// Just behind the last word.
+    /// The place just after the last word.
     pub(crate) fn end(&self) -> Span {
         let last = self.words.last().map_or(self.keyword_span, |w| w.span);
         Span { start: last.end, end: last.end + 1, ..last }
     }
 }
 
-/// The span of `text` in `word`, when it is a slice of its text.
+/// The span of `text` within `word`, where it is a slice of its text.
 fn part(word: &Word, text: &str) -> Span {
     let offset = (text.as_ptr() as usize).wrapping_sub(word.text.as_ptr() as usize);
     match offset.checked_add(text.len()) {
@@ -228,8 +228,8 @@ fn part(word: &Word, text: &str) -> Span {
     }
 }
 
-/// "did you mean" where a name is near, else the list of them: none is nearer than others that differ in the last digit
-/// only, as versions do.
+/// "did you mean" where one name is near, else the list of names: no name counts as nearer than others that differ only in the last
+/// digit, as versions do.
 pub(crate) fn expected<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let same_but_number = |near: &str| stem(near) < near.len() && near[..stem(near)] == text[..stem(text)];

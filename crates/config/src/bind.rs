@@ -12,7 +12,7 @@ use crate::{
 
 type Entry = Keyword<BindDraft>;
 
-/// A line while it is being read: `ssl` decides at its end whether the TLS settings count.
+/// A `bind` line being read: whether the TLS settings count is known only at its end, by `ssl`.
 pub(crate) struct BindDraft {
     bind: Bind,
     tls: BindTls,
@@ -73,7 +73,7 @@ const SOCKET: &[Entry] = &[
     }),
     Entry::new("mss", ONE, "Largest TCP segment to announce", |d, a| {
         let word = a.word("a segment size")?;
-        // A negative value means the system's own less this much.
+        // A negative value means this much less than the system's own.
         let mss: i32 = a.number_in(word, &word.text, "a segment size", -65535..=65535)?;
         d.bind.mss = u32::try_from(mss).ok().filter(|m| *m > 0);
         Ok(())
@@ -270,7 +270,7 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
         let Some((setting, _)) = table.find(std::slice::from_ref(word)) else {
             let known = table.keywords().map(|k| k.name);
             let hint = crate::units::nearest(&word.text, known).map(|near| format!("did you mean '{near}'?"));
-            // Probably the value of the unknown setting before it.
+            // Probably the value of the unknown setting before this word.
             if std::mem::replace(&mut after_unknown, true) && hint.is_none() {
                 continue;
             }
@@ -292,7 +292,7 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
                 let parsed = (setting.parse)(target, args);
                 match (support, parsed) {
                     (Support::Accepted(why), Ok(())) => {
-                        // Its words are taken all the same.
+                        // The setting's words are consumed all the same.
                         let missing = usize::from(setting.arity.min).saturating_sub(args.next - from);
                         let filled = (0..missing).try_for_each(|_| args.word("a value").map(drop));
                         if filled.is_ok() {
@@ -311,7 +311,7 @@ pub(crate) fn settings<T>(table: &'static Table<T>, target: &mut T, args: &mut A
     result
 }
 
-/// `all`, or numbers or names of OpenSSL's verification errors between commas.
+/// `all`, or a comma-separated list of numbers or names of OpenSSL's verification errors.
 fn errors(args: &mut Args<'_>) -> Parsed<String> {
     let word = args.word("'all' or errors")?;
     let known = |error: &str| error.starts_with("X509_V_ERR_") || error.parse().is_ok_and(|n: u32| n > 0 && n < 100);

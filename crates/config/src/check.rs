@@ -1,4 +1,4 @@
-//! What no single line shows: references between sections, and lines that do not fit together.
+//! Checks beyond a single line: references between sections, and lines that do not fit together.
 
 use crate::{
     diagnostic::Diagnostics,
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// One proxy by itself, when its section ends. What HAProxy would fall back to, it falls back to.
+/// Checks one proxy by itself when its section ends, and applies the fallbacks that HAProxy would apply.
 pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
     if draft.proxy.disabled {
         return;
@@ -85,7 +85,7 @@ fn missing_timeouts(proxy: &Proxy, kind: &str, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A format for lines that go nowhere.
+/// Warns of a log format in a proxy without log targets.
 fn unlogged(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     let has_address = !proxy.logs.is_empty() || (proxy.log_global && !config.global.logs.is_empty());
     let format = [&proxy.log_format, &proxy.log_format_sd].into_iter().flatten().next();
@@ -99,7 +99,7 @@ fn unlogged(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// All sections together.
+/// Checks all sections together.
 pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     let names = Names::new(config);
     proxy_numbers(config, diagnostics);
@@ -127,7 +127,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Numbers given by `id` are unique.
+/// Checks that the numbers given by `id` are unique.
 fn proxy_numbers(config: &Config, diagnostics: &mut Diagnostics) {
     let mut numbers: HashMap<u32, &Proxy> = HashMap::new();
     for proxy in &config.proxies {
@@ -139,7 +139,8 @@ fn proxy_numbers(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The kernel lets two sockets of one process share a port and deals connections out between them: never meant.
+/// Checks that no two listeners share a port: the kernel allows it within one process and deals connections out between them, which
+/// is never meant.
 fn listeners(config: &Config, diagnostics: &mut Diagnostics) {
     let mut ports: HashMap<(std::net::IpAddr, u16, Option<&str>), Span> = HashMap::new();
     let binds = config.proxies.iter().filter(|p| !p.disabled).flat_map(|p| &p.binds);
@@ -167,13 +168,13 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
                 .error(server.span, format!("server '{}' has the same 'id' as '{}'", server.name, first.name))
                 .hint(format!("the first one is at line {}", first.span.line));
         }
-        // The servers of one template share their mistakes.
+        // The servers of one template share their errors.
         if server.template.is_some() && reported == Some(server.span) {
             continue;
         }
         reported = Some(server.span);
         if let Some(resolvers) = &settings.resolvers {
-            // HAProxy makes up a section of this name from /etc/resolv.conf.
+            // HAProxy itself defines a section of this name from /etc/resolv.conf.
             let known = config.resolvers.iter().map(|r| r.name.as_str()).chain(["default"]);
             named("resolvers section", resolvers, known, diagnostics);
         }
@@ -212,7 +213,7 @@ fn check_port(proxy: &Proxy, server: &Server, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// `track [BACKEND/]SERVER`: the other one is checked, and this one is not.
+/// Checks `track [BACKEND/]SERVER`, which makes this server follow the checks of another one.
 fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagnostics: &mut Diagnostics) {
     let (backend, name) = target.text.split_once('/').unwrap_or((&proxy.name, &target.text));
     let Some(other) = names.backends.get(backend) else {
@@ -238,7 +239,7 @@ fn track(names: &Names<'_>, proxy: &Proxy, server: &Server, target: &Word, diagn
     }
 }
 
-/// Follows `track` from server to server; a chain longer than this is a circle for our purposes.
+/// Whether following `track` from server to server comes back; a chain longer than this counts as a circle.
 fn chain_returns(names: &Names<'_>, proxy: &Proxy, server: &Server) -> bool {
     const LONGEST: usize = 1000;
     let (mut at, mut current) = (proxy, server);
@@ -255,7 +256,7 @@ fn chain_returns(names: &Names<'_>, proxy: &Proxy, server: &Server) -> bool {
     true
 }
 
-/// A name that must be one of these.
+/// Checks that a name is one of `known`.
 fn named<'k>(what: &str, word: &Word, known: impl Iterator<Item = &'k str> + Clone, diagnostics: &mut Diagnostics) {
     if known.clone().any(|name| name == word.text) {
         return;
@@ -281,9 +282,9 @@ impl<'c> Names<'c> {
         suggestion(name, self.backends.keys().copied(), "backends")
     }
 
-    /// A name that `use_backend` or `default_backend` gives.
+    /// Checks a name that `use_backend` or `default_backend` gives.
     fn backend(&self, frontend: &Proxy, target: &Word, diagnostics: &mut Diagnostics) {
-        // A log format, known only with the request.
+        // A log format: its value is known only with the request.
         if target.text.contains("%[") {
             return;
         }
@@ -312,7 +313,7 @@ impl<'c> Names<'c> {
     }
 }
 
-/// `tcp-request content switch-mode http` lets a TCP frontend use HTTP backends.
+/// Whether `tcp-request content switch-mode http` lets this TCP frontend use HTTP backends.
 fn upgrades(frontend: &Proxy) -> bool {
     let first = |line: &crate::span::Line| line.words.first().is_some_and(|w| w.text == "switch-mode");
     frontend.tcp_request_content.iter().any(first)

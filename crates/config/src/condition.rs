@@ -2,10 +2,10 @@
 
 use crate::env::{FEATURES, SPEAKS_HAPROXY, SPEAKS_OPENSSL};
 
-/// HAProxy's own bound on nested parentheses.
+/// The largest depth of nested parentheses: HAProxy's own.
 const DEPTH_MAX: usize = 1024;
 
-/// Every predicate, for the hint at a misspelt one.
+/// Every predicate, for the hint about a misspelt one.
 const PREDICATES: &[&str] = &[
     "defined",
     "feature",
@@ -23,16 +23,15 @@ const PREDICATES: &[&str] = &[
 /// Why a condition has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCondition {
-    /// Byte of the condition at which reading stopped.
+    /// The byte of the condition at which reading stopped.
     pub at: usize,
     /// What is wrong there.
     pub message: String,
-    /// What may stand there.
+    /// What may stand there instead.
     pub hint: Option<String>,
 }
 
-/// Evaluates a condition whose quotes and variables are already resolved. `defined` says whether an environment
-/// variable exists.
+/// Evaluates a condition whose quotes and variables are already resolved. `defined` tells whether an environment variable exists.
 pub fn evaluate(condition: &str, defined: &dyn Fn(&str) -> bool) -> Result<bool, BadCondition> {
     let mut reader = Reader { text: condition, at: 0, defined, depth: 0 };
     reader.spaces();

@@ -2,7 +2,7 @@
 
 use crate::span::Span;
 
-/// How bad it is.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Accepted, but without the effect it has in HAProxy.
@@ -16,20 +16,20 @@ pub enum Severity {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad.
+    /// How serious it is.
     pub severity: Severity,
-    /// Where; `None` when it concerns the whole (a limit, a missing section).
+    /// Where it is; `None` when it concerns the configuration as a whole (a limit, a missing section).
     pub span: Option<Span>,
-    /// What was found, one sentence without a full stop.
+    /// What was found: one sentence without a full stop.
     pub message: String,
     /// What to write instead, or what was expected.
     pub hint: Option<String>,
 }
 
-/// The findings of one reading, in the order found.
+/// The findings of one reading, in the order in which they were found.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    /// All of them.
+    /// All findings.
     pub list: Vec<Diagnostic>,
 }
 
@@ -46,7 +46,7 @@ impl Diagnostics {
     pub fn notice(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) -> &mut Diagnostic {
         self.push(Severity::Notice, span.into(), message.into())
     }
-    /// Whether the configuration may not start.
+    /// Whether there are errors, so that the configuration may not start.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|d| d.severity == Severity::Error)
     }
@@ -57,7 +57,7 @@ impl Diagnostics {
 }
 
 impl Diagnostic {
-    /// Says what to write instead.
+    /// Sets the hint: what to write instead.
     pub fn hint(&mut self, hint: impl Into<String>) -> &mut Self {
         self.hint = Some(hint.into());
         self

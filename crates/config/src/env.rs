@@ -1,14 +1,14 @@
-//! What the parser may know of the world outside the configuration's text: variables and files, handed in by the caller.
+//! What the parser may know of the world outside the configuration's text: variables and files, provided by the caller.
 
 use std::{collections::BTreeMap, io, path::Path};
 
-/// The version of HAProxy whose language this is: what `version_atleast()` and `version_before()` compare with.
+/// The version of HAProxy whose language is implemented: what `version_atleast()` and `version_before()` compare with.
 pub const SPEAKS_HAPROXY: &str = "2.6.12";
 
 /// The OpenSSL whose features the TLS settings correspond to, for `openssl_version_atleast()`.
 pub const SPEAKS_OPENSSL: &str = "3.0.0";
 
-/// What `feature()` answers true to, under the names HAProxy gives them in `haproxy -vv`.
+/// The features for which `feature()` is true, under the names HAProxy gives them in `haproxy -vv`.
 pub const FEATURES: &[&str] = &[
     "ACCEPT4",
     "BACKTRACE",
@@ -41,7 +41,7 @@ impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
     }
 }
 
-/// No file exists.
+/// A [`Files`] in which no file exists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
@@ -51,16 +51,16 @@ impl Files for NoFiles {
     }
 }
 
-/// The surroundings of one reading.
+/// The environment in which a configuration is read.
 #[derive(Clone)]
 pub struct Env<'a> {
-    /// The environment; `setenv` and its relatives change a copy, which ends up in [`crate::Config::environment`].
+    /// The environment variables; `setenv` and its relatives change a copy, which ends up in [`crate::Config::environment`].
     pub variables: BTreeMap<String, String>,
-    /// The files.
+    /// Reads the files that the configuration names.
     pub files: &'a dyn Files,
-    /// `-L`, or the host's name.
+    /// The name of the local peer: `-L`, or the host's name.
     pub local_peer: String,
-    /// `-dD`: `.diag` lines are reported.
+    /// Whether `.diag` lines are reported: `-dD`.
     pub diagnostic_mode: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Whether an error file holds what will be sent: one whole HTTP/1 response.
+//! Checks that an error file holds what will be sent: one whole HTTP/1 response.
 
-/// The first thing that is wrong with it. `bufsize` bounds a message here as on the wire.
+/// The first error in an error file. `bufsize` bounds a message here as it does on the wire.
 pub(crate) fn mistake(content: &[u8], bufsize: usize) -> Option<String> {
-    // An empty file, like /dev/null, means that the connection is closed without a word.
+    // An empty file, like /dev/null, means that the connection is closed without a response.
     if content.is_empty() {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn mistake(content: &[u8], bufsize: usize) -> Option<String> {
     }
 }
 
-/// Takes a line; what no line feed ends is none.
+/// Takes a line; bytes without a line feed at their end are not one.
 fn line<'c>(rest: &mut &'c [u8]) -> Option<&'c [u8]> {
     let end = rest.iter().position(|c| *c == b'\n');
     let Some(end) = end else { return if rest.is_empty() { None } else { Some(std::mem::take(rest)) } };

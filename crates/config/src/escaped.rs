@@ -1,12 +1,12 @@
 //! Bytes that are not UTF-8, carried through text.
 //!
-//! A configuration is text for people, and bytes for HAProxy: a header in Latin-1, a pattern in an old code page. Words
-//! are text here. A byte that is part of no character stands in it as a character of its own, at the very end of the last
-//! private-use plane, and is that byte again for whoever compares or sends it.
+//! A configuration is text for people, and bytes for HAProxy: a header in Latin-1, a pattern in an old code page. Words are text
+//! here. A byte that is part of no character is represented by a character of its own, at the very end of the last private-use
+//! plane, and becomes that byte again when it is compared or sent.
 
 use std::borrow::Cow;
 
-/// The character of byte `n` is this and `n`.
+/// Byte `n` is represented by the character `BASE + n`.
 const BASE: u32 = 0x10_ff00;
 
 fn character(byte: u8) -> char {
@@ -23,7 +23,8 @@ pub fn text_of(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         for known in chunk.valid().chars() {
             match byte(known) {
-                // Nobody writes these; where they stand all the same, each of their bytes stands for itself.
+                // Such characters are not expected in a text; where they occur all the same, each of their bytes is carried by
+                // itself.
                 Some(_) => out.extend(known.encode_utf8(&mut [0; 4]).bytes().map(character)),
                 None => out.push(known),
             }
@@ -60,7 +61,7 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The byte that a character of a text stands for, where it is not part of UTF-8.
+/// The byte that a character of a text stands for, if it stands for one that is not UTF-8.
 pub fn byte_of(character: char) -> Option<u8> {
     byte(character)
 }

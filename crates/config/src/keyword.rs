@@ -1,5 +1,5 @@
-//! What a keyword table is made of. One entry holds a keyword's name, where it is allowed, how many words it takes,
-//! what it means, how far it is supported, and its parser: the reader, the hints and `docs/keywords.md` all use it.
+//! What a keyword table is made of. One entry holds a keyword's name, where it is allowed, how many words it takes, what it means,
+//! how far it is supported, and its parser; the reader, the hints and `docs/keywords.md` all use it.
 
 use crate::{
     args::{Args, Parsed},
@@ -14,9 +14,9 @@ pub enum Support {
     Implemented,
     /// It is read and checked, but has no effect; a NOTICE gives this reason.
     Accepted(&'static str),
-    /// The configuration does not start.
+    /// It is refused: the configuration does not start.
     Refused {
-        /// Why.
+        /// Why it is refused.
         why: &'static str,
         /// What to write instead.
         instead: &'static str,
@@ -39,41 +39,41 @@ impl Places {
     /// `backend`.
     pub const BACKEND: Places = Places(16);
 
-    /// Whether it covers all of `other`.
+    /// Whether these places include all of `other`.
     pub const fn has(self, other: Places) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Both.
+    /// The places in either set.
     pub const fn or(self, other: Places) -> Places {
         Places(self.0 | other.0)
     }
 }
 
-/// Frontend and listen, with the defaults.
+/// `frontend` and `listen`, and the defaults.
 pub(crate) const FRONT: Places = Places(1 | 4 | 8);
-/// Listen and backend, with the defaults.
+/// `listen` and `backend`, and the defaults.
 pub(crate) const BACK: Places = Places(1 | 8 | 16);
-/// Everywhere.
+/// All sections.
 pub(crate) const ALL: Places = Places(1 | 4 | 8 | 16);
-/// Everywhere but in defaults.
+/// All sections but the defaults.
 pub(crate) const ANY: Places = Places(4 | 8 | 16);
-/// Frontend and listen.
+/// `frontend` and `listen` only.
 pub(crate) const FRONT_ONLY: Places = Places(4 | 8);
-/// Listen and backend.
+/// `listen` and `backend` only.
 pub(crate) const BACK_ONLY: Places = Places(8 | 16);
-/// Rules: everywhere, but only in defaults that have a name.
+/// Where rules may stand: everywhere, but only in defaults that have a name.
 pub(crate) const RULES: Places = Places(2 | 4 | 8 | 16);
-/// Rules of a frontend.
+/// Where the rules of a frontend may stand.
 pub(crate) const FRONT_RULES: Places = Places(2 | 4 | 8);
-/// Rules of a backend.
+/// Where the rules of a backend may stand.
 pub(crate) const BACK_RULES: Places = Places(2 | 8 | 16);
 
 /// How many words follow a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arity {
-    /// At least.
+    /// The fewest words.
     pub min: u8,
-    /// At most.
+    /// The most words.
     pub max: u8,
 }
 
@@ -101,21 +101,21 @@ pub(crate) const fn at_least(min: u8) -> Arity {
 
 /// One keyword that acts on a `T`.
 pub(crate) struct Keyword<T: 'static> {
-    /// As the manual writes it: `option httplog`.
+    /// The name as the manual writes it: `option httplog`.
     pub(crate) name: &'static str,
     pub(crate) places: Places,
     pub(crate) arity: Arity,
     pub(crate) support: Support,
     pub(crate) doc: &'static str,
-    /// `no KEYWORD` exists.
+    /// Whether `no KEYWORD` exists.
     pub(crate) negatable: bool,
-    /// HAProxy passes over words too many without a word; here they are a warning.
+    /// Whether surplus words, which HAProxy ignores in silence, are only a warning.
     pub(crate) spare: bool,
     pub(crate) parse: fn(&mut T, &mut Args<'_>) -> Parsed,
 }
 
 impl<T> Keyword<T> {
-    /// A keyword that works.
+    /// A keyword that is implemented.
     pub(crate) const fn new(
         name: &'static str,
         arity: Arity,
@@ -124,12 +124,12 @@ impl<T> Keyword<T> {
     ) -> Self {
         Keyword { name, places: ALL, arity, support: Support::Implemented, doc, negatable: false, spare: false, parse }
     }
-    /// A keyword without effect here, for this reason.
+    /// A keyword without effect here, for the reason `why`.
     pub(crate) const fn accepted(name: &'static str, arity: Arity, doc: &'static str, why: &'static str) -> Self {
         let keyword = Self::new(name, arity, doc, |_, _| Ok(()));
         Keyword { support: Support::Accepted(why), ..keyword }
     }
-    /// A keyword that stops the start, for this reason.
+    /// A keyword that prevents the start, for the reason given.
     pub(crate) const fn refused(
         name: &'static str,
         doc: &'static str,
@@ -139,19 +139,19 @@ impl<T> Keyword<T> {
         let keyword = Self::new(name, ANYTHING, doc, |_, _| Ok(()));
         Keyword { support: Support::Refused { why, instead }, ..keyword }
     }
-    /// Where it may stand.
+    /// Sets where the keyword may stand.
     pub(crate) const fn at(self, places: Places) -> Self {
         Keyword { places, ..self }
     }
-    /// `no KEYWORD` exists.
+    /// Declares that `no KEYWORD` exists.
     pub(crate) const fn no(self) -> Self {
         Keyword { negatable: true, ..self }
     }
-    /// Words too many are only a warning.
+    /// Makes surplus words only a warning.
     pub(crate) const fn spare(self) -> Self {
         Keyword { spare: true, ..self }
     }
-    /// It is parsed, but for this reason without effect.
+    /// Makes a parsed keyword one without effect, for the reason `why`.
     pub(crate) const fn notice(self, why: &'static str) -> Self {
         Keyword { support: Support::Accepted(why), ..self }
     }
@@ -159,10 +159,10 @@ impl<T> Keyword<T> {
 
 /// The keywords of one kind of section or line.
 pub(crate) struct Table<T: 'static> {
-    /// `global`, `proxy`, `bind`...
+    /// The kind of section or line: `global`, `proxy`, `bind`...
     pub(crate) section: &'static str,
     parts: &'static [&'static [Keyword<T>]],
-    /// By first word, longest names first.
+    /// The keywords by their first word, longest names first.
     index: OnceLock<HashMap<&'static str, Vec<&'static Keyword<T>>>>,
 }
 
@@ -175,7 +175,7 @@ impl<T> Table<T> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// The keyword that `words` begin with, and how many words it is made of.
+    /// The keyword that `words` begin with, and the number of words in its name.
     pub(crate) fn find(&self, words: &[Word]) -> Option<(&'static Keyword<T>, usize)> {
         let index = self.index.get_or_init(|| {
             let mut index: HashMap<_, Vec<&'static Keyword<T>>> = HashMap::new();
@@ -191,7 +191,7 @@ impl<T> Table<T> {
             let mut count = 0;
             let matches = keyword.name.split(' ').all(|part| {
                 count += 1;
-                // A variable's name touches the last word: `http-check set-var(check.x)`.
+                // A variable's name follows the last word without a space: `http-check set-var(check.x)`.
                 let named = |text: &str| count > 1 && text.split('(').next() == Some(part);
                 words.get(count - 1).is_some_and(|w| w.text == part || named(&w.text))
             });
@@ -199,7 +199,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// Names that begin with this word and go on: `timeout` has `timeout client`.
+    /// The names that begin with the word `first` and continue: `timeout` has `timeout client`.
     pub(crate) fn family(&self, first: &str) -> Vec<&'static str> {
         self.keywords()
             .filter_map(|k| k.name.split_once(' ').filter(|(head, _)| *head == first).map(|(_, tail)| tail))

@@ -10,23 +10,23 @@ use std::{fmt::Write, sync::OnceLock};
 /// One keyword of one kind of section.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// `global`, `proxy` (for `defaults`, `frontend`, `listen` and `backend`), `bind`, `server`, `userlist`...
+    /// The section: `global`, `proxy` (for `defaults`, `frontend`, `listen` and `backend`), `bind`, `server`, `userlist`...
     pub section: &'static str,
-    /// As the manual writes it.
+    /// The keyword's name as the manual writes it.
     pub name: &'static str,
-    /// For `proxy`: in which of its sections.
+    /// For section `proxy`: the kinds of proxy section in which the keyword may stand.
     pub places: Places,
-    /// How many words follow.
+    /// How many words follow the keyword.
     pub arity: Arity,
-    /// Whether `no` may stand before it.
+    /// Whether `no` may stand before the keyword.
     pub negatable: bool,
-    /// Its class.
+    /// How far the keyword is supported.
     pub support: Support,
-    /// What it means, in a few words.
+    /// What the keyword means, in a few words.
     pub doc: &'static str,
 }
 
-/// All of them, section by section.
+/// All keywords, section by section.
 pub fn keywords() -> Vec<Entry> {
     entries().to_vec()
 }
@@ -99,7 +99,7 @@ pub fn matrix(proof: impl Fn(&str, &str) -> String) -> String {
     out
 }
 
-/// By name within each section, which keep their order.
+/// The entries by name within each section; the sections keep their order.
 fn sorted(all: &[Entry]) -> Vec<Entry> {
     let mut sections: Vec<&str> = Vec::new();
     for entry in all {

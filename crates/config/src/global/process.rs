@@ -263,7 +263,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     detection("wurfl-useragent-priority"),
 ];
 
-/// Bounds of the whole process.
+/// Limits of the whole process.
 pub(super) const LIMITS: &[Entry] = &[
     Entry::new("maxconn", ONE, "Most connections of the process", |g, a| {
         g.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);

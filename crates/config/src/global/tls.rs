@@ -217,12 +217,12 @@ fn options(defaults: &mut TlsDefaults, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// The age cap of an operation: a longer delay would never be waited for.
+/// The longest batch delay: the age cap of an operation, beyond which a delay would have no effect.
 const MAX_DELAY_US: u64 = 1000;
-/// A minute: no client waits longer for a handshake.
+/// The longest wait: a minute, since no client waits longer for a handshake.
 const MAX_WAIT_US: u64 = 60_000_000;
 
-/// These are times of our own, some shorter than HAProxy's shortest.
+/// A time of our own settings, some of which are shorter than HAProxy's shortest.
 fn micros(args: &mut Args<'_>, min: u64, max: u64) -> Parsed<Duration> {
     let word = args.word("a time")?;
     let time = match word.text.strip_suffix("us").and_then(|n| n.parse().ok()) {

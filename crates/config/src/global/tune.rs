@@ -114,7 +114,7 @@ const QUIC: &str = "QUIC is not served";
 const POOLS: &str = "idle connections are bounded for each server";
 const RECORDS: &str = "records follow the flow, from 16 KiB";
 
-/// Known, and without a counterpart here.
+/// Settings that are known, but have no counterpart here.
 pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("busy-polling", NONE, "Polls without sleeping", POLLER).no(),
     Entry::accepted("noepoll", NONE, "Not epoll", POLLER),
@@ -226,7 +226,7 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
 
 type Set = fn(&mut H2Tune, &mut Args<'_>) -> Parsed;
 
-/// Towards clients and servers alike: the word is read twice.
+/// Applies a setting to clients and servers alike, by reading its word twice.
 fn both(global: &mut Global, args: &mut Args<'_>, set: Set) -> Parsed {
     set(&mut global.tune.h2_fe, args)?;
     args.next = 0;

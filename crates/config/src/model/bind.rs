@@ -9,22 +9,22 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 /// An address to listen on or to log to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// `*:80`, `127.0.0.1:80`, `[::]:80`, `:::443`, with `first..=last` ports. Port 0 is refused.
+    /// IP addresses: `*:80`, `127.0.0.1:80`, `[::]:80`, `:::443`, with `first..=last` ports. Port 0 is refused.
     Ip {
         /// The address; `0.0.0.0` where none is given.
         ip: IpAddr,
-        /// First port.
+        /// The first port.
         first: u16,
-        /// Last port, the same where no range is given.
+        /// The last port; equal to the first where no range is given.
         last: u16,
     },
-    /// `host:80`: resolved at start.
+    /// A host name, `host:80`, resolved at start.
     Host {
-        /// The name.
+        /// The host's name.
         host: String,
-        /// First port.
+        /// The first port.
         first: u16,
-        /// Last port.
+        /// The last port.
         last: u16,
     },
     /// `unix@/path` or `/path`.
@@ -38,7 +38,7 @@ pub enum ListenAddress {
 /// `bind`.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    /// The addresses, comma separated in the file.
+    /// The addresses, separated by commas in the file.
     pub addresses: Vec<Spanned<ListenAddress>>,
     /// `name`.
     pub name: Option<String>,

@@ -9,9 +9,9 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 /// `global`.
 #[derive(Clone, Debug, Default)]
 pub struct Global {
-    /// `nbthread`; `None`: as many as the CPUs the process may run on.
+    /// `nbthread`; `None` for as many threads as the process may use CPUs.
     pub nbthread: Option<u32>,
-    /// `cpu-map`, resolved: for thread number (from 1) its CPUs. Absent threads are not bound.
+    /// `cpu-map`, resolved: the CPUs of each thread, by its number from 1. A thread without an entry is not bound.
     pub cpu_map: BTreeMap<u32, Vec<u32>>,
     /// `maxconn` of the process.
     pub maxconn: Option<u32>,
@@ -23,7 +23,7 @@ pub struct Global {
     pub debug: bool,
     /// `master-worker`.
     pub master_worker: bool,
-    /// `master-worker no-exit-on-failure`: the master goes on without a worker when none of them lives.
+    /// `master-worker no-exit-on-failure`: the master keeps running when no worker is left.
     pub no_exit_on_failure: bool,
     /// `mworker-max-reloads`: how many reloads a former worker survives.
     pub mworker_max_reloads: Option<u32>,
@@ -37,7 +37,7 @@ pub struct Global {
     pub chroot: Option<Spanned<PathBuf>>,
     /// `log` targets that `log global` refers to.
     pub logs: Vec<LogTarget>,
-    /// `log-tag`, by default `haproxy`'s rule: the program name.
+    /// `log-tag`; the default, as in HAProxy, is the program's name.
     pub log_tag: Option<String>,
     /// `log-send-hostname`: `Some(None)` sends the host's own name.
     pub log_send_hostname: Option<Option<String>>,
@@ -71,9 +71,9 @@ pub struct Global {
     pub tls_server: TlsDefaults,
     /// `ssl-server-verify none` gives `Verify::None`; the default is `Required`.
     pub ssl_server_verify: Option<Verify>,
-    /// `crt-base`, which the files named in crt-list files are relative to.
+    /// `crt-base`: the directory that the files named in crt-list files are relative to.
     pub crt_base: Option<PathBuf>,
-    /// `ca-base`, likewise.
+    /// `ca-base`: the directory that the CA files named in crt-list files are relative to.
     pub ca_base: Option<PathBuf>,
     /// `ssl-load-extra-files`, `None` for the default (all).
     pub ssl_load_extra_files: Option<Vec<String>>,
@@ -81,16 +81,15 @@ pub struct Global {
     pub ssl_load_extra_del_ext: bool,
     /// The settings called `tune.*` that have an effect here.
     pub tune: Tune,
-    /// Which crypto engine, from `tune.crypto.engine`, `ssl-engine`, `ssl-provider` and `ssl-mode-async`.
+    /// The crypto engine, from `tune.crypto.engine`, `ssl-engine`, `ssl-provider` and `ssl-mode-async`.
     pub crypto: CryptoSettings,
-    /// `server-state-file` and `server-state-base`.
+    /// `server-state-file`.
     pub server_state_file: Option<PathBuf>,
     /// `server-state-base`.
     pub server_state_base: Option<PathBuf>,
     /// `localpeer`.
     pub localpeer: Option<String>,
-    /// `set-var` and `set-var-fmt` in `global`: process variables at start (the words after the keyword; the keyword is
-    /// the first word).
+    /// `set-var` and `set-var-fmt` in `global`: process variables at start. The keyword is the first word of each line.
     pub set_vars: Vec<Line>,
     /// `expose-experimental-directives`.
     pub experimental: bool,
@@ -113,34 +112,34 @@ impl Default for Account {
     }
 }
 
-/// `tune.*`; every field is what the manual's section 3.2 says, in bytes unless named otherwise.
+/// `tune.*`; every field is what the manual's section 3.2 says, in bytes unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct Tune {
-    /// `tune.bufsize`, 16384.
+    /// `tune.bufsize`; default 16384.
     pub bufsize: usize,
-    /// `tune.cli.max-payload-size`, 131072.
+    /// `tune.cli.max-payload-size`; default 131072.
     pub cli_max_payload_size: usize,
-    /// `tune.maxrewrite`, 1024.
+    /// `tune.maxrewrite`; default 1024.
     pub maxrewrite: usize,
-    /// `tune.http.maxhdr`, 101.
+    /// `tune.http.maxhdr`; default 101.
     pub http_maxhdr: usize,
-    /// `tune.http.logurilen`, 1024.
+    /// `tune.http.logurilen`; default 1024.
     pub http_logurilen: usize,
-    /// `tune.http.cookielen`, 63.
+    /// `tune.http.cookielen`; default 63.
     pub http_cookielen: usize,
     /// `tune.maxaccept`.
     pub maxaccept: Option<u32>,
-    /// `tune.h2.initial-window-size`, `tune.h2.fe.*`, `tune.h2.be.*`.
+    /// `tune.h2.initial-window-size` and `tune.h2.fe.*`: HTTP/2 towards clients.
     pub h2_fe: H2Tune,
-    /// The same towards servers.
+    /// `tune.h2.initial-window-size` and `tune.h2.be.*`: HTTP/2 towards servers.
     pub h2_be: H2Tune,
-    /// `tune.h2.header-table-size`, 4096.
+    /// `tune.h2.header-table-size`; default 4096.
     pub h2_header_table_size: u32,
-    /// `tune.ssl.cachesize`, sessions kept for `no-tls-tickets`, 20000.
+    /// `tune.ssl.cachesize`: sessions kept for `no-tls-tickets`; default 20000.
     pub ssl_cachesize: u32,
     /// `tune.ssl.capture-buffer-size`; 0 captures nothing.
     pub ssl_capture: u32,
-    /// `tune.ssl.lifetime`, 300 s.
+    /// `tune.ssl.lifetime`; default 300 s.
     pub ssl_lifetime: Duration,
     /// `tune.idle-pool.shared`, accepted for its meaning of 0/1.
     pub idle_pool_shared: bool,
@@ -185,11 +184,11 @@ impl Default for Tune {
 /// HTTP/2 limits of one side.
 #[derive(Clone, Debug)]
 pub struct H2Tune {
-    /// Bytes, 65536.
+    /// The initial window in bytes; default 65536.
     pub initial_window_size: u32,
-    /// Streams, 100.
+    /// The most concurrent streams; default 100.
     pub max_concurrent_streams: u32,
-    /// Bytes, 16384.
+    /// The largest frame in bytes; default 16384.
     pub max_frame_size: u32,
 }
 
@@ -199,7 +198,7 @@ impl Default for H2Tune {
     }
 }
 
-/// Which engine computes handshakes, as written; what it resolves to on this machine is the engine crate's business.
+/// The engine that computes handshakes, as written. Resolving it on this machine is left to the engine crate.
 #[derive(Clone, Debug, Default)]
 pub struct CryptoSettings {
     /// `tune.crypto.engine native|sw|hw|hw+sw|auto`.
@@ -223,7 +222,7 @@ pub struct CryptoSettings {
 /// `stats socket`.
 #[derive(Clone, Debug)]
 pub struct StatsSocket {
-    /// Where it listens.
+    /// Where the socket listens.
     pub address: ListenAddress,
     /// `mode`, octal.
     pub mode: Option<u32>,
@@ -242,13 +241,13 @@ pub struct StatsSocket {
 }
 
 impl StatsSocket {
-    /// Whether it gives listening sockets away, which only a unix socket can.
+    /// Whether the socket hands over listening sockets, which only a unix socket can do.
     pub fn exposes_over_unix(&self) -> bool {
         self.expose_fd_listeners && matches!(self.address, ListenAddress::Unix(_) | ListenAddress::Abstract(_))
     }
 }
 
-/// Whether what a stats socket says begins with its severity.
+/// Whether the output of a stats socket begins with its severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SeverityOutput {
@@ -258,7 +257,7 @@ pub enum SeverityOutput {
     Text,
 }
 
-/// What a stats socket may do.
+/// What the client of a stats socket may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum StatsLevel {
