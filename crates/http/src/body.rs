@@ -13,17 +13,17 @@ use crate::trailers;
 /// What the next bytes of the input are. The caller moves past them before it asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many bytes of payload.
+    /// This many bytes of payload.
     Data(usize),
-    /// So many bytes of chunk framing, valid and in the plainest form: to a peer that is also sent chunks, they and the
-    /// data between them can go as they came. To any other peer they mean nothing.
+    /// This many bytes of chunk framing, valid and in the plainest form: they and the data between them can go unchanged to a peer
+    /// that is also sent chunks. To any other peer they mean nothing.
     Framing(usize),
-    /// So many bytes that nobody is sent: chunk extensions, the last chunk, trailers.
+    /// This many bytes that are not sent on: chunk extensions, the last chunk, trailers.
     Skip(usize),
-    /// Nothing can be said before more bytes are there.
+    /// More bytes are needed.
     NeedMore,
-    /// The body has ended; of the input nothing belongs to it. Trailers are in [`BodyReader::trailers`], and a peer that
-    /// is sent chunks now gets [`write_last_chunk`].
+    /// The body has ended; nothing of the input belongs to it. Trailers are in [`BodyReader::trailers`], and a peer that is sent
+    /// chunks now gets [`write_last_chunk`].
     End,
 }
 
@@ -31,7 +31,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct BodyReader {
     state: State,
-    /// Where the connection's end is the body's end.
+    /// Whether the body ends with the connection.
     until_close: bool,
     payload_bytes: u64,
     trailers: Fields,
@@ -94,8 +94,8 @@ impl BodyReader {
         self.step_within(input, NonZeroUsize::MAX)
     }
 
-    /// As [`BodyReader::step`], for a caller that can take so many bytes of payload: [`Step::Data`] has no more of them.
-    /// Framing takes no room, and is stepped over whole.
+    /// Like [`BodyReader::step`], for a caller that can take `room` bytes of payload: [`Step::Data`] never has more. Framing takes
+    /// no room, and is stepped over whole.
     ///
     /// # Errors
     /// As [`BodyReader::step`].
@@ -200,7 +200,7 @@ impl BodyReader {
         Ok(Step::NeedMore)
     }
 
-    /// The trailers; none before the end.
+    /// The trailers; empty before the end of the body.
     pub fn trailers(&self) -> &Fields {
         &self.trailers
     }
@@ -215,8 +215,8 @@ impl BodyReader {
         matches!(self.state, State::Ended)
     }
 
-    /// The connection has ended. Fine where that is the body's end, otherwise the body is cut short, and whoever is sent
-    /// it must see that.
+    /// Notes that the connection has ended. That is in order where it is the body's end; otherwise the body is cut short, and the
+    /// peer that is sent it must see that.
     ///
     /// # Errors
     /// [`Error::Truncated`].

@@ -46,7 +46,7 @@ pub(crate) fn lower_token(bytes: &mut [u8]) -> usize {
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// Puts the letters and hyphens that a word begins with, lowest byte first, into lower case; and how many they are.
+/// Puts the letters and hyphens that a word begins with, lowest byte first, into lower case; returns the word and their number.
 fn lower_letters(word: u64) -> (u64, usize) {
     // Each sum below sets the top bit of its byte by whether the byte reaches a bound; bytes under 0x80 carry nothing over.
     let reaches = |word: u64, bound: u8| word.wrapping_add(ONES * u64::from(0x80 - bound));
@@ -102,12 +102,12 @@ pub(crate) fn is_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte >= 0x7f) | (byte == b'#'))
 }
 
-/// The same for the pseudo-header fields of HTTP/2, in which HAProxy lets bytes from 0x80 up pass.
+/// Whether the pseudo-header fields of HTTP/2 may hold this target: bytes from 0x80 up pass, as in HAProxy.
 pub(crate) fn is_http2_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f) | (byte == b'#'))
 }
 
-/// The same for `option accept-invalid-http-request`: bytes from 0x80 up are let through, as is a fragment.
+/// Whether a target passes under `option accept-invalid-http-request`: bytes from 0x80 up are let through, as is a fragment.
 pub(crate) fn is_lenient_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.iter().fold(false, |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f))
 }

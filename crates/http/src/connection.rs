@@ -14,16 +14,16 @@ pub struct Connection {
     pub keep_alive: bool,
     /// `upgrade`, which counts only beside an `Upgrade` field.
     pub upgrade: bool,
-    /// Something else: names of fields that end with this connection.
+    /// Whether there is anything else: names of fields that end with this connection.
     pub others: bool,
 }
 
 /// Whether a connection may carry another message after this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It may.
+    /// The connection may carry another message.
     KeepAlive,
-    /// It ends.
+    /// The connection ends.
     Close,
 }
 
@@ -32,7 +32,7 @@ impl Connection {
     pub fn of(fields: &Fields) -> Connection {
         let mut connection = Connection::default();
         for value in fields.all_known(Known::Connection) {
-            // Most are one word, and need no list made of them.
+            // Most values are a single word, for which no list need be made.
             if !connection.takes(value) {
                 for option in list(value) {
                     connection.others |= !connection.takes(option);
@@ -43,7 +43,7 @@ impl Connection {
         connection
     }
 
-    /// Takes note of an option, if it is one of those with a meaning of their own.
+    /// Notes an option, if it is one of those with a meaning of their own; returns whether it is.
     fn takes(&mut self, option: &[u8]) -> bool {
         let is = |word: &[u8]| option == word || option.eq_ignore_ascii_case(word);
         let known = if is(b"close") {
@@ -130,8 +130,8 @@ pub fn remove_hop_by_hop(fields: &mut Fields, upgrade: bool) {
     }
 }
 
-/// Writes the `Connection` field of our own side, in the words HAProxy uses: nothing where the version's default says it
-/// already. `version` is that of the message to be sent, `peer` that of who reads it.
+/// Writes the `Connection` field of our own side, in the words HAProxy uses: nothing where the version's default says it already.
+/// `version` is that of the message to be sent, `peer` that of its recipient.
 pub fn set_connection(fields: &mut Fields, version: Version, peer: Version, persistence: Persistence, upgrade: bool) {
     let value: &[u8] = match persistence {
         _ if upgrade => b"upgrade",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a message is refused. Each is fatal to its connection: after it nobody knows where the next message starts.
+/// Why a message is refused. Each error is fatal to its connection: after it, the start of the next message cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     /// The start line is not `method SP target SP version` or `version SP status [SP reason]`.
@@ -31,7 +31,7 @@ pub enum Error {
     TooManyFields,
     /// The head or the trailer section is longer than the limit.
     TooLarge,
-    /// More empty lines before the start line than anyone needs.
+    /// Too many empty lines before the start line.
     EmptyLines,
     /// An HTTP/1.1 request without a `Host`.
     NoHost,
@@ -63,7 +63,7 @@ pub enum Error {
     ChunkSize,
     /// Chunk data that CRLF does not follow.
     ChunkEnd,
-    /// The chunk extensions of one chunk are longer than anyone needs.
+    /// The chunk extensions of one chunk are longer than any sender needs.
     ChunkExtension,
     /// The connection ended before the message did.
     Truncated,
@@ -73,12 +73,12 @@ pub enum Error {
     WebSocketProof,
     /// An extended CONNECT, or a 101, to a protocol that carries HTTP past the rules.
     Upgrade,
-    /// A `101` that nobody asked for, or any other interim response in the wrong place.
+    /// A `101` without a request for it, or any other interim response in the wrong place.
     Unexpected,
 }
 
 impl Error {
-    /// The status a client gets for a request refused so; a response refused so is 502 whatever the reason.
+    /// The status a client gets for a request refused for this reason; a refused response is 502 whatever the reason.
     ///
     /// HAProxy answers 400 to nearly all of these, a head that is too large included.
     pub fn status(self) -> u16 {

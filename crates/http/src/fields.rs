@@ -16,7 +16,7 @@ macro_rules! known {
         }
 
         impl Known {
-            /// Which one a name in lower case is.
+            /// The variant for a name in lower case.
             pub fn of(lower: &[u8]) -> Known {
                 // The compiler switches on the length first.
                 $(const $variant: &[u8] = $name.as_bytes();)*
@@ -62,7 +62,7 @@ mod known {
         KeepAlive = "keep-alive",
         /// Read as `content-length` by servers that make variables of field names.
         ContentLengthTwin = "content_length",
-        /// Read as `transfer-encoding` by the same.
+        /// Read as `transfer-encoding` by servers that make variables of field names.
         TransferEncodingTwin = "transfer_encoding",
         SetCookie = "set-cookie",
         UserAgent = "user-agent",
@@ -112,11 +112,11 @@ impl Entry {
 /// A field as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// In lower case.
+    /// The name, in lower case.
     pub name: &'a [u8],
-    /// Without white space at its ends.
+    /// The value, without white space at its ends.
     pub value: &'a [u8],
-    /// Which of the fields the proxy knows it is.
+    /// The variant for the name, if it is a field that the proxy knows.
     pub known: Known,
 }
 
@@ -151,7 +151,7 @@ impl Fields {
         self.present = 0;
     }
 
-    /// Makes room for so many more lines, whose names and values are so many bytes.
+    /// Makes room for `lines` more lines, whose names and values are `text` bytes.
     pub fn reserve(&mut self, lines: usize, text: usize) {
         self.index.reserve_exact(lines);
         self.buf.reserve_exact(text + lines * ": \r\n".len());
@@ -177,9 +177,9 @@ impl Fields {
         self.index.iter().map(|entry| entry.name_len as usize + entry.value_len as usize).sum()
     }
 
-    /// What they count for in logs and statistics (`%B`, `%U`, `bin`, `bout`, `req.len`), with a start line of so many
-    /// bytes. HAProxy counts messages in its own form, not as they are on the wire: twenty bytes and the parts of the start
-    /// line, names and values (`connection: close` and `keep-alive` are not kept), and one byte for the end.
+    /// The size that the fields count for in logs and statistics (`%B`, `%U`, `bin`, `bout`, `req.len`), with a start line of
+    /// `start_line` bytes. HAProxy counts messages in its own form, not as they are on the wire: twenty bytes and the parts of the
+    /// start line, names and values (`connection: close` and `keep-alive` are not kept), and one byte for the end.
     pub fn weight(&self, start_line: usize) -> u64 {
         let kept = |value: &[u8]| !(value.eq_ignore_ascii_case(b"close") || value.eq_ignore_ascii_case(b"keep-alive"));
         let dropped = self.all_known(Known::Connection).filter(|value| !kept(value));

@@ -14,11 +14,11 @@ use crate::websocket;
 pub enum Framing {
     /// There is no body.
     None,
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// In chunks.
+    /// A body in chunks.
     Chunked,
-    /// Until the connection ends, of a response alone.
+    /// A body that ends with the connection; for responses only.
     UntilClose,
     /// Not a body at all: after this response both sides speak another protocol (101, or 2xx to CONNECT).
     Tunnel,
@@ -30,7 +30,7 @@ pub enum Framing {
 /// a coding in HTTP/1.0. RFC 9112 sections 6.1 and 6.3 permit each of these refusals.
 ///
 /// # Errors
-/// When nobody can be sure.
+/// When the length cannot be known for certain.
 pub fn request_framing(head: &RequestHead) -> Result<Framing, Error> {
     let framing = stated_framing(head)?;
     // RFC 1945 gave these no body, so a server of its age reads what follows the head as the next request.
@@ -76,7 +76,7 @@ fn stated_framing(head: &RequestHead) -> Result<Framing, Error> {
 /// or one coding, and neither where RFC 9110 section 8.6 forbids them (1xx, 204).
 ///
 /// # Errors
-/// When nobody can be sure, or when a 101 answers a request that asked for no upgrade, or names no protocol.
+/// When the length cannot be known for certain, or when a 101 answers a request that asked for no upgrade, or names no protocol.
 pub fn response_framing(head: &mut ResponseHead, request_method: &[u8], upgrade: bool) -> Result<Framing, Error> {
     let status = head.status();
     let tunnel = status == 101 || (request_method == b"CONNECT" && (200..300).contains(&status));

@@ -24,7 +24,7 @@ pub struct Block {
     pub path: Option<Box<[u8]>>,
 }
 
-/// A block that nobody can decode: an error of its connection (RFC 7541 section 2.3.3 and others).
+/// A block that cannot be decoded: an error of its connection (RFC 7541 section 2.3.3 and others).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 
@@ -39,9 +39,9 @@ enum Name {
     Te,
     ContentLength,
     Regular,
-    /// Of an HTTP/1 connection (RFC 9113 section 8.2.2), or of responses.
+    /// A field of an HTTP/1 connection (RFC 9113 section 8.2.2), or of responses.
     Forbidden,
-    /// No name. The decoder has another of the same length.
+    /// Not a valid name. The decoder is given another of the same length.
     Bad,
 }
 
@@ -85,7 +85,7 @@ enum Value {
     Connect,
     /// Malformed, in a way that the decoder takes.
     Wrong,
-    /// The decoder has another of the same length.
+    /// Not a valid value. The decoder is given another of the same length.
     Bad,
     /// A path that the decoder has no place for.
     Path(Box<[u8]>),
@@ -494,7 +494,7 @@ mod tests {
                 let tail = literal(indexing, &b"x".repeat(name.len()), &b"x".repeat(value.len()));
                 assert_eq!(other, [BEGIN, &literal(true, b"kept", b"1"), &tail, POISON].concat());
                 assert_eq!(mirror.table.len(), 1 + usize::from(indexing));
-                // Whoever refers to it is malformed as well; to others nothing has happened.
+                // A block that refers to the entry is malformed as well; others are not affected.
                 let (said, other) = read(&mut mirror, &[vec![0x84, if indexing { 0xbf } else { 0xbe }]]);
                 assert_eq!((said.malformed, other.is_empty()), (false, true));
                 let (said, _) = read(&mut mirror, &[b"\x84\xbe".to_vec()]);

@@ -1,9 +1,9 @@
 //! HTTP/1 messages: bytes in, bytes out; framing, limits, smuggling rules. Pure.
 //!
-//! A connection reads bytes into its buffer and asks a [`RequestHead`] (or [`ResponseHead`]) to parse them. The head
-//! copies itself out in canonical form (names in lower case, one space after the colon, CRLF), so that what is
-//! forwarded was written by us and never is the peer's own bytes. [`request_framing`] and [`response_framing`] then say
-//! how long the body is, or why nobody can know, and a [`BodyReader`] walks it.
+//! A connection reads bytes into its buffer and asks a [`RequestHead`] (or [`ResponseHead`]) to parse them. The head copies itself
+//! out in canonical form (names in lower case, one space after the colon, CRLF), so that what is forwarded was written by us and
+//! never is the peer's own bytes. [`request_framing`] and [`response_framing`] then say how long the body is, or why that cannot be
+//! known, and a [`BodyReader`] walks it.
 
 #![forbid(unsafe_code)]
 

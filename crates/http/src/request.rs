@@ -295,12 +295,12 @@ impl RequestHead {
         self.fields.known(Known::Host).or((end > 0).then(|| &self.target[start..end]))
     }
 
-    /// Another version, for the side it is sent to.
+    /// Sets the version, for the side to which the request is sent.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Another method. Between CONNECT and another the target must be set too, and first.
+    /// Sets the method. Between CONNECT and another method the target must be set too, and first.
     ///
     /// # Errors
     /// When it is not a token.
@@ -313,7 +313,7 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Another target (`http-request set-uri`); an empty one becomes `/`.
+    /// Sets the target (`http-request set-uri`); an empty one becomes `/`.
     ///
     /// # Errors
     /// When it is not a target; nothing is changed then.
@@ -351,7 +351,7 @@ impl RequestHead {
         self.splice(self.parts.path_at, if path.is_empty() { b"/" } else { path }, query_at)
     }
 
-    /// Another path and query; scheme and authority stay. An empty path becomes `/`.
+    /// Sets path and query; scheme and authority stay. An empty path becomes `/`.
     ///
     /// # Errors
     /// As [`RequestHead::set_target`].
@@ -363,7 +363,7 @@ impl RequestHead {
         self.splice(self.parts.path_at, with_path, self.target.len())
     }
 
-    /// Another query, given without its `?`. A `?` that is there stays, even before nothing; none is added for nothing.
+    /// Sets the query, given without its `?`. A `?` that is there stays, even before nothing; none is added for an empty query.
     ///
     /// # Errors
     /// As [`RequestHead::set_target`].

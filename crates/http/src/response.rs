@@ -136,19 +136,19 @@ impl ResponseHead {
         (100..200).contains(&self.status) && self.status != 101
     }
 
-    /// Another version, for the side it is sent to.
+    /// Sets the version, for the side to which the response is sent.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Another status, with its usual reason.
+    /// Sets the status, with its usual reason.
     pub fn set_status(&mut self, status: u16) {
         self.status = status;
         self.reason.clear();
         self.reason.extend_from_slice(reason_of(status).as_bytes());
     }
 
-    /// Another reason.
+    /// Sets the reason.
     ///
     /// # Errors
     /// When it has a control character.

@@ -79,7 +79,7 @@ pub(super) fn decode(encoded: &[u8], mut each: impl FnMut(u8)) -> Option<()> {
     }
 }
 
-/// So many ones, then zeros.
+/// `bits` ones, then zeros.
 fn padding(bits: usize) -> u32 {
     !(u32::MAX.checked_shr(bits as u32).unwrap_or(0))
 }
