@@ -42,7 +42,7 @@ pub struct Both {
 /// Where an operation goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// This many of them.
+    /// The device, for this many operations.
     Device(usize),
     Lanes,
     Library,
@@ -121,7 +121,7 @@ impl Engine for Both {
             });
             self.device_next = self.device.turn(now, false);
         }
-        // Those that the device has no use for as well: keys of another form, say.
+        // The device cannot use these either: keys of another form, for example.
         let Some(lanes) = self.lanes.as_mut().filter(|lanes| lanes.lanes(class) > 0 && !lanes.is_busy(class)) else {
             return;
         };
@@ -209,7 +209,7 @@ impl Forecast for Both {
         }
     }
 
-    /// Each of the two checks its own answers.
+    /// Device and lanes each check their own answers.
     fn checks(&self, _: Class) -> bool {
         true
     }

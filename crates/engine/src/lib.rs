@@ -1,9 +1,9 @@
 //! Op, queue, batching policy, admission; the engines and their metrics. Never sees TLS.
 //!
-//! An [`Op`] owns everything its computation needs. A worker submits it to its own [`worker`] queue and gets a
-//! [`Ticket`]; the queue closes batches by the [`policy`], hands them to the [`Engine`], checks what comes back, redoes
-//! natively what was wrong or late, and wakes whoever holds the ticket. With no engine installed, or the `native` one,
-//! [`perform`] computes at once and nothing waits.
+//! An [`Op`] owns everything its computation needs. A worker submits it to its own [`worker`] queue and gets a [`Ticket`]; the
+//! queue closes batches by the [`policy`], hands them to the [`Engine`], checks what comes back, redoes natively what was wrong or
+//! late, and wakes the holder of the ticket. With no engine installed, or the `native` one, [`perform`] computes at once and
+//! nothing waits.
 //!
 //! Invariants, each with a test:
 //! - an operation whose ticket is dropped is finished or forgotten by the queue alone: nothing points back at the caller;

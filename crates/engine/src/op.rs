@@ -1,4 +1,4 @@
-//! One piece of public-key work. It owns its memory: it may outlive whoever asked for it.
+//! One piece of public-key work. It owns its memory: it may outlive its submitter.
 
 use crate::{Class, Curve, Scheme, Secret, SigningKey, Work};
 use aws_lc_rs::{agreement, kem};

@@ -188,7 +188,7 @@ impl Queue {
         Poll::Ready(())
     }
 
-    /// Who waits for a submission, now left to be woken by others.
+    /// Takes the waker that is waiting for a submission; the caller wakes it.
     pub(crate) fn take_driver(&mut self) -> Option<Waker> {
         self.driver.take()
     }
@@ -363,7 +363,7 @@ impl Queue {
         let mut answers = std::mem::take(&mut self.answers);
         self.engine.run(now, spent, &mut answers);
         for (id, result) in answers.drain(..) {
-            // An answer to what was already redone, or to nothing: too late to matter.
+            // An answer to an operation that has been redone, or to none: too late to matter.
             let Some(entry) = self.entry(id) else { continue };
             let op = entry.op.clone();
             if self.is_trial(id) {
@@ -418,7 +418,7 @@ impl Queue {
         }
     }
 
-    /// The engine has let an operation down: not the first time in a row, perhaps.
+    /// Counts an operation that the engine did not answer; after too many in a row the engine is benched.
     fn missed(&mut self, op: &Rc<Op>, now: Instant) {
         self.late_in_a_row += 1;
         if self.late_in_a_row >= self.settings.late_max {

@@ -249,7 +249,7 @@ mod tests {
         let mut cx = Context::from_waker(&waker);
         let engine = || Box::new(Sw::new(Lanes::detect(), Costs::assumed(), Classes::default()));
         let mut times = 0;
-        // Without an engine, with one, and with another after a while without: each time somebody must hear of an operation.
+        // Without an engine, with one, and with another after a while without: each time the driver must hear of an operation.
         for _ in 0..2 {
             assert!(poll_work(&mut cx).is_pending());
             install(engine(), Settings::default());

@@ -1,5 +1,5 @@
-//! The engines `hw` and `hw+sw` through the device double: every class, and whatever a device can do wrong. Any figure in here
-//! would be the double's.
+//! The engines `hw` and `hw+sw` through the device double: every class, and whatever a device can do wrong. Any figure measured
+//! here would be the double's.
 
 use penstock_engine::{
     Answer, Both, Class, Classes, Curve, Engine, Failure, Forecast, Next, Op, Private, Queue, Scheme, Secret, Settings,
@@ -35,7 +35,8 @@ fn both(hardware: &Hardware) -> Queue {
     both_at(hardware, Costs::assumed())
 }
 
-/// As [`both`], where all but the device is so slow that the device is given whatever it can take, however fast this machine is.
+/// Like [`both`], but with all except the device so slow that the device is given whatever it can take, however fast this machine
+/// is.
 fn device_first(hardware: &Hardware) -> Queue {
     both_at(hardware, Costs::assumed().times(1000))
 }
@@ -500,7 +501,7 @@ fn a_failed_handshake_has_the_next_exchanges_computed_again() {
         settle(queue, &asked);
     };
     exchange(&mut queue);
-    // Nobody sees this, and a handshake fails by it.
+    // The wrong answer goes unnoticed, and a handshake fails because of it.
     double.command("wrong 1");
     exchange(&mut queue);
     assert_eq!(queue.counters().benched, 0);

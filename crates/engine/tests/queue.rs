@@ -98,7 +98,7 @@ fn an_engine_that_is_replaced_while_it_is_benched_leaves_the_bench() {
     let wrong = queue.submit(sign(), 0, clock.at(MS(0)));
     queue.turn(clock.at(MS(0)), false);
     signed(&wrong);
-    // Its trial is under way, and nobody's when the engine goes.
+    // Its trial is under way, and belongs to no engine once this one goes.
     queue.replace(Double::new(Manner::Never, 4), Settings { deadline: MS(50), late_max: 1, ..Settings::default() });
     let late = queue.submit(sign(), 0, clock.at(MS(1)));
     queue.turn(clock.at(MS(1)), false);

@@ -27,7 +27,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Whether this exchange is to be recomputed.
+    /// Whether this exchange should be recomputed.
     pub fn next(&mut self, class: Class) -> bool {
         let (count, suspect) = (&mut self.counts[class as usize], &mut self.suspect[class as usize]);
         let again = count.is_multiple_of(EVERY) || *suspect > 0;

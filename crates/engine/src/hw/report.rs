@@ -16,7 +16,7 @@ pub struct DeviceCounters {
     pub ring_full: u64,
     /// Suspicious handshake failures, after which the device's answers were rechecked.
     pub suspected: u64,
-    /// Times it was benched.
+    /// Times the device was benched.
     pub benched: u64,
     /// Workers that have it on the bench now.
     pub is_benched: u64,

@@ -93,7 +93,7 @@ impl Costs {
         self.0[class as usize]
     }
 
-    /// The costs on a machine that is so many times slower.
+    /// The costs on a machine that is slower by a given factor.
     #[must_use]
     pub fn times(self, factor: u32) -> Costs {
         let slower = |cost: Cost| Cost {

@@ -33,7 +33,7 @@ pub fn prepare(key: &SigningKey) {
 }
 
 impl Prepared {
-    /// That of `key`, prepared or not.
+    /// The lanes' form of `key`, prepared or not.
     pub fn of(key: &SigningKey) -> &Prepared {
         key.form()
     }

@@ -54,7 +54,7 @@ fn one_of_each() -> Vec<Op> {
     ops
 }
 
-/// One turn of the engine as the queue gives it; what it has spent of it.
+/// Runs one turn of the engine as the queue does; returns the time it has spent.
 fn turn(engine: &mut Sw, before: Duration, answers: &mut Answers) -> Duration {
     engine.turn(before, answers) - before
 }
@@ -145,7 +145,7 @@ fn a_clock_that_runs_faster_than_planned_ends_the_turn() {
 
 #[test]
 fn what_would_hold_a_worker_up_for_long_is_computed_in_lanes_at_any_fill() {
-    // As if lanes with one operation were slower than the library.
+    // Models lanes that are slower than the library with one operation.
     let slow = Class::ALL.into_iter().fold(Costs::assumed(), |costs, class| costs.with_break_even(class, 2));
     let engine = Sw::new(Lanes::detect(), slow, Classes::default());
     for class in [Class::Rsa2048, Class::Rsa3072, Class::Rsa4096] {
