@@ -19,9 +19,9 @@ const NOT_THE_SERVERS: [&str; 2] = ["client-saturated", "not-at-its-limit"];
 /// B beside A.
 #[derive(Debug)]
 pub struct Comparison {
-    /// The first.
+    /// The first outcome.
     pub a: Outcome,
-    /// The second.
+    /// The second outcome.
     pub b: Outcome,
     /// Cells that both have.
     pub rows: Vec<Row>,
@@ -29,28 +29,28 @@ pub struct Comparison {
     pub unmatched: Vec<String>,
     /// The rate that cores are counted for.
     pub target_rate: f64,
-    /// Cores for it.
+    /// Cores needed for the target rate.
     pub cores: Vec<Cores>,
 }
 
 /// One cell in both.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// At what.
+    /// The kind of work.
     pub case: String,
-    /// Of the server.
+    /// Cores of the server.
     pub cores: usize,
-    /// Who.
+    /// The contestant's name.
     pub contestant: String,
-    /// What was offered, where not as many as it could take.
+    /// The rate offered; `None` for as much as the server could take.
     pub offered: Option<f64>,
     /// The figure that counts, in A and B.
     pub values: (f64, f64),
-    /// B over A.
+    /// The figure of B over that of A.
     pub gain: Option<Ratio>,
     /// CPU time for a unit, µs, in A and B.
     pub cpu_us: (f64, f64),
-    /// B over A.
+    /// The CPU time of B over that of A.
     pub cpu: Option<Ratio>,
     /// In words.
     pub verdict: String,
@@ -59,9 +59,9 @@ pub struct Row {
 /// Cores that the rate needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cores {
-    /// Who.
+    /// The contestant's name.
     pub contestant: String,
-    /// In A and B.
+    /// Cores in A and in B.
     pub cores: (f64, f64),
     /// Whether either goes beyond what was measured.
     pub beyond: bool,

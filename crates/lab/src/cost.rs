@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Whose CPU time.
+/// The processes whose CPU time is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
@@ -43,9 +43,9 @@ impl fmt::Display for Who {
 /// CPU time spent between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// In programs, seconds.
+    /// CPU time in programs, seconds.
     pub user_seconds: f64,
-    /// In the kernel on their behalf, seconds.
+    /// CPU time in the kernel on their behalf, seconds.
     pub system_seconds: f64,
     /// Time that passed, seconds.
     pub wall_seconds: f64,
@@ -56,7 +56,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Both.
+    /// CPU time in programs and in the kernel.
     #[must_use]
     pub fn total(&self) -> Duration {
         Duration::from_secs_f64((self.user_seconds + self.system_seconds).max(0.0))

@@ -22,7 +22,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts one time.
     pub fn record(&mut self, time: Duration) {
         self.record_n(u64::try_from(time.as_micros()).unwrap_or(LONGEST_US), 1);
     }
@@ -44,7 +44,7 @@ impl Histogram {
         self.0.reset();
     }
 
-    /// How many there are.
+    /// The number of times counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
@@ -68,19 +68,19 @@ impl Histogram {
         self.0.stdev()
     }
 
-    /// The shortest, µs.
+    /// The shortest time, µs.
     #[must_use]
     pub fn min_us(&self) -> u64 {
         self.0.min()
     }
 
-    /// The longest, µs.
+    /// The longest time, µs.
     #[must_use]
     pub fn max_us(&self) -> u64 {
         self.0.max()
     }
 
-    /// The share of them within `deviations` standard deviations of the mean, of 1.
+    /// The share of times within `deviations` standard deviations of the mean, of 1.
     #[must_use]
     pub fn within(&self, deviations: f64) -> f64 {
         if self.0.is_empty() {

@@ -35,7 +35,7 @@ impl Ratio {
     }
 }
 
-/// Both were measured in turns: the rounds' own ratios carry what the machine did to both.
+/// The ratio of two figures measured in turns: the rounds' own ratios carry what the machine did to both.
 #[must_use]
 pub fn in_pairs(pairs: &[(f64, f64)]) -> Option<Ratio> {
     let usable = pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0);
@@ -45,7 +45,7 @@ pub fn in_pairs(pairs: &[(f64, f64)]) -> Option<Ratio> {
     Some(ratio(mean, (variance / n as f64).sqrt(), n as f64 - 1.0, n))
 }
 
-/// They were measured apart, on two machines or at two times (Welch).
+/// The ratio of two figures measured apart, on two machines or at two times (Welch).
 #[must_use]
 pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let logs = |values: &[f64]| values.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect::<Vec<_>>();
@@ -68,7 +68,7 @@ fn ratio(log: f64, error: f64, freedom: f64, n: usize) -> Ratio {
     Ratio { value: log.exp(), interval, n }
 }
 
-/// Mean and variance of a sample; `None` of nothing.
+/// Mean and variance of a sample; `None` for an empty one.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     if values.is_empty() {
@@ -97,7 +97,7 @@ fn student_975(freedom: f64) -> f64 {
     TABLE[at] + (TABLE[at + 1] - TABLE[at]) * share
 }
 
-/// The middle value; 0 of nothing.
+/// The middle value; 0 for no values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -109,7 +109,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Lowest and highest; both 0 of nothing.
+/// Lowest and highest value; both 0 for no values.
 #[must_use]
 pub fn range(values: &[f64]) -> (f64, f64) {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);

@@ -23,7 +23,7 @@ fn run(plan: &LoadPlan, addresses: &[Address], identity: Option<&Identity>) -> R
     agents::run(plan, addresses, identity, &Stop::default(), &mut |_| {})
 }
 
-/// It runs until the test's process ends.
+/// Runs an agent until the test's process ends.
 fn start(agent: Agent) -> Address {
     let address = agent.address().clone();
     std::thread::spawn(move || agent.run(&Stop::default(), &mut |_| {}));
@@ -161,7 +161,7 @@ fn over_the_network_both_sides_show_certificates_of_one_authority() {
     let address = start(agents::serve(&any, Some(&identity(&ours, "127.0.0.1")), Vec::new()).unwrap());
     let plan = LoadPlan { count: Some(50), ..plan(&server) };
     let one = [address];
-    // A stranger is turned away, and so is who shows nothing; the agent is there for the next.
+    // A stranger is turned away, as is a peer without a certificate; the agent is there for the next.
     assert!(run(&plan, &one, Some(&identity(&others, "controller"))).is_err());
     assert!(run(&plan, &one, None).is_err());
     assert_eq!(run(&plan, &one, Some(&identity(&ours, "controller"))).unwrap().totals.done, 50);

@@ -10,10 +10,10 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest silence of the controller.
+/// The longest silence of the controller.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a word is waited for between two seconds of a test.
+/// How long to wait for a message between two seconds of a test.
 const GLANCE: Duration = Duration::from_millis(1);
 
 enum Listener {
@@ -29,7 +29,7 @@ pub struct Agent {
     address: Address,
 }
 
-/// Opens the socket. From `sources` connections come, where the plan names none.
+/// Opens the socket. Connections come from `sources`, where the plan names none.
 ///
 /// # Errors
 /// It cannot be opened, or it would be open to others without mutual TLS.
@@ -62,7 +62,7 @@ pub fn serve(address: &Address, identity: Option<&Identity>, sources: Vec<Source
 }
 
 impl Agent {
-    /// Where it listens.
+    /// The address on which the agent listens.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
@@ -132,7 +132,7 @@ impl Agent {
         };
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let late_by = due.elapsed().as_secs_f64();
-        // A test that nobody listens to any more is ended; the agent's own stop ends it too.
+        // A test whose controller is gone is ended; the agent's own stop ends it too.
         let ended = stop.child();
         let report = ready.run(&ended, &mut |second| {
             let gone = channel.send(&Message::Second(second.clone())).is_err();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// To connect and to shake hands.
+/// The longest time to connect and to shake hands.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who this side is, and whose signature the other side must bear: PEM files.
@@ -22,7 +22,7 @@ pub struct Identity {
     pub ca: PathBuf,
     /// This machine's certificate.
     pub cert: PathBuf,
-    /// Its key.
+    /// This machine's private key.
     pub key: PathBuf,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// To an agent.
+    /// Connects to an agent.
     pub(super) fn connect(address: &Address, tls: Option<&Arc<ClientConfig>>) -> Result<Channel, String> {
         let stream = match address {
             Address::Unix(path) => {
@@ -130,12 +130,12 @@ impl Channel {
         Ok(Channel { stream, pending: Vec::new() })
     }
 
-    /// The same for a peer that has connected to a unix socket.
+    /// Wraps the connection of a peer that has connected to a unix socket.
     pub(super) fn accept_unix(socket: UnixStream) -> Channel {
         Channel { stream: Stream::Unix(socket), pending: Vec::new() }
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(super) fn send(&mut self, message: &Message) -> Result<(), String> {
         let text = serde_json::to_vec(message).map_err(|e| e.to_string())?;
         let mut frame = u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes().to_vec();

@@ -9,26 +9,26 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// For an agent to say hello, and to try the server on top of the plan's time-out.
+/// The longest time for an agent to say hello, and to try the server on top of the plan's time-out.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An agent says something each second; one that was silent for so long is lost.
+/// An agent that has been silent for this long is lost; it sends a message each second.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Between the word and the start: enough for it to reach everybody.
+/// The time between the start message and the start: enough for the message to reach every agent.
 const LEAD: Duration = Duration::from_millis(300);
-/// Messages to find out how long one takes.
+/// Number of messages for finding out how long one takes.
 const PINGS: usize = 5;
 
 /// What an agent did.
 pub(super) struct Share {
     pub report: Box<LoadReport>,
-    /// Seconds.
+    /// How long after the others it began, seconds.
     pub late_by: f64,
 }
 
 /// What became of one agent's share.
 pub(super) struct Outcome {
     pub name: String,
-    /// Or why there is none.
+    /// The agent's share, or why there is none.
     pub share: Result<Share, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said between an agent and who runs the test: JSON, each message behind its length.
+//! The messages between an agent and the controller: JSON, each message behind its length.
 
 use crate::load::{LoadPlan, LoadReport, Second};
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,15 @@ pub(super) const MESSAGE_MAX: usize = 64 * 1024 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Message {
-    /// Both sides first.
+    /// The first message of both sides.
     Hello { protocol: u32, version: String },
     /// To the agent: its share.
     Prepare(Box<LoadPlan>),
     /// The agent has tried the server, and its threads wait.
     Prepared,
-    /// Answered with the same, to know how long a message takes.
+    /// Answered with a ping, to find out how long a message takes.
     Ping,
-    /// To the agent: begin after so long.
+    /// To the agent: begin after this many microseconds.
     Start { after_us: u64 },
     /// From the agent, each second.
     Second(Second),
@@ -31,7 +31,7 @@ pub(super) enum Message {
     Stop,
     /// From the agent: its result, and how late it began, seconds.
     Report { report: Box<LoadReport>, late_by: f64 },
-    /// From the agent: why there is none.
+    /// From the agent: why there is no report.
     Failed(String),
 }
 

@@ -98,8 +98,8 @@ pub(crate) async fn run(mut slot: Slot) {
     }
 }
 
-/// So many requests at once on one connection, each after the other, until the run or the connection ends. Whether the
-/// connection may still be used.
+/// Runs `streams` requests at once on one connection, each after the other, until the run or the connection ends. Returns whether
+/// the connection may still be used.
 async fn together(open: &Open, request: &Request<()>, worker: &Rc<Worker>, streams: usize) -> bool {
     let one = async || -> bool {
         while let Some(unit) = worker.next().await {
@@ -125,7 +125,7 @@ async fn together(open: &Open, request: &Request<()>, worker: &Rc<Worker>, strea
     all_of(all).await
 }
 
-/// Polls all of them to their ends; whether all said yes.
+/// Polls all futures to their ends; returns whether all yielded true.
 async fn all_of<F: Future<Output = bool>>(futures: Vec<F>) -> bool {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut good = true;

@@ -1,7 +1,7 @@
 //! When units are due.
 //!
-//! Open loop: the unit with number n is due n distances after the start, and its time counts from then, whoever is late. A
-//! timer of the kernel's wakes the thread, as tokio's own counts milliseconds.
+//! Open loop: the unit with number n is due n distances after the start, and its time counts from then, whichever side is late. A
+//! kernel timer wakes the thread, since tokio's own counts milliseconds.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -62,12 +62,12 @@ pub(crate) struct Pace {
 pub(crate) struct Turn {
     /// When it was due.
     pub due: Instant,
-    /// The connection was waiting for it: what it is late is our own doing.
+    /// Whether the connection was waiting for the unit, so that any delay is our own.
     pub waited: bool,
 }
 
 impl Pace {
-    /// Each connection begins when it likes.
+    /// A closed loop: each connection begins its next unit when it is ready.
     pub(crate) fn closed(budget: Arc<Budget>) -> Pace {
         Pace { schedule: None, budget }
     }
@@ -129,7 +129,7 @@ impl Pace {
         }
     }
 
-    /// Nothing begins any more.
+    /// Lets no further unit begin.
     pub(crate) fn close(&self) {
         if let Some(schedule) = &self.schedule {
             schedule.due.close();

@@ -125,14 +125,14 @@ pub enum Mode {
     Request,
     /// Requests on connections that are kept.
     KeepAlive,
-    /// The same, counted in bytes of bodies.
+    /// Requests on connections that are kept, counted in bytes of bodies.
     Download,
     /// Connections that have served one request and are held open.
     Idle,
 }
 
 impl Mode {
-    /// All, with the words that name them on the command line and in reports.
+    /// All modes, with the words that name them on the command line and in reports.
     pub const ALL: [(Mode, &'static str); 5] = [
         (Mode::Handshake, "handshake"),
         (Mode::Request, "request"),
@@ -165,7 +165,7 @@ impl Mode {
 pub enum Arrivals {
     /// Closed loop: each connection begins its next unit when it has finished one.
     Closed,
-    /// Open loop: so many a second fall due at even distances, whether or not the server keeps up, and their time counts
+    /// Open loop: this many units a second fall due at even distances, whether or not the server keeps up, and their time counts
     /// from then.
     Open(f64),
 }

@@ -14,7 +14,7 @@ pub struct LoadReport {
     pub began_at: f64,
     /// How long was measured, seconds: less than asked for where the run was cut short.
     pub seconds: f64,
-    /// Cut short, or not all who should have taken part did.
+    /// Whether the run was cut short, or some agents that should have taken part did not.
     pub partial: bool,
     /// What was counted.
     #[serde(flatten)]
@@ -27,17 +27,17 @@ pub struct LoadReport {
     pub errors: BTreeMap<String, u64>,
     /// What was agreed on, and in how many handshakes.
     pub negotiated: Vec<(Negotiated, u64)>,
-    /// Times.
+    /// Latencies.
     pub latency: Latency,
-    /// Second by second.
+    /// The measurement second by second.
     pub series: Vec<Second>,
     /// What the load cost this side.
     pub client: ClientCost,
-    /// What it cost the server, where that was asked for.
+    /// What the load cost the server, where that was asked for.
     pub server: Option<Cost>,
-    /// Why not to believe it.
+    /// Reasons not to believe the result.
     pub doubts: Vec<Doubt>,
-    /// Who took part, where these were several: their reports, without the histograms' sums.
+    /// The agents that took part, where there were several: their reports, without the histograms' sums.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentShare>,
 }
@@ -53,9 +53,9 @@ pub struct Totals {
     pub never_begun: u64,
     /// Full handshakes completed within the measured time.
     pub full_handshakes: u64,
-    /// Resumed ones.
+    /// Resumed handshakes completed within the measured time.
     pub resumed_handshakes: u64,
-    /// Full ones that took a round more, as the server wanted another group.
+    /// Full handshakes that took another round trip, as the server wanted another group.
     pub retried_handshakes: u64,
     /// Connections that the server did not close after our close_notify.
     pub unclean_closes: u64,
@@ -65,7 +65,7 @@ pub struct Totals {
     pub body_bytes: u64,
     /// Bytes read from sockets.
     pub bytes_in: u64,
-    /// Bytes written to them.
+    /// Bytes written to sockets.
     pub bytes_out: u64,
 }
 
@@ -91,7 +91,7 @@ impl Totals {
 }
 
 impl LoadReport {
-    /// Nothing has happened.
+    /// A report in which nothing has happened.
     pub(crate) fn empty(plan: LoadPlan) -> LoadReport {
         LoadReport {
             plan,
@@ -140,7 +140,7 @@ impl LoadReport {
 /// One machine's share of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentShare {
-    /// As it was named.
+    /// The machine's name, as given.
     pub name: String,
     /// Units done within the measured time; `None`: it was lost.
     pub done: Option<u64>,
@@ -150,23 +150,23 @@ pub struct AgentShare {
     pub trouble: Option<String>,
 }
 
-/// Times by what they are of; each counts from the end of the one before but the last, which is the whole.
+/// Latencies by stage; each counts from the end of the one before, but the last, which is the whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Of TCP connections.
+    /// Times of TCP connections.
     pub connect: Histogram,
-    /// From there to the end of the handshake as this side sees it.
+    /// Times from the connection to the end of the handshake as this side sees it.
     pub handshake: Histogram,
-    /// From the request to the first byte of its response.
+    /// Times from the request to the first byte of its response.
     pub first_byte: Histogram,
-    /// Of whole units, from when each was due.
+    /// Times of whole units, from when each was due.
     pub total: Histogram,
     /// How late this side itself began a unit although a connection was free: an error of measurement.
     pub own_delay: Histogram,
 }
 
 impl Latency {
-    /// Adds another one's.
+    /// Adds the times of another one.
     pub fn merge(&mut self, other: &Latency) {
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);
@@ -181,9 +181,9 @@ impl Latency {
 pub struct Negotiated {
     /// `TLSv1.3`
     pub version: String,
-    /// By the name in RFCs.
+    /// The cipher suite, by its name in RFCs.
     pub suite: String,
-    /// Of the key exchange.
+    /// The group of the key exchange.
     pub group: String,
     /// The signature's algorithm; none where the session was resumed.
     pub signature: Option<String>,
@@ -196,9 +196,9 @@ pub struct Negotiated {
 /// What happened within a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// The end of it, seconds since the measurement began.
+    /// The end of the second, in seconds since the measurement began.
     pub at: f64,
-    /// Its length: the last one may be shorter.
+    /// The length in seconds: the last one may be shorter.
     pub seconds: f64,
     /// Units finished.
     pub done: u64,
@@ -227,7 +227,7 @@ impl Second {
 pub struct ClientCost {
     /// CPU time of the threads that made the load, seconds.
     pub cpu_seconds: f64,
-    /// For each unit, µs.
+    /// CPU time of the load for each unit, µs.
     pub cpu_us_per_unit: f64,
     /// The share of its time that the busiest thread ran or waited for a core, of 1.
     pub busiest_thread: f64,
@@ -240,6 +240,6 @@ pub struct ClientCost {
 pub struct Doubt {
     /// `client-saturated`, `resumed`, `too-short`, ...
     pub kind: String,
-    /// For people.
+    /// The sentence for people.
     pub says: String,
 }

@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 /// How often [`Stop`] is looked at.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// What is shorter is no second of its own.
+/// A shorter remainder is not counted as a second of its own.
 const SLIVER: f64 = 0.05;
 
-/// What the last units get beyond their time-out before they are dropped.
+/// How long beyond their time-out the last units may take before they are dropped.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends a run early: what was measured by then is reported, and marked partial.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
-    /// One that ends this too.
+    /// Another stop that ends this run too.
     parent: Option<Arc<AtomicBool>>,
 }
 
@@ -37,13 +37,13 @@ impl Stop {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was asked for.
+    /// Whether the end was asked for.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.asked.load(Ordering::Relaxed) || self.parent.as_ref().is_some_and(|parent| parent.load(Ordering::Relaxed))
     }
 
-    /// Another one, which can be stopped alone, and is when this one is.
+    /// A stop of its own, which also takes effect when this one does.
     pub(crate) fn child(&self) -> Stop {
         Stop { asked: Arc::default(), parent: Some(Arc::clone(&self.asked)) }
     }
@@ -58,7 +58,7 @@ pub fn run(plan: &LoadPlan) -> Result<LoadReport, Error> {
     run_with(plan, &Stop::default(), &mut |_| {})
 }
 
-/// The same; `observe` hears of each second as it ends, and `stop` may cut the run short.
+/// Like [`run`]; `observe` is called with each second as it ends, and `stop` may cut the run short.
 ///
 /// # Errors
 /// See [`run`].
@@ -82,9 +82,9 @@ pub(crate) struct Ready {
 struct Thread {
     live: Arc<Live>,
     id: i32,
-    /// Its account when the measurement began.
+    /// The thread's account when the measurement began.
     began: Spent,
-    /// And when it ended.
+    /// The thread's account when the measurement ended.
     ended: Option<Spent>,
 }
 

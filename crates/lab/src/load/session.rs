@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Bytes a record adds to its 2^14 of plaintext, at the most: header, explicit nonce, content type, tag.
 const RECORD_EXTRA: usize = 5 + 8 + 1 + 16;
 const RECORD_PLAIN: usize = 16 * 1024;
-/// Room for a ClientHello, or for whatever else of the handshake is written.
+/// Room for a ClientHello, or for any other part of the handshake that is written.
 const FLIGHT_ROOM: usize = 1024;
 
 /// A client's side of TLS.

@@ -33,14 +33,14 @@ pub(crate) struct Tls {
 /// What is checked of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// What the plan says.
+    /// The checks that the plan asks for.
     AsPlanned,
-    /// Signatures in any case: the run's first handshake.
+    /// Signatures in any case, as for the run's first handshake.
     Signatures,
 }
 
 impl Tls {
-    /// None where the target is in clear.
+    /// The TLS settings of a plan; `None` where the target is in clear text.
     pub(crate) fn new(plan: &LoadPlan, checks: Checks) -> Result<Option<Tls>, Error> {
         if plan.target.scheme == Scheme::Http {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Tls {
         Ok(Some(Tls { config: Arc::new(config), name }))
     }
 
-    /// The same with a memory of its own for sessions.
+    /// The same settings with a session memory of their own.
     pub(crate) fn resuming(&self) -> Tls {
         let mut config = ClientConfig::clone(&self.config);
         config.resumption = Resumption::in_memory_sessions(SESSIONS);

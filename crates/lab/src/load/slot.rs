@@ -8,8 +8,8 @@ use super::{Arrivals, Mode};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// After so many failures in a row, each by this much longer, a closed loop waits before it tries again: a server that
-/// refuses is not to be asked a hundred thousand times a second.
+/// With each failure in a row, a closed loop waits this much longer before it tries again, so that a server that refuses is not
+/// asked a hundred thousand times a second.
 const BACK_OFF: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: u32 = 50;
 

@@ -8,7 +8,7 @@ use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, SignatureS
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread's counts since it was started, for those who watch. Only the thread itself writes them.
+/// A thread's counts since it was started, for observers. Only the thread itself writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     done: AtomicU64,
@@ -159,7 +159,7 @@ impl Live {
 }
 
 impl Tally {
-    /// The report's part that was counted.
+    /// Makes the counted part of a report.
     pub(crate) fn into_report(self, plan: LoadPlan, began_at: f64, seconds: f64, series: Vec<Second>) -> LoadReport {
         let statuses = (1..10).filter(|class| self.statuses[*class] > 0);
         let mut errors = BTreeMap::new();

@@ -28,7 +28,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Where to and where from.
+/// The addresses a connection goes to and comes from.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub to: SocketAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Route {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub connect: Duration,
-    /// None in clear.
+    /// When the handshake was complete; `None` in clear text.
     pub handshake: Option<Duration>,
 }
 
@@ -144,7 +144,7 @@ impl Wire {
         Ok((wire, opened))
     }
 
-    /// TLS, where there is.
+    /// The TLS session; `None` in clear text.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
@@ -271,7 +271,7 @@ impl Wire {
         }
     }
 
-    /// Bytes still to be sent.
+    /// Number of bytes still to be sent.
     pub(crate) fn waiting(&self) -> usize {
         self.output.len() - self.sent
     }
@@ -298,7 +298,7 @@ fn connect(route: &Route) -> io::Result<Plain> {
     socket.set_tcp_nodelay(true)?;
     match &route.from {
         Some(Source::Address(address)) => {
-            // The port is chosen when the destination is known: so many more connections are possible.
+            // The port is chosen when the destination is known, which makes many more connections possible.
             penstock_sys::set_bind_address_no_port(socket.as_fd())?;
             socket.bind(&SockAddr::from(SocketAddr::new(*address, 0)))?;
         }

@@ -194,7 +194,7 @@ impl Worker {
         self.control.phase() >= Phase::Drain
     }
 
-    /// Until nothing new may begin.
+    /// Waits until nothing new may begin.
     pub(crate) async fn over(&self) {
         self.control.reached(Phase::Drain).await;
     }

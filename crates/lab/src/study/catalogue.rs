@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// All of them.
+    /// All kinds of key.
     pub const ALL: [Key; 3] = [Key::Rsa2048, Key::Rsa4096, Key::EcdsaP256];
 
     /// For people.
@@ -47,15 +47,15 @@ pub enum Origin {
 pub struct Case {
     /// As figures and tables have it.
     pub name: String,
-    /// The certificate.
+    /// The key of the certificate.
     pub key: Key,
     /// What the client insists on.
     pub tls: TlsPlan,
-    /// What a unit is.
+    /// What one unit of work is.
     pub mode: Mode,
-    /// What is asked for.
+    /// The path that is requested.
     pub path: String,
-    /// Who answers.
+    /// The kind of server behind that answers.
     pub origin: Origin,
     /// Bytes of the body that is expected.
     pub bytes: u64,
@@ -94,7 +94,7 @@ pub struct Study {
     pub procedure: Procedure,
     /// The figure that counts.
     pub measure: Measure,
-    /// What is done.
+    /// The kinds of work.
     pub cases: fn() -> Vec<Case>,
     /// Cores of the server, one after the other.
     pub steps: &'static [usize],
@@ -116,7 +116,7 @@ pub struct Study {
     pub note: &'static str,
 }
 
-/// All of them.
+/// All studies.
 pub static STUDIES: &[Study] = &[
     Study {
         name: "handshake-modes",

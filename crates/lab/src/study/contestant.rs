@@ -1,4 +1,4 @@
-//! Who is measured: programs, and the modes that each is measured in.
+//! The contestants: programs, and the modes that each is measured in.
 
 use penstock_doctor::{Cpu, Host};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Program {
-    /// This one.
+    /// penstock itself.
     Penstock,
     /// HAProxy.
     Haproxy,
@@ -87,19 +87,19 @@ pub struct Surroundings<'a> {
     pub qat_libraries: Option<PathBuf>,
 }
 
-/// One that takes part.
+/// A program that takes part in a study, in one mode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contestant {
-    /// `penstock-sw`
+    /// The contestant's name: `penstock-sw`.
     pub name: String,
     /// What it is, for people.
     pub doc: String,
     /// The program.
     pub program: Program,
-    /// Its file; a result keeps only the name, as where a program lies is its host's own affair.
+    /// The program's file; a result keeps only the name, since the host's paths are its own affair.
     #[serde(serialize_with = "name_alone")]
     pub path: PathBuf,
-    /// What it says of itself.
+    /// The lines in which the program states its version.
     pub version: Vec<String>,
     /// The planner's mode that its rates stand for.
     pub mode: Option<String>,
@@ -137,7 +137,7 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.iter().map(|entry| (entry.name, entry.doc))
 }
 
-/// Those who can take part, and those who cannot, with the reason: all of the table, or those of these names.
+/// The contestants that can take part, and those that cannot, with the reason: all of the table, or those of these names.
 ///
 /// # Errors
 /// A name is not in the table.
@@ -185,7 +185,8 @@ fn enter(entry: &Entry, around: &Surroundings) -> Result<Contestant, String> {
         Needs::Device => double = device_is_double(&text)?,
         Needs::Acceptance => accepted(&path, entry.global)?,
     }
-    // A double's figures are nobody's: they bear another name wherever they are shown, and stand for no mode of the planner's.
+    // A double's figures are not those of any device: they bear another name wherever they are shown, and stand for no mode of the
+    // planner's.
     let (mark, explained) =
         if double { ("-double", ", which is a double made of this machine's processors") } else { ("", "") };
     Ok(Contestant {

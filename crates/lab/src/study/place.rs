@@ -1,4 +1,4 @@
-//! Who runs where: processors for the server, the clients and the servers behind, and threads put onto them.
+//! Placement: processors for the server, the clients and the servers behind, and threads put onto them.
 
 use penstock_doctor::{Cpu, Host};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
@@ -15,9 +15,9 @@ use std::{
 pub struct Placement {
     /// Processors of the server at each step: how many cores, and which threads of them.
     pub steps: Vec<Step>,
-    /// Of the clients.
+    /// Processors of the clients.
     pub clients: Vec<u32>,
-    /// Of the servers behind; empty where there are none.
+    /// Processors of the servers behind; empty where there are none.
     pub origin: Vec<u32>,
     /// Machines that were the clients instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ pub struct Placement {
 /// Some cores of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// How many.
+    /// The number of cores.
     pub cores: usize,
     /// Their threads.
     pub cpus: Vec<u32>,
@@ -54,9 +54,9 @@ pub struct Asked<'a> {
     pub across_sockets: bool,
     /// Processors, where they were named.
     pub server: &'a [u32],
-    /// The same for the clients.
+    /// Processors of the clients, where they were named.
     pub clients: &'a [u32],
-    /// The same for the servers behind.
+    /// Processors of the servers behind, where they were named.
     pub origin: &'a [u32],
     /// Whether there are servers behind.
     pub has_origin: bool,
@@ -64,7 +64,7 @@ pub struct Asked<'a> {
     pub has_agents: bool,
 }
 
-/// Gives everybody their processors; and what could not be given, a sentence each.
+/// Gives each part its processors; what could not be given is returned as sentences.
 ///
 /// # Errors
 /// Not one step fits.
@@ -80,7 +80,7 @@ pub fn place(host: &Host, asked: &Asked) -> Result<(Placement, Vec<String>), Str
     let cores = cores_of(&cpu);
     let in_order = if asked.across_sockets { by_turns(&cpu, &cores) } else { cores.clone() };
     let allowed = |number: &u32| asked.server.is_empty() || asked.server.contains(number);
-    // The clients' own processors are not the server's, unless somebody says so.
+    // The clients' own processors are not the server's, unless the caller says so.
     let free =
         |number: &u32| !asked.server.is_empty() || !(asked.clients.contains(number) || asked.origin.contains(number));
     let usable: Vec<Vec<u32>> = in_order
@@ -88,7 +88,7 @@ pub fn place(host: &Host, asked: &Asked) -> Result<(Placement, Vec<String>), Str
         .map(|threads| threads.iter().copied().filter(|n| allowed(n) && free(n)).take(asked.threads_per_core).collect())
         .filter(|threads: &Vec<u32>| !threads.is_empty())
         .collect();
-    // Somebody has to make the load: a core stays for that, where there is more than one.
+    // The load generator needs a core: one is kept for it, where there is more than one.
     let kept =
         usize::from(asked.server.is_empty() && asked.clients.is_empty() && !asked.has_agents && usable.len() > 1);
     let most = usable.len() - kept.min(usable.len());

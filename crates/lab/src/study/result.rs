@@ -13,36 +13,36 @@ use std::{collections::BTreeMap, path::Path};
 /// The form of the file; another number is another form.
 const FORMAT: u32 = 1;
 
-/// All of it.
+/// A study's whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// The form of the file.
     pub format: u32,
-    /// Which study.
+    /// The study's name.
     pub study: String,
-    /// What it shows.
+    /// What the study shows.
     pub doc: String,
     /// Where and when, in one line: the planner quotes it.
     pub source: String,
-    /// What was typed.
+    /// The command as typed.
     pub command: String,
     /// The date, UTC.
     pub began: String,
-    /// Whether it was the short form.
+    /// Whether this was the short form.
     pub quick: bool,
-    /// Why it is not whole; empty: it is.
+    /// Why the result is not whole; empty if it is.
     pub partial: Vec<String>,
     /// The figure that counts.
     pub measure: Measure,
     /// Its parameters, by name.
     pub parameters: Vec<(String, String)>,
-    /// Where it departs from what it repeats.
+    /// Where the study departs from what it repeats.
     pub notes: Vec<String>,
     /// The machine, in groups.
     pub machine: Vec<Group>,
-    /// Who took part.
+    /// The contestants that took part.
     pub contestants: Vec<Contestant>,
-    /// Who did not, and why.
+    /// The contestants that did not take part, and why.
     pub left_out: Vec<(String, String)>,
     /// Who ran where.
     pub placement: Placement,
@@ -66,7 +66,7 @@ pub struct Outcome {
 /// Facts that belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// What they are of.
+    /// What the facts describe.
     pub name: String,
     /// Name and value.
     pub facts: Vec<(String, String)>,
@@ -75,17 +75,17 @@ pub struct Group {
 /// Rates of a mode, as the planner reads them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Rising.
+    /// The measured points, rising.
     pub points: Vec<Point>,
     /// What a device never exceeds, where that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_peak_tps: Option<f64>,
 }
 
-/// One of them.
+/// A rate at a number of cores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Of the server.
+    /// Cores of the server.
     pub cores: f64,
     /// Handshakes a second.
     pub tps: f64,
@@ -94,17 +94,17 @@ pub struct Point {
 /// One contestant at one kind of work on one number of cores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// Who.
+    /// The contestant's name.
     pub contestant: String,
-    /// At what.
+    /// The kind of work.
     pub case: String,
-    /// A unit's name, many of them.
+    /// The name of a unit, in the plural.
     pub units: String,
-    /// Who answered.
+    /// The kind of server behind that answered.
     pub origin: Origin,
     /// Cores of the server.
     pub cores: usize,
-    /// Its threads.
+    /// Threads of the server.
     pub threads: usize,
     /// Arrivals a second that were offered, where not as many as it could take.
     pub offered: Option<f64>,
@@ -115,7 +115,7 @@ pub struct Cell {
     /// How the load was found, where it was searched for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Probe>,
-    /// What there is to say of it.
+    /// Remarks on the cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
@@ -123,27 +123,27 @@ pub struct Cell {
 /// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Window {
-    /// Which turn.
+    /// The number of the round.
     pub round: usize,
-    /// At once.
+    /// Connections at once.
     pub connections: usize,
-    /// How long, seconds.
+    /// The window's length, seconds.
     pub seconds: f64,
     /// Units finished.
     pub done: u64,
-    /// Of them a second.
+    /// Units finished a second.
     pub rate: f64,
     /// Bytes of bodies a second.
     pub bytes_a_second: f64,
     /// CPU time of the server for a unit, µs.
     pub cpu_us: f64,
-    /// The kernel's share of it, of 1.
+    /// The kernel's share of that CPU time, of 1.
     pub cpu_system: f64,
     /// Cores' worth that the server used.
     pub server_cores: f64,
     /// Full handshakes.
     pub full_handshakes: u64,
-    /// Resumed ones.
+    /// Resumed handshakes.
     pub resumed_handshakes: u64,
     /// Units that failed.
     pub failed: u64,
@@ -157,20 +157,20 @@ pub struct Window {
     pub steal: f64,
     /// Cores' worth of time that other processes used on the server's processors.
     pub others: f64,
-    /// Reasons not to believe it.
+    /// Reasons not to believe the window.
     pub doubts: Vec<Doubt>,
 }
 
 /// A step of the search for the highest rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// At once.
+    /// Connections at once.
     pub connections: usize,
     /// Units a second.
     pub rate: f64,
-    /// The longest, ms.
+    /// The longest unit, ms.
     pub longest_ms: f64,
-    /// Whether all were within the bound.
+    /// Whether all units were within the bound.
     pub held: bool,
 }
 
@@ -193,7 +193,7 @@ impl Cell {
         self.windows.iter().map(|window| window.value(measure)).collect()
     }
 
-    /// The middle one of something.
+    /// The median of a value over the windows.
     #[must_use]
     pub fn middle(&self, of: impl Fn(&Window) -> f64) -> f64 {
         median(&self.windows.iter().map(of).collect::<Vec<_>>())
@@ -246,7 +246,7 @@ impl Outcome {
         self.contestants.iter().map(|contestant| contestant.name.as_str()).filter(|name| has(name)).collect()
     }
 
-    /// Whom the others are compared with: HAProxy where it took part, the first one otherwise.
+    /// The contestant that the others are compared with: HAProxy where it took part, otherwise the first one.
     #[must_use]
     pub fn baseline(&self) -> Option<&str> {
         let measured = self.measured();

@@ -7,7 +7,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 /// What was asked for; whatever is empty is the study's default.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// Which study.
+    /// The study's name.
     pub study: String,
     /// The short form: one core, seconds.
     pub quick: bool,
@@ -19,11 +19,11 @@ pub struct Wish {
     pub steps: Vec<usize>,
     /// Processors of the server.
     pub server_cores: Vec<u32>,
-    /// Of the clients.
+    /// Processors of the clients.
     pub client_cores: Vec<u32>,
-    /// Of the servers behind.
+    /// Processors of the servers behind.
     pub origin_cores: Vec<u32>,
-    /// Who takes part.
+    /// The contestants that take part.
     pub contestants: Vec<String>,
     /// Only cases whose names contain one of these.
     pub cases: Vec<String>,
@@ -43,17 +43,17 @@ pub struct Wish {
     pub network: Network,
     /// Machines that make the load, instead of this one.
     pub agents: Vec<Address>,
-    /// Who we are to them.
+    /// This machine's identity towards the agents.
     pub identity: Option<Identity>,
     /// Where servers listen; loopback unless told.
     pub listen: Option<IpAddr>,
-    /// Call stacks.
+    /// Whether to record call stacks.
     pub perf: bool,
     /// penstock's binary.
     pub penstock: PathBuf,
     /// HAProxy's, where it is not found by itself.
     pub haproxy: Option<PathBuf>,
-    /// nginx's.
+    /// nginx's binary, where it is not found by itself.
     pub nginx: Option<PathBuf>,
     /// Where libqat is, for penstock's modes with a device.
     pub qat_libraries: Option<PathBuf>,
@@ -62,13 +62,13 @@ pub struct Wish {
 /// Delay, jitter and loss of a way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// Of a round trip.
+    /// The delay of a round trip.
     pub delay: Duration,
     /// How far each packet's delay may be off, of a round trip.
     pub jitter: Duration,
     /// Share of packets that are lost in each direction.
     pub loss: f64,
-    /// Our own forwarder even where the kernel has netem.
+    /// Whether to use our own forwarder even where the kernel has netem.
     pub own: bool,
 }
 
@@ -82,7 +82,7 @@ impl Default for Network {
 pub struct Setup {
     /// The study.
     pub study: &'static Study,
-    /// What is done.
+    /// The kinds of work.
     pub cases: Vec<Case>,
     /// Cores of the server, one after the other.
     pub steps: Vec<usize>,
@@ -94,11 +94,11 @@ pub struct Setup {
     pub seconds: f64,
     /// Windows of each cell.
     pub rounds: usize,
-    /// No latency over this.
+    /// The longest latency allowed.
     pub bound: Duration,
     /// Rates that are offered; empty: shares of the fastest contestant's.
     pub rates: Vec<f64>,
-    /// How many of these.
+    /// The number of rates that are offered.
     pub rate_count: usize,
     /// The rate that cores are counted for.
     pub target_rate: Option<f64>,
@@ -112,7 +112,7 @@ const USABLE: std::ops::RangeInclusive<f64> = 0.01..=1e9;
 const BOUND: f64 = 2.0;
 /// The rate that cores are counted for, unless told.
 const TARGET_RATE: f64 = 15_000.0;
-/// The same in the short form: a core of any server of this decade does a few hundred.
+/// The rate that cores are counted for in the short form: a core of any server of this decade does a few hundred.
 const TARGET_RATE_QUICK: f64 = 2000.0;
 /// The short form: windows of a second, two of each cell, no more connections than a core has use for.
 const QUICK: (f64, usize, usize) = (1.0, 2, 64);
@@ -123,7 +123,7 @@ const QUICK_FAR: usize = 400;
 const RATES: (usize, usize) = (8, 3);
 
 impl Setup {
-    /// Puts both together.
+    /// Puts the study's own parameters and the wishes together.
     ///
     /// # Errors
     /// A sentence: there is no such study or case, or a value that nothing can be measured with.

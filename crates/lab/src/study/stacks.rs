@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const LISTED: usize = 12;
 /// What takes a smaller share than this is not kept in the tree: it would be two points wide on a page.
 const LEAST: f64 = 0.002;
-/// Nor in the list.
+/// Functions with a smaller share than this are not listed.
 const LISTED_LEAST: f64 = 0.005;
 
 /// Where one contestant spends its CPU time.
@@ -28,7 +28,7 @@ pub struct Stacks {
 pub struct Frame {
     /// Its name.
     pub name: String,
-    /// Of all samples.
+    /// The function's share of all samples.
     pub share: f64,
     /// Whose code it is.
     pub code: Code,
@@ -37,7 +37,7 @@ pub struct Frame {
     pub calls: Vec<Frame>,
 }
 
-/// Whose code.
+/// The owner of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Code {

@@ -25,7 +25,7 @@ const LIMIT_MIN: f64 = 0.9;
 /// How much load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// At once, at most.
+    /// The most connections at once.
     pub connections: usize,
     /// Arrivals a second; `None`: as many as it takes.
     pub offered: Option<f64>,
@@ -40,7 +40,7 @@ pub(super) struct Load {
 pub(super) struct Turn {
     /// The server's place in the field.
     pub place: usize,
-    /// The cell's among the results.
+    /// The cell's place among the results.
     pub cell: usize,
     /// How much load it gets.
     pub load: Load,
@@ -81,7 +81,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// Of each machine: one a processor at most, and none without a connection.
+    /// The threads of each machine: at most one for each processor, and none without a connection.
     fn threads(&self, connections: usize) -> usize {
         let processors = if self.agents.is_empty() { self.placement.clients.len() } else { self.client_threads };
         self.client_threads.min(processors).min(connections / self.agents.len().max(1)).max(1)

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// What the server does to a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Behaviour {
-    /// Answers each request after so long.
+    /// Answers each request after this long.
     Answer(Duration),
-    /// Answers at once, but does nothing at all for `long`, once, `after` so long since it was started.
+    /// Answers at once, but stalls once for `long`, beginning `after` its start.
     Stall { after: Duration, long: Duration },
-    /// Closes TCP after so many bytes of the ClientHello, with a reset.
+    /// Closes TCP with a reset once it has read some bytes of the ClientHello.
     Reset,
     /// Takes everything and says nothing.
     Silent,
