@@ -6,11 +6,11 @@ use std::ffi::{c_char, c_void};
 
 /// What a call returns.
 pub type Status = i32;
-/// Done, or taken on.
+/// The operation is done, or was taken on.
 pub const SUCCESS: Status = 0;
-/// It cannot be done, for no reason that is told.
+/// The operation cannot be done; the library gives no reason.
 pub const FAIL: Status = -1;
-/// The ring is full: later.
+/// The ring is full: try again later.
 pub const RETRY: Status = -2;
 /// The device is being reset.
 pub const RESTARTING: Status = -7;
@@ -24,14 +24,14 @@ pub type Bool = u32;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FlatBuffer {
-    /// Bytes there are.
+    /// Length of the buffer in bytes.
     pub len: u32,
-    /// Where; pinned.
+    /// Pointer to the buffer, in pinned memory.
     pub data: *mut u8,
 }
 
 impl FlatBuffer {
-    /// None.
+    /// No buffer.
     pub const NONE: FlatBuffer = FlatBuffer { len: 0, data: std::ptr::null_mut() };
 }
 
@@ -57,9 +57,9 @@ pub const RSA_CRT: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RsaDecrypt {
-    /// With this key.
+    /// The key to use.
     pub key: *const RsaPrivateKey,
-    /// As long as the modulus.
+    /// The input, as long as the modulus.
     pub input: FlatBuffer,
 }
 
@@ -191,9 +191,9 @@ pub struct Capabilities {
 
 /// `CpaInstanceEvent`.
 pub mod event {
-    /// A reset begins.
+    /// A reset of the device begins.
     pub const RESTARTING: u32 = 0;
-    /// It is over.
+    /// The reset is over.
     pub const RESTARTED: u32 = 1;
     /// The device is lost.
     pub const FATAL: u32 = 2;

@@ -45,15 +45,15 @@ const SLOTS_MAX: usize = 4 * DEPTH;
 /// What a channel that ends waits for its last answers: a few hundred times what an operation takes.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// One worker's; it stays on its thread.
+/// One worker's channel; it stays on its thread.
 pub struct Channel {
     device: Arc<Device>,
-    /// Places in the device's list.
+    /// The instances of this channel, by their places in the device's list.
     instances: Vec<usize>,
     pool: Pool,
     free: Vec<SlotRef>,
     waiting: Vec<Waiting>,
-    /// Given up, not answered yet.
+    /// Requests that were given up and have not been answered yet.
     late: Vec<SlotRef>,
     /// Times a ring was full.
     full: u64,
@@ -81,7 +81,7 @@ impl Channel {
         }
     }
 
-    /// The device it goes to.
+    /// The device that the channel leads to.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -91,13 +91,14 @@ impl Channel {
         self.waiting.len()
     }
 
-    /// How many more could be submitted, as far as this channel knows: other workers may have filled the ring.
+    /// How many more requests could be submitted, as far as this channel knows: other workers may have filled the ring.
     pub fn room(&self) -> usize {
         let slots = (SLOTS_MAX - self.late.len()).min(DEPTH);
         if self.is_up() { slots.saturating_sub(self.waiting.len()) } else { 0 }
     }
 
-    /// Whether an instance of its takes requests. Where none does, the library is polled for news, as nothing else would.
+    /// Whether one of its instances takes requests. Where none does, the library is polled for news, which would not come
+    /// otherwise.
     pub fn is_up(&self) -> bool {
         let up = || self.mine().any(|instance| instance.health() == Health::Up);
         up() || {
@@ -164,7 +165,7 @@ impl Channel {
         Err(refused)
     }
 
-    /// Lets the library collect what its devices have answered, and tells of this channel's requests that are.
+    /// Lets the library collect what its devices have answered, and reports the outcomes of this channel's requests.
     pub fn poll(&mut self, now: Instant, mut tell: impl FnMut(Tag, Outcome)) {
         self.device.poll_events(now);
         self.collect_rings();
@@ -208,7 +209,7 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Empties its part of the rings, for a while; memory of what is not answered by then goes to the device.
+    /// Waits a while for its part of the rings to empty; memory of requests that are unanswered by then goes to the device.
     fn drop(&mut self) {
         self.abandon();
         let until = Instant::now() + LAST_ANSWERS;

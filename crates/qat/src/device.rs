@@ -23,12 +23,12 @@ pub struct Options {
     pub directory: Option<PathBuf>,
 }
 
-/// The devices, as one.
+/// All devices, used as one.
 pub struct Device {
     pub(crate) library: Library,
     pub(crate) instances: Box<[Instance]>,
     compression: usize,
-    /// The process that opened it: a child that was forked later has neither its rings nor the right to stop it.
+    /// The process that opened the device: a child forked later has neither its rings nor the right to stop it.
     process: u32,
     /// Memory of channels that have ended while the library still had requests of theirs.
     orphans: Mutex<Vec<Pool>>,
@@ -47,13 +47,13 @@ impl Device {
         available(options.directory.as_deref()).map(drop)
     }
 
-    /// Opens it: finds the libraries, the devices and their instances, and starts them.
+    /// Opens the device: finds the libraries, the devices and their instances, and starts them.
     ///
     /// To be called after the process has forked for the last time, and before it gives up the right to open /dev/vfio and
     /// to lock memory.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Why the device cannot be used.
     pub fn open(options: &Options) -> Result<Arc<Device>, Unavailable> {
         let library = available(options.directory.as_deref())?;
         // qatlib has no use for the name; for the other driver it names the section of its configuration, and this is the
@@ -138,12 +138,12 @@ impl Device {
         Channel::new(self.clone(), order, node)
     }
 
-    /// What there is, instance by instance.
+    /// Summaries of all instances.
     pub fn instances(&self) -> Vec<Summary> {
         self.instances.iter().map(Instance::summary).collect()
     }
 
-    /// What at least one instance can be asked.
+    /// What at least one instance can be asked to do.
     pub fn capabilities(&self) -> Capabilities {
         self.instances.iter().fold(Capabilities::default(), |sum, instance| Capabilities {
             rsa: sum.rsa || instance.capabilities.rsa,
@@ -195,12 +195,12 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if std::process::id() != self.process {
-            // A child's copy: the rings are the parent's, who still uses them.
+            // This is a child's copy: the rings belong to the parent, which still uses them.
             return;
         }
         let library = self.library;
-        // SAFETY: no channel is left, since each holds the device, so nobody submits or polls any more. Instances stop
-        // before the library does, as its manual says.
+        // SAFETY: no channel is left, since each holds the device, so no thread submits or polls any more. Instances stop before
+        // the library does, as its manual says.
         let (status, _) = quietly(|| unsafe {
             for instance in &self.instances {
                 (library.stop_instance)(instance.handle);

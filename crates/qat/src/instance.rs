@@ -3,7 +3,7 @@
 use crate::abi::{self, Handle, InstanceInfo};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// What an instance can be asked.
+/// What an instance can be asked to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Capabilities {
@@ -15,13 +15,13 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether there is anything.
+    /// Whether there is any capability.
     pub fn any(self) -> bool {
         self.rsa || self.ecdsa || self.ecdh || self.x25519
     }
 }
 
-/// How it does.
+/// The health of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It takes requests.
@@ -37,15 +37,15 @@ pub enum Health {
 pub struct Summary {
     /// Its name, as the library has it.
     pub name: String,
-    /// The device's kind.
+    /// The kind of the device.
     pub part: String,
     /// Number of the device it belongs to.
     pub package: u16,
     /// The NUMA node it is on, where that is known.
     pub node: Option<u32>,
-    /// What it does.
+    /// What the instance can be asked to do.
     pub capabilities: Capabilities,
-    /// How it does.
+    /// The health of the instance.
     pub health: Health,
     /// Workers that share it.
     pub workers: u32,
@@ -93,7 +93,7 @@ impl Instance {
         }
     }
 
-    /// How it does.
+    /// The health of the instance.
     pub fn health(&self) -> Health {
         match self.health.load(Ordering::Acquire) {
             UP => Health::Up,
@@ -102,7 +102,7 @@ impl Instance {
         }
     }
 
-    /// Takes note of what the library tells of it.
+    /// Notes an event that the library reports of the instance.
     pub fn heard(&self, event: u32) {
         let health = match event {
             abi::event::RESTARTED => {
@@ -115,12 +115,12 @@ impl Instance {
         self.health.store(health, Ordering::Release);
     }
 
-    /// Resets it has come back from.
+    /// The number of resets it has come back from.
     pub fn restarts(&self) -> u32 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Requests of all workers that it has not answered.
+    /// The number of requests, of all workers, that it has not answered.
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }

@@ -43,7 +43,7 @@ pub struct Slot {
     pub(crate) generic: GenericPointMultiply,
     pub(crate) point: PointMultiply,
     pub(crate) montgomery: MontgomeryMultiply,
-    /// Where the library would say whether a result is valid, were it called synchronously.
+    /// Where the library would say whether a result is valid, if it were called synchronously.
     pub(crate) valid: u32,
     pub(crate) outputs: [FlatBuffer; 2],
     data: [u8; DATA],
@@ -165,7 +165,7 @@ impl Numbers {
         buffer
     }
 
-    /// The same in the other byte order.
+    /// Writes a number with its bytes reversed.
     pub fn put_reversed(&mut self, number: &[u8]) -> FlatBuffer {
         let mut reversed = zeroize::Zeroizing::new(number.to_vec());
         reversed.reverse();
@@ -194,12 +194,12 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// An empty one on a node, if that is known.
+    /// An empty pool on a node, if that is known.
     pub fn new(node: Option<u32>) -> Pool {
         Pool { slots: Vec::new(), node: node.and_then(|node| i32::try_from(node).ok()).unwrap_or(-1) }
     }
 
-    /// One more slot; none if no more memory can be pinned.
+    /// Adds a slot; `None` if no more memory can be pinned.
     pub fn grow(&mut self, library: &Library) -> Option<SlotRef> {
         let slot = SlotRef::allocate(library, self.node)?;
         self.slots.push(slot);

@@ -1,5 +1,5 @@
-//! The library prints what it thinks to the standard error stream. While it starts and stops, that is caught, so that an
-//! operator reads one sentence.
+//! The library prints messages to the standard error stream. While it starts and stops, they are caught, so that an operator reads
+//! one sentence.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
@@ -26,7 +26,7 @@ pub fn quietly<R>(body: impl FnOnce() -> R) -> (R, String) {
 
 const SAID_MAX: u64 = 4096;
 
-/// The first thing it said that is a sentence.
+/// The first line of its output that is a sentence.
 fn one_line(said: &str) -> String {
     said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }

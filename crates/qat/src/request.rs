@@ -23,7 +23,7 @@ pub struct RsaNumbers {
 }
 
 impl RsaNumbers {
-    /// None where the device cannot have it: another size, or primes of different lengths.
+    /// The numbers of a key; `None` where the device cannot use it: another size, or primes of different lengths.
     pub fn new(modulus_len: usize, numbers: [&[u8]; 5]) -> Option<RsaNumbers> {
         let numbers = numbers.map(|n| &n[n.iter().take_while(|byte| **byte == 0).count()..]);
         let [p, q, ..] = numbers;
@@ -39,36 +39,36 @@ impl RsaNumbers {
 pub enum Request<'a> {
     /// The RSA private operation on an encoded message.
     Rsa {
-        /// By this key.
+        /// The key to use.
         key: &'a RsaNumbers,
-        /// As long as the modulus, and smaller.
+        /// The input: as long as the modulus, and below it.
         input: &'a [u8],
     },
     /// An ECDSA signature of a digest.
     Ecdsa {
-        /// On this curve.
+        /// The curve to use.
         curve: Curve,
         /// The private key.
         key: &'a [u8],
         /// A fresh random [scalar](crate::is_scalar).
         nonce: &'a [u8],
-        /// As long as the hash.
+        /// The digest, as long as the hash.
         digest: &'a [u8],
     },
     /// A multiple of a point, or of the curve's base point.
     Multiply {
-        /// On this curve.
+        /// The curve to use.
         curve: Curve,
-        /// How many times.
+        /// The multiplier of the point.
         scalar: &'a [u8],
         /// Both coordinates, one after the other, of a point that is known to lie on the curve.
         point: Option<&'a [u8]>,
     },
     /// RFC 7748's X25519; with the base point where there is no other.
     X25519 {
-        /// Little-endian, as everywhere but in the library.
+        /// The scalar, little-endian, as everywhere but in the library.
         scalar: &'a [u8; 32],
-        /// The other's public key.
+        /// The peer's public key.
         point: Option<&'a [u8; 32]>,
     },
 }
@@ -152,7 +152,7 @@ impl Request<'_> {
                 let scalar = numbers.put_reversed(scalar);
                 let x = point.map_or(FlatBuffer::NONE, |point| {
                     let mut point = *point;
-                    // RFC 7748, 5: the top bit of a public key is ignored. The device is not told of it.
+                    // RFC 7748, 5: the top bit of a public key is ignored, so the device is not given it.
                     point[31] &= 0x7F;
                     numbers.put_reversed(&point)
                 });

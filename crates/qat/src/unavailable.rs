@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Unavailable {
     /// None of the libraries is there.
     NoLibrary,
-    /// libqat is there in another generation: its name.
+    /// libqat is there, but in another generation: its name.
     Generation(String),
-    /// A library is there and does not load: its name and the loader's reason.
+    /// A library is there, but does not load: its name and the loader's reason.
     Unloadable(&'static str, String),
     /// A library lacks a function.
     MissingSymbol(&'static str, &'static str),
@@ -20,7 +20,7 @@ pub enum Unavailable {
     NoDevice,
     /// The library did not start: its status and what it printed.
     NotStarted(Status, String),
-    /// It started, and no instance does public-key work; how many there are at all.
+    /// The library started, but no instance does public-key work: the number of instances.
     NoInstance(usize),
     /// No memory could be pinned.
     NoMemory,
