@@ -8,23 +8,23 @@ use std::fmt;
 pub enum Problem {
     /// No input has this name.
     UnknownInput {
-        /// As it was given.
+        /// The name as given.
         name: String,
-        /// The nearest one there is.
+        /// The nearest known name.
         nearest: &'static str,
     },
     /// A number outside of its range, or none at all.
     BadValue {
-        /// Which.
+        /// The input's name.
         name: String,
-        /// As it was given.
+        /// The value as given.
         value: String,
-        /// What it may be.
+        /// The values that are allowed.
         expected: String,
     },
     /// A curve that no machine has: out of order, or falling.
     BadCurve {
-        /// Which mode's.
+        /// The mode whose curve it is.
         name: String,
         /// What is wrong with it.
         why: String,
@@ -37,7 +37,7 @@ pub enum Problem {
     Unreachable {
         /// The level asked for, TPS.
         level: f64,
-        /// Why.
+        /// Why the level cannot be reached.
         why: String,
     },
 }

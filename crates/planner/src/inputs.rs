@@ -19,7 +19,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// One word or two.
+    /// The origin in one word or two.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Published => "published",
@@ -41,7 +41,7 @@ pub enum Attribution {
 }
 
 impl Attribution {
-    /// As it is typed.
+    /// The word as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Attribution::Whole => "whole",
@@ -50,7 +50,7 @@ impl Attribution {
     }
 }
 
-/// All of them.
+/// All named constants.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // INPUTS says what each is.
 pub struct Inputs {
@@ -103,7 +103,7 @@ impl Default for Inputs {
 
 /// One named constant.
 pub struct Input {
-    /// As it is typed after `--`.
+    /// The name as typed after `--`.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
@@ -171,7 +171,7 @@ pub const INPUTS: &[Input] = &[
 pub const ATTRIBUTION: &str = "attribution";
 
 impl Inputs {
-    /// Sets one by its name.
+    /// Sets one input by its name.
     ///
     /// # Errors
     /// There is no such input, or the value is not one that it can have.
@@ -197,13 +197,13 @@ impl Inputs {
         Ok(())
     }
 
-    /// The value of one.
+    /// The value of one input.
     pub fn value(&self, input: &Input) -> f64 {
         // The table's accessor lends for writing; a copy is lent.
         *(input.field)(&mut self.clone())
     }
 
-    /// Where the value of one comes from.
+    /// Where the value of one input comes from.
     pub fn origin(&self, input: &Input) -> Origin {
         if self.given.contains(input.name) { Origin::Given } else { input.origin }
     }

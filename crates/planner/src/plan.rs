@@ -17,7 +17,7 @@ const HAIR: f64 = 1e-9;
 pub struct Share {
     /// Cores allocated: rounded up to the step.
     pub cores: f64,
-    /// Cores that are worth of work, in fractions.
+    /// Cores' worth of work, in fractions.
     pub busy_cores: f64,
     /// Devices in use.
     pub devices: u32,
@@ -25,20 +25,20 @@ pub struct Share {
     pub device_load: f64,
     /// TPS that software computes beside a device.
     pub beside: f64,
-    /// More cores are needed than were measured: the rate was continued beyond its last point.
+    /// Whether more cores are needed than were measured, so that the rate was continued beyond its last point.
     pub beyond_measured: bool,
 }
 
 /// What serves a level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
-    /// By which engine.
+    /// The engine that serves it.
     pub mode: Mode,
     /// TPS asked for.
     pub level: f64,
     /// How many servers share it evenly.
     pub servers: u32,
-    /// What each gives.
+    /// What the level takes of each server.
     pub share: Share,
     /// Cores of a server.
     pub cores_per_server: f64,
@@ -46,11 +46,11 @@ pub struct Fleet {
     pub idle: f64,
     /// kW that the servers and cards draw whole, before PUE.
     pub kw: f64,
-    /// Racks they fill.
+    /// Racks that the servers fill.
     pub racks: u32,
     /// USD a month.
     pub cost: Cost,
-    /// The highest level of a server like these.
+    /// The highest level that one such server reaches.
     pub server_max: f64,
     /// What to add beyond that; empty where more servers are the only way.
     pub next: String,
@@ -70,7 +70,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Its sum.
+    /// The sum of all costs.
     pub fn total(&self) -> f64 {
         self.servers + self.cards + self.energy + self.space
     }
@@ -135,7 +135,7 @@ fn feeding(device: &Device, devices: f64, tps: f64) -> (f64, bool) {
 
 /// TPS of a server with this many cores and cards, by the devices alone; never above their peaks.
 pub(crate) fn device_rate(device: &Device, cores: f64, cards: f64) -> f64 {
-    // More cards than cores can feed help nobody: the best number of those there are.
+    // More cards than cores can feed do not help: the best number of those there are.
     let rate = |used: f64| used * device.curve.rate(cores / used).min(device.peak);
     (1..=cards as u32).map(|used| rate(f64::from(used))).fold(0.0, f64::max)
 }

@@ -9,7 +9,7 @@ use crate::{
 /// A row of the published table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// By which engine: software is [`Mode::Native`], accelerated [`Mode::Hw`].
+    /// The engine: software is [`Mode::Native`], accelerated [`Mode::Hw`].
     pub mode: Mode,
     /// TPS.
     pub level: f64,
@@ -57,9 +57,9 @@ pub fn rates() -> Rates {
 /// A row beside what follows from the inputs.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// As printed.
+    /// The row as printed.
     pub row: Row,
-    /// As derived on one server: cores, and the idle share in percent.
+    /// The row as derived on one server: cores, and the idle share in percent.
     pub derived: Option<(f64, f64)>,
     /// Whether both agree, the share to the whole percent as printed.
     pub agrees: bool,

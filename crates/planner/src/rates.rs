@@ -17,10 +17,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Native, Mode::Sw, Mode::Hw, Mode::HwSw];
 
-    /// As it is typed.
+    /// The name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Native => "native",
@@ -179,13 +179,13 @@ impl Device {
 /// The rates of all modes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// One at a time.
+    /// Rates with one operation at a time.
     pub native: Option<Curve>,
-    /// Eight lanes.
+    /// Rates with eight lanes.
     pub sw: Option<Curve>,
-    /// A device.
+    /// Rates with a device.
     pub hw: Option<Device>,
-    /// Where they come from, for the reader.
+    /// Where the rates come from, for the reader.
     pub source: String,
 }
 

@@ -15,15 +15,15 @@ use crate::{
 pub struct Report {
     /// The constants it was made with.
     pub inputs: Inputs,
-    /// The rates.
+    /// The rates it was made with.
     pub rates: Rates,
     /// For each level, what serves it in each mode.
     pub rows: Vec<Row>,
-    /// A rack.
+    /// The view of a rack.
     pub rack: Vec<RackPoint>,
-    /// One server.
+    /// The view of one server.
     pub edge: Vec<EdgePoint>,
-    /// What 1,000 TPS cost.
+    /// The cost of 1,000 TPS.
     pub cost: Vec<CostPoint>,
     /// The published figures beside what follows; only where the published rates were planned with.
     pub published: Option<(Vec<published::Compared>, reproduce::Search)>,
@@ -32,15 +32,15 @@ pub struct Report {
 /// A level in a mode.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// By which engine.
+    /// The engine.
     pub mode: Mode,
-    /// TPS.
+    /// The level in TPS.
     pub level: f64,
     /// What serves it, or why nothing does.
     pub fleet: Result<Fleet, Problem>,
     /// Whether one server is enough.
     pub on_one_server: bool,
-    /// It is the row before under another name: hw+sw below a card's peak is hw.
+    /// Whether it is the row before under another name: hw+sw below a card's peak is hw.
     pub is_as_before: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Which values of what was not published reproduce the published savings and gain: every combination is tried.
 //!
-//! It was not said either what the savings compare, so that there are readings as well as values. Nothing is fitted: the
-//! inputs take round values, and a hit means that the rounded figures are the printed ones.
+//! What the savings compare was not published either, so there are readings as well as values. Nothing is fitted: the inputs take
+//! round values, and a hit means that the rounded figures are the printed ones.
 
 use crate::{
     inputs::{Attribution, Inputs},
@@ -20,7 +20,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// For the reader.
+    /// A description for the reader.
     pub fn describe(self) -> &'static str {
         match self {
             Reading::SameLevel => "software and accelerated, both at 5K, 9K and 18K",
@@ -61,22 +61,22 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Whether it rounds to the printed one.
+    /// Whether the ratio rounds to the printed one.
     pub fn hits(&self) -> bool {
         (self.ratio * 10.0).round() / 10.0 == GAIN
     }
 }
 
-/// What the search came to.
+/// The result of the search.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// How many combinations were tried.
     pub tried: usize,
-    /// Those that hit, with the server's cores as inferred.
+    /// The combinations that hit, with the server's cores as inferred.
     pub hits: Vec<Found>,
-    /// Those that hit with 24 cores in a server, which the 18K row's idle share would need.
+    /// The combinations that hit with 24 cores in a server, which the 18K row's idle share would need.
     pub hits_with_24: Vec<Found>,
-    /// The nearest of all, with the server's cores as inferred.
+    /// The nearest of all combinations, with the server's cores as inferred.
     pub nearest: Option<Found>,
     /// Every reading of the gain, nearest first.
     pub gains: Vec<Gain>,

@@ -9,13 +9,13 @@ use crate::{
 /// A rack whose servers all have this many cores for the service, and this many cards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RackPoint {
-    /// Of each server.
+    /// Cores of each server for the service.
     pub cores: f64,
-    /// Of each server; 0 is software.
+    /// Cards of each server; 0 is software.
     pub cards: u32,
-    /// Servers that fit, and what ends them.
+    /// Servers that fit, and what limits them.
     pub servers: u32,
-    /// Of all servers.
+    /// TPS of all servers.
     pub tps: f64,
     /// Cores of all servers that are free for other work.
     pub free_cores: f64,
@@ -58,9 +58,9 @@ pub fn rack(inputs: &Inputs, rates: &Rates) -> Vec<RackPoint> {
 /// What one level takes of one server at the edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgePoint {
-    /// By which engine.
+    /// The engine.
     pub mode: Mode,
-    /// TPS.
+    /// The level in TPS.
     pub level: f64,
     /// Cores allocated and the share that is idle; `None` where one server is not enough.
     pub cores: Option<(f64, f64)>,
@@ -83,9 +83,9 @@ pub fn edge(inputs: &Inputs, rates: &Rates) -> Vec<EdgePoint> {
 /// What 1,000 TPS cost at one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostPoint {
-    /// By which engine.
+    /// The engine.
     pub mode: Mode,
-    /// TPS.
+    /// The level in TPS.
     pub level: f64,
     /// USD a month for every 1,000 TPS.
     pub usd_per_1000_tps: f64,

@@ -9,14 +9,14 @@ pub struct Timing {
     pub median: f64,
     /// The fastest round.
     pub low: f64,
-    /// The slowest.
+    /// The slowest round.
     pub high: f64,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
 impl Timing {
-    /// Of rounds; `None` without any.
+    /// The timing of some rounds; `None` without any.
     pub fn of(mut rounds: Vec<f64>) -> Option<Timing> {
         rounds.retain(|us| us.is_finite() && *us > 0.0);
         rounds.sort_by(f64::total_cmp);
@@ -56,7 +56,7 @@ impl Basis {
 pub struct Operation {
     /// Its name.
     pub name: String,
-    /// One at a time.
+    /// The time of one operation at a time.
     pub native: Timing,
     /// Each of eight, and each of four, computed together; `None` where this processor cannot.
     pub lanes: Option<(Timing, Timing)>,
@@ -80,7 +80,7 @@ impl Operation {
 pub struct Measured {
     /// The processor.
     pub machine: String,
-    /// How many of it the process may use.
+    /// The number of processors that the process may use.
     pub processors: usize,
     /// The certificate: whose, and which key.
     pub certificate: String,
@@ -90,15 +90,15 @@ pub struct Measured {
     pub is_ecdsa: bool,
     /// A full handshake over loopback: accept, TLS, close.
     pub full: Timing,
-    /// The same with every processor busy.
+    /// A full handshake with every processor busy.
     pub loaded: Timing,
-    /// A resumed one.
+    /// A resumed handshake.
     pub resumed: Timing,
-    /// A full one with an ECDSA P-256 certificate.
+    /// A full handshake with an ECDSA P-256 certificate.
     pub ecdsa: Timing,
-    /// The signature of a full one.
+    /// The signature of a full handshake.
     pub sign: Operation,
-    /// Its key exchange: a key pair and a shared secret.
+    /// The key exchange of a full handshake: a key pair and a shared secret.
     pub agree: Operation,
 }
 
@@ -124,7 +124,7 @@ impl Default for Question {
 }
 
 impl Question {
-    /// Refuses what is no share, no number of cards, no rate.
+    /// Refuses a question with an impossible share, number of cards or rate.
     ///
     /// # Errors
     /// The first that is wrong.
@@ -160,11 +160,11 @@ pub struct Answer {
     pub per_processor: f64,
     /// Handshakes a second of all of them.
     pub whole: f64,
-    /// Against the machine as it is.
+    /// The gain against the machine as it is.
     pub gain: f64,
-    /// How that is known.
+    /// How the figure is known.
     pub basis: Basis,
-    /// What ends it, or what it takes.
+    /// What limits it, or what it takes.
     pub note: String,
 }
 

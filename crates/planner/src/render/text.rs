@@ -26,10 +26,10 @@ pub enum View {
 }
 
 impl View {
-    /// All of them.
+    /// All views.
     pub const ALL: [View; 5] = [View::Plan, View::Rack, View::Edge, View::Cost, View::Inputs];
 
-    /// As it is typed.
+    /// The name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             View::Plan => "plan",
