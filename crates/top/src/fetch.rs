@@ -9,14 +9,14 @@ use std::{
 /// Where the metrics are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Host and port.
+    /// The host and port.
     host: String,
     path: String,
 }
 
-/// A process that does not answer within this is shown as silent.
+/// How long to wait for an answer before a process is shown as silent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than ten thousand servers export.
+/// The longest answer: more than ten thousand servers export.
 const ANSWER_MAX: u64 = 64 << 20;
 
 impl Address {
@@ -42,7 +42,7 @@ impl Address {
         Ok(Address { host: if has_port { host.to_owned() } else { format!("{host}:80") }, path })
     }
 
-    /// Asks for them.
+    /// Fetches the metrics.
     ///
     /// # Errors
     /// A sentence: there is no answer, or one that is not metrics.

@@ -6,24 +6,24 @@ use crate::sample::{Sample, Series};
 pub(crate) struct Rates<'a> {
     pub before: &'a Sample,
     pub now: &'a Sample,
-    /// Seconds.
+    /// The time between the samples, in seconds.
     pub between: f64,
 }
 
 impl Rates<'_> {
-    /// How much a counter has grown. One that is smaller than it was has begun anew: what it has is what it has grown.
+    /// How much a counter has grown. A counter that is smaller than before has restarted: its whole value is its growth.
     pub fn grown(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         let Some(now) = self.now.value(metric, labels) else { return 0.0 };
         let before = self.before.value(metric, labels).unwrap_or(0.0);
         if now < before { now } else { now - before }
     }
 
-    /// The same, a second.
+    /// How much a counter has grown a second.
     pub fn rate(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         self.grown(metric, labels) / self.between
     }
 
-    /// A gauge; none where there is no number.
+    /// A gauge; `None` where there is no number.
     pub fn gauge(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.now.value(metric, labels).filter(|value| value.is_finite())
     }
@@ -43,7 +43,7 @@ impl Rates<'_> {
     }
 }
 
-/// The bound that a share of all counts stays below; none where nothing was counted.
+/// The bound that a share of all counts stays below; `None` where nothing was counted.
 pub(crate) fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let all: f64 = buckets.iter().map(|(_, count)| count).sum();
     let mut sum = 0.0;

@@ -42,7 +42,7 @@ impl Sample {
         self.series.get(metric).map_or(&[], Vec::as_slice)
     }
 
-    /// The one with these labels among others.
+    /// The value of the series with these labels among others.
     pub(crate) fn value(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let fits = |series: &&Series| labels.iter().all(|(name, value)| series.label(name) == *value);
         self.all(metric).iter().find(fits).map(|series| series.value)

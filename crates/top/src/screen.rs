@@ -17,11 +17,11 @@ pub enum Key {
     Quit,
     /// The space bar.
     Pause,
-    /// Another, or the terminal has another size: draw again.
+    /// Another key, or the terminal has another size: draw again.
     Other,
 }
 
-/// A terminal that is drawn on. It is as it was once this is dropped.
+/// A terminal that is drawn on, restored when this is dropped.
 pub struct Screen {
     before: Termios,
 }
@@ -76,7 +76,7 @@ impl Screen {
         match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
             Ok(0) => return None,
             Ok(_) => {}
-            // The terminal has another size.
+            // The terminal has changed its size.
             Err(rustix::io::Errno::INTR) => return Some(Key::Other),
             Err(_) => return Some(Key::Quit),
         }
@@ -98,7 +98,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         put("\x1b[?25h\x1b[?1049l");
-        // Nobody is left to be told of a failure.
+        // A failure cannot be reported any more.
         let _ = tcsetattr(stdio::stdin(), OptionalActions::Now, &self.before);
     }
 }

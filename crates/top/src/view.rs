@@ -2,14 +2,14 @@
 
 use crate::{engine, rates::Rates, sample::Sample};
 
-/// How it is shown.
+/// How the view is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
-    /// Columns; longer lines are cut.
+    /// The number of columns; longer lines are cut.
     pub width: usize,
-    /// Lines; what does not fit is left out at the end. 0 for all.
+    /// The number of lines; what does not fit is left out at the end. 0 for all.
     pub height: usize,
-    /// With the terminal's own styles.
+    /// Whether to use the terminal's own styles.
     pub styled: bool,
 }
 
