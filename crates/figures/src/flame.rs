@@ -6,13 +6,13 @@ use std::fmt::Write;
 /// A function in a stack, and what it called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flame {
-    /// Its whole name, for who points at it.
+    /// The whole name, for the reader who points at the box.
     pub name: String,
-    /// As much of it as tells it apart.
+    /// The part of the name that distinguishes it.
     pub label: String,
-    /// Of the whole, 1.
+    /// The share of the whole, which is 1.
     pub share: f64,
-    /// Which colour of the legend.
+    /// The colour's number in the legend.
     pub colour: usize,
     /// What it called.
     pub above: Vec<Flame>,
@@ -20,12 +20,12 @@ pub struct Flame {
 
 const WIDTH: f64 = 1160.0;
 const ROW: f64 = 17.0;
-/// Narrower boxes only make towers that cannot be read.
+/// The narrowest box: narrower ones only make towers that cannot be read.
 const LEAST: f64 = 2.5;
-/// A letter at the size of the text, generously.
+/// The width of a letter at the size of the text, generously.
 const LETTER: f64 = 6.1;
 
-/// Draws it, with a legend for the colours.
+/// Draws a flame graph, with a legend for the colours.
 pub fn flames(title: &str, roots: &[Flame], legend: &[&str]) -> String {
     let rows = roots.iter().map(depth).max().unwrap_or(0).max(1) as f64;
     let mut out = format!(

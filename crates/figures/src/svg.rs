@@ -6,9 +6,9 @@ use std::fmt::Write;
 /// One line or one colour of bars.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// As the legend has it.
+    /// The name in the legend.
     pub name: String,
-    /// (x, y), x rising.
+    /// The points (x, y), x rising.
     pub points: Vec<(f64, f64)>,
     /// The lowest and highest y that was seen at each point; empty where that is not known.
     pub spread: Vec<(f64, f64)>,
@@ -27,27 +27,27 @@ pub enum Scale {
 pub struct Axis<'a> {
     /// What it shows, with the unit.
     pub label: &'a str,
-    /// How.
+    /// The scale.
     pub scale: Scale,
-    /// A value of it as text.
+    /// Formats a value of the axis.
     pub format: &'a dyn Fn(f64) -> String,
 }
 
 /// A level worth a line of its own.
 pub struct Mark {
-    /// On the y axis.
+    /// The level, on the y axis.
     pub y: f64,
-    /// What it is.
+    /// The level's name.
     pub name: String,
 }
 
 /// What is drawn.
 pub struct Figure<'a> {
-    /// For those who do not see it.
+    /// The title, for readers who cannot see the figure.
     pub title: &'a str,
-    /// To the right.
+    /// The axis to the right.
     pub x: Axis<'a>,
-    /// Upwards.
+    /// The axis upwards.
     pub y: Axis<'a>,
     /// Lines, or colours of bars.
     pub series: &'a [Series],
@@ -61,10 +61,10 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
-/// Colours before they come again.
+/// The number of colours before they repeat.
 pub(crate) const COLOURS: usize = 8;
 
-/// Of every figure.
+/// The size of every figure.
 pub(crate) fn size() -> (f64, f64) {
     (WIDTH, HEIGHT)
 }
@@ -101,7 +101,7 @@ impl Span {
         }
     }
 
-    /// From 0 to 1.
+    /// The place of a value on the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value / self.most,
