@@ -6,11 +6,11 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// How many datagrams [`send_segments`] may make of one call.
+/// The most datagrams that [`send_segments`] makes in one call.
 pub const SEGMENTS_MAX: usize = 64;
 
-/// Sends `bytes` to `to` as UDP datagrams of `segment` bytes each; the last may be shorter. They pass the network stack as
-/// one and are parted at its end (`UDP_SEGMENT`, udp(7), Linux 4.18). Never blocks.
+/// Sends `bytes` to `to` as UDP datagrams of `segment` bytes each; the last may be shorter. They pass the network stack as one and
+/// are separated at its end (`UDP_SEGMENT`, udp(7), Linux 4.18). Never blocks.
 ///
 /// # Errors
 /// What sendmsg(2) says: `EINVAL` and `EIO` where the kernel or the route cannot do it, and nothing was sent then.

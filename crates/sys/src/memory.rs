@@ -1,4 +1,4 @@
-//! `-dM`: memory that is filled with a byte before it is handed out, so that a read of what was never written shows.
+//! `-dM`: memory that is filled with a byte before it is handed out, so that a read of memory that was never written shows.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Poisonable {
         let memory = unsafe { System.alloc(layout) };
         let fill = FILL.load(Ordering::Relaxed);
         if fill != OFF && !memory.is_null() {
-            // SAFETY: `memory` is `layout.size()` bytes that nobody else holds yet.
+            // SAFETY: `memory` is `layout.size()` bytes that are not shared yet.
             unsafe { memory.write_bytes(fill as u8, layout.size()) };
         }
         memory

@@ -15,7 +15,7 @@ use std::{
 pub enum Forked {
     /// The new process.
     Child,
-    /// The old one, and the child's pid.
+    /// The old process, with the child's pid.
     Parent(i32),
 }
 
@@ -58,7 +58,7 @@ impl Silence {
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map(Silence)
     }
 
-    /// Nothing is read from, or shown by, the terminal from here on.
+    /// Detaches standard input, output and error from the terminal.
     ///
     /// # Errors
     /// Those of dup2(2).
@@ -126,12 +126,12 @@ pub fn reap() -> Option<(i32, i32)> {
     })
 }
 
-/// Whether the process may do what only root may.
+/// Whether the process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// chroot(2), and into its top directory.
+/// Changes the root directory by chroot(2), and the working directory to it.
 ///
 /// # Errors
 /// Those of chroot(2): the process may not, or there is no such directory.

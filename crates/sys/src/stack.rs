@@ -13,11 +13,11 @@ use std::{
 /// Most return addresses that are taken.
 const FRAMES: usize = 64;
 
-/// What the handler found, for the one thread that is asked at a time.
+/// The addresses that the handler found, for the one thread that is asked at a time.
 static FOUND: [AtomicUsize; FRAMES] = [const { AtomicUsize::new(0) }; FRAMES];
-/// How many there are, plus one; 0 while the handler has not run.
+/// The number of addresses found, plus one; 0 while the handler has not run.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// One question at a time.
+/// Held while a thread is asked: one question at a time.
 static ASKING: Mutex<()> = Mutex::new(());
 
 /// The kernel's number of the calling thread.
