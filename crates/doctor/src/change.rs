@@ -17,11 +17,11 @@ const HEAD: &str = "# Written by penstock; 'penstock doctor --undo' or 'penstock
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where, as the host names it.
+    /// The path, as the host names it.
     pub path: String,
-    /// What is written.
+    /// The text to write.
     pub text: String,
-    /// A value of /proc or /sys: written in place, and there already. Else a file, which may be new.
+    /// Whether it is a value of /proc or /sys, which exists and is written in place; otherwise it is a file, which may be new.
     pub is_value: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// On the host whose files are below `root`; the journal is a path of that host.
+    /// Changes on the host whose files are below `root`; the journal is a path of that host.
     pub fn new(root: impl Into<PathBuf>, journal: &str) -> Changes {
         Changes { root: root.into(), journal: journal.into() }
     }
@@ -102,7 +102,7 @@ impl Changes {
         text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned).collect()
     }
 
-    /// Makes the writes, in order. What cannot be done takes back what this call has done.
+    /// Makes the writes, in order. If one fails, those that this call has made are taken back.
     ///
     /// # Errors
     /// A sentence: which write failed, why, and that nothing has changed.
@@ -133,7 +133,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Takes back everything after the first `kept` entries; the sentence that says why.
+    /// Takes back everything after the first `kept` entries; returns the sentence that says why.
     fn back(&self, journal: &[Value], kept: usize, step: &Step, why: &io::Error) -> String {
         let mut sentence = format!("cannot write {}: {why}", step.path);
         if why.kind() == io::ErrorKind::PermissionDenied || why.raw_os_error() == Some(30) {
@@ -152,8 +152,8 @@ impl Changes {
         self.at(&self.journal).exists()
     }
 
-    /// Puts back what was there before the first change, last change first. What someone else has changed since is left,
-    /// unless `force`; each write is told.
+    /// Restores what was there before the first change, last change first. A value that someone else has changed since is left
+    /// alone, unless `force`; each write is reported.
     ///
     /// # Errors
     /// There is no journal, or it cannot be read; or what could not be put back.
@@ -232,7 +232,7 @@ fn words(text: &str) -> Vec<&str> {
 
 fn write(path: &Path, text: &str, is_value: bool) -> io::Result<()> {
     if is_value {
-        // One write(2), into what is there: /sys takes a value whole or not at all.
+        // One write(2), into the existing file: /sys takes a value whole or not at all.
         return fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes());
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {

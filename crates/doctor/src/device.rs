@@ -11,20 +11,20 @@ use std::fmt::Write;
 /// What is asked of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Only to be shown.
+    /// Show the state only.
     Status,
-    /// To be brought up.
+    /// Bring the device up.
     Up,
-    /// To be stopped.
+    /// Stop the device.
     Down,
-    /// Both, in turn.
+    /// Stop the device, then bring it up.
     Restart,
-    /// A reset of the function on the bus.
+    /// Reset the function on the bus.
     Reset,
 }
 
 impl Action {
-    /// As it is typed.
+    /// The action for a word, as typed.
     pub fn parse(word: &str) -> Option<Action> {
         Some(match word {
             "status" => Action::Status,
@@ -40,9 +40,9 @@ impl Action {
 /// How an action is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Writes to /sys.
+    /// By writes to /sys.
     Write(Vec<Step>),
-    /// Programs.
+    /// By programs.
     Run(Vec<String>),
 }
 
@@ -57,7 +57,7 @@ pub struct Devices<'a> {
 }
 
 impl<'a> Devices<'a> {
-    /// Looks for them.
+    /// Looks for the devices of a host.
     pub fn of(host: &'a Host) -> Devices<'a> {
         let (list, seen) = devices(host);
         let adf = if list.iter().any(|device| device.state.is_none()) { host.command("adf_ctl status") } else { None };
@@ -72,13 +72,13 @@ impl<'a> Devices<'a> {
         Devices { host, list, seen, adf: adf.collect() }
     }
 
-    /// All of them.
+    /// All devices.
     pub fn list(&self) -> &[Qat] {
         &self.list
     }
 
-    /// The physical device that `name` stands for: its address, with or without the domain, its number in this list, or
-    /// `qat_dev0`; the only one where there is no name.
+    /// The physical device that `name` stands for: its address, with or without the domain, its number in this list, or `qat_dev0`;
+    /// without a name, the only device there is.
     ///
     /// # Errors
     /// There is none, or more than one.
@@ -106,7 +106,7 @@ impl<'a> Devices<'a> {
         found.map(|(_, device)| device).ok_or_else(|| format!("there is no device '{name}'; there are {}", addresses()))
     }
 
-    /// How to do it.
+    /// Plans how to carry out an action.
     ///
     /// # Errors
     /// A sentence: why it cannot be done.
@@ -160,7 +160,7 @@ impl<'a> Devices<'a> {
         }
     }
 
-    /// A table.
+    /// The state of the devices as a table.
     ///
     /// # Errors
     /// There is no such device.
@@ -188,7 +188,7 @@ impl<'a> Devices<'a> {
         Ok(out)
     }
 
-    /// The same for scripts.
+    /// The state of the devices as JSON, for scripts.
     ///
     /// # Errors
     /// There is no such device.

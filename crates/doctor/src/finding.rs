@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How bad it is.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Checked, and as it should be.
@@ -16,7 +16,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// One word.
+    /// The level in one word.
     pub fn name(self) -> &'static str {
         match self {
             Level::Good => "good",
@@ -27,7 +27,7 @@ impl Level {
     }
 }
 
-/// What part of the host or the configuration.
+/// The part of the host or the configuration that a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Area {
@@ -44,7 +44,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// One word.
+    /// The area in one word.
     pub fn name(self) -> &'static str {
         match self {
             Area::Cpu => "cpu",
@@ -66,16 +66,16 @@ impl Area {
 pub enum Change {
     /// A kernel setting: now, and in sysctl.d for the next boot.
     Sysctl {
-        /// Dotted name.
+        /// The setting's dotted name.
         name: String,
-        /// What it becomes.
+        /// The value to set.
         value: String,
     },
     /// A file of /sys or /proc: now, and by a udev rule for the next boot where there is one.
     Value {
-        /// Which.
+        /// The file's path.
         path: String,
-        /// What it becomes.
+        /// The value to write.
         value: String,
         /// The line of udev's rules that sets it again.
         udev: Option<String>,
@@ -89,9 +89,9 @@ pub enum Change {
     },
     /// A whole file.
     File {
-        /// Where.
+        /// The file's path.
         path: String,
-        /// What is in it.
+        /// The file's contents.
         text: String,
     },
     /// What only a person can do: firmware settings, hardware, another configuration.
@@ -122,13 +122,13 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// A name that stays, for scripts.
+    /// A stable name, for scripts.
     pub id: &'static str,
-    /// What part.
+    /// The part of the host or the configuration.
     pub area: Area,
-    /// How bad.
+    /// How serious it is.
     pub level: Level,
-    /// What mending it is worth, for the order within a level: roughly percent of the server's work.
+    /// What fixing it is worth, for the order within a level: roughly percent of the server's work.
     pub worth: u32,
     /// One sentence without a full stop.
     pub finding: String,
@@ -141,7 +141,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Of a level, without evidence yet.
+    /// A finding of this level, without evidence yet.
     pub fn new(id: &'static str, area: Area, level: Level, worth: u32, finding: impl Into<String>) -> Finding {
         Finding {
             id,
@@ -155,30 +155,30 @@ impl Finding {
         }
     }
 
-    /// That something is as it should be.
+    /// A finding that something is as it should be.
     pub fn good(id: &'static str, area: Area, finding: impl Into<String>) -> Finding {
         Finding::new(id, area, Level::Good, 0, finding)
     }
 
-    /// Where it was seen.
+    /// Adds where it was seen.
     pub fn seen(mut self, evidence: impl Into<String>) -> Finding {
         self.evidence.push(evidence.into());
         self
     }
 
-    /// What it means.
+    /// Sets what it means.
     pub fn means(mut self, consequence: impl Into<String>) -> Finding {
         self.consequence = consequence.into();
         self
     }
 
-    /// What to do about it.
+    /// Adds a change that fixes it.
     pub fn mend(mut self, change: Change) -> Finding {
         self.fix.push(change);
         self
     }
 
-    /// What only a person can do about it.
+    /// Adds what only a person can do about it.
     pub fn by_hand(self, text: impl Into<String>) -> Finding {
         self.mend(Change::ByHand(text.into()))
     }

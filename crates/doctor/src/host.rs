@@ -102,10 +102,10 @@ impl Host {
         self.read(path).ok().flatten()
     }
 
-    /// The same, telling what may not be read from what is not there.
+    /// A file's text without the white space around it, with an error where the file may not be read.
     ///
     /// # Errors
-    /// The file is there, but not for us.
+    /// The file exists, but may not be read.
     pub fn read(&self, path: &str) -> Result<Option<String>, Denied> {
         let entry = match &self.source {
             Source::Recorded(entries) => entries.get(path).cloned(),
@@ -170,14 +170,14 @@ impl Host {
         names
     }
 
-    /// The last name in a directory that begins so.
+    /// The last name in a directory that begins with `prefix`.
     pub fn find(&self, directory: &str, prefix: &str) -> Option<String> {
         let found = self.list(directory).into_iter().rfind(|name| name.starts_with(prefix))?;
         self.is_there(&format!("{directory}/{found}"));
         Some(found)
     }
 
-    /// Records that something exists whose contents have not been asked for.
+    /// Records that something exists, without its contents.
     fn is_there(&self, path: &str) {
         self.seen.borrow_mut().entry(path.to_owned()).or_insert_with(|| Entry::Text(String::new()));
     }
@@ -195,7 +195,7 @@ impl Host {
         target.trim_end_matches('/').rsplit('/').next().map(str::to_owned)
     }
 
-    /// Whether anything is there.
+    /// Whether there is anything at this path.
     pub fn exists(&self, path: &str) -> bool {
         let there = match &self.source {
             Source::Recorded(entries) => {

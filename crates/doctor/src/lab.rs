@@ -34,32 +34,32 @@ impl Mode {
 pub const CERTIFICATES: [(&str, &str); 3] =
     [("rsa2048", "rsa:2048"), ("rsa4096", "rsa:4096"), ("ecdsa", "ec -pkeyopt ec_paramgen_curve:P-256")];
 
-/// What was asked for.
+/// What was asked for in a lab setup.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    /// Which side.
+    /// The side to set up.
     pub role: Role,
-    /// Which engine.
+    /// The engine to use.
     pub mode: Mode,
-    /// Where the files go: an absolute path.
+    /// The directory for the files: an absolute path.
     pub dir: String,
-    /// What serves: `haproxy`, or the path of penstock.
+    /// The program that serves: `haproxy`, or the path of penstock.
     pub proxy: String,
-    /// Whether that is HAProxy.
+    /// Whether that program is HAProxy.
     pub is_haproxy: bool,
     /// Processors of the proxy, or of the load generator.
     pub cores: Vec<u32>,
-    /// Its threads.
+    /// Threads of the proxy.
     pub nbthread: Option<u32>,
     /// Processors of the backend.
     pub backend_cores: Vec<u32>,
-    /// Its workers.
+    /// Workers of the backend.
     pub backend_workers: Option<u32>,
     /// Whether connections of clients are kept.
     pub keep_alive: bool,
     /// One of [`CERTIFICATES`].
     pub certificate: &'static str,
-    /// Where the proxy listens, and the backend.
+    /// The ports on which the proxy and the backend listen.
     pub ports: (u16, u16),
     /// Network devices whose interrupts are bound to `cores`.
     pub irq_devices: Vec<String>,
@@ -73,14 +73,14 @@ pub struct Lab {
     pub only_files: bool,
 }
 
-/// What it takes.
+/// The changes that a lab setup takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabPlan {
     /// Files and settings.
     pub changes: Vec<Change>,
     /// Packages that are missing, by their names in Debian.
     pub packages: Vec<&'static str>,
-    /// What to know.
+    /// Notes for the operator.
     pub notes: Vec<String>,
 }
 

@@ -17,9 +17,9 @@ fn paint(level: Level) -> (&'static str, &'static str) {
     }
 }
 
-/// Evidence that is shown of each finding.
+/// The number of pieces of evidence shown of each finding.
 const EVIDENCE: usize = 6;
-/// Steps of a fix that are shown; `--fix` shows all.
+/// The number of steps of a fix that are shown; `--fix` shows all.
 const STEPS: usize = 3;
 
 /// A page; what is good in one line each. Where `fixes`, with every step of every fix, and why what is good is.
@@ -83,7 +83,7 @@ fn indented(text: &str) -> String {
     text.replace('\n', "\n           ")
 }
 
-/// The same for scripts.
+/// The findings as JSON, for scripts.
 pub fn json(findings: &[Finding]) -> Value {
     let change = |change: &Change| match change {
         Change::Sysctl { name, value } => json!({ "sysctl": name, "value": value }),

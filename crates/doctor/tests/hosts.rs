@@ -69,7 +69,7 @@ fn a_device_that_is_demanded_is_critical_there_or_not() {
     assert!(bad(&host("laptop"), Some(&preferred)).contains(&("qat-device", Warning)));
 }
 
-/// Nobody asks for the device: the same things are only worth knowing.
+/// Without a configuration that asks for the device, the same things are only worth knowing.
 #[test]
 fn a_device_that_nobody_asks_for_is_no_warning() {
     let config = config(" maxconn 20000\n nbthread 8");
@@ -190,7 +190,7 @@ fn every_finding_has_evidence_consequence_and_order() {
     }
 }
 
-/// A recording says again what it was made of.
+/// A recording reproduces what it was made of.
 #[test]
 fn a_recording_of_a_recording_gives_the_same_findings() {
     let config = config(" maxconn 20000\n tune.crypto.engine hw+sw");

@@ -15,10 +15,10 @@ use x509_parser::{
 };
 
 const DAY: i64 = 86_400;
-/// A directory or list with more is looked at up to here, and that is said.
+/// The most files of a directory or list that are examined; the report says when there are more.
 const FILES_MAX: usize = 2_000;
 
-/// What matters of a certificate.
+/// The properties of a certificate that matter.
 #[derive(Debug)]
 struct Leaf {
     file: String,
@@ -139,7 +139,7 @@ fn files(case: &Case<'_>, config: &Config) -> (BTreeMap<String, String>, bool) {
     (files.into_iter().take(FILES_MAX).collect(), cut)
 }
 
-/// What lies beside a certificate and is none.
+/// Whether a file that lies beside a certificate is not one itself.
 fn is_companion(file: &str) -> bool {
     ["key", "ocsp", "issuer", "sctl"].iter().any(|end| file.ends_with(&format!(".{end}")))
 }

@@ -18,8 +18,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let asked = case.wants_device();
-    // What is only a notice to a machine without the wish for a device is in the way of one that has it; and where a device
-    // is demanded, the configuration does not start.
+    // What is only a notice to a machine that wants no device stands in the way of one that wants it; where a device is demanded,
+    // the configuration does not start.
     let level = match (case.demands_device(), asked) {
         (true, _) => Level::Critical,
         (false, true) => Level::Warning,
@@ -71,7 +71,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// Asked for, and not there.
+/// The finding where a device is asked for and there is none.
 fn missing(level: Level) -> Finding {
     let finding = "the configuration asks for QuickAssist, and there is no device";
     Finding::new("qat-device", Device, level, 70, finding).by_hand(

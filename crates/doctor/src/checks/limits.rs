@@ -3,7 +3,7 @@
 use super::Case;
 use crate::{Change, Finding, Level, facts::service_unit, finding::Area::Limits};
 
-/// Beside two for each connection: what the process keeps for itself, as its start counts them.
+/// Descriptors beyond two for each connection: what the process keeps for itself, as its start counts them.
 const RESERVE: u64 = 64;
 const PER_WORKER: u64 = 4;
 

@@ -19,15 +19,15 @@ use std::io;
 
 /// What is examined.
 pub struct Subject<'a> {
-    /// The machine.
+    /// The machine examined.
     pub host: &'a Host,
-    /// What it is to serve; checks that depend on it are left out where there is none.
+    /// The configuration that the machine is to serve; without one, checks that depend on it are left out.
     pub config: Option<&'a Config>,
-    /// Seconds since 1970.
+    /// The time now, in seconds since 1970.
     pub now: i64,
     /// Reads a certificate's file: not part of the host, so that no recording holds a key.
     pub read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
-    /// TLS sessions of clients so far, and how many of them were resumed, where a running process was asked.
+    /// TLS sessions of clients so far, and how many of them were resumed, if a running process was asked.
     pub resumed: Option<(u64, u64)>,
 }
 
@@ -66,19 +66,19 @@ impl Case<'_> {
         engine || named.into_iter().any(|name| name.value.starts_with("qat"))
     }
 
-    /// Whether nothing else will do.
+    /// Whether the configuration demands a device, and accepts nothing else.
     fn demands_device(&self) -> bool {
         let engine = self.config.and_then(|config| config.global.crypto.engine.as_ref());
         engine.is_some_and(|engine| engine.value == "hw")
     }
 
-    /// Whether it asks for eight lanes.
+    /// Whether the configuration asks for eight lanes.
     fn wants_lanes(&self) -> bool {
         let engine = self.config.and_then(|config| config.global.crypto.engine.as_ref());
         engine.is_some_and(|engine| engine.value.ends_with("sw"))
     }
 
-    /// Whether it terminates TLS; without a configuration, that is assumed.
+    /// Whether the configuration terminates TLS; without a configuration, that is assumed.
     fn has_tls(&self) -> bool {
         self.config.is_none_or(|config| {
             config.proxies.iter().any(|proxy| !proxy.disabled && proxy.binds.iter().any(|bind| bind.tls.is_some()))
@@ -86,7 +86,7 @@ impl Case<'_> {
     }
 }
 
-/// Everything that is found, most valuable first.
+/// All findings, most valuable first.
 pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
     let host = subject.host;
     let (devices, devices_seen) = facts::devices(host);
@@ -114,12 +114,12 @@ pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(&case)).collect();
     findings.extend(hidden(&case));
-    // Equal ones stay in the order of the checks.
+    // Findings of equal value stay in the order of the checks.
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.level), std::cmp::Reverse(finding.worth)));
     findings
 }
 
-/// What could not be looked at.
+/// Reports what could not be examined.
 fn hidden(case: &Case<'_>) -> Option<Finding> {
     let mut missing = Vec::new();
     for (path, what) in [

@@ -38,7 +38,7 @@ fn mask(cpus: &[u32]) -> String {
     (0..words - 1).rev().fold(first, |text, index| format!("{text},{:08x}", word(index)))
 }
 
-/// Fewer queues than workers: the processors of those interrupts do everyone's network work.
+/// Reports fewer queues than workers: the processors of those interrupts do all workers' network work.
 fn queues(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
     let queues = interface.queues.len();
     let workers = case.workers() as usize;
@@ -81,7 +81,7 @@ fn queues(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
     Some(finding.by_hand(or))
 }
 
-/// All queues on one processor.
+/// Reports all queues on one processor.
 fn affinity(case: &Case<'_>, interface: &Interface) -> Option<Finding> {
     let workers = case.workers();
     let pinned: Vec<&(u32, Vec<u32>)> = interface.interrupts.iter().filter(|(_, cpus)| !cpus.is_empty()).collect();

@@ -47,7 +47,7 @@ fn rate(sessions: u64, resumed: u64) -> Finding {
     let share = resumed.min(sessions) as f64 / sessions.max(1) as f64;
     let seen = format!("{resumed} of {sessions} sessions since the start");
     let text = format!("{:.0} % of TLS sessions are resumed", share * 100.0);
-    // A few hundred say little.
+    // A few hundred sessions say little.
     if sessions < 1000 {
         return Finding::new("tls-resumption", Tls, Level::Notice, 3, format!("{text}, of few"))
             .seen(seen)

@@ -125,7 +125,7 @@ fn absent(case: &Case<'_>) -> Option<Finding> {
     )
 }
 
-/// Two workers on the two threads of a core, while cores stand idle.
+/// Reports two workers on the two threads of a core, while other cores are idle.
 fn siblings(case: &Case<'_>) -> Option<Finding> {
     if !case.cpu.has_smt() {
         return None;

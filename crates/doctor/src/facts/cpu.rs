@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Cpu {
     /// `GenuineIntel`, `AuthenticAMD`; empty where there is no /proc/cpuinfo.
     pub vendor: String,
-    /// As it is marketed.
+    /// The name under which the processor is marketed.
     pub model_name: String,
     /// Family and model numbers.
     pub model: (u32, u32),
@@ -42,7 +42,7 @@ pub fn range(text: &str) -> Vec<u32> {
 }
 
 impl Cpu {
-    /// Reads them.
+    /// Reads the processors of a host.
     pub fn of(host: &Host) -> Cpu {
         let mut cpu = Cpu::default();
         let info = host.text("/proc/cpuinfo").unwrap_or_default();
@@ -113,12 +113,12 @@ impl Cpu {
         self.flags.len() > 1
     }
 
-    /// A virtual machine.
+    /// Whether this is a virtual machine.
     pub fn is_virtual(&self) -> bool {
         self.has("hypervisor")
     }
 
-    /// What eight lanes need, as the crate `lanes` asks for it, and this processor lacks.
+    /// The features that eight lanes need, as the crate `lanes` asks for them, and that this processor lacks.
     pub fn missing_for_lanes(&self) -> Vec<&'static str> {
         let needed =
             ["avx512f", "avx512ifma", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vbmi2", "bmi2"];
@@ -154,7 +154,7 @@ impl Cpu {
         self.siblings.values().any(|list| list.len() > 1)
     }
 
-    /// How many sockets.
+    /// The number of sockets.
     pub fn socket_count(&self) -> usize {
         self.sockets.values().collect::<BTreeSet<_>>().len().max(1)
     }

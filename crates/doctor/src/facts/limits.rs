@@ -1,4 +1,4 @@
-//! What a process may use: of the service where its unit is known, else of this process.
+//! What a process may use: the limits of the service where its unit is known, else those of this process.
 
 use crate::Host;
 
@@ -9,7 +9,7 @@ pub struct Limits {
     pub nofile: Option<(u64, u64)>,
     /// Bytes of locked memory.
     pub memlock: Option<u64>,
-    /// Where that was read.
+    /// Where the limits were read.
     pub source: String,
     /// Whether the examination ran as root.
     pub is_root: bool,
@@ -27,7 +27,7 @@ pub fn service_unit(host: &Host) -> Option<(&'static str, String)> {
 }
 
 impl Limits {
-    /// Reads them.
+    /// Reads the limits.
     pub fn of(host: &Host) -> Limits {
         let mut limits = Limits { source: "/proc/self/limits".into(), ..Limits::default() };
         let table = host.text("/proc/self/limits").unwrap_or_default();

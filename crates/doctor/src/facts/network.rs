@@ -5,11 +5,11 @@ use crate::{Host, facts::range};
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// `eth0`.
+    /// The interface's name: `eth0`.
     pub name: String,
     /// Its driver.
     pub driver: Option<String>,
-    /// Mbit/s; `None` where it does not say.
+    /// The speed in Mbit/s; `None` where the interface does not say.
     pub speed: Option<u64>,
     /// Receive queues.
     pub queues: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Interface {
     pub interrupts: Vec<(u32, Vec<u32>)>,
 }
 
-/// Those that are up.
+/// The interfaces that are up.
 pub fn interfaces(host: &Host) -> Vec<Interface> {
     const NET: &str = "/sys/class/net";
     let up = |name: &String| {

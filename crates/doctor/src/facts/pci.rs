@@ -37,7 +37,7 @@ pub enum Seen {
     Sysfs,
     /// In /proc/bus/pci: without drivers and states.
     Proc,
-    /// By lspci: the same.
+    /// By lspci: without drivers and states.
     Lspci,
     /// Nowhere: nothing is known.
     Nowhere,
@@ -62,11 +62,11 @@ pub struct Qat {
     pub services: Option<String>,
     /// Its memory node.
     pub node: Option<u32>,
-    /// Virtual functions there are, and could be.
+    /// The number of virtual functions there are, and the most there could be.
     pub functions: (u32, u32),
     /// How many of its virtual functions are bound to vfio-pci.
     pub vfio: u32,
-    /// It is itself a virtual function, passed into this machine.
+    /// Whether it is itself a virtual function, passed into this machine.
     pub is_virtual: bool,
 }
 

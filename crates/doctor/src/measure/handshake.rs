@@ -33,7 +33,7 @@ pub(super) struct Pair {
     listener: TcpListener,
 }
 
-/// Loopback answers at once; past it, something is in the way.
+/// The longest wait: loopback answers at once, so beyond it something is in the way.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Pair {
@@ -144,7 +144,7 @@ impl Pair {
     }
 }
 
-/// The client believes everyone: what it costs is not counted, and whom it speaks to is known.
+/// The client accepts every certificate: the cost of checking is not counted, and the server is known.
 #[derive(Debug)]
 struct Anything(Arc<CryptoProvider>);
 

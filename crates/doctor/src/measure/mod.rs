@@ -29,17 +29,17 @@ pub struct Wish {
     pub tls12: bool,
     /// The vectors that eight lanes are computed in; where they are not accelerated, nothing of them is measured.
     pub lanes: Lanes,
-    /// How long, about.
+    /// The approximate duration.
     pub time: Duration,
 }
 
-/// Shorter, and there would be no three rounds.
+/// The shortest duration: anything shorter leaves no room for three rounds.
 pub const TIME_MIN: Duration = Duration::from_millis(200);
-/// A longer time is taken for a typing error.
+/// The longest duration: anything longer is taken for a typing error.
 pub const TIME_MAX: Duration = Duration::from_secs(600);
 /// CPU time of handshakes in a round: some twenty full ones.
 const SLICE: Duration = Duration::from_millis(12);
-/// Threads that are started at most.
+/// The most threads that are started.
 const THREADS_MAX: usize = 512;
 
 /// Measures.
