@@ -27,15 +27,15 @@ pub const BYTES: usize = 32;
 pub struct EncapsulateJob<'a> {
     /// The client's encapsulation key.
     pub key: &'a [u8],
-    /// Fresh random bytes, used for nothing else and zeroed by the caller: who knows them knows the secret.
+    /// Fresh random bytes, used for nothing else and zeroed by the caller: knowing them is knowing the secret.
     pub random: &'a [u8; BYTES],
 }
 
 /// What an encapsulation yields.
 pub struct Encapsulated {
-    /// To be sent to the client.
+    /// The ciphertext, to be sent to the client.
     pub ciphertext: [u8; CIPHERTEXT],
-    /// Shared with it.
+    /// The secret shared with the client.
     pub secret: Secret<BYTES>,
 }
 

@@ -11,7 +11,7 @@ impl<const N: usize> Secret<N> {
         Secret(bytes)
     }
 
-    /// The bytes, for where they must go.
+    /// The bytes, for the place they are meant for.
     pub fn expose(&self) -> &[u8; N] {
         &self.0
     }

@@ -1,15 +1,15 @@
-//! How long a caller is away who advances a batch by some steps.
+//! How long a call takes that advances a batch by some steps.
 
 use super::measure::thread_ns;
 use super::operations::common::TestKey;
 use penstock_lanes::rsa::{Progress, RsaBatch, RsaJob};
 use penstock_lanes::{LANES, Lanes};
 
-/// Steps at a time.
+/// Steps in one call.
 const STEPS: usize = 10;
 
-/// Of every size, the longest call of a batch of eight in microseconds. Each call's time is the fastest of many, so
-/// that what disturbed the machine once is not taken for the batch's.
+/// Reports for every size the longest call of a batch of eight, in microseconds. Each call's time is the fastest of many, so that a
+/// single disturbance of the machine is not attributed to the batch.
 pub fn report(lanes: Lanes) {
     for name in ["rsa2048-1", "rsa3072-1", "rsa4096-1"] {
         let key = TestKey::load(name).prepare();

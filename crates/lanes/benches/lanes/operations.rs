@@ -21,13 +21,13 @@ use std::{hint::black_box, rc::Rc};
 /// One line of the table, for eight fills.
 pub struct Operation {
     pub name: &'static str,
-    /// One call with so many jobs; the nanoseconds of this thread in it that are another line's.
+    /// Makes one call with the given number of jobs; returns the nanoseconds of this thread in it that are counted on another line.
     pub lanes: Box<dyn Fn(usize) -> u64>,
     /// One operation, natively.
     pub native: Box<dyn Fn()>,
     /// Eight operations in crypto_mb.
     pub crypto_mb: Option<Call>,
-    /// Vector multiplications in a call with so many jobs.
+    /// Vector multiplications in a call with the given number of jobs.
     pub multiplications: Box<dyn Fn(usize) -> u64>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Sign<'a, C, H, const N: usize, const BYTES: usize> {
     pub(crate) curve: PhantomData<(C, H)>,
 }
 
-/// A nonce used up by one signature: r and k^-1, ready. Not copied, zeroed when dropped; who forks must drop it first.
+/// A nonce used up by one signature: r and k^-1, ready. Not copied, zeroed when dropped; a process that forks must drop it first.
 pub struct Presignature<const BYTES: usize> {
     r: [u8; BYTES],
     inverse: [u8; BYTES],

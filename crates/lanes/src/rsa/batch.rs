@@ -26,7 +26,7 @@ pub struct RsaJob<'a> {
 pub enum Progress {
     /// Steps remain.
     Working {
-        /// How many.
+        /// The number of steps.
         steps_left: usize,
     },
     /// The results are there.
@@ -60,7 +60,7 @@ thread_local! {
 }
 
 impl RsaBatch {
-    /// How many of a batch's steps, its last, are the check of its results.
+    /// How many of a batch's steps check its results; they are the last ones.
     pub const CHECK_STEPS: usize = CHECK_STEPS;
 
     /// Starts a batch. Panics unless there are 1 to 8 jobs.

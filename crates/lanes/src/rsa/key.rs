@@ -6,7 +6,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// The only public exponent served: what the check of a result and [`super::verify_raw`] compute with.
 const EXPONENT: u32 = 65537;
 
-/// The sizes served.
+/// The sizes of keys that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RsaSize {
     /// A modulus of 2048 bits.
@@ -71,7 +71,7 @@ pub enum KeyError {
     Exponent,
     /// The modulus or a prime is even.
     Even,
-    /// The two primes are one.
+    /// The two primes are equal.
     EqualPrimes,
     /// The modulus is not the product of the primes.
     Product,

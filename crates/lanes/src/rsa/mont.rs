@@ -72,7 +72,7 @@ pub(crate) fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
     all[at..].first_chunk().expect("the part lies within the slice")
 }
 
-/// As [`part`], to be written to.
+/// `L` neighbours of a slice, as [`part`] gives them, for writing.
 #[inline(always)]
 pub(crate) fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
     all[at..].first_chunk_mut().expect("the part lies within the slice")
