@@ -1,7 +1,17 @@
 //! The words behind a command's own, and its payload.
 
-use crate::table::Refusal;
 use std::{collections::VecDeque, str::FromStr};
+
+/// Why a command is not carried out, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl Refusal {
+    /// With this sentence.
+    pub fn new(sentence: impl Into<String>) -> Refusal {
+        Refusal(sentence.into())
+    }
+}
 
 /// What a command's parser reads.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Completion of commands in shells.
 
-use crate::table::{Mode, Table};
+use crate::{Table, table::Mode};
 
 /// A shell that completes words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `help`, and what a client is told whose words lead nowhere.
 
 use crate::{
-    commands::SESSION,
-    table::{Entry, Mode, Table},
+    commands::{Entry, SESSION, Table},
+    table::Mode,
 };
 
 /// How many misspelled words still tell which command was meant.

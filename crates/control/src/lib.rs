@@ -17,10 +17,10 @@ mod session;
 mod table;
 mod words;
 
-pub use args::Args;
+pub use args::{Args, Refusal};
 pub use commands::*;
 pub use completion::{Shell, script};
 pub use manual::page;
 pub use session::{Prompt, Request, Session, Settings, Step};
-pub use table::{Entry, Found, Mode, Parse, Refusal, TABLE, Table};
+pub use table::Mode;
 pub use words::{Level, Severity, SeverityOutput};

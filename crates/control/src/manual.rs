@@ -1,8 +1,8 @@
 //! The page that documents the commands.
 
 use crate::{
-    commands::SESSION,
-    table::{Entry, Mode, Table},
+    commands::{Entry, SESSION, Table},
+    table::Mode,
 };
 
 /// `docs/runtime-api.md`.

@@ -6,12 +6,12 @@
 //! by whoever drives the session, which fetches the next piece of an answer when [`Session::output`] is small enough.
 
 use crate::{
-    Command, Level, Severity, SeverityOutput,
+    Command, Entry, Found, Level, Severity, SeverityOutput, Table,
     commands::{Own, SESSION},
     help,
     line::Line,
     payload::Payload,
-    table::{Entry, Found, Mode, Table},
+    table::Mode,
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -305,7 +305,7 @@ impl Session {
         if self.level < entry.level {
             return Err((Severity::Error, "Permission denied".into()));
         }
-        let command = entry.command(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
+        let command = (entry.parse)(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
         let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
         Ok(Request { command, changes: entry.changes, told, level: self.level })
     }

@@ -1,7 +1,7 @@
 //! Servers added and removed.
 
 use super::Command;
-use crate::{Args, Entry, Level, table::Refusal};
+use crate::{Args, Entry, Level, Refusal};
 use std::time::Duration;
 
 /// What is to become of the servers of a backend.

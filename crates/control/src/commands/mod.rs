@@ -22,10 +22,20 @@ pub use tables::Tables;
 
 pub(crate) use session::SESSION;
 
-use crate::table::Entry;
+use crate::table;
+
+/// A command of the runtime API.
+pub type Entry = table::Entry<Command>;
+/// The commands that a kind of socket answers.
+pub type Table = table::Table<Command>;
+/// Where the words of a client lead.
+pub type Found = table::Found<Command>;
+
+/// The commands of a worker's stats sockets.
+pub const TABLE: Table = Table::new(GROUPS);
 
 /// The entries of a worker's stats sockets.
-pub(crate) const GROUPS: &[&[Entry]] = &[
+const GROUPS: &[&[Entry]] = &[
     certificates::ENTRIES,
     membership::ENTRIES,
     statistics::ENTRIES,
@@ -58,4 +68,35 @@ pub enum Command {
     Patterns(Patterns),
     /// Stick tables.
     Tables(Tables),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Level, Mode};
+    use std::collections::HashSet;
+
+    #[test]
+    fn entries_are_well_formed_and_unique() {
+        let mut seen = HashSet::new();
+        for entry in TABLE.entries() {
+            assert!(seen.insert(entry.words), "{} twice", entry.words);
+            assert!(entry.usage.is_empty() || entry.usage.starts_with(entry.words), "{}", entry.usage);
+            assert!(!entry.help.is_empty() && !entry.help.ends_with('.'), "{}", entry.words);
+            assert!(entry.words.split(' ').all(|word| !word.is_empty()), "{}", entry.words);
+            assert!(entry.level > Level::User || entry.changes.is_none(), "a user changes something: {}", entry.words);
+        }
+    }
+
+    #[test]
+    fn the_longest_name_wins() {
+        let words = |text: &str| text.split(' ').map(String::from).collect();
+        let found = |text| match TABLE.find(words(text), None, |mode| mode == Mode::Always) {
+            Found::Entry(entry, args) => Some((entry.words, args)),
+            Found::Nothing => None,
+        };
+        assert!(found("show").is_none() && found("Show stat").is_none() && found("show statistics").is_none());
+        let (name, mut args) = found("show stat typed up").unwrap();
+        assert_eq!((name, args.rest()), ("show stat", vec!["typed".into(), "up".into()]));
+    }
 }

@@ -1,7 +1,7 @@
 //! Maps and ACLs: lists of patterns that rules read, by the number or the file of each.
 
 use super::Command;
-use crate::{Args, Entry, Level, table::Refusal};
+use crate::{Args, Entry, Level, Refusal};
 
 /// A question about a list of patterns, or a change of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,12 +233,12 @@ fn pairs(payload: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Found, Mode, TABLE};
+    use crate::{Found, Mode, TABLE};
 
     fn parse(line: &str, payload: Option<&str>) -> Result<PatternAction, String> {
         let words = line.split(' ').map(String::from).collect();
         match TABLE.find(words, payload.map(|text| text.as_bytes().to_vec()), |mode| mode == Mode::Always) {
-            Found::Entry(entry, mut args) => match entry.command(&mut args) {
+            Found::Entry(entry, mut args) => match (entry.parse)(&mut args) {
                 Ok(Command::Patterns(patterns)) => Ok(patterns.action),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.0),

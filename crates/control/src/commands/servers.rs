@@ -93,31 +93,40 @@ const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-a
      fqdn | health | ssl | state | weight";
 
 pub(crate) const ENTRIES: &[Entry] = &[
-    one("disable agent", "disable agent", "disable agent checks", |_| Ok(Change::AgentAsked(false))),
-    one("disable health", "disable health", "disable health checks", |_| Ok(Change::Checked(false))),
+    one("disable agent", "disable agent", "disable agent checks", |args| {
+        named(args, |_| Ok(Change::AgentAsked(false)))
+    }),
+    one("disable health", "disable health", "disable health checks", |args| {
+        named(args, |_| Ok(Change::Checked(false)))
+    }),
     one(
         "disable server",
         "disable server (DEPRECATED)",
         "disable a server for maintenance (use 'set server' instead)",
-        |_| Ok(Change::Maint),
+        |args| named(args, |_| Ok(Change::Maint)),
     ),
-    one("enable agent", "enable agent", "enable agent checks", |_| Ok(Change::AgentAsked(true))),
-    one("enable health", "enable health", "enable health checks", |_| Ok(Change::Checked(true))),
-    one("enable server", "enable server  (DEPRECATED)", "enable a disabled server (use 'set server' instead)", |_| {
-        Ok(Change::Ready)
-    }),
+    one("enable agent", "enable agent", "enable agent checks", |args| named(args, |_| Ok(Change::AgentAsked(true)))),
+    one("enable health", "enable health", "enable health checks", |args| named(args, |_| Ok(Change::Checked(true)))),
+    one(
+        "enable server",
+        "enable server  (DEPRECATED)",
+        "enable a disabled server (use 'set server' instead)",
+        |args| named(args, |_| Ok(Change::Ready)),
+    ),
     Entry::new("get weight", "get weight <bk>/<srv>", "report a server's current weight", |args| {
         Ok(Command::Servers(Servers::Weight(args.word().unwrap_or_default())))
     }),
     one("set maxconn server", "set maxconn server <bk>/<srv>", "change a server's maxconn setting", |args| {
-        Ok(Change::MaxConn(args.require("Require <maxconn>.")?))
+        named(args, |args| Ok(Change::MaxConn(args.require("Require <maxconn>.")?)))
     }),
-    one("set server", "set server <bk>/<srv> [opts]", "change a server's state, weight, address or ssl", change),
+    one("set server", "set server <bk>/<srv> [opts]", "change a server's state, weight, address or ssl", |args| {
+        named(args, change)
+    }),
     one(
         "set weight",
         "set weight <bk>/<srv>  (DEPRECATED)",
         "change a server's weight (use 'set server' instead)",
-        weight,
+        |args| named(args, weight),
     ),
     Entry::new("show backend", "show backend", "list backends in the current running config", |args| {
         Ok(Command::Servers(Servers::Backends { json: args.take("json") }))
@@ -140,19 +149,24 @@ pub(crate) const ENTRIES: &[Entry] = &[
             Ok(Command::Servers(Servers::State { backend: args.word(), json }))
         },
     ),
-    one("shutdown sessions server", "shutdown sessions server <bk>/<srv>", "kill sessions on a server", |_| {
-        Ok(Change::ShutdownSessions)
+    one("shutdown sessions server", "shutdown sessions server <bk>/<srv>", "kill sessions on a server", |args| {
+        named(args, |_| Ok(Change::ShutdownSessions))
     }),
 ];
 
-/// A command that changes the server that its first argument names.
 const fn one(
     words: &'static str,
     usage: &'static str,
     help: &'static str,
-    parse: fn(&mut Args) -> Result<Change, Refusal>,
+    parse: fn(&mut Args) -> Result<Command, Refusal>,
 ) -> Entry {
-    Entry::of_server(words, usage, help, parse).level(Level::Admin).changes("server")
+    Entry::new(words, usage, help, parse).level(Level::Admin).changes("server")
+}
+
+/// Changes the server that the first argument names, which comes first: it is missed before anything else is wrong.
+fn named(args: &mut Args, change: fn(&mut Args) -> Result<Change, Refusal>) -> Result<Command, Refusal> {
+    let server = args.word().unwrap_or_default();
+    Ok(Command::Servers(Servers::Set(server, change(args))))
 }
 
 fn weight(args: &mut Args) -> Result<Change, Refusal> {

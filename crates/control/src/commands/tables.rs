@@ -1,7 +1,7 @@
 //! Stick tables.
 
 use super::Command;
-use crate::{Entry, Level, table::Refusal};
+use crate::{Entry, Level, Refusal};
 
 /// A question about stick tables, or a change of one. What follows the table's name depends on what that stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
