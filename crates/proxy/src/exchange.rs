@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod forward;
 mod forwarded;
 pub(crate) mod headers;
+pub(crate) mod live;
 mod repeat;
 pub(crate) mod respond;
 mod retry;
@@ -18,8 +19,8 @@ pub(crate) mod state;
 pub(crate) mod timeouts;
 mod transfer;
 
+use crate::exchange::live::Live;
 use crate::{
-    connection::Conn,
     log::debug,
     route::{self, Route},
     worker::{
@@ -27,21 +28,19 @@ use crate::{
         turn::{self, cost},
     },
 };
-use ends::Client;
-use state::Exchange;
 
 /// Runs an exchange whose request head has been read.
-pub(crate) async fn run(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
-    conn.worker.pulse().enter(Stage::Route);
+pub(crate) async fn run(live: &mut Live<'_>) {
+    live.worker.pulse().enter(Stage::Route);
     turn::spend(cost::REQUEST);
-    if let Some(fault) = conn.worker.planted.filter(|_| x.request.path() == b"/planted-fault") {
+    if let Some(fault) = live.worker.planted.filter(|_| live.x.request.path() == b"/planted-fault") {
         fault.strike().await;
     }
-    debug::request(conn, x);
-    penstock_http::receive_hop_by_hop(&mut x.request.fields);
-    match route::request(conn, client, x).await {
-        Route::Backend(backend) => retry::to_backend(conn, client, x, backend).await,
+    debug::request(live.conn, live.x);
+    penstock_http::receive_hop_by_hop(&mut live.x.request.fields);
+    match route::request(live).await {
+        Route::Backend(backend) => retry::to_backend(live, backend).await,
         Route::Answered => {}
     }
-    finish::run(conn, client, x);
+    finish::run(live);
 }

@@ -5,9 +5,10 @@ pub(crate) mod content;
 pub(crate) mod cookie;
 pub(crate) mod persistence;
 
+use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
-    exchange::{buffered_body, buffered_body::Ahead, ends::Client, headers, respond, service, state::Exchange},
+    exchange::{buffered_body, buffered_body::Ahead, headers, respond, service, state::Exchange},
     rules::{
         after_response,
         context::{self, Judged, Stage},
@@ -29,128 +30,119 @@ pub(crate) enum Route {
 }
 
 /// Runs the rules of the frontend and of the backend it chooses.
-pub(crate) async fn request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> Route {
-    let worker = conn.worker.clone();
+pub(crate) async fn request(live: &mut Live<'_>) -> Route {
+    let worker = live.worker;
     let shared = &worker.shared;
-    let frontend = &shared.config.proxies[conn.frontend];
-    let rules = shared.program.of(conn.frontend);
-    if monitor(conn, client, x, frontend, rules).await {
+    let frontend = &shared.config.proxies[live.conn.frontend];
+    let rules = shared.program.of(live.conn.frontend);
+    if monitor(live, frontend, rules).await {
         return Route::Answered;
     }
     if !rules.request_captures.is_empty() || !rules.response_captures.is_empty() {
-        rules.capture_request(&x.request.fields, &mut x.txn);
+        rules.capture_request(&live.x.request.fields, &mut live.x.txn);
     }
     if let Some(capture) = &frontend.capture_cookie {
-        x.txn.request_cookie = headers::captured_cookie(&x.request.fields, capture);
+        live.x.txn.request_cookie = headers::captured_cookie(&live.x.request.fields, capture);
     }
-    conn.session.tracking.http_request(worker.now_ms());
-    if frontend.options.http_buffer_request && buffer_request(conn, client, x, frontend).await == Judged::Over {
+    live.conn.session.tracking.http_request(worker.now_ms());
+    if frontend.options.http_buffer_request && buffer_request(live, frontend).await == Judged::Over {
         return Route::Answered;
     }
     if shared.program.reads_requests {
-        buffered_body::look(conn, client, x).await;
+        buffered_body::look(live).await;
     }
-    if section(conn, client, x, conn.frontend).await == Judged::Over {
+    if section(live, live.conn.frontend).await == Judged::Over {
         return Route::Answered;
     }
-    let Some(chosen) = login::known(conn, client, x, |conn, x| choose(&worker, conn, x, Stage::Request)).await else {
+    let Some(chosen) = login::known(live, |conn, x| choose(worker, conn, x, Stage::Request)).await else {
         return Route::Answered;
     };
     let Some(backend) = chosen else {
-        x.log.termination = Termination(By::Server, During::Connect);
-        x.log.TR = -1;
-        respond::error(conn, client, x, 503).await;
+        live.x.log.termination = Termination(By::Server, During::Connect);
+        live.x.log.TR = -1;
+        respond::error(live, 503).await;
         return Route::Answered;
     };
-    x.backend = Some(backend);
-    if backend != conn.frontend && section(conn, client, x, backend).await == Judged::Over {
+    live.x.backend = Some(backend);
+    if backend != live.conn.frontend && section(live, backend).await == Judged::Over {
         return Route::Answered;
     }
     let proxy = &shared.config.proxies[backend];
-    if proxy.options.http_buffer_request && buffer_request(conn, client, x, proxy).await == Judged::Over {
+    if proxy.options.http_buffer_request && buffer_request(live, proxy).await == Judged::Over {
         return Route::Answered;
     }
-    headers::forwarded_for(conn, x, proxy);
+    headers::forwarded_for(live.conn, live.x, proxy);
     // Also where nothing asks for it yet: rules of responses and the log show what it was made of here.
-    context::context(&worker, conn, x, Stage::Request).make_unique_id();
+    context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
     if let Some(name) = &frontend.unique_id_header {
-        add_unique_id(x, name);
+        add_unique_id(live.x, name);
     }
     Route::Backend(backend)
 }
 
 /// The rules of one section, frontend or backend, and its statistics page.
-async fn section(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize) -> Judged {
-    let worker = conn.worker.clone();
+async fn section(live: &mut Live<'_>, proxy: usize) -> Judged {
+    let worker = live.worker;
     let rules = worker.shared.program.of(proxy);
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
     // Those of a TCP frontend have made this connection one of HTTP.
-    let switched = proxy == conn.frontend && conn.proxy().mode == Mode::Tcp;
+    let switched = proxy == live.conn.frontend && live.conn.proxy().mode == Mode::Tcp;
     if !(switched || rules.tcp_content.is_empty())
-        && evaluate::request(conn, client, x, &rules.tcp_content, inspect).await == Judged::Over
+        && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
         // These rules come before HTTP: to the log there was no request.
-        x.txn.received.clear();
+        live.x.txn.received.clear();
         return Judged::Over;
     }
-    if !rules.http_request.is_empty()
-        && evaluate::request(conn, client, x, &rules.http_request, None).await == Judged::Over
-    {
+    if !rules.http_request.is_empty() && evaluate::request(live, &rules.http_request, None).await == Judged::Over {
         return Judged::Over;
     }
-    if stats(conn, client, x, proxy, rules).await { Judged::Over } else { Judged::GoOn }
+    if stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
 }
 
 /// `monitor-uri`: whether it was asked for, and so answered.
-async fn monitor(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    frontend: &Proxy,
-    rules: &ProxyRules,
-) -> bool {
+async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> bool {
     let Some(uri) = &frontend.monitor_uri else { return false };
-    if uri.as_bytes() != x.request.path_and_query() && uri.as_bytes() != x.request.target() {
+    if uri.as_bytes() != live.x.request.path_and_query() && uri.as_bytes() != live.x.request.target() {
         return false;
     }
-    let worker = conn.worker.clone();
-    let failed = login::known(conn, client, x, |conn, x| {
-        let context = context::context(&worker, conn, x, Stage::Request);
+    let worker = live.worker;
+    let failed = login::known(live, |conn, x| {
+        let context = context::context(worker, conn, x, Stage::Request);
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(failed) = failed.await else { return true };
     // A monitor asks all the time: its requests are answered and not logged.
-    x.txn.log_level = Some(LogLevel::Silent);
-    x.log.termination = Termination(By::Ourselves, During::Request);
-    respond::error(conn, client, x, if failed { 503 } else { 200 }).await;
+    live.x.txn.log_level = Some(LogLevel::Silent);
+    live.x.log.termination = Termination(By::Ourselves, During::Request);
+    respond::error(live, if failed { 503 } else { 200 }).await;
     true
 }
 
 /// Answers with the statistics page where `stats uri` of that proxy is asked for; whether it was.
-async fn stats(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: usize, rules: &ProxyRules) -> bool {
-    let worker = conn.worker.clone();
+async fn stats(live: &mut Live<'_>, proxy: usize, rules: &ProxyRules) -> bool {
+    let worker = live.worker;
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
     // Other methods are the server's business.
-    let asked = matches!(x.request.method(), b"GET" | b"HEAD" | b"POST")
-        && x.request.path_and_query().starts_with(page.uri.as_bytes());
+    let asked = matches!(live.x.request.method(), b"GET" | b"HEAD" | b"POST")
+        && live.x.request.path_and_query().starts_with(page.uri.as_bytes());
     let Some(found) = worker.handle.inner.services.stats.clone().filter(|_| asked) else { return false };
-    service::taken_by(conn, x, found.log_name());
-    if !rules.stats_request.is_empty()
-        && evaluate::request(conn, client, x, &rules.stats_request, None).await == Judged::Over
-    {
+    service::taken_by(live.conn, live.x, found.log_name());
+    if !rules.stats_request.is_empty() && evaluate::request(live, &rules.stats_request, None).await == Judged::Over {
         return true;
     }
-    service::answer(conn, client, x, found, proxy).await;
+    service::answer(live, found, proxy).await;
     true
 }
 
 /// `option http-buffer-request`: the whole body, or a buffer of it, before anything is decided.
-async fn buffer_request(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, proxy: &Proxy) -> Judged {
-    if client.request_framing() == Framing::None {
+async fn buffer_request(live: &mut Live<'_>, proxy: &Proxy) -> Judged {
+    if live.client.request_framing() == Framing::None {
         return Judged::GoOn;
     }
-    let limit = proxy.timeouts.http_request.or(conn.proxy().timeouts.http_request).or(conn.proxy().timeouts.client);
-    evaluate::wait_for_body(conn, client, x, 0, limit).await
+    let limit =
+        proxy.timeouts.http_request.or(live.conn.proxy().timeouts.http_request).or(live.conn.proxy().timeouts.client);
+    evaluate::wait_for_body(live, 0, limit).await
 }
 
 fn add_unique_id(x: &mut Exchange, name: &str) {
@@ -183,46 +175,43 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
 }
 
 /// Runs the rules on a server's response, the backend's first; whether it goes out.
-pub(crate) async fn response(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    ahead: &mut Ahead<'_>,
-) -> bool {
-    let worker = conn.worker.clone();
+pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool {
+    let worker = live.worker;
     let shared = &worker.shared;
-    if let Some(backend) = x.backend {
+    if let Some(backend) = live.x.backend {
         let list = &shared.program.of(backend).tcp_response;
         // Without a delay these rules decide before there is a response.
         let seen = shared.config.proxies[backend].tcp_response_inspect_delay.is_some();
-        if !list.is_empty() && evaluate::response(conn, client, x, list, seen, ahead).await == Judged::Over {
+        if !list.is_empty() && evaluate::response(live, list, seen, ahead).await == Judged::Over {
             return false;
         }
     }
-    let rules = shared.program.of(conn.frontend);
+    let rules = shared.program.of(live.conn.frontend);
     if !rules.response_captures.is_empty() {
-        rules.capture_response(&x.response.fields, &mut x.txn);
+        rules.capture_response(&live.x.response.fields, &mut live.x.txn);
     }
-    if let Some(capture) = &shared.config.proxies[conn.frontend].capture_cookie {
-        x.txn.response_cookie = headers::captured_set_cookie(&x.response.fields, capture);
+    if let Some(capture) = &shared.config.proxies[live.conn.frontend].capture_cookie {
+        live.x.txn.response_cookie = headers::captured_set_cookie(&live.x.response.fields, capture);
     }
-    x.txn.response_version = Some(x.response.version());
-    x.txn.status = Some(x.response.status());
+    live.x.txn.response_version = Some(live.x.response.version());
+    live.x.txn.status = Some(live.x.response.status());
     if shared.program.reads_responses {
-        buffered_body::look_ahead(conn, x, ahead).await;
+        buffered_body::look_ahead(live.conn, live.x, ahead).await;
     }
-    for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
+    for proxy in
+        live.x.backend.into_iter().chain((live.x.backend != Some(live.conn.frontend)).then_some(live.conn.frontend))
+    {
         let list = &shared.program.of(proxy).http_response;
-        if !list.is_empty() && evaluate::response(conn, client, x, list, true, ahead).await == Judged::Over {
+        if !list.is_empty() && evaluate::response(live, list, true, ahead).await == Judged::Over {
             return false;
         }
     }
-    if let Some(server) = x.server.clone() {
-        persistence::remember(conn, x, &server, Stage::Response);
+    if let Some(server) = live.x.server.clone() {
+        persistence::remember(live.conn, live.x, &server, Stage::Response);
     }
-    if !after_response::run(conn, x) {
-        x.log.termination = Termination(By::Refusal, During::Headers);
-        respond::error(conn, client, x, 500).await;
+    if !after_response::run(live.conn, live.x) {
+        live.x.log.termination = Termination(By::Refusal, During::Headers);
+        respond::error(live, 500).await;
         return false;
     }
     true

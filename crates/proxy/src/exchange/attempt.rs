@@ -3,17 +3,18 @@
 use super::{
     assign::{connect, connected},
     buffered_body::Ahead,
-    ends::{Answered, Client, Fault, Upstream},
+    ends::{Answered, Fault, Upstream},
     finish,
     flush::{flush, send},
     forward::{Broken, Flow, Waits},
     headers,
     repeat::{Ended, is_repeatable, keep_body},
     respond,
-    state::{Exchange, ms_between},
+    state::ms_between,
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
+use crate::exchange::live::Live;
 use crate::server::{Seen, Server, Slot};
 use crate::{
     connection::{Conn, in_time},
@@ -48,71 +49,64 @@ use std::{
 };
 
 /// One attempt at one server: a connection, the request, the response.
-pub(super) async fn attempt(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    slot: &Slot,
-    proxy: &Proxy,
-    repeated: bool,
-) -> Result<(), Ended> {
-    let worker = conn.worker.clone();
+pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
+    let worker = live.worker;
     let server = slot.server();
     let cells = worker.cells(server);
-    let first = conn.requests == 0 && !repeated;
-    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..conn.limits() };
-    let only_http1 = websocket::goes_over_http1(&x.request, &server.config.settings);
-    let Some(key) = key_of(conn, x, server, only_http1, context::Stage::Request) else {
-        connect(conn, x, server, None).await;
+    let first = live.conn.requests == 0 && !repeated;
+    let limits = Limits { lenient: proxy.options.accept_invalid_http_response, ..live.conn.limits() };
+    let only_http1 = websocket::goes_over_http1(&live.x.request, &server.config.settings);
+    let Some(key) = key_of(live.conn, live.x, server, only_http1, context::Stage::Request) else {
+        connect(live.conn, live.x, server, None).await;
         return Err(Ended::Retry(Reason::Connect));
     };
-    let private = proxy.http_reuse == HttpReuse::Never || conn.own.authenticates();
-    let claim = (!private).then(|| Claim::new(proxy, first, conn.own.session()));
-    if !only_http1 && let Some(mux) = taken_mux(conn, &key, claim.as_ref(), server) {
+    let private = proxy.http_reuse == HttpReuse::Never || live.conn.own.authenticates();
+    let claim = (!private).then(|| Claim::new(proxy, first, live.conn.own.session()));
+    if !only_http1 && let Some(mux) = taken_mux(live.conn, &key, claim.as_ref(), server) {
         cells.reuses.inc();
-        connected(x, mux.facts().clone(), worker.clock.now());
-        return multiplexed(conn, client, x, &mux, slot, &key, proxy, limits).await;
+        connected(live.x, mux.facts().clone(), worker.clock.now());
+        return multiplexed(live, &mux, slot, &key, proxy, limits).await;
     }
     let in_use = InUse::of(cells);
-    let own = conn.own.take(&key);
+    let own = live.conn.own.take(&key);
     let private = private || own.is_some();
     let (stream, uses) = match own.or_else(|| worker.pool.take(server, &key, claim.as_ref()?)) {
         Some(taken) => {
             cells.reuses.inc();
-            connected(x, taken.facts, worker.clock.now());
+            connected(live.x, taken.facts, worker.clock.now());
             (taken.stream, taken.uses)
         }
-        None => match connect(conn, x, server, Some(&key)).await {
+        None => match connect(live.conn, live.x, server, Some(&key)).await {
             Some(stream) => (stream, 0),
             None => return Err(Ended::Retry(Reason::Connect)),
         },
     };
     if !only_http1 && mux::is_spoken_by(&stream, &server.config.settings) {
         let tune = &worker.shared.config.global.tune.h2_be;
-        let Ok((mux, driver)) = Mux::open(stream, x.server_conn.clone(), tune, &limits).await else {
-            x.log.termination = Termination(By::Server, During::Connect);
+        let Ok((mux, driver)) = Mux::open(stream, live.x.server_conn.clone(), tune, &limits).await else {
+            live.x.log.termination = Termination(By::Server, During::Connect);
             return Err(Ended::Retry(Reason::Connect));
         };
-        task::spawn(&worker, Who::Server { peer: x.server_conn.dst }, driver);
+        task::spawn(worker, Who::Server { peer: live.x.server_conn.dst }, driver);
         match private {
             _ if worker.draining.get() => {}
-            true => conn.own.give_mux(key.clone(), mux.clone()),
+            true => live.conn.own.give_mux(key.clone(), mux.clone()),
             false => worker.muxes.share(key.clone(), mux.clone()),
         }
         drop(in_use);
-        return multiplexed(conn, client, x, &mux, slot, &key, proxy, limits).await;
+        return multiplexed(live, &mux, slot, &key, proxy, limits).await;
     }
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
-    let may_keep = headers::to_server(conn, x, proxy, server);
-    upstream.request(&mut x.request, client.request_framing());
+    let may_keep = headers::to_server(live.conn, live.x, proxy, server);
+    upstream.request(&mut live.x.request, live.client.request_framing());
     let stale = uses > 0;
-    let result = forward(conn, client, x, &mut upstream, server, proxy, stale).await;
+    let result = forward(live, &mut upstream, server, proxy, stale).await;
     match result {
         Ok(()) if may_keep => {
             if let Some(stream) = upstream.into_idle() {
-                let idle = Returned { stream, facts: x.server_conn.clone(), uses: uses + 1 };
-                if private || conn.own.authenticates() {
-                    conn.own.give(key, idle)
+                let idle = Returned { stream, facts: live.x.server_conn.clone(), uses: uses + 1 };
+                if private || live.conn.own.authenticates() {
+                    live.conn.own.give(key, idle)
                 } else {
                     worker.pool.give(server, key, idle, worker.clock.now())
                 }
@@ -131,39 +125,36 @@ fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> 
 }
 
 /// An attempt over a connection that others may share.
-#[allow(clippy::too_many_arguments, reason = "one attempt, which these are the parts of")]
 pub(super) async fn multiplexed(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     mux: &Rc<Mux>,
     slot: &Slot,
     key: &Key,
     proxy: &Proxy,
     limits: Limits,
 ) -> Result<(), Ended> {
-    x.server_conn.http_major = 2;
-    if websocket::is_asked_for(&x.request) {
-        conn.deadline.set(conn.worker.clock.now(), proxy.timeouts.connect);
-        if in_time(&mut conn.deadline, mux.takes_websockets()).await != Some(true) {
-            x.log.termination = Termination(By::Server, During::Headers);
-            respond::error(conn, client, x, 502).await;
+    live.x.server_conn.http_major = 2;
+    if websocket::is_asked_for(&live.x.request) {
+        live.conn.deadline.set(live.worker.clock.now(), proxy.timeouts.connect);
+        if in_time(&mut live.conn.deadline, mux.takes_websockets()).await != Some(true) {
+            live.x.log.termination = Termination(By::Server, During::Headers);
+            respond::error(live, 502).await;
             return Err(Ended::Over);
         }
     }
-    let worker = conn.worker.clone();
+    let worker = live.worker;
     let _in_use = MuxInUse::of(worker.cells(slot.server()), mux);
-    let mut upstream = Http2Server::new(mux.clone(), conn.own.session(), limits);
-    headers::to_server(conn, x, proxy, slot.server());
-    upstream.request(&mut x.request, client.request_framing());
-    let authenticated = conn.own.authenticates();
-    let result = forward(conn, client, x, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
+    let mut upstream = Http2Server::new(mux.clone(), live.conn.own.session(), limits);
+    headers::to_server(live.conn, live.x, proxy, slot.server());
+    upstream.request(&mut live.x.request, live.client.request_framing());
+    let authenticated = live.conn.own.authenticates();
+    let result = forward(live, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
     drop(upstream);
-    let worker = conn.worker.clone();
-    if conn.own.authenticates() && !authenticated {
+    let worker = live.worker;
+    if live.conn.own.authenticates() && !authenticated {
         // From here on the server takes it for this client's.
         worker.muxes.withdraw(key.at, mux);
-        conn.own.give_mux(key.clone(), mux.clone());
+        live.conn.own.give_mux(key.clone(), mux.clone());
     }
     worker.muxes.settle(slot.server(), mux);
     result
@@ -180,41 +171,39 @@ pub(super) enum Head {
 
 /// Sends the request, and the response back.
 pub(super) async fn forward(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
     server: &Server,
     proxy: &Proxy,
     stale: bool,
 ) -> Result<(), Ended> {
-    let worker = conn.worker.clone();
+    let worker = live.worker;
     let buffers = &worker.buffers;
     worker.pulse().enter(Stage::Forward);
-    let mut patience = Patience::new(conn, x, proxy);
+    let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
-    if let Some(body) = x.body.take() {
-        request.preload(Some(body), x.body_complete);
-    } else if client.request_framing() == Framing::None {
+    if let Some(body) = live.x.body.take() {
+        request.preload(Some(body), live.x.body_complete);
+    } else if live.client.request_framing() == Framing::None {
         request.preload(None, true);
     }
-    if client.request_framing() != Framing::None && may_repeat_body(proxy) && !x.txn.no_retry {
+    if live.client.request_framing() != Framing::None && may_repeat_body(proxy) && !live.x.txn.no_retry {
         request.keep(buffers.size());
     }
     let mut woken = false;
     let framing = loop {
         let head = poll_fn(|cx| {
             worker.clock.resume(&mut woken);
-            poll_head(cx, conn, client, x, upstream, &mut request, &mut patience, proxy.options.abortonclose)
+            poll_head(cx, live, upstream, &mut request, &mut patience, proxy.options.abortonclose)
         })
         .await;
         let failed = match head {
-            Head::Got(Framing::None) if x.response.is_interim() => {
+            Head::Got(Framing::None) if live.x.response.is_interim() => {
                 turn::spend(cost::HEAD);
                 turn::proceed().await;
-                headers::interim_to_client(x);
-                client.interim(&x.response);
-                if flush(conn, client).await {
+                headers::interim_to_client(live.x);
+                live.client.interim(&live.x.response);
+                if flush(live).await {
                     continue;
                 }
                 // A server may go on with them for ever.
@@ -224,93 +213,94 @@ pub(super) async fn forward(
             failed => failed,
         };
         request.give_back(buffers);
-        let ended = head_failed(conn, client, x, upstream, server, failed, stale, &request).await;
+        let ended = head_failed(live, upstream, server, failed, stale, &request).await;
         if matches!(ended, Ended::Retry(_)) {
-            keep_body(x, &mut request, buffers);
+            keep_body(live.x, &mut request, buffers);
         }
         return Err(ended);
     };
     let now = worker.clock.now();
-    debug::response(conn, x);
-    penstock_http::receive_hop_by_hop(&mut x.response.fields);
-    x.times.answered = Some(now);
+    debug::response(live.conn, live.x);
+    penstock_http::receive_hop_by_hop(&mut live.x.response.fields);
+    live.x.times.answered = Some(now);
     let cells = worker.cells(server);
     cells.requests.inc();
-    cells.response(x.response.status());
-    finish::track_status(conn, x, x.response.status());
-    conn.own.heed(&x.response);
-    let seen = if matches!(x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
+    cells.response(live.x.response.status());
+    finish::track_status(live.conn, live.x, live.x.response.status());
+    live.conn.own.heed(&live.x.response);
+    let seen =
+        if matches!(live.x.response.status(), 500 | 502..=504 | 506..) { Seen::WrongStatus } else { Seen::Response };
     worker.shared.backends.observe(server.at, seen, now.into_std());
-    if x.may_retry && is_repeatable(client, x, &request) && retries_on_status(proxy, x.response.status()) {
+    if live.x.may_retry
+        && is_repeatable(live.client, live.x, &request)
+        && retries_on_status(proxy, live.x.response.status())
+    {
         request.give_back(buffers);
-        keep_body(x, &mut request, buffers);
+        keep_body(live.x, &mut request, buffers);
         return Err(Ended::Retry(Reason::Status));
     }
-    x.txn.request_forwarded();
-    let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !x.wants_head_only();
-    x.response_announced = match framing {
+    live.x.txn.request_forwarded();
+    let has_body = !matches!(framing, Framing::None | Framing::Tunnel) && !live.x.wants_head_only();
+    live.x.response_announced = match framing {
         Framing::Length(length) if has_body => Some(length),
         _ => None,
     };
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
-    let goes_on = route::response(conn, client, x, &mut ahead).await;
+    let goes_on = route::response(live, &mut ahead).await;
     // Its rules saw a response of which nothing had gone out; to the log what has come counts, also if it was replaced.
-    x.log.bytes_read += upstream.counts().received;
+    live.x.log.bytes_read += upstream.counts().received;
     if !goes_on {
         request.give_back(buffers);
         return Err(Ended::Over);
     }
-    x.log.Tr = x.times.connected.map_or(-1, |connected| ms_between(connected, now));
-    headers::to_client(x, proxy);
-    cookie::to_client(x, proxy, worker.clock.unix_s());
-    let framing = headers::framing_to_client(x, framing);
-    let last = headers::closes(conn) || !request.done;
-    client.respond(&mut x.response, framing, last && framing != Framing::Tunnel);
-    x.responded = true;
-    x.txn.status = Some(x.response.status());
+    live.x.log.Tr = live.x.times.connected.map_or(-1, |connected| ms_between(connected, now));
+    headers::to_client(live.x, proxy);
+    cookie::to_client(live.x, proxy, worker.clock.unix_s());
+    let framing = headers::framing_to_client(live.x, framing);
+    let last = headers::closes(live.conn) || !request.done;
+    live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
+    live.x.responded = true;
+    live.x.txn.status = Some(live.x.response.status());
     if framing == Framing::Tunnel {
-        client.tunnel();
+        live.client.tunnel();
         upstream.tunnel();
-        return tunnel(conn, client, x, upstream, proxy, request).await;
+        return tunnel(live, upstream, proxy, request).await;
     }
-    finish::as_soon_as(conn, client, x);
+    finish::as_soon_as(live);
     let mut response = Flow::new();
-    let unread = x.wants_head_only() && x.request.method() != b"HEAD" && !x.response_complete;
-    if x.wants_head_only() || framing == Framing::None {
+    let unread = live.x.wants_head_only() && live.x.request.method() != b"HEAD" && !live.x.response_complete;
+    if live.x.wants_head_only() || framing == Framing::None {
         // Nobody gets the body. That of an answer to HEAD is skipped later, another ends the server's connection.
-        x.forget_response_body(buffers);
+        live.x.forget_response_body(buffers);
         response.preload(None, true);
-    } else if let Some(body) = x.response_body.take() {
-        response.preload(Some(body), x.response_complete);
+    } else if let Some(body) = live.x.response_body.take() {
+        response.preload(Some(body), live.x.response_complete);
     }
     let mut woken = false;
     let result = poll_fn(|cx| {
         worker.clock.resume(&mut woken);
-        let polled = poll_body(cx, conn, client, upstream, &mut request, &mut response, &mut patience);
+        let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience);
         // Kept up to date, as the server's sessions may be ended at any moment.
-        x.count_response(upstream.counts());
+        live.x.count_response(upstream.counts());
         polled
     })
     .await;
     request.give_back(buffers);
     if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
         let mut rest = response.take_rest();
-        send(conn, client, &mut rest).await;
+        send(live, &mut rest).await;
         buffers.give(rest);
     }
     response.give_back(buffers);
     if unread && matches!(result, Transfer::Done) {
-        skip_body(conn, upstream).await;
+        skip_body(live.conn, upstream).await;
     }
-    finish_body(conn, client, x, server, result)
+    finish_body(live, server, result)
 }
 
-#[allow(clippy::too_many_arguments, reason = "one poll of one exchange, which these are the parts of")]
 pub(super) fn poll_head(
     cx: &mut Context<'_>,
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
     request: &mut Flow,
     patience: &mut Patience,
@@ -318,11 +308,11 @@ pub(super) fn poll_head(
 ) -> Poll<Head> {
     let mut moved = false;
     if !request.done {
-        match request.poll(cx, client, upstream, &conn.worker.buffers) {
+        match request.poll(cx, live.client, upstream, &live.worker.buffers) {
             Poll::Ready(Err(Broken::Source(fault))) => return Poll::Ready(Head::ClientFault(fault)),
             // It may have answered before it stopped reading.
             Poll::Ready(Err(Broken::Sink(e))) => {
-                return match upstream.poll_head(cx, &mut x.response) {
+                return match upstream.poll_head(cx, &mut live.x.response) {
                     Poll::Ready(Ok(framing)) => {
                         request.done = true;
                         Poll::Ready(Head::Got(framing))
@@ -334,41 +324,40 @@ pub(super) fn poll_head(
         }
         moved = std::mem::take(&mut request.moved);
     }
-    match upstream.poll_head(cx, &mut x.response) {
+    match upstream.poll_head(cx, &mut live.x.response) {
         Poll::Ready(Ok(framing)) => return Poll::Ready(Head::Got(framing)),
         Poll::Ready(Err(fault)) => return Poll::Ready(Head::ServerFault(fault)),
         Poll::Pending => {}
     }
-    let gone = request.done && watch_client && client.poll_gone(cx).is_ready();
-    if gone || client.poll_cancelled(cx).is_ready() {
+    let gone = request.done && watch_client && live.client.poll_gone(cx).is_ready();
+    if gone || live.client.poll_cancelled(cx).is_ready() {
         return Poll::Ready(Head::Gone);
     }
     // The server is waited for once it has the request; until then whoever holds the request up.
     let on_client = !request.done && request.waits_for == Waits::Source;
-    patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (on_client, !on_client), moved).map(Head::Timeout)
+    patience
+        .poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (on_client, !on_client), moved)
+        .map(Head::Timeout)
 }
 
 /// No response head came: says so to the client, unless another attempt may help.
-#[allow(clippy::too_many_arguments, reason = "one failure of one exchange, which these are the parts of")]
 pub(super) async fn head_failed(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     upstream: &dyn Upstream,
     server: &Server,
     failed: Head,
     stale: bool,
     request: &Flow,
 ) -> Ended {
-    let worker = conn.worker.clone();
+    let worker = live.worker;
     let cells = worker.cells(server);
     let backend = worker.counters().backend(server.at.proxy);
-    let repeatable = is_repeatable(client, x, request);
-    let proxy = conn.proxy_of(x);
+    let repeatable = is_repeatable(live.client, live.x, request);
+    let proxy = live.proxy();
     match failed {
         Head::ServerFault(fault) => {
             let idempotent =
-                matches!(x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
+                matches!(live.x.request.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
             if stale
                 && repeatable
                 && idempotent
@@ -385,45 +374,45 @@ pub(super) async fn head_failed(
             backend.response_errors.inc();
             let seen = if reason == Reason::Junk { Seen::BadResponse } else { Seen::NoResponse };
             worker.shared.backends.observe(server.at, seen, worker.clock.now().into_std());
-            x.log.termination = termination;
+            live.x.log.termination = termination;
             if repeatable
                 && retries_on(proxy, reason)
                 && (reason != Reason::Empty || upstream.answered() < Answered::Head)
             {
                 return Ended::Retry(reason);
             }
-            respond::error(conn, client, x, 502).await;
+            respond::error(live, 502).await;
         }
         Head::Timeout(Side::Server) => {
             cells.response_errors.inc();
             backend.response_errors.inc();
             worker.shared.backends.observe(server.at, Seen::ResponseTimeout, worker.clock.now().into_std());
-            x.log.termination = Termination(By::ServerTimeout, During::Headers);
+            live.x.log.termination = Termination(By::ServerTimeout, During::Headers);
             if repeatable && retries_on(proxy, Reason::Timeout) {
                 return Ended::Retry(Reason::Timeout);
             }
-            respond::error(conn, client, x, 504).await;
+            respond::error(live, 504).await;
         }
         Head::Timeout(Side::Client) => {
-            x.log.termination = Termination(By::ClientTimeout, During::Data);
-            respond::error(conn, client, x, 408).await;
+            live.x.log.termination = Termination(By::ClientTimeout, During::Data);
+            respond::error(live, 408).await;
         }
         Head::ClientFault(Fault::Invalid(_)) => {
-            x.log.termination = Termination(By::Refusal, During::Request);
-            respond::error(conn, client, x, 400).await;
+            live.x.log.termination = Termination(By::Refusal, During::Request);
+            respond::error(live, 400).await;
         }
         Head::ClientFault(_) => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            x.log.termination = Termination(By::Client, During::Data);
-            x.aborted(400);
-            client.abort();
+            live.x.log.termination = Termination(By::Client, During::Data);
+            live.x.aborted(400);
+            live.client.abort();
         }
         Head::Gone => {
             cells.client_aborts.inc();
             backend.client_aborts.inc();
-            x.log.termination = Termination(By::Client, During::Headers);
-            respond::error(conn, client, x, 400).await;
+            live.x.log.termination = Termination(By::Client, During::Headers);
+            respond::error(live, 400).await;
         }
         Head::Got(_) => {}
     }

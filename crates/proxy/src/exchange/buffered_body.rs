@@ -1,11 +1,12 @@
 //! Bodies that are wanted before their message is forwarded: by rules, by a service, by `http-buffer-request`.
 
 use super::{
-    ends::{Body, Client, Fault, Upstream},
+    ends::{Body, Fault, Upstream},
     flush,
     forward::Flow,
     state::Exchange,
 };
+use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
     http1::body::{VERSION, weight},
@@ -27,32 +28,26 @@ pub(crate) enum Waited {
 
 /// Reads the request's body into [`Exchange::body`] until it is whole, has `at_least` bytes (0: all of it), or fills the
 /// buffer.
-pub(crate) async fn wait(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    at_least: u64,
-    limit: Option<Duration>,
-) -> Waited {
-    if x.body_complete {
+pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Waited {
+    if live.x.body_complete {
         return Waited::Enough;
     }
-    if client.allow_body() {
+    if live.client.allow_body() {
         // Said here, and not a second time by the server.
-        x.request.fields.remove_known(Known::Expect);
-        x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
-        x.log.bytes_read = x.continued;
-        flush::flush(conn, client).await;
+        live.x.request.fields.remove_known(Known::Expect);
+        live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
+        live.x.log.bytes_read = live.x.continued;
+        flush::flush(live).await;
     }
-    conn.deadline.set(conn.worker.clock.now(), limit);
-    let worker = conn.worker.clone();
-    let body = x.body.get_or_insert_with(|| worker.buffers.take());
-    let complete = &mut x.body_complete;
-    let deadline = &mut conn.deadline;
+    live.conn.deadline.set(live.worker.clock.now(), limit);
+    let worker = live.worker;
+    let body = live.x.body.get_or_insert_with(|| worker.buffers.take());
+    let complete = &mut live.x.body_complete;
+    let deadline = &mut live.conn.deadline;
     poll_fn(|cx| {
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
             turn::round();
-            match client.poll_body(cx, body) {
+            match live.client.poll_body(cx, body) {
                 #[cfg(test)]
                 Poll::Ready(Ok(Body::Full)) if turn::counted::planted() => {}
                 Poll::Ready(Ok(Body::More(_))) => {}
@@ -68,14 +63,14 @@ pub(crate) async fn wait(
 }
 
 /// Takes what has come of the request's body with its head into [`Exchange::body`], without waiting for more nor asking for it.
-pub(crate) async fn look(conn: &Conn, client: &mut dyn Client, x: &mut Exchange) {
-    if x.body_complete || client.request_framing() == Framing::None {
+pub(crate) async fn look(live: &mut Live<'_>) {
+    if live.x.body_complete || live.client.request_framing() == Framing::None {
         return;
     }
-    let body = x.body.get_or_insert_with(|| conn.worker.buffers.take());
-    let complete = &mut x.body_complete;
+    let body = live.x.body.get_or_insert_with(|| live.worker.buffers.take());
+    let complete = &mut live.x.body_complete;
     poll_fn(|cx| {
-        while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = client.poll_body(cx, body) {
+        while let Poll::Ready(Ok(read @ (Body::More(_) | Body::End))) = live.client.poll_body(cx, body) {
             turn::round();
             if read == Body::End {
                 *complete = true;
@@ -119,21 +114,14 @@ pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<
 
 /// Reads the response's body into [`Exchange::response_body`] until it is whole, has `at_least` bytes (0: all of it), fills
 /// the buffer, or breaks off, which is found again when it is forwarded.
-pub(crate) async fn wait_ahead(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    ahead: &mut Ahead<'_>,
-    at_least: u64,
-    limit: Duration,
-) -> Waited {
-    if !ahead.has_body || x.response_complete {
+pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Waited {
+    if !ahead.has_body || live.x.response_complete {
         return Waited::Enough;
     }
-    conn.deadline.set(conn.worker.clock.now(), Some(limit));
-    let (deadline, buffers) = (&mut conn.deadline, &conn.worker.buffers);
-    let body = x.response_body.get_or_insert_with(|| buffers.take());
-    let complete = &mut x.response_complete;
+    live.conn.deadline.set(live.worker.clock.now(), Some(limit));
+    let (deadline, buffers) = (&mut live.conn.deadline, &live.worker.buffers);
+    let body = live.x.response_body.get_or_insert_with(|| buffers.take());
+    let complete = &mut live.x.response_complete;
     poll_fn(|cx| {
         while !*complete && (at_least == 0 || (body.len() as u64) < at_least) {
             turn::round();
@@ -144,7 +132,7 @@ pub(crate) async fn wait_ahead(
                 Poll::Ready(Ok(Body::Full) | Err(Fault::Closed | Fault::Io(_))) => break,
                 Poll::Pending => {
                     if !ahead.request.done
-                        && matches!(ahead.request.poll(cx, client, ahead.upstream, buffers), Poll::Ready(Err(_)))
+                        && matches!(ahead.request.poll(cx, live.client, ahead.upstream, buffers), Poll::Ready(Err(_)))
                     {
                         // Whose fault that was is found when the rest of it is forwarded.
                         break;

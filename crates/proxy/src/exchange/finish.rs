@@ -1,9 +1,7 @@
 //! The last stage of an exchange: times, counters, and the log line.
 
-use super::{
-    ends::Client,
-    state::{Exchange, ms_between},
-};
+use super::state::{Exchange, ms_between};
+use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
     log::severity,
@@ -17,14 +15,14 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
-pub(crate) fn run(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
+pub(crate) fn run(live: &mut Live<'_>) {
     // By the time a line is written its own exchange counts no more.
-    x.presence = None;
-    let now = conn.worker.clock.now();
-    x.log.bytes_uploaded = client.counts().received;
-    measure(conn, x, now);
-    count(conn, x);
-    write(conn, x);
+    live.x.presence = None;
+    let now = live.worker.clock.now();
+    live.x.log.bytes_uploaded = live.client.counts().received;
+    measure(live.conn, live.x, now);
+    count(live.conn, live.x);
+    write(live.conn, live.x);
 }
 
 /// Counts and logs a request over HTTP/2 that was none: its stream was reset, as HAProxy does, and nobody got an answer.
@@ -60,19 +58,19 @@ pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
 
 /// As [`run`], for a connection that ended without a whole request: nothing is logged of one that never said anything
 /// where `option dontlognull` is set.
-pub(crate) fn log_unless_null(conn: &mut Conn, client: &dyn Client, x: &mut Exchange, partial: bool) {
-    if partial || !conn.proxy().options.dontlognull {
-        run(conn, client, x);
+pub(crate) fn log_unless_null(live: &mut Live<'_>, partial: bool) {
+    if partial || !live.conn.proxy().options.dontlognull {
+        run(live);
     }
 }
 
 /// `option logasap`: the line is written when the response's head is there, and totals get a `+`.
-pub(crate) fn as_soon_as(conn: &mut Conn, client: &dyn Client, x: &mut Exchange) {
-    if conn.proxy().options.logasap && !x.log.as_soon_as {
-        x.log.as_soon_as = true;
-        x.log.bytes_uploaded = client.counts().received;
-        measure(conn, x, conn.worker.clock.now());
-        write_line(conn, x);
+pub(crate) fn as_soon_as(live: &mut Live<'_>) {
+    if live.conn.proxy().options.logasap && !live.x.log.as_soon_as {
+        live.x.log.as_soon_as = true;
+        live.x.log.bytes_uploaded = live.client.counts().received;
+        measure(live.conn, live.x, live.worker.clock.now());
+        write_line(live.conn, live.x);
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     ends::{Client, End},
     state::Exchange,
 };
+use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time},
     http1::body::{VERSION, weight},
@@ -19,25 +20,25 @@ use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
 /// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
 /// has `http-after-response` rules, and looks at the page set for the status only to see whether it is empty.
-pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
-    x.refused = true;
-    if matches!(page(conn, x, status), Page::Silence) {
-        hang_up(client, x, status);
+pub(crate) async fn refuse(live: &mut Live<'_>, status: u16) {
+    live.x.refused = true;
+    if matches!(page(live.conn, live.x, status), Page::Silence) {
+        hang_up(live.client, live.x, status);
     } else {
-        let body = builtin(&mut x.response, status);
-        send(conn, client, x, &body, true, status).await;
+        let body = builtin(&mut live.x.response, status);
+        send(live, &body, true, status).await;
     }
-    x.log.bytes_read = 0;
+    live.x.log.bytes_read = 0;
 }
 
 /// Answers with the page for a status, unless a response is on its way already.
-pub(crate) async fn error(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, status: u16) {
-    if x.responded {
-        return client.abort();
+pub(crate) async fn error(live: &mut Live<'_>, status: u16) {
+    if live.x.responded {
+        return live.client.abort();
     }
-    match page(conn, x, status) {
-        Page::Body(body) => send(conn, client, x, &body, false, status).await,
-        Page::Silence => hang_up(client, x, status),
+    match page(live.conn, live.x, status) {
+        Page::Body(body) => send(live, &body, false, status).await,
+        Page::Silence => hang_up(live.client, live.x, status),
     }
 }
 
@@ -183,52 +184,45 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
 }
 
 /// Sends the response's head and `body`, and logs `status`, which differs where an error is answered by a redirection.
-pub(crate) async fn send(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    body: &[u8],
-    last: bool,
-    status: u16,
-) {
-    let before = x.response.status();
-    if !x.refused {
+pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u16) {
+    let before = live.x.response.status();
+    if !live.x.refused {
         // A rule that fails here leaves the answer as it is: there is none to take its place.
-        let _ = after_response::run(conn, x);
+        let _ = after_response::run(live.conn, live.x);
     }
-    let said = Connection::of(&x.response.fields).close;
+    let said = Connection::of(&live.x.response.fields).close;
     // A 101 that rules make, as a test's stand-in for a server of WebSocket does, has neither length nor next response.
-    let switches = x.response.status() == 101;
+    let switches = live.x.response.status() == 101;
     if switches {
-        x.response.fields.remove_known(Known::ContentLength);
+        live.x.response.fields.remove_known(Known::ContentLength);
     } else {
-        x.response.fields.remove_known(Known::Connection);
+        live.x.response.fields.remove_known(Known::Connection);
     }
     // The log has the status that was meant, unless a rule has said another.
-    x.txn.status = Some(if x.response.status() == before { status } else { x.response.status() });
-    x.log.bytes_read += weight(VERSION + 3 + x.response.reason().len(), &x.response.fields);
+    live.x.txn.status = Some(if live.x.response.status() == before { status } else { live.x.response.status() });
+    live.x.log.bytes_read += weight(VERSION + 3 + live.x.response.reason().len(), &live.x.response.fields);
     if last || said || switches {
-        x.log.bytes_read += CLOSE.len() as u64;
+        live.x.log.bytes_read += CLOSE.len() as u64;
     }
-    if x.response.status() == 204 {
-        x.response.fields.remove_known(Known::ContentLength);
+    if live.x.response.status() == 204 {
+        live.x.response.fields.remove_known(Known::ContentLength);
     }
-    let head_only = x.wants_head_only() || matches!(x.response.status(), 204 | 304);
+    let head_only = live.x.wants_head_only() || matches!(live.x.response.status(), 204 | 304);
     let (framing, body) = match head_only {
         true => (Framing::None, &b""[..]),
         false if switches => (Framing::Tunnel, body),
         // The page of an errorfile may leave its length out: then the end of the connection tells.
-        false if !x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
+        false if !live.x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
         false => (Framing::Length(body.len() as u64), body),
     };
-    x.log.bytes_read += body.len() as u64;
-    let last = last || said || crate::exchange::headers::closes(conn);
-    client.skip_body();
-    client.respond(&mut x.response, framing, last);
-    x.responded = true;
+    live.x.log.bytes_read += body.len() as u64;
+    let last = last || said || crate::exchange::headers::closes(live.conn);
+    live.client.skip_body();
+    live.client.respond(&mut live.x.response, framing, last);
+    live.x.responded = true;
     let mut lent = None;
     let mut rest = body;
-    let buffers = &conn.worker.buffers;
+    let buffers = &live.worker.buffers;
     let sending = poll_fn(|cx| {
         loop {
             let buffer = lent.get_or_insert_with(|| buffers.take());
@@ -237,10 +231,10 @@ pub(crate) async fn send(
                 rest = &rest[taken..];
             }
             let end = rest.is_empty().then_some(End { trailers: None });
-            match client.poll_send(cx, buffer, end) {
+            match live.client.poll_send(cx, buffer, end) {
                 Poll::Pending => {
                     // Who does not take an answer holds no copy of it.
-                    if client.may_refill() {
+                    if live.client.may_refill() {
                         rest = &body[body.len() - rest.len() - buffer.len()..];
                         buffers.give(lent.take().expect("it was there to be sent from"));
                     }
@@ -252,12 +246,14 @@ pub(crate) async fn send(
             }
         }
     });
-    conn.deadline.set(conn.worker.clock.now(), conn.worker.shared.config.proxies[conn.frontend].timeouts.client);
-    let sent = in_time(&mut conn.deadline, sending).await;
+    live.conn
+        .deadline
+        .set(live.worker.clock.now(), live.worker.shared.config.proxies[live.conn.frontend].timeouts.client);
+    let sent = in_time(&mut live.conn.deadline, sending).await;
     if let Some(buffer) = lent {
         buffers.give(buffer);
     }
     if sent != Some(true) {
-        client.abort();
+        live.client.abort();
     }
 }

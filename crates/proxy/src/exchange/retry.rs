@@ -3,14 +3,12 @@
 use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
-    ends::Client,
     repeat::Ended,
     respond,
-    state::Exchange,
 };
+use crate::exchange::live::Live;
 use crate::server::{Shutdown, Slot};
 use crate::{
-    connection::Conn,
     route::{cookie, persistence},
     rules::{context::Stage, login},
 };
@@ -23,52 +21,52 @@ use std::{
 };
 
 /// Finds a server and forwards, as often as `retries` allows.
-pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, backend: usize) {
-    let worker = conn.worker.clone();
+pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
+    let worker = live.worker;
     let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {
-        return answer(conn, client, x, Termination(By::Server, During::Connect), 503).await;
+        return answer(live, Termination(By::Server, During::Connect), 503).await;
     };
     let proxy = &shared.config.proxies[backend];
-    x.presence = Some(pool.enter());
-    let bound = login::known(conn, client, x, |conn, x| persistence::bind(conn, x, pool, Stage::Request));
+    live.x.presence = Some(pool.enter());
+    let bound = login::known(live, |conn, x| persistence::bind(conn, x, pool, Stage::Request));
     let Some(persistence) = bound.await else { return };
-    cookie::from_client(x, proxy, pool, persistence, worker.clock.unix_s());
-    persistence::stick(conn, x, pool, Stage::Request);
+    cookie::from_client(live.x, proxy, pool, persistence, worker.clock.unix_s());
+    persistence::stick(live.conn, live.x, pool, Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
-    let mut want = persistence::want(conn, x, pool, Stage::Request);
+    let mut want = persistence::want(live.conn, live.x, pool, Stage::Request);
     if want.persistent.is_none() && want.hash.is_none() {
-        want.persistent = persistence::last_server(conn, pool, proxy);
+        want.persistent = persistence::last_server(live.conn, pool, proxy);
     }
     let mut attempts = Attempts::new(&want, persistence.forced);
     loop {
-        let slot = match assign(conn, x, pool, &want, &mut |cx| client.poll_gone(cx)).await {
+        let slot = match assign(live.conn, live.x, pool, &want, &mut |cx| live.client.poll_gone(cx)).await {
             Ok(slot) => slot,
             Err(Unserved(termination, 0)) => {
                 // It left the queue by itself: no status is its own.
-                x.log.termination = termination;
+                live.x.log.termination = termination;
                 return;
             }
             Err(Unserved(termination, status)) => {
                 worker.counters().backend(backend).connect_errors.inc();
-                return answer(conn, client, x, termination, status).await;
+                return answer(live, termination, status).await;
             }
         };
         let server = slot.server().clone();
-        x.server = Some(server.clone());
-        count_attempt(&worker, x, &server, attempts.assigned(server.at.server));
+        live.x.server = Some(server.clone());
+        count_attempt(worker, live.x, &server, attempts.assigned(server.at.server));
         worker.cells(&server).session(worker.now_ms());
-        x.may_retry = attempts.are_left(proxy);
+        live.x.may_retry = attempts.are_left(proxy);
         let attempt = {
             // Pinned, so that it stays where it is made: it is the largest future of all.
-            let attempt = pin!(attempt(conn, client, x, &slot, proxy, attempts.failures() > 0));
+            let attempt = pin!(attempt(live, &slot, proxy, attempts.failures() > 0));
             unless_shut_down(&slot, attempt).await
         };
         let Some(attempt) = attempt else {
-            return shut_down(conn, client, x, slot.server().shut_reason()).await;
+            return shut_down(live, slot.server().shut_reason()).await;
         };
         // What goes on at the server apart from this exchange, before its place goes to who waits.
-        x.log.srv_conn = slot.server().served().saturating_sub(1);
+        live.x.log.srv_conn = slot.server().served().saturating_sub(1);
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
             Err(Ended::Retry(Reason::Stale)) => {
@@ -82,16 +80,16 @@ pub(super) async fn to_backend(conn: &mut Conn, client: &mut dyn Client, x: &mut
         drop(slot);
         if !attempts.are_left(proxy) || !retries_on(proxy, reason) {
             if reason == Reason::Connect {
-                count_connect_error(&worker, &server);
+                count_connect_error(worker, &server);
             }
-            return fail_server(conn, client, x, reason).await;
+            return fail_server(live, reason).await;
         }
         let pause = attempts.failed(proxy, pool.counts().0, &mut want);
-        x.log.retries = attempts.failures();
+        live.x.log.retries = attempts.failures();
         // A server that took the connection and failed the request need not be spared, and time has passed already where
         // connecting took too long.
         if let Some(pause) = pause.filter(|_| {
-            reason == Reason::Connect && x.log.termination != Termination(By::ServerTimeout, During::Connect)
+            reason == Reason::Connect && live.x.log.termination != Termination(By::ServerTimeout, During::Connect)
         }) {
             tokio::time::sleep(pause).await;
         }
@@ -113,30 +111,24 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
 }
 
 /// The server's sessions are ended: it went down, or an operator wanted it so.
-pub(super) async fn shut_down(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, why: Shutdown) {
-    let during = if x.responded { During::Data } else { During::Headers };
-    x.log.termination = Termination(why.by(), during);
-    if x.responded {
-        client.abort();
+pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
+    let during = if live.x.responded { During::Data } else { During::Headers };
+    live.x.log.termination = Termination(why.by(), during);
+    if live.x.responded {
+        live.client.abort();
     } else {
-        respond::error(conn, client, x, 502).await;
+        respond::error(live, 502).await;
     }
 }
 
 /// All attempts failed: the answer that says why the last one did.
-pub(super) async fn fail_server(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reason: Reason) {
-    let status = reason.status().unwrap_or_else(|| x.response.status());
-    respond::error(conn, client, x, status).await;
+pub(super) async fn fail_server(live: &mut Live<'_>, reason: Reason) {
+    let status = reason.status().unwrap_or_else(|| live.x.response.status());
+    respond::error(live, status).await;
 }
 
 /// Answers with an error page and logs why.
-pub(super) async fn answer(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    termination: Termination,
-    status: u16,
-) {
-    x.log.termination = termination;
-    respond::error(conn, client, x, status).await;
+pub(super) async fn answer(live: &mut Live<'_>, termination: Termination, status: u16) {
+    live.x.log.termination = termination;
+    respond::error(live, status).await;
 }

@@ -2,10 +2,10 @@
 
 use super::{
     buffered_body::{self, Waited},
-    ends::Client,
     respond::{error, send},
     state::{Exchange, ms_between},
 };
+use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time},
     process::{
@@ -54,54 +54,48 @@ impl Asked {
 }
 
 /// Has a service answer the request, once its body is there.
-pub(crate) async fn answer(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    service: Arc<dyn Service>,
-    proxy: usize,
-) {
-    let limit = conn.proxy().timeouts.http_request.or(conn.proxy().timeouts.client);
-    if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(conn, client, x, 0, limit).await {
-        x.log.termination = Termination(By::ClientTimeout, During::Data);
-        return error(conn, client, x, 408).await;
+pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy: usize) {
+    let limit = live.conn.proxy().timeouts.http_request.or(live.conn.proxy().timeouts.client);
+    if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(live, 0, limit).await {
+        live.x.log.termination = Termination(By::ClientTimeout, During::Data);
+        return error(live, 408).await;
     }
-    let shared = conn.worker.shared.clone();
+    let shared = live.worker.shared.clone();
     let rules = shared.program.of(proxy);
-    let admin = login::known(conn, client, x, |conn, x| {
-        let worker = conn.worker.clone();
-        let context = context::context(&worker, conn, x, context::Stage::Request);
+    let worker = live.worker;
+    let admin = login::known(live, |conn, x| {
+        let context = context::context(worker, conn, x, context::Stage::Request);
         rules.stats_admin.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(admin) = admin.await else { return };
-    let now = conn.worker.clock.now();
-    x.log.Tr = x.times.connected.map_or(0, |connected| ms_between(connected, now));
-    x.times.answered = Some(now);
+    let now = live.worker.clock.now();
+    live.x.log.Tr = live.x.times.connected.map_or(0, |connected| ms_between(connected, now));
+    live.x.times.answered = Some(now);
     let asked = Asked {
-        method: x.request.method().to_vec(),
-        target: x.request.path_and_query().to_vec(),
-        fields: x.request.fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
-        body: x.body.as_ref().map_or(Vec::new(), |body| body.data().to_vec()),
+        method: live.x.request.method().to_vec(),
+        target: live.x.request.path_and_query().to_vec(),
+        fields: live.x.request.fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
+        body: live.x.body.as_ref().map_or(Vec::new(), |body| body.data().to_vec()),
         proxy,
         admin,
-        handle: conn.worker.handle.clone(),
+        handle: live.worker.handle.clone(),
     };
-    let from = conn.facts.source().map(|address| address.ip());
+    let from = live.conn.facts.source().map(|address| address.ip());
     let answered = shared.answering.run(from, move |_| asked.answer(service.as_ref()));
-    conn.deadline.set(now, conn.proxy().timeouts.client);
-    let answer = in_time(&mut conn.deadline, answered).await.flatten();
-    conn.worker.clock.tick();
+    live.conn.deadline.set(now, live.conn.proxy().timeouts.client);
+    let answer = in_time(&mut live.conn.deadline, answered).await.flatten();
+    live.worker.clock.tick();
     let Some(answer) = answer else {
-        x.log.termination = Termination(By::Exhaustion, During::Request);
-        return error(conn, client, x, 503).await;
+        live.x.log.termination = Termination(By::Exhaustion, During::Request);
+        return error(live, 503).await;
     };
-    x.response.start(answer.status, Version::Http11);
+    live.x.response.start(answer.status, Version::Http11);
     for (name, value) in &answer.fields {
         // A service of ours writes well-formed fields.
-        let _ = x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+        let _ = live.x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
     }
-    let _ = x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
-    conn.worker.counters().frontend(conn.frontend).intercepted.inc();
-    x.log.termination = Termination(By::Ourselves, During::Request);
-    send(conn, client, x, &answer.body, false, answer.status).await;
+    let _ = live.x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
+    live.worker.counters().frontend(live.conn.frontend).intercepted.inc();
+    live.x.log.termination = Termination(By::Ourselves, During::Request);
+    send(live, &answer.body, false, answer.status).await;
 }

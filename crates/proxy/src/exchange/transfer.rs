@@ -1,13 +1,13 @@
 //! What follows a response head: bodies, or the two streams of a tunnel.
 
 use super::{
-    ends::{Client, End, Sink, Source, Upstream},
+    ends::{End, Sink, Source, Upstream},
     finish,
     forward::{Broken, Flow, Waits},
     repeat::Ended,
-    state::Exchange,
     timeouts::{Patience, Side},
 };
+use crate::exchange::live::Live;
 use crate::server::Server;
 use crate::{
     connection::{Conn, in_time},
@@ -33,15 +33,14 @@ pub(super) enum Transfer {
 
 pub(super) fn poll_body(
     cx: &mut Context<'_>,
-    conn: &mut Conn,
-    client: &mut dyn Client,
+    live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
     request: &mut Flow,
     response: &mut Flow,
     patience: &mut Patience,
 ) -> Poll<Transfer> {
-    let buffers = &conn.worker.buffers;
-    match response.poll(cx, upstream, client, buffers) {
+    let buffers = &live.worker.buffers;
+    match response.poll(cx, upstream, live.client, buffers) {
         // A request that the server did not want to the end is of no more use to anybody.
         Poll::Ready(Ok(())) => return Poll::Ready(Transfer::Done),
         Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ServerFault),
@@ -50,7 +49,7 @@ pub(super) fn poll_body(
     }
     let mut moved = std::mem::take(&mut response.moved);
     if !request.done {
-        match request.poll(cx, client, upstream, buffers) {
+        match request.poll(cx, live.client, upstream, buffers) {
             Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ClientFault),
             // The response may say why it stopped reading: that goes on.
             Poll::Ready(Err(Broken::Sink(_))) => request.done = true,
@@ -58,13 +57,13 @@ pub(super) fn poll_body(
         }
         moved |= std::mem::take(&mut request.moved);
     }
-    if client.poll_cancelled(cx).is_ready() {
+    if live.client.poll_cancelled(cx).is_ready() {
         return Poll::Ready(Transfer::ClientGone);
     }
     let waits_client = response.waits_for == Waits::Sink || (!request.done && request.waits_for == Waits::Source);
     let waits_server = response.waits_for == Waits::Source || (!request.done && request.waits_for == Waits::Sink);
     patience
-        .poll(cx, &mut conn.deadline, conn.worker.clock.now(), (waits_client, waits_server), moved)
+        .poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (waits_client, waits_server), moved)
         .map(Transfer::Timeout)
 }
 
@@ -97,15 +96,9 @@ pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
     flow.give_back(&worker.buffers);
 }
 
-pub(super) fn finish_body(
-    conn: &Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    server: &Server,
-    result: Transfer,
-) -> Result<(), Ended> {
-    let counters = conn.worker.counters();
-    let (cells, backend) = (conn.worker.cells(server), counters.backend(server.at.proxy));
+pub(super) fn finish_body(live: &mut Live<'_>, server: &Server, result: Transfer) -> Result<(), Ended> {
+    let counters = live.worker.counters();
+    let (cells, backend) = (live.worker.cells(server), counters.backend(server.at.proxy));
     let termination = match result {
         Transfer::Done => return Ok(()),
         Transfer::ServerFault => {
@@ -131,38 +124,36 @@ pub(super) fn finish_body(
             Termination(By::ServerTimeout, During::Data)
         }
     };
-    x.log.termination = termination;
-    client.abort();
+    live.x.log.termination = termination;
+    live.client.abort();
     Err(Ended::Over)
 }
 
 /// Two byte streams, each ended by itself, until both are or one has been silent for `timeout tunnel`.
 pub(super) async fn tunnel(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
     proxy: &Proxy,
     mut up: Flow,
 ) -> Result<(), Ended> {
-    finish::as_soon_as(conn, client, x);
-    up.give_back(&conn.worker.buffers);
+    finish::as_soon_as(live);
+    up.give_back(&live.worker.buffers);
     let (mut up, mut down) = (Flow::new(), Flow::new());
-    let limit = x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
-    let mut patience = Patience::new(conn, x, proxy);
+    let limit = live.x.txn.timeout_tunnel_ms.map(Duration::from_millis).or(proxy.timeouts.tunnel);
+    let mut patience = Patience::new(live.conn, live.x, proxy);
     if limit.is_some() {
         (patience.client, patience.server) = (limit, limit);
     }
-    let fins = (conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
+    let fins = (live.conn.proxy().timeouts.client_fin, proxy.timeouts.server_fin);
     let ended = poll_fn(|cx| {
-        conn.worker.clock.tick();
-        let buffers = &conn.worker.buffers;
+        live.worker.clock.tick();
+        let buffers = &live.worker.buffers;
         for (flow, from_client) in [(&mut down, false), (&mut up, true)] {
             if flow.done {
                 continue;
             }
             let (source, sink): (&mut dyn Source, &mut dyn Sink) =
-                if from_client { (&mut *client, &mut *upstream) } else { (&mut *upstream, &mut *client) };
+                if from_client { (&mut *live.client, &mut *upstream) } else { (&mut *upstream, &mut *live.client) };
             if let Poll::Ready(Err(broken)) = flow.poll(cx, source, sink, buffers) {
                 let by_client = from_client == matches!(broken, Broken::Source(_));
                 return Poll::Ready(Some(if by_client {
@@ -183,18 +174,18 @@ pub(super) async fn tunnel(
             patience.server = fins.1.or(patience.server);
         }
         let moved = std::mem::take(&mut down.moved) | std::mem::take(&mut up.moved);
-        match patience.poll(cx, &mut conn.deadline, conn.worker.clock.now(), (true, true), moved) {
+        match patience.poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (true, true), moved) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Side::Client) => Poll::Ready(Some(Termination(By::ClientTimeout, During::Data))),
             Poll::Ready(Side::Server) => Poll::Ready(Some(Termination(By::ServerTimeout, During::Data))),
         }
     })
     .await;
-    up.give_back(&conn.worker.buffers);
-    down.give_back(&conn.worker.buffers);
-    x.count_response(upstream.counts());
+    up.give_back(&live.worker.buffers);
+    down.give_back(&live.worker.buffers);
+    live.x.count_response(upstream.counts());
     if let Some(termination) = ended {
-        x.log.termination = termination;
+        live.x.log.termination = termination;
     }
     Err(Ended::Over)
 }

@@ -1,6 +1,7 @@
 //! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
 
 use super::client_side::{Http1Client, Received};
+use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, PAUSE, close, stream::Stream},
     exchange::{self, ends::Client, finish, respond},
@@ -126,25 +127,26 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         .await
     };
     let silent = conn.proxy().options.http_ignore_probes || conn.requests > 0;
+    let worker = conn.worker.clone();
     let again = match received {
         Some(Received::Request) => {
             conn.request_complete(&mut x);
-            exchange::run(conn, client, &mut x).await;
+            exchange::run(&mut Live::new(&worker, conn, client, &mut x)).await;
             client.is_reusable()
         }
         Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
         Some(Received::Closed { partial }) => {
             // It may still read, and learns what became of it.
             x.log.termination = Termination(By::Client, During::Request);
-            respond::refuse(conn, client, &mut x, 400).await;
-            finish::log_unless_null(conn, client, &mut x, partial);
+            respond::refuse(&mut Live::new(&worker, conn, client, &mut x), 400).await;
+            finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
             false
         }
         Some(Received::Failed { partial }) => {
             x.log.termination = Termination(By::Client, During::Request);
             x.aborted(400);
             x.refused = true;
-            finish::log_unless_null(conn, client, &mut x, partial);
+            finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
             false
         }
         Some(Received::Invalid(Error::Http2Preface))
@@ -159,22 +161,22 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             // To HAProxy's parser this is a request, whose answer counts.
             x.log.termination = Termination(By::Refusal, During::Request);
             client.close();
-            respond::error(conn, client, &mut x, 400).await;
-            finish::run(conn, client, &mut x);
+            respond::error(&mut Live::new(&worker, conn, client, &mut x), 400).await;
+            finish::run(&mut Live::new(&worker, conn, client, &mut x));
             false
         }
         Some(Received::Invalid(error)) => {
             x.log.termination = Termination(By::Refusal, During::Request);
-            respond::refuse(conn, client, &mut x, error.status()).await;
-            finish::run(conn, client, &mut x);
+            respond::refuse(&mut Live::new(&worker, conn, client, &mut x), error.status()).await;
+            finish::run(&mut Live::new(&worker, conn, client, &mut x));
             false
         }
         None => {
             let partial = !client.partial().is_empty();
             if partial || !silent {
                 x.log.termination = Termination(By::ClientTimeout, During::Request);
-                respond::refuse(conn, client, &mut x, 408).await;
-                finish::log_unless_null(conn, client, &mut x, partial);
+                respond::refuse(&mut Live::new(&worker, conn, client, &mut x), 408).await;
+                finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
             }
             false
         }

@@ -6,6 +6,7 @@ use super::{
     guard::{Guard, Signals},
     tuning::{SEND_BUFFER, SMALL_DATA, header_list_size},
 };
+use crate::exchange::live::Live;
 use crate::{
     connection::{
         Conn, PAUSE, close, in_time,
@@ -379,7 +380,7 @@ async fn serve_stream(
         Ok(framing) => {
             conn.request_complete(&mut x);
             let mut client = Http2Client::new(&x.request, framing, body, respond, signals.clone(), limits);
-            exchange::run(conn, &mut client, &mut x).await;
+            exchange::run(&mut Live::new(&conn.worker.clone(), conn, &mut client, &mut x)).await;
             conn.worker.give_exchange(x);
             linger(conn, &mut client).await;
         }

@@ -4,11 +4,12 @@ use super::{
     context::{Judged, Stage, context},
     login::{self, Settled},
 };
+use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time, socket::Socket},
     exchange::{
         buffered_body::{self, Ahead, Waited},
-        ends::{Client, Fault},
+        ends::Fault,
         flush,
         respond::{self, Page},
         service,
@@ -23,95 +24,90 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 /// Runs `http-request` rules, or `tcp-request content` rules on a request: these may wait for more of the body for as long
 /// as `inspect`, their `inspect-delay`.
-pub(crate) async fn request(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    rules: &Rules,
-    inspect: Option<Duration>,
-) -> Judged {
-    let worker = conn.worker.clone();
+pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<Duration>) -> Judged {
+    let worker = live.worker;
     let mut from = 0;
     let until = worker.clock.now() + inspect.unwrap_or_default();
     let mut last = inspect.is_none();
-    if let Framing::Length(length) = client.request_framing() {
-        x.announced = Some(length);
+    if let Framing::Length(length) = live.client.request_framing() {
+        live.x.announced = Some(length);
     }
     loop {
         turn::round();
         let verdict = {
-            let complete = last || x.body_is_final();
-            let mut context = context(&worker, conn, x, Stage::Request);
+            let complete = last || live.x.body_is_final();
+            let mut context = context(worker, live.conn, live.x, Stage::Request);
             (context.input.complete, context.output.complete) = (complete, complete);
             rules.run(&mut context, from)
         };
-        let cells = worker.counters().frontend(conn.frontend);
+        let cells = worker.counters().frontend(live.conn.frontend);
         match verdict {
             Verdict::Continue | Verdict::Accept => {
-                say_early_hints(conn, client, x).await;
+                say_early_hints(live).await;
                 return Judged::GoOn;
             }
             Verdict::Respond(why, answer) => {
-                say_early_hints(conn, client, x).await;
+                say_early_hints(live).await;
                 if matches!(why, Why::Deny | Why::Tarpit | Why::Auth) {
-                    conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                    live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
                 } else {
                     cells.intercepted.inc();
                 }
-                let since = conn.worker.clock.now();
+                let since = live.worker.clock.now();
                 if why == Why::Tarpit {
-                    tarpit(conn, client, x).await;
-                    (x.log.TR, x.log.Tw) = (-1, ms_between(since, conn.worker.clock.now()));
+                    tarpit(live).await;
+                    (live.x.log.TR, live.x.log.Tw) = (-1, ms_between(since, live.worker.clock.now()));
                 }
-                x.log.termination = match why {
+                live.x.log.termination = match why {
                     Why::Deny => Termination(By::Refusal, During::Request),
                     Why::Tarpit => Termination(By::Refusal, During::Tarpit),
                     Why::Return | Why::Redirect | Why::Auth => Termination(By::Ourselves, During::Request),
                 };
-                let unread = why == Why::Redirect && client.request_framing() != Framing::None && !x.body_complete;
-                reply(conn, client, x, &answer, unread).await;
+                let unread =
+                    why == Why::Redirect && live.client.request_framing() != Framing::None && !live.x.body_complete;
+                reply(live, &answer, unread).await;
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
-                conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
-                x.log.TR = -1;
-                x.log.termination = Termination(By::Refusal, During::Request);
-                client.close();
+                live.conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
+                live.x.log.TR = -1;
+                live.x.log.termination = Termination(By::Refusal, During::Request);
+                live.client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
-                count_silent_drop(conn, x);
-                x.log.TR = -1;
-                x.log.termination = Termination(By::Refusal, During::Request);
-                client.vanish();
+                count_silent_drop(live.conn, live.x);
+                live.x.log.TR = -1;
+                live.x.log.termination = Termination(By::Refusal, During::Request);
+                live.client.vanish();
                 return Judged::Over;
             }
             Verdict::Service(name) => {
                 let services = &worker.handle.inner.services;
                 let Some(found) = services.find(&name) else {
-                    x.log.termination = Termination(By::Refusal, During::Request);
-                    respond::error(conn, client, x, 500).await;
+                    live.x.log.termination = Termination(By::Refusal, During::Request);
+                    respond::error(live, 500).await;
                     return Judged::Over;
                 };
-                service::taken_by(conn, x, found.log_name());
-                service::answer(conn, client, x, found.clone(), conn.frontend).await;
+                service::taken_by(live.conn, live.x, found.log_name());
+                service::answer(live, found.clone(), live.conn.frontend).await;
                 return Judged::Over;
             }
             Verdict::WaitBody { next, time, at_least } => {
                 from = next;
-                if wait_for_body(conn, client, x, at_least, Some(time)).await == Judged::Over {
+                if wait_for_body(live, at_least, Some(time)).await == Judged::Over {
                     return Judged::Over;
                 }
             }
             // More of the body is wanted than is here; when there is no more, the rule decides with what there is.
             Verdict::WaitMore { next } if !last => {
                 from = next;
-                let before = body_len(x);
+                let before = body_len(live.x);
                 let left = until.saturating_duration_since(worker.clock.now());
-                match buffered_body::wait(conn, client, x, before + 1, Some(left)).await {
-                    Waited::Enough => last = body_len(x) == before,
+                match buffered_body::wait(live, before + 1, Some(left)).await {
+                    Waited::Enough => last = body_len(live.x) == before,
                     Waited::Timeout => last = true,
-                    Waited::Failed(fault) => return body_failed(conn, client, x, &fault).await,
+                    Waited::Failed(fault) => return body_failed(live, &fault).await,
                 }
             }
             Verdict::WaitMore { next } => from = next + 1,
@@ -122,16 +118,16 @@ pub(crate) async fn request(
             }
             Verdict::Verify { next } => {
                 from = next;
-                if login::settle(conn, client, x).await == Settled::Refused {
-                    login::refuse(conn, client, x).await;
+                if login::settle(live).await == Settled::Refused {
+                    login::refuse(live).await;
                     return Judged::Over;
                 }
             }
             Verdict::SwitchToHttp => return Judged::GoOn,
             Verdict::Failed => {
-                count_failed_rewrite(conn, x);
-                x.log.termination = Termination(By::Refusal, During::Request);
-                respond::error(conn, client, x, 500).await;
+                count_failed_rewrite(live.conn, live.x);
+                live.x.log.termination = Termination(By::Refusal, During::Request);
+                respond::error(live, 500).await;
                 return Judged::Over;
             }
         }
@@ -139,53 +135,47 @@ pub(crate) async fn request(
 }
 
 /// Waits for a part of the request's body; a client that does not send it is told so.
-pub(crate) async fn wait_for_body(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    at_least: u64,
-    limit: Option<Duration>,
-) -> Judged {
-    match buffered_body::wait(conn, client, x, at_least, limit).await {
+pub(crate) async fn wait_for_body(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Judged {
+    match buffered_body::wait(live, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         // To the log a request whose body was waited for in vain was never complete.
         Waited::Timeout => {
-            (x.log.termination, x.log.TR) = (Termination(By::ClientTimeout, During::Request), -1);
-            respond::error(conn, client, x, 408).await;
+            (live.x.log.termination, live.x.log.TR) = (Termination(By::ClientTimeout, During::Request), -1);
+            respond::error(live, 408).await;
         }
-        Waited::Failed(fault) => return body_failed(conn, client, x, &fault).await,
+        Waited::Failed(fault) => return body_failed(live, &fault).await,
     }
     Judged::Over
 }
 
 /// There will be no more of the request's body, and what there is, is not whole.
-async fn body_failed(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, fault: &Fault) -> Judged {
+async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
     if matches!(fault, Fault::Invalid(_)) {
-        (x.log.termination, x.log.TR) = (Termination(By::Refusal, During::Request), -1);
-        respond::error(conn, client, x, 400).await;
+        (live.x.log.termination, live.x.log.TR) = (Termination(By::Refusal, During::Request), -1);
+        respond::error(live, 400).await;
     } else {
-        x.log.termination = Termination(By::Client, During::Request);
-        x.log.TR = x.times.first_byte.map_or(-1, |first| ms_between(first, conn.worker.clock.tick()));
-        client.abort();
+        live.x.log.termination = Termination(By::Client, During::Request);
+        live.x.log.TR = live.x.times.first_byte.map_or(-1, |first| ms_between(first, live.worker.clock.tick()));
+        live.client.abort();
     }
     Judged::Over
 }
 
 /// Sends the fields of `early-hint` rules, each in a 103 of its own (RFC 8297), which clients of HTTP/1.0 would not know (RFC 9110, 15.2).
-async fn say_early_hints(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
-    let hints = std::mem::take(&mut x.txn.early_hints);
-    if hints.is_empty() || x.request.version() == Version::Http10 {
+async fn say_early_hints(live: &mut Live<'_>) {
+    let hints = std::mem::take(&mut live.x.txn.early_hints);
+    if hints.is_empty() || live.x.request.version() == Version::Http10 {
         return;
     }
     for (name, value) in &hints {
         let mut head = ResponseHead::from_status(103);
         // Rules write well-formed fields.
         let _ = head.fields.append(name, value);
-        x.continued += weight(VERSION + 3 + head.reason().len(), &head.fields);
-        client.interim(&head);
+        live.x.continued += weight(VERSION + 3 + head.reason().len(), &head.fields);
+        live.client.interim(&head);
     }
-    x.log.bytes_read = x.continued;
-    flush::flush(conn, client).await;
+    live.x.log.bytes_read = live.x.continued;
+    flush::flush(live).await;
 }
 
 fn body_len(x: &Exchange) -> u64 {
@@ -193,84 +183,70 @@ fn body_len(x: &Exchange) -> u64 {
 }
 
 /// Waits for a part of the response's body (`http-response wait-for-body`); a server that does not send it has failed.
-async fn wait_for_response_body(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    ahead: &mut Ahead<'_>,
-    at_least: u64,
-    limit: Duration,
-) -> Judged {
-    let status = match buffered_body::wait_ahead(conn, client, x, ahead, at_least, limit).await {
+async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Judged {
+    let status = match buffered_body::wait_ahead(live, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
         Waited::Timeout => {
-            x.log.termination = Termination(By::ServerTimeout, During::Request);
+            live.x.log.termination = Termination(By::ServerTimeout, During::Request);
             504
         }
         Waited::Failed(_) => {
-            x.log.termination = Termination(By::Refusal, During::Headers);
+            live.x.log.termination = Termination(By::Refusal, During::Headers);
             502
         }
     };
     // To the log there was no response, though what came of it counts.
-    (x.log.Tr, x.times.answered) = (-1, None);
-    respond::error(conn, client, x, status).await;
+    (live.x.log.Tr, live.x.times.answered) = (-1, None);
+    respond::error(live, status).await;
     Judged::Over
 }
 
 /// Holds a client that was caught for `timeout tarpit`, unless it leaves.
-async fn tarpit(conn: &mut Conn, client: &mut dyn Client, x: &Exchange) {
-    let timeouts = &conn.proxy_of(x).timeouts;
+async fn tarpit(live: &mut Live<'_>) {
+    let timeouts = &live.proxy().timeouts;
     let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
-    conn.deadline.set(conn.worker.clock.now(), Some(time));
-    let gone = std::future::poll_fn(|cx| client.poll_gone(cx));
-    if in_time(&mut conn.deadline, gone).await.is_some() {
+    live.conn.deadline.set(live.worker.clock.now(), Some(time));
+    let gone = std::future::poll_fn(|cx| live.client.poll_gone(cx));
+    if in_time(&mut live.conn.deadline, gone).await.is_some() {
         return;
     }
-    conn.worker.clock.tick();
+    live.worker.clock.tick();
 }
 
 /// Answers with what a rule made.
-pub(crate) async fn reply(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange, reply: &Reply, close: bool) {
+pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
     let page = match &reply.body {
         ReplyBody::Bytes(bytes) => {
-            x.response.start(reply.status, penstock_http::Version::Http11);
+            live.x.response.start(reply.status, penstock_http::Version::Http11);
             Page::Body(Arc::clone(bytes))
         }
         ReplyBody::Raw(raw) if raw.is_empty() => Page::Silence,
-        ReplyBody::Raw(raw) => match respond::parse_page(raw, &mut x.response) {
+        ReplyBody::Raw(raw) => match respond::parse_page(raw, &mut live.x.response) {
             Some(body) => Page::Body(body.into()),
-            None => respond::page(conn, x, reply.status),
+            None => respond::page(live.conn, live.x, reply.status),
         },
-        ReplyBody::ErrorPage => respond::page(conn, x, reply.status),
+        ReplyBody::ErrorPage => respond::page(live.conn, live.x, reply.status),
     };
-    let Page::Body(body) = page else { return respond::hang_up(client, x, reply.status) };
+    let Page::Body(body) = page else { return respond::hang_up(live.client, live.x, reply.status) };
     for (name, value) in &reply.fields {
         // Rules write well-formed fields.
-        let _ = x.response.fields.append(name, value);
+        let _ = live.x.response.fields.append(name, value);
     }
     if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
-        let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
+        let _ = live.x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
     }
-    respond::send(conn, client, x, &body, reply.close || close, reply.status).await;
+    respond::send(live, &body, reply.close || close, reply.status).await;
 }
 
 /// Runs `http-response` or `tcp-response content` rules; what they answer instead of the server's response has been sent
 /// when it is over. `seen` says whether they see the response: those of TCP without a delay decide before there is one.
-pub(crate) async fn response(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
-    rules: &Rules,
-    seen: bool,
-    ahead: &mut Ahead<'_>,
-) -> Judged {
-    let worker = conn.worker.clone();
+pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahead: &mut Ahead<'_>) -> Judged {
+    let worker = live.worker;
     let mut from = 0;
     loop {
         turn::round();
         let verdict = {
-            let mut context = context(&worker, conn, x, Stage::Response);
+            let mut context = context(worker, live.conn, live.x, Stage::Response);
             if !seen {
                 context.response = None;
             }
@@ -280,39 +256,39 @@ pub(crate) async fn response(
             Verdict::Continue | Verdict::Accept => return Judged::GoOn,
             Verdict::Respond(why, answer) => {
                 if why == Why::Deny {
-                    count_denied_response(conn, x);
+                    count_denied_response(live.conn, live.x);
                 }
-                x.log.termination = if why == Why::Deny {
+                live.x.log.termination = if why == Why::Deny {
                     Termination(By::Refusal, During::Headers)
                 } else {
                     Termination(By::Ourselves, During::Headers)
                 };
-                reply(conn, client, x, &answer, false).await;
+                reply(live, &answer, false).await;
                 return Judged::Over;
             }
             Verdict::Reject | Verdict::Close => {
-                count_denied_response(conn, x);
+                count_denied_response(live.conn, live.x);
                 // `tcp-response content`: to the log there was no response.
-                x.txn.status = None;
-                x.log.termination = Termination(By::Refusal, During::Data);
-                client.close();
+                live.x.txn.status = None;
+                live.x.log.termination = Termination(By::Refusal, During::Data);
+                live.client.close();
                 return Judged::Over;
             }
             Verdict::SilentDrop => {
-                count_silent_drop(conn, x);
-                x.log.termination = Termination(By::Refusal, During::Request);
-                client.vanish();
+                count_silent_drop(live.conn, live.x);
+                live.x.log.termination = Termination(By::Refusal, During::Request);
+                live.client.vanish();
                 return Judged::Over;
             }
             Verdict::Failed => {
-                count_failed_rewrite(conn, x);
-                x.log.termination = Termination(By::Refusal, During::Headers);
-                respond::error(conn, client, x, 500).await;
+                count_failed_rewrite(live.conn, live.x);
+                live.x.log.termination = Termination(By::Refusal, During::Headers);
+                respond::error(live, 500).await;
                 return Judged::Over;
             }
             Verdict::WaitBody { next, time, at_least } => {
                 from = next;
-                if wait_for_response_body(conn, client, x, ahead, at_least, time).await == Judged::Over {
+                if wait_for_response_body(live, ahead, at_least, time).await == Judged::Over {
                     return Judged::Over;
                 }
             }
@@ -325,8 +301,8 @@ pub(crate) async fn response(
             }
             Verdict::Verify { next } => {
                 from = next;
-                if login::settle(conn, client, x).await == Settled::Refused {
-                    login::refuse(conn, client, x).await;
+                if login::settle(live).await == Settled::Refused {
+                    login::refuse(live).await;
                     return Judged::Over;
                 }
             }

@@ -1,8 +1,9 @@
 //! Passwords that are hashed slowly: rules ask, find that the answer is not known, and are run again once it is.
 
+use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time},
-    exchange::{ends::Client, respond, state::Exchange},
+    exchange::{respond, state::Exchange},
 };
 use penstock_rules::{By, During, Termination};
 use std::{future::poll_fn, pin::pin, task::Poll};
@@ -19,25 +20,25 @@ pub(crate) enum Settled {
 }
 
 /// Has a password checked beside the workers, if the last evaluation asked for one.
-pub(crate) async fn settle(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) -> Settled {
-    let Some(claim) = x.txn.logins.take_claim() else { return Settled::NoneAsked };
-    let worker = conn.worker.clone();
-    let from = conn.facts.source().map(|address| address.ip());
+pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
+    let Some(claim) = live.x.txn.logins.take_claim() else { return Settled::NoneAsked };
+    let worker = live.worker;
+    let from = live.conn.facts.source().map(|address| address.ip());
     let checked = worker.shared.hashing.run(from, move |given_up| claim.check(given_up));
-    conn.deadline.set(worker.clock.now(), conn.proxy().timeouts.client);
+    live.conn.deadline.set(worker.clock.now(), live.conn.proxy().timeouts.client);
     let mut checked = pin!(checked);
     // Who has said all it has to say still waits for the answer, unless the configuration takes its end for an abort.
-    let gone_by_end = conn.proxy().options.abortonclose;
+    let gone_by_end = live.conn.proxy().options.abortonclose;
     let unless_gone = poll_fn(|cx| match checked.as_mut().poll(cx) {
         Poll::Ready(known) => Poll::Ready(known.flatten()),
-        Poll::Pending if gone_by_end => client.poll_gone(cx).map(|()| None),
-        Poll::Pending => client.poll_cancelled(cx).map(|()| None),
+        Poll::Pending if gone_by_end => live.client.poll_gone(cx).map(|()| None),
+        Poll::Pending => live.client.poll_cancelled(cx).map(|()| None),
     });
-    let known = in_time(&mut conn.deadline, unless_gone).await.flatten();
+    let known = in_time(&mut live.conn.deadline, unless_gone).await.flatten();
     worker.clock.tick();
     match known {
         Some(known) => {
-            x.txn.logins.learn(known);
+            live.x.txn.logins.learn(known);
             Settled::Known
         }
         None => Settled::Refused,
@@ -46,20 +47,18 @@ pub(crate) async fn settle(conn: &mut Conn, client: &mut dyn Client, x: &mut Exc
 
 /// Evaluates, as often as passwords have to be checked for it; `None` once the client has been told that one cannot be.
 pub(crate) async fn known<T>(
-    conn: &mut Conn,
-    client: &mut dyn Client,
-    x: &mut Exchange,
+    live: &mut Live<'_>,
     mut evaluate: impl FnMut(&mut Conn, &mut Exchange) -> T,
 ) -> Option<T> {
     loop {
         // What asked before and did not wait is of no interest here.
-        x.txn.logins.take_claim();
-        let outcome = evaluate(conn, x);
-        match settle(conn, client, x).await {
+        live.x.txn.logins.take_claim();
+        let outcome = evaluate(live.conn, live.x);
+        match settle(live).await {
             Settled::NoneAsked => return Some(outcome),
             Settled::Known => {}
             Settled::Refused => {
-                refuse(conn, client, x).await;
+                refuse(live).await;
                 return None;
             }
         }
@@ -67,7 +66,7 @@ pub(crate) async fn known<T>(
 }
 
 /// A password could not be checked: the request goes no further.
-pub(crate) async fn refuse(conn: &mut Conn, client: &mut dyn Client, x: &mut Exchange) {
-    x.log.termination = Termination(By::Exhaustion, During::Request);
-    respond::error(conn, client, x, 503).await;
+pub(crate) async fn refuse(live: &mut Live<'_>) {
+    live.x.log.termination = Termination(By::Exhaustion, During::Request);
+    respond::error(live, 503).await;
 }
