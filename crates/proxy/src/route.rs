@@ -160,15 +160,14 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
     let rules = &shared.program.of(frontend).use_backend;
     if !rules.is_empty() {
         let context = context::context(worker, conn, x, stage);
-        for rule in rules.iter().filter(|rule| rule.condition.holds(&context) == Answer::Yes) {
-            match &rule.to {
-                Destination::Backend(id) => return Some(id.0 as usize),
-                // A name that is no backend's leads to the default one: no other rule is looked at (manual, `use_backend`).
-                Destination::Named(format) => match shared.program.backend_named(&format.to_bytes(&context)) {
-                    None => break,
-                    found => return found,
-                },
-            }
+        // A name that is no backend's leads to the default one: no other rule is looked at (manual, `use_backend`).
+        let chosen = rules.iter().find(|rule| rule.condition.holds(&context) == Answer::Yes);
+        let found = chosen.and_then(|rule| match &rule.to {
+            Destination::Backend(id) => Some(id.0 as usize),
+            Destination::Named(format) => shared.program.backend_named(&format.to_bytes(&context)),
+        });
+        if found.is_some() {
+            return found;
         }
     }
     shared.program.default_backend[frontend]
