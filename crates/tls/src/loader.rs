@@ -1,7 +1,7 @@
 //! Where certificates, keys and lists are read from: the disk, or a test's table.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     path::{Path, PathBuf},
 };
@@ -35,14 +35,39 @@ impl Loader for Disk {
         }
         let mut files = Vec::new();
         for entry in std::fs::read_dir(path)? {
-            let path = entry?.path();
+            let entry = entry?;
             // Follows links, as certificates managed by tools are often links into a store.
-            if std::fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
-                files.push(path);
+            let is_file = match entry.file_type()? {
+                kind if kind.is_symlink() => std::fs::metadata(entry.path()).is_ok_and(|meta| meta.is_file()),
+                kind => kind.is_file(),
+            };
+            if is_file {
+                files.push(entry.path());
             }
         }
         files.sort();
         Ok(Some(files))
+    }
+}
+
+/// Files of directories that have been listed: who asks for one that is not there is told so without a system call. A certificate
+/// looks for up to five files beside it.
+pub(crate) struct Listed<'a> {
+    pub loader: &'a dyn Loader,
+    /// The files of each directory.
+    pub files: &'a BTreeMap<PathBuf, HashSet<PathBuf>>,
+}
+
+impl Loader for Listed<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match path.parent().and_then(|folder| self.files.get(folder)) {
+            Some(files) if !files.contains(path) => Err(io::ErrorKind::NotFound.into()),
+            _ => self.loader.read(path),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        self.loader.list(path)
     }
 }
 
@@ -58,5 +83,20 @@ impl Loader for Memory {
     fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         let files: Vec<PathBuf> = self.0.keys().filter(|file| file.parent() == Some(path)).cloned().collect();
         Ok((!files.is_empty()).then_some(files))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_directory_is_not_asked_for_what_it_does_not_have() {
+        let memory = Memory([("/dir/a".into(), vec![1]), ("/dir/b".into(), vec![2]), ("/c".into(), vec![3])].into());
+        let files = BTreeMap::from([(PathBuf::from("/dir"), HashSet::from([PathBuf::from("/dir/a")]))]);
+        let listed = Listed { loader: &memory, files: &files };
+        assert_eq!(listed.read(Path::new("/dir/a")).unwrap(), [1]);
+        assert_eq!(listed.read(Path::new("/dir/b")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(listed.read(Path::new("/c")).unwrap(), [3]);
     }
 }

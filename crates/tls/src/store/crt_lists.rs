@@ -13,7 +13,7 @@ use crate::{
 };
 use penstock_config::{Diagnostics, Span, Spanned};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -196,6 +196,7 @@ impl Store {
             loader: &Memory::default(),
             diagnostics: &mut diagnostics,
             read: HashMap::new(),
+            listed: BTreeMap::new(),
         };
         let list_name: Arc<str> = name.as_str().into();
         let has_list = |line: &Line| line.lists.iter().any(|list| **list == *list_name);

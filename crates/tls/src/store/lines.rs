@@ -6,7 +6,9 @@ use crate::{
     certificate::{self, Certificate, Parts},
     context::{Context, Shape, Table, policy_id},
     crt_list::Entry,
-    line, settings,
+    line,
+    loader::Listed,
+    settings,
     tickets::{KeyRing, PolicyId},
     verify::{Clients, Ignored},
 };
@@ -21,7 +23,7 @@ use rustls::{
     server::{NoServerSessionStorage, ResolvesServerCertUsingSni, danger::ClientCertVerifier},
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -107,8 +109,14 @@ pub(crate) fn acceptor(
     let errors_before = errors(diagnostics);
     let settings = store.settings();
     let state = &mut *store.state();
-    let mut builder =
-        Builder { settings, state: &mut *state, loader, diagnostics: &mut *diagnostics, read: HashMap::new() };
+    let mut builder = Builder {
+        settings,
+        state: &mut *state,
+        loader,
+        diagnostics: &mut *diagnostics,
+        read: HashMap::new(),
+        listed: BTreeMap::new(),
+    };
     let ring = builder.ticket_keys(tls).unwrap_or_else(|| settings.ring.clone());
     let mut lists = Vec::new();
     let wanted = builder.wanted(tls, &mut lists);
@@ -158,7 +166,14 @@ pub(crate) fn acceptor(
 /// configuration is checked.
 pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnostics: &mut Diagnostics) {
     let state = &mut *store.state();
-    let mut builder = Builder { settings: store.settings(), state, loader, diagnostics, read: HashMap::new() };
+    let mut builder = Builder {
+        settings: store.settings(),
+        state,
+        loader,
+        diagnostics,
+        read: HashMap::new(),
+        listed: BTreeMap::new(),
+    };
     for (crt_store, load) in config.crt_stores.iter().flat_map(|store| loads(store).map(move |load| (store, load))) {
         let name = format!("@{}/{}", crt_store.name, load.alias.unwrap_or(load.crt));
         let _ = builder.certificate(&name, Path::new(&name), load.span);
@@ -177,6 +192,8 @@ pub(super) struct Builder<'a> {
     pub diagnostics: &'a mut Diagnostics,
     /// What was read ahead, with what is to be said of it.
     pub read: HashMap<Arc<str>, (Option<Certificate>, Vec<Diagnostic>)>,
+    /// The files of directories that are crt-lists.
+    pub listed: BTreeMap<PathBuf, HashSet<PathBuf>>,
 }
 
 impl Builder<'_> {
@@ -236,8 +253,10 @@ impl Builder<'_> {
         }
         match self.loader.list(path) {
             Ok(Some(files)) => {
+                let name = crt_lists::directory_name(path);
+                self.listed.insert(PathBuf::from(&name), files.iter().cloned().collect());
                 let files = files.into_iter().filter(|file| is_certificate_file(file)).collect();
-                Expanded::Directory(crt_lists::directory_name(path), files)
+                Expanded::Directory(name, files)
             }
             Ok(None) if self.settings.extras.bundle && self.loader.read(path).is_err() => {
                 let member = |kind: &str| {
@@ -277,7 +296,8 @@ impl Builder<'_> {
         let missing: Vec<&Wanted> = missing.into_values().collect();
         let next = AtomicUsize::new(0);
         let read = Mutex::new(HashMap::with_capacity(missing.len()));
-        let (settings, loader) = (self.settings, self.loader);
+        let settings = self.settings;
+        let loader = &Listed { loader: self.loader, files: &self.listed };
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
@@ -306,7 +326,10 @@ impl Builder<'_> {
                 self.diagnostics.list.extend(said);
                 loaded
             }
-            None => load(self.settings, path, self.loader, span, self.diagnostics),
+            None => {
+                let loader = &Listed { loader: self.loader, files: &self.listed };
+                load(self.settings, path, loader, span, self.diagnostics)
+            }
         };
         let Some(loaded) = loaded else {
             self.state.refused.insert(name.to_owned());
@@ -562,6 +585,7 @@ impl State {
                 loader: &nothing,
                 diagnostics: &mut diagnostics,
                 read: HashMap::new(),
+                listed: BTreeMap::new(),
             };
             let renewed = line.shapes.iter().map(|(conf, shape)| {
                 let shape =

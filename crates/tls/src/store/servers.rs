@@ -19,7 +19,7 @@ use rustls::{
     sign::SingleCertAndKey,
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
 };
 
@@ -43,7 +43,8 @@ pub(crate) fn connector(
 ) -> Option<Connector> {
     let settings = store.settings();
     let state = &mut *store.state();
-    let mut builder = Builder { settings, state: &mut *state, loader, diagnostics, read: HashMap::new() };
+    let mut builder =
+        Builder { settings, state: &mut *state, loader, diagnostics, read: HashMap::new(), listed: BTreeMap::new() };
     let own = tls.crt.as_ref().map(|crt| {
         let name = crt.value.display().to_string();
         builder.certificate(&name, &crt.value, crt.span)
@@ -153,6 +154,7 @@ pub(super) fn draft(
             loader: &nothing,
             diagnostics: &mut diagnostics,
             read: HashMap::new(),
+            listed: BTreeMap::new(),
         };
         match builder.client(&server.tls, server.span, own) {
             Some(client) => drafts.push((live, client)),
