@@ -438,7 +438,9 @@ mod tests {
         assert_eq!(ClientHello::read(&[22, 3, 1, 0, 0]).unwrap_err(), HelloError::BadRecord);
         assert_eq!(ClientHello::read(&[22, 3, 1, 0, 9, 2]).unwrap_err(), HelloError::NotClientHello);
         assert_eq!(ClientHello::read(&[22, 3, 1, 0, 9, 1, 1, 0, 0]).unwrap_err(), HelloError::TooLong);
-        let dribble = records(&sample(), 1);
+        let mut long = vec![1, 0, 0x0b, 0xb8];
+        long.resize(4 + 0xbb8, 0);
+        let dribble = records(&long, 1);
         assert_eq!(ClientHello::read(&dribble).unwrap_err(), HelloError::TooLong);
     }
 
