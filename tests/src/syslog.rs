@@ -1,5 +1,6 @@
 //! A syslog receiver, over UDP and over a unix datagram socket.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,19 @@ pub struct Syslog {
     lines: Arc<Mutex<Vec<String>>>,
 }
 
+/// How often a receiver looks whether it still has an owner.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// What no proxy logs.
 const MARK: &[u8] = b"mark of the suite";
 
 impl Syslog {
-    /// Starts both receivers. Their threads end with the process: a scenario's few datagrams cost nothing.
+    /// Starts both receivers. Their threads end a second after their owner: a long search has tens of thousands of owners.
     pub fn start(unix_path: &Path) -> std::io::Result<Self> {
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         let unix = UnixDatagram::bind(unix_path)?;
+        udp.set_read_timeout(Some(LOOK))?;
+        unix.set_read_timeout(Some(LOOK))?;
         let address = udp.local_addr()?;
         let lines = Arc::new(Mutex::new(Vec::new()));
         receive_into(Arc::downgrade(&lines), move |buffer| udp.recv(buffer));
@@ -67,8 +73,15 @@ fn receive_into(
 ) {
     std::thread::spawn(move || {
         let mut buffer = vec![0; 65536];
-        while let (Ok(n), Some(lines)) = (receive(&mut buffer), lines.upgrade()) {
-            let text = String::from_utf8_lossy(&buffer[..n]).trim_end().to_owned();
+        loop {
+            let received = receive(&mut buffer);
+            let Some(lines) = lines.upgrade() else { return };
+            let length = match received {
+                Ok(length) => length,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+                Err(_) => return,
+            };
+            let text = String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned();
             lines.lock().expect("no holder of this lock panics").push(text);
         }
     });
