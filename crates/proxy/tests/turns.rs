@@ -55,7 +55,6 @@ const ENDLESS: &str = "$6$rounds=999999999$salt$\
 fn guarded(port: u16) -> Proxy {
     Proxy::start(&format!(
         "global\n nbthread 1\ndefaults\n mode http\n timeout client 60s\n timeout server 9s\n timeout connect 9s\n\
-         option abortonclose\n\
          userlist u\n user endless password {ENDLESS}\n\
          user tiger password $5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5\n\
          frontend web\n bind 127.0.0.1:{port}\n http-request return status 204 if {{ path /open }}\n\

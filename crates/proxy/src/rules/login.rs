@@ -1,12 +1,20 @@
 //! Passwords that are hashed slowly: rules ask, find that the answer is not known, and are run again once it is.
 
-use crate::exchange::live::Live;
 use crate::{
-    connection::{Conn, in_time},
-    exchange::{respond, state::Exchange},
+    connection::{Conn, in_time, timer::Deadline},
+    exchange::{live::Live, respond, state::Exchange},
 };
 use penstock_rules::{By, During, Termination};
-use std::{future::poll_fn, pin::pin, task::Poll};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+/// How long a password is still checked for a client that has ended its half of the connection: it may wait for its answer, or
+/// have left, which looks the same. With `option abortonclose` it has left.
+const AFTER_END: Duration = Duration::from_secs(3);
 
 /// What became of a password that the last evaluation asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +35,26 @@ pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
     let checked = worker.shared.hashing.run(from, move |given_up| claim.check(given_up));
     live.conn.deadline.set(worker.clock.now(), live.conn.proxy().timeouts.client);
     let mut checked = pin!(checked);
-    // Who has said all it has to say still waits for the answer, unless the configuration takes its end for an abort.
-    let gone_by_end = live.conn.proxy().options.abortonclose;
-    let unless_gone = poll_fn(|cx| match checked.as_mut().poll(cx) {
-        Poll::Ready(known) => Poll::Ready(known.flatten()),
-        Poll::Pending if gone_by_end => live.client.poll_gone(cx).map(|()| None),
-        Poll::Pending => live.client.poll_cancelled(cx).map(|()| None),
+    let grace = if live.conn.proxy().options.abortonclose { Duration::ZERO } else { AFTER_END };
+    // Set once the client has ended its half.
+    let mut patience: Option<Deadline> = None;
+    let unless_gone = poll_fn(|cx| {
+        if let Poll::Ready(known) = checked.as_mut().poll(cx) {
+            return Poll::Ready(known.flatten());
+        }
+        if live.client.poll_cancelled(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let patience = match &mut patience {
+            Some(patience) => patience,
+            None => {
+                ready!(live.client.poll_gone(cx));
+                let mut begun = Deadline::default();
+                begun.set(worker.clock.tick(), Some(grace));
+                patience.insert(begun)
+            }
+        };
+        patience.poll_expired(cx).map(|()| None)
     });
     let known = in_time(&mut live.conn.deadline, unless_gone).await.flatten();
     worker.clock.tick();
