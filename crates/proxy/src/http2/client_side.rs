@@ -1,10 +1,10 @@
 //! A client's stream: one request and its response.
 
 use super::{
-    convert::{read_trailers, write_response},
+    convert::write_response,
     guard::Signals,
     inlet::Inlet,
-    send::{fault, io_error, poll_send_body},
+    send::{fault, io_error, poll_send_body, poll_trailers},
 };
 use crate::{
     exchange::ends::{Body, Client, Counts, End, Fault, Sink, Source},
@@ -155,14 +155,10 @@ impl Source for Http2Client {
             match self.inbound.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => self.inlet.push(data),
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
-                Poll::Ready(None) => match ready!(self.inbound.poll_trailers(cx)) {
-                    Ok(trailers) => {
-                        let read = |map| read_trailers(map, &self.limits);
-                        self.trailers = trailers.as_ref().map(read).transpose()?;
-                        return Poll::Ready(Ok(Body::End));
-                    }
-                    Err(e) => return Poll::Ready(Err(fault(e))),
-                },
+                Poll::Ready(None) => {
+                    self.trailers = ready!(poll_trailers(&mut self.inbound, &self.limits, cx))?;
+                    return Poll::Ready(Ok(Body::End));
+                }
                 Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::grown(buffer, before))),
                 Poll::Pending => return Poll::Pending,
             }

@@ -1,12 +1,17 @@
-//! What both sides of an exchange over HTTP/2 do alike: DATA goes out as the peer's windows allow, and errors are told.
+//! What both sides of an exchange over HTTP/2 do alike: DATA goes out as the peer's windows allow, trailers come
+//! in, and errors are told.
 
-use super::{convert::write_fields, guard::Signals};
+use super::{
+    convert::{read_trailers, write_fields},
+    guard::Signals,
+};
 use crate::{
     exchange::ends::{End, Fault},
     worker::{buffer::Buffer, turn},
 };
 use bytes::Bytes;
-use h2::SendStream;
+use h2::{RecvStream, SendStream};
+use penstock_http::{Fields, Limits};
 use std::{
     io,
     task::{Context, Poll, ready},
@@ -53,6 +58,16 @@ pub(super) fn poll_send_body(
         _ => stream.send_data(Bytes::new(), true).map_err(io_error)?,
     }
     Poll::Ready(Ok(true))
+}
+
+/// The trailers behind a body whose last byte has come; `None` where it has none.
+pub(super) fn poll_trailers(
+    inbound: &mut RecvStream,
+    limits: &Limits,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<Fields>, Fault>> {
+    let map = ready!(inbound.poll_trailers(cx)).map_err(fault)?;
+    Poll::Ready(Ok(map.as_ref().map(|map| read_trailers(map, limits)).transpose()?))
 }
 
 /// What h2 says of a stream, as an end of an exchange says it.

@@ -1,9 +1,9 @@
 //! The server's side of one exchange over HTTP/2: the request is written here, and the response read.
 
 use super::{
-    convert::{read_response, read_trailers, write_request},
+    convert::{read_response, write_request},
     mux::Mux,
-    send::{fault, io_error, poll_send_body},
+    send::{fault, io_error, poll_send_body, poll_trailers},
     websocket,
 };
 use crate::{
@@ -157,14 +157,10 @@ impl Source for Http2Server {
             match inbound.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => self.rest = data,
                 Poll::Ready(Some(Err(e))) => return Poll::Ready(Err(fault(e))),
-                Poll::Ready(None) => match ready!(inbound.poll_trailers(cx)) {
-                    Ok(trailers) => {
-                        let read = |map| read_trailers(map, &self.limits);
-                        self.trailers = trailers.as_ref().map(read).transpose()?;
-                        return Poll::Ready(Ok(Body::End));
-                    }
-                    Err(e) => return Poll::Ready(Err(fault(e))),
-                },
+                Poll::Ready(None) => {
+                    self.trailers = ready!(poll_trailers(inbound, &self.limits, cx))?;
+                    return Poll::Ready(Ok(Body::End));
+                }
                 Poll::Pending if buffer.len() > before => return Poll::Ready(Ok(Body::grown(buffer, before))),
                 Poll::Pending => return Poll::Pending,
             }
