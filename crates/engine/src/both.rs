@@ -121,7 +121,7 @@ impl Engine for Both {
             });
             self.device_next = self.device.turn(now, false);
         }
-        // The device cannot use these either: keys of another form, for example.
+        // Lanes take what is left, also what the device cannot use, such as keys of another form.
         let Some(lanes) = self.lanes.as_mut().filter(|lanes| lanes.lanes(class) > 0 && !lanes.is_busy(class)) else {
             return;
         };

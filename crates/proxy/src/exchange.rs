@@ -19,8 +19,8 @@ pub(crate) mod state;
 pub(crate) mod timeouts;
 mod transfer;
 
-use crate::exchange::live::Live;
 use crate::{
+    exchange::live::Live,
     log::debug,
     route::{self, Route},
     worker::{

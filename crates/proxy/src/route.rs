@@ -5,10 +5,15 @@ pub(crate) mod content;
 pub(crate) mod cookie;
 pub(crate) mod persistence;
 
-use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
-    exchange::{buffered_body, buffered_body::Ahead, headers, respond, service, state::Exchange},
+    exchange::{
+        buffered_body::{self, Ahead},
+        headers,
+        live::Live,
+        respond, service,
+        state::Exchange,
+    },
     rules::{
         after_response,
         context::{self, Judged, Stage},

@@ -2,7 +2,6 @@
 
 pub(crate) mod raw;
 
-use crate::server::Slot;
 use crate::{
     connection::{
         Conn,
@@ -26,6 +25,7 @@ use crate::{
         context::{self, Stage},
         evaluate,
     },
+    server::Slot,
     servers::key::key_of,
     tcp::raw::Raw,
     worker::{state::Worker, turn},

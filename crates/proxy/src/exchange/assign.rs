@@ -1,9 +1,9 @@
 //! A place on a server, and a connection to it.
 
 use super::state::{Exchange, ms_between};
-use crate::server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want};
 use crate::{
     connection::{Conn, in_time, stream::Stream},
+    server::{Assignment, Backend, Seen, Server, ServerRef, Slot, Want},
     servers::connect::{self, Failure},
     worker::state::Worker,
 };

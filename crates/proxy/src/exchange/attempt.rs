@@ -14,10 +14,9 @@ use super::{
     timeouts::{Patience, Side},
     transfer::{Transfer, finish_body, poll_body, skip_body, tunnel},
 };
-use crate::exchange::live::Live;
-use crate::server::{Seen, Server, Slot};
 use crate::{
     connection::{Conn, in_time},
+    exchange::live::Live,
     http1::server_side::Http1Server,
     http2::{
         mux::{self, Mux, MuxInUse},
@@ -28,6 +27,7 @@ use crate::{
     observe::counters::InUse,
     route::{self, cookie},
     rules::context,
+    server::{Seen, Server, Slot},
     servers::{key::key_of, pool::Returned},
     worker::{
         pulse::{Stage, Who},

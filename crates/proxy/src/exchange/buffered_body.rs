@@ -6,9 +6,9 @@ use super::{
     forward::Flow,
     state::Exchange,
 };
-use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
+    exchange::live::Live,
     http1::body::{VERSION, weight},
     worker::turn,
 };

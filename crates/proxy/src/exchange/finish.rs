@@ -1,9 +1,9 @@
 //! The last stage of an exchange: times, counters, and the log line.
 
 use super::state::{Exchange, ms_between};
-use crate::exchange::live::Live;
 use crate::{
     connection::Conn,
+    exchange::live::Live,
     log::severity,
     route::cookie,
     rules::context::{Stage, context},

@@ -1,7 +1,6 @@
 //! What waits in the client's end of an exchange is sent.
 
-use crate::exchange::live::Live;
-use crate::{connection::in_time, worker::buffer::Buffer};
+use crate::{connection::in_time, exchange::live::Live, worker::buffer::Buffer};
 use std::future::poll_fn;
 
 /// Sends what waits in the client's end; false when the client did not take it in time.

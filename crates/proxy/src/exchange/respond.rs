@@ -4,9 +4,9 @@ use super::{
     ends::{Client, End},
     state::Exchange,
 };
-use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time},
+    exchange::live::Live,
     http1::body::{VERSION, weight},
     rules::{
         after_response,

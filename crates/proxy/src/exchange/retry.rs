@@ -6,11 +6,11 @@ use super::{
     repeat::Ended,
     respond,
 };
-use crate::exchange::live::Live;
-use crate::server::{Shutdown, Slot};
 use crate::{
+    exchange::live::Live,
     route::{cookie, persistence},
     rules::{context::Stage, login},
+    server::{Shutdown, Slot},
 };
 use penstock_backends::retry::{Attempts, Reason, retries_on};
 use penstock_rules::{By, During, Termination};

@@ -5,9 +5,9 @@ use super::{
     respond::{error, send},
     state::{Exchange, ms_between},
 };
-use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time},
+    exchange::live::Live,
     process::{
         handle::Handle,
         service::{Service, ServiceRequest, ServiceResponse},

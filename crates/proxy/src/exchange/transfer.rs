@@ -7,10 +7,10 @@ use super::{
     repeat::Ended,
     timeouts::{Patience, Side},
 };
-use crate::exchange::live::Live;
-use crate::server::Server;
 use crate::{
     connection::{Conn, in_time},
+    exchange::live::Live,
+    server::Server,
     worker::buffer::Buffer,
 };
 use penstock_config::model::Proxy;

@@ -1,10 +1,9 @@
 //! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
 
 use super::client_side::{Http1Client, Received};
-use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, PAUSE, close, stream::Stream},
-    exchange::{self, ends::Client, finish, respond},
+    exchange::{self, ends::Client, finish, live::Live, respond},
     http2,
     worker::{buffer::Buffer, pulse::Stage, turn},
 };

@@ -6,13 +6,12 @@ use super::{
     guard::{Guard, Signals},
     tuning::{SEND_BUFFER, SMALL_DATA, header_list_size},
 };
-use crate::exchange::live::Live;
 use crate::{
     connection::{
         Conn, PAUSE, close, in_time,
         stream::{Fill, Stream},
     },
-    exchange::{self, finish},
+    exchange::{self, finish, live::Live},
     worker::{
         pulse::Who,
         state::Worker,

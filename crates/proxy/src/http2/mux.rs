@@ -6,8 +6,13 @@ use super::{
     tuning::{SEND_BUFFER, SMALL_DATA, header_list_size},
     websocket::Greeting,
 };
-use crate::server::{Server, ServerRef};
-use crate::{connection::stream::Stream, exchange::ends::Fault, observe::counters::Cells, process::shared::Shared};
+use crate::{
+    connection::stream::Stream,
+    exchange::ends::Fault,
+    observe::counters::Cells,
+    process::shared::Shared,
+    server::{Server, ServerRef},
+};
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use penstock_backends::reuse::{Claim, Key, Offer, Session, may_go_on};

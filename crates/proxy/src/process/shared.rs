@@ -6,7 +6,6 @@ use super::{
     gates::{Door, Throttles},
     machine::hostname,
 };
-use crate::server::{Backends, Notice, Parts, ServerRef, numbers};
 use crate::{
     log::LogTargets,
     observe::{
@@ -14,6 +13,7 @@ use crate::{
         engine::Reports,
         pace::Pace,
     },
+    server::{Backends, Notice, Parts, ServerRef, numbers},
     servers::{checks::plans, resolve::at_start},
     worker::pulse::Pulse,
 };

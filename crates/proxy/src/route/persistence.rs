@@ -1,10 +1,10 @@
 //! What binds a request to a server, and what its backend is asked for: `use-server`, stick tables, the hash of `balance`.
 
-use crate::server::{Backend, Server, ServerId, Want};
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Stage},
+    server::{Backend, Server, ServerId, Want},
 };
 use penstock_backends::{balance::Subject, queue::Priority};
 use penstock_config::model::{BalanceKey, Proxy};

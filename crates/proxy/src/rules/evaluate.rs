@@ -4,13 +4,13 @@ use super::{
     context::{Judged, Stage, context},
     login::{self, Settled},
 };
-use crate::exchange::live::Live;
 use crate::{
     connection::{Conn, in_time, socket::Socket},
     exchange::{
         buffered_body::{self, Ahead, Waited},
         ends::Fault,
         flush,
+        live::Live,
         respond::{self, Page},
         service,
         state::{Exchange, ms_between},

@@ -4,11 +4,11 @@
 pub(crate) mod plans;
 
 use super::connect::open_socket;
-use crate::server::Server;
 use crate::{
     connection::{socket::Socket, stream::Stream},
     exchange::assign::facts_of,
     process::shared::Shared,
+    server::Server,
     worker::{pulse::Who, state::Worker, task},
 };
 use penstock_backends::check::{

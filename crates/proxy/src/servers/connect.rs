@@ -1,9 +1,9 @@
 //! A new connection to a server: socket, PROXY header, TLS.
 
-use crate::server::{Server, Target};
 use crate::{
     connection::{Conn, socket::Socket, stream::Stream},
     process::shared::Shared,
+    server::{Server, Target},
 };
 use penstock_backends::reuse::Key;
 use penstock_config::model::{Proxy, SourceAddress};

@@ -1,11 +1,11 @@
 //! What the connection of a request to its server must be like, as a [`Key`] by which kept connections are found.
 
 use super::connect;
-use crate::server::Server;
 use crate::{
     connection::Conn,
     exchange::state::Exchange,
     rules::context::{self, Stage},
+    server::Server,
 };
 use penstock_backends::reuse::Key;
 

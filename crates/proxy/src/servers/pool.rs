@@ -1,8 +1,12 @@
 //! Connections to servers between exchanges, kept by each worker for itself; which of them a request may use is what
 //! [`Claim`] and [`Key`] say.
 
-use crate::server::{Server, ServerRef};
-use crate::{connection::stream::Stream, observe::counters::Cells, process::shared::Shared};
+use crate::{
+    connection::stream::Stream,
+    observe::counters::Cells,
+    process::shared::Shared,
+    server::{Server, ServerRef},
+};
 use penstock_backends::reuse::{Claim, Key, Offer, may_go_on};
 use penstock_rules::ServerConnFacts;
 use std::{

@@ -7,9 +7,9 @@ pub(crate) mod at_start;
 mod dns;
 
 use super::question::Question;
-use crate::server::{Backends, Host, Notice, Server, ServerRef};
 use crate::{
     log::severity,
+    server::{Backends, Host, Notice, Server, ServerRef},
     worker::{pulse::Who, state::Worker, task},
 };
 use dns::{Answer, Family};
