@@ -1,0 +1,130 @@
+//! Changes of lines that are prepared first, where something may be wrong, and take hold in one step.
+
+use super::{Builder, Shapes};
+use crate::{
+    certificate::Certificate,
+    context::{Context, Table},
+    store::{Settings, State, complaint},
+};
+use penstock_config::{Diagnostics, model::TlsConf};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// The next state of some lines, until it is known that nothing goes wrong.
+#[derive(Default)]
+pub(in crate::store) struct Draft {
+    tables: BTreeMap<usize, Table>,
+    contexts: Vec<(usize, u64, Arc<Context>)>,
+    shapes: Vec<(usize, Shapes)>,
+}
+
+impl Draft {
+    /// How many certificates of lines it renews.
+    pub fn len(&self) -> usize {
+        self.contexts.len()
+    }
+}
+
+impl State {
+    /// What the lines would present with another certificate under this name.
+    pub fn draft_certificate(&self, name: &str, certificate: &Arc<Certificate>) -> Draft {
+        let mut draft = Draft::default();
+        let Some(slot) = self.certificates.get(name) else { return draft };
+        for (index, order) in &slot.instances {
+            let line = &self.lines[*index];
+            let Some(instance) = line.instances.get(order) else { continue };
+            let table = draft.tables.entry(*index).or_insert_with(|| Table::clone(&line.live.load()));
+            let first = line.first() == Some(*order);
+            let old = &instance.context;
+            let next = Context::new(*order, certificate.clone(), old.shape.clone(), instance.excluded.clone());
+            let next = Arc::new(next);
+            instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, *order));
+            let names = &certificate.names;
+            instance.patterns_for(names, first).iter().for_each(|pattern| table.names.add(pattern, &next));
+            draft.contexts.push((*index, *order, next));
+        }
+        draft
+    }
+
+    /// Makes the drafted contexts those of their lines; every line changes in one step.
+    pub fn apply(&mut self, draft: Draft) {
+        let Draft { tables, contexts, shapes } = draft;
+        let mut touched = BTreeMap::new();
+        for (index, order, context) in contexts {
+            if let Some(instance) = self.lines[index].instances.get_mut(&order) {
+                let names_before = std::mem::replace(&mut instance.context, context);
+                touched.entry(index).or_insert_with(Vec::new).push((order, names_before));
+            }
+        }
+        for (index, shapes) in shapes {
+            self.lines[index].shapes = shapes;
+        }
+        for (index, mut table) in tables {
+            let line = &self.lines[index];
+            let changed = touched.remove(&index).unwrap_or_default();
+            if line.defaults_follow(&table, &changed) {
+                table.defaults = line.defaults();
+            }
+            line.publish(table);
+        }
+    }
+
+    /// Lets the lines verify clients by what the store has now under the names that `concerned` is true of.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence; nothing has changed.
+    pub fn draft_authorities(
+        &mut self,
+        settings: &Settings,
+        concerned: impl Fn(&TlsConf) -> bool,
+    ) -> Result<Draft, String> {
+        let mut draft = Draft::default();
+        let lines = std::mem::take(&mut self.lines);
+        let mut failure = None;
+        for (index, line) in lines.iter().enumerate() {
+            if !line.shapes.iter().any(|(conf, _)| concerned(conf)) {
+                continue;
+            }
+            let mut diagnostics = Diagnostics::default();
+            let nothing = crate::Memory::default();
+            let mut builder = Builder {
+                settings,
+                state: &mut *self,
+                loader: &nothing,
+                diagnostics: &mut diagnostics,
+                read: HashMap::new(),
+                listed: BTreeMap::new(),
+            };
+            let renewed = line.shapes.iter().map(|(conf, shape)| {
+                let shape =
+                    if concerned(conf) { Arc::new(builder.new_shape(line, conf, line.span)?) } else { shape.clone() };
+                Some((conf.clone(), shape))
+            });
+            let Some(shapes) = renewed.collect::<Option<Vec<_>>>() else {
+                failure = complaint(&diagnostics);
+                break;
+            };
+            let mut table = Table::default();
+            let first = line.first();
+            for (order, instance) in &line.instances {
+                let shape = shapes.iter().find(|(conf, _)| *conf == instance.conf).map(|(_, shape)| shape.clone());
+                let shape = shape.unwrap_or_else(|| instance.context.shape.clone());
+                let certificate = instance.context.certificate.clone();
+                let next = Arc::new(Context::new(*order, certificate, shape, instance.excluded.clone()));
+                for pattern in instance.patterns(first == Some(*order)) {
+                    table.names.add(&pattern, &next);
+                }
+                draft.contexts.push((index, *order, next));
+            }
+            draft.tables.insert(index, table);
+            draft.shapes.push((index, shapes));
+        }
+        self.lines = lines;
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(draft),
+        }
+    }
+}
