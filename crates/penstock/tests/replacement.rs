@@ -46,8 +46,15 @@ fn kill_worker(place: &Place, master: &Running) {
     until("another worker serves", || successes(place) > before);
 }
 
+/// Open descriptors of a process, once their number stays: a master lets a worker go some moments after it has ended.
 fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    let count = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let mut last = count();
+    until("the number of descriptors stays", || {
+        std::thread::sleep(Duration::from_millis(300));
+        std::mem::replace(&mut last, count()) == last
+    });
+    last
 }
 
 /// Resident memory, in kB.
