@@ -58,7 +58,7 @@ fn the_crates_use_what_the_architecture_says_and_only_downwards() {
 const CIRCLE_MAX: usize = 10;
 
 /// Crates that do not keep to it yet, with the circle they have. These figures may only fall.
-const LARGER: [(&str, usize); 2] = [("config", 27), ("rules", 42)];
+const LARGER: [(&str, usize); 2] = [("config", 27), ("rules", 34)];
 
 #[test]
 fn the_modules_of_a_crate_import_each_other_in_small_circles_only() {
