@@ -23,11 +23,14 @@ use crate::{
     exchange::live::Live,
     log::debug,
     route::{self, Route},
+    server::Shutdown,
     worker::{
         pulse::Stage,
+        roster::Present,
         turn::{self, cost},
     },
 };
+use std::pin::pin;
 
 /// Runs an exchange whose request head has been read.
 pub(crate) async fn run(live: &mut Live<'_>) {
@@ -38,9 +41,23 @@ pub(crate) async fn run(live: &mut Live<'_>) {
     }
     debug::request(live.conn, live.x);
     penstock_http::receive_hop_by_hop(&mut live.x.request.fields);
+    let present = Present::begin(live.conn);
+    live.x.listed = Some(present.place());
+    let ended = {
+        // Pinned, so that it stays where it is made: it is the largest future of all.
+        let work = pin!(served(live));
+        present.unless_ended(work).await
+    };
+    if ended.is_none() {
+        live.x.log.srv_conn = live.x.server.as_ref().map_or(0, |server| server.served());
+        retry::shut_down(live, Shutdown::Operator).await;
+    }
+    finish::run(live);
+}
+
+async fn served(live: &mut Live<'_>) {
     match route::request(live).await {
         Route::Backend(backend) => retry::to_backend(live, backend).await,
         Route::Answered => {}
     }
-    finish::run(live);
 }

@@ -25,7 +25,7 @@ mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
-pub use observe::{counters, engine, pace, snapshot, snapshot::Snapshot};
+pub use observe::{captures::BadMessage, counters, engine, pace, snapshot, snapshot::Snapshot};
 pub use penstock_tls::store as certificates;
 pub use process::{
     aside::AsideReport,
@@ -33,8 +33,11 @@ pub use process::{
     gates::{Listening, Rated},
     handle::{Handle, State},
     handover,
+    machine::local_offset,
     membership::AddServerError,
     runtime::Runtime,
     service::{Service, ServiceRequest, ServiceResponse, Services},
+    sessions::SessionList,
     shared::Shared,
 };
+pub use worker::roster::SessionView;

@@ -1,5 +1,6 @@
 //! What operators see: counters, the reports of crypto engines, and the snapshot that gathers everything.
 
+pub(crate) mod captures;
 pub mod counters;
 pub mod engine;
 pub mod pace;

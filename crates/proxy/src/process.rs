@@ -12,5 +12,6 @@ pub(crate) mod membership;
 pub(crate) mod operate;
 pub(crate) mod runtime;
 pub(crate) mod service;
+pub(crate) mod sessions;
 pub(crate) mod shared;
 pub(crate) mod watchdog;

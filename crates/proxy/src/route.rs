@@ -69,6 +69,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
         return Route::Answered;
     };
     live.x.backend = Some(backend);
+    worker.roster.note(live.x.listed, |session| session.backend = Some(backend));
     if backend != live.conn.frontend && section(live, backend).await == Judged::Over {
         return Route::Answered;
     }

@@ -28,13 +28,14 @@ use crate::{
     server::Slot,
     servers::key::key_of,
     tcp::raw::Raw,
-    worker::{state::Worker, turn},
+    worker::{roster::Present, state::Worker, turn},
 };
 use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
     future::poll_fn,
+    pin::pin,
     task::{Context, Poll, ready},
 };
 
@@ -48,13 +49,23 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     x.log.request_counter = worker.next_request();
     x.txn.status = Some(0);
     let mut client = Raw::new(stream, worker.clone(), true);
-    match content::connection(&mut conn, &mut client, &mut x).await {
-        Connected::Backend(backend) => to_backend(&mut conn, &mut client, &mut x, backend).await,
-        Connected::Http => {
+    let present = Present::begin(&conn);
+    x.listed = Some(present.place());
+    let served = {
+        let work = pin!(served(&mut conn, &mut client, &mut x));
+        present.unless_ended(work).await
+    };
+    match served {
+        Some(Served::Over) => {}
+        Some(Served::Http) => {
             worker.give_exchange(x);
+            drop(present);
             return Box::pin(connection::resume(Box::new(conn), client.stream, client.input)).await;
         }
-        Connected::Over => {}
+        None => {
+            x.log.termination = Termination(By::Operator, During::Nothing);
+            x.log.srv_conn = x.server.as_ref().map_or(0, |server| server.served());
+        }
     }
     if x.times.connected.is_none() {
         client.discard().await;
@@ -64,6 +75,22 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     }
     finish::tcp(&mut conn, client.counts.received, &mut x);
     worker.give_exchange(x);
+}
+
+/// What became of a connection.
+enum Served {
+    Over,
+    /// It goes on as one of HTTP.
+    Http,
+}
+
+async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Served {
+    match content::connection(conn, client, x).await {
+        Connected::Backend(backend) => to_backend(conn, client, x, backend).await,
+        Connected::Http => return Served::Http,
+        Connected::Over => {}
+    }
+    Served::Over
 }
 
 async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: usize) {
@@ -98,6 +125,10 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
         };
         let server = slot.server().clone();
         x.server = Some(server.clone());
+        worker.roster.note(x.listed, |session| {
+            session.server = Some(server.at);
+            session.attempts += 1;
+        });
         let cells = worker.cells(&server);
         cells.session(worker.now_ms());
         let _in_use = InUse::of(cells);
@@ -135,10 +166,10 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     }
     let (mut up, mut down) = (Flow::default(), Flow::default());
     let mut inspection = Inspection::new(&worker, slot.backend().proxy);
-    let mut shut_down = std::pin::pin!(slot.server().shut_down());
+    let mut shut_down = pin!(slot.server().shut_down());
     let ended = poll_fn(|cx| {
         if Future::poll(shut_down.as_mut(), cx).is_ready() {
-            return Poll::Ready(Some(Termination(slot.server().shut_reason().by(), During::Data)));
+            return Poll::Ready(Some(Termination(slot.server().shut_reason().by(), During::Nothing)));
         }
         if !up.done
             && let Poll::Ready(Err(broken)) = up.poll(cx, client, server, &worker.buffers)
@@ -178,6 +209,8 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             // Whichever side has ended, the other has only so long for what it still says or takes.
             patience.half_closed(timeouts.client_fin, proxy.timeouts.server_fin);
         }
+        // Kept up to date, as an operator may end the session at any moment.
+        x.log.bytes_read = server.received();
         let moved = std::mem::take(&mut up.moved) | std::mem::take(&mut down.moved);
         let waits = |flow: &Flow, end| !flow.done && flow.waits_for == end;
         let on_client = waits(&up, Waits::Source) || waits(&down, Waits::Sink);

@@ -5,6 +5,7 @@ pub(crate) mod buffer;
 pub(crate) mod clock;
 pub(crate) mod control;
 pub(crate) mod pulse;
+pub(crate) mod roster;
 pub(crate) mod state;
 pub(crate) mod task;
 pub(crate) mod turn;

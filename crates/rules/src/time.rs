@@ -118,6 +118,13 @@ pub(crate) fn write_clf(local: i64, out: &mut Vec<u8>) {
     });
 }
 
+/// `06/Feb/2009:12:14:14.655`: a moment in µs since 1970, where local time is `offset_s` seconds ahead of UTC.
+pub fn log_date(unix_us: u64, offset_s: i32) -> String {
+    let mut text = Vec::new();
+    Civil::from_unix((unix_us / 1_000_000) as i64 + i64::from(offset_s)).write_clf(&mut text);
+    format!("{}.{:03}", String::from_utf8_lossy(&text), unix_us / 1000 % 1000)
+}
+
 fn two(out: &mut Vec<u8>, n: u8) {
     out.extend_from_slice(&[b'0' + n / 10 % 10, b'0' + n % 10]);
 }

@@ -11,6 +11,7 @@ mod membership;
 mod patterns;
 mod process;
 mod servers;
+mod sessions;
 mod stat;
 mod tables;
 
@@ -63,6 +64,7 @@ impl Executor {
             Command::Process(command) => self.process(command),
             Command::Frontends(command) => self.frontends(command),
             Command::Servers(command) => self.servers(command),
+            Command::Sessions(command) => self.sessions(command),
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
             Command::Statistics(Statistics::Schema) => Answer::data(stat::SCHEMA),

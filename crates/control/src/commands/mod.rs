@@ -7,6 +7,7 @@ mod patterns;
 mod process;
 mod servers;
 mod session;
+mod sessions;
 mod statistics;
 mod tables;
 
@@ -17,6 +18,7 @@ pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf}
 pub use process::Process;
 pub use servers::{Change, Health, Servers, address_of, weight_of};
 pub use session::Own;
+pub use sessions::Sessions;
 pub use statistics::{Format, InfoFormat, Rows, Statistics};
 pub use tables::Tables;
 
@@ -40,6 +42,7 @@ const GROUPS: &[&[Entry]] = &[
     membership::ENTRIES,
     statistics::ENTRIES,
     servers::ENTRIES,
+    sessions::ENTRIES,
     frontends::ENTRIES,
     process::ENTRIES,
     patterns::ENTRIES,
@@ -62,6 +65,8 @@ pub enum Command {
     Frontends(Frontends),
     /// Something about servers.
     Servers(Servers),
+    /// Something about sessions.
+    Sessions(Sessions),
     /// Counters.
     Statistics(Statistics),
     /// Maps and ACLs.

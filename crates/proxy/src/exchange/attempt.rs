@@ -366,6 +366,9 @@ pub(super) async fn head_failed(
             {
                 return Ended::Retry(Reason::Stale);
             }
+            if let Fault::Invalid(error) = fault {
+                worker.shared.captures.response(live.conn, live.x, upstream.unread(), error);
+            }
             let (reason, termination) = match fault {
                 Fault::Invalid(_) => (Reason::Junk, Termination(By::Refusal, During::Headers)),
                 Fault::Closed | Fault::Io(_) => (Reason::Empty, Termination(By::Server, During::Headers)),
@@ -397,7 +400,8 @@ pub(super) async fn head_failed(
             live.x.log.termination = Termination(By::ClientTimeout, During::Data);
             respond::error(live, 408).await;
         }
-        Head::ClientFault(Fault::Invalid(_)) => {
+        Head::ClientFault(Fault::Invalid(error)) => {
+            worker.shared.captures.request(live.conn, live.x, &[], error);
             live.x.log.termination = Termination(By::Refusal, During::Request);
             respond::error(live, 400).await;
         }

@@ -142,6 +142,10 @@ pub(crate) trait Upstream: Source + Sink {
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>>;
     /// How much of a response has arrived: it says whether the request may be sent elsewhere.
     fn answered(&self) -> Answered;
+    /// What was read and is no message: for whoever wants to see why it is none.
+    fn unread(&self) -> &[u8] {
+        &[]
+    }
     /// See [`Client::tunnel`].
     fn tunnel(&mut self);
     /// Bytes sent to the server, and bytes of the response received as the log counts them.

@@ -54,6 +54,10 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
         };
         let server = slot.server().clone();
         live.x.server = Some(server.clone());
+        worker.roster.note(live.x.listed, |session| {
+            session.server = Some(server.at);
+            session.attempts += 1;
+        });
         count_attempt(worker, live.x, &server, attempts.assigned(server.at.server));
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
@@ -112,7 +116,12 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
 
 /// The server's sessions are ended: it went down, or an operator wanted it so.
 pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
-    let during = if live.x.responded { During::Data } else { During::Headers };
+    let during = match (live.x.responded, &live.x.server, live.x.backend) {
+        (true, ..) => During::Data,
+        (false, Some(_), _) => During::Headers,
+        (false, None, Some(_)) => During::Queue,
+        (false, None, None) => During::Request,
+    };
     live.x.log.termination = Termination(why.by(), during);
     if live.x.responded {
         live.client.abort();

@@ -44,6 +44,8 @@ pub(crate) struct Exchange {
     /// Another attempt at a server is left.
     pub may_retry: bool,
     pub presence: Option<Presence>,
+    /// Where its worker has it in the roster.
+    pub listed: Option<usize>,
 }
 
 /// Moments of an exchange; what did not happen is `None`.
@@ -117,6 +119,7 @@ impl Kept {
         x.log = LogFacts::default();
         x.times = Times::default();
         (x.backend, x.server, x.persistent, x.presence) = (None, None, None, None);
+        x.listed = None;
         x.server_conn = ServerConnFacts::default();
         if let Some(body) = x.body.take() {
             buffers.give(body);

@@ -159,12 +159,14 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
             // To HAProxy's parser this is a request, whose answer counts.
             x.log.termination = Termination(By::Refusal, During::Request);
+            conn.worker.shared.captures.request(conn, &x, client.partial(), Error::PrefaceMethod);
             client.close();
             respond::error(&mut Live::new(&worker, conn, client, &mut x), 400).await;
             finish::run(&mut Live::new(&worker, conn, client, &mut x));
             false
         }
         Some(Received::Invalid(error)) => {
+            conn.worker.shared.captures.request(conn, &x, client.partial(), error);
             x.log.termination = Termination(By::Refusal, During::Request);
             respond::refuse(&mut Live::new(&worker, conn, client, &mut x), error.status()).await;
             finish::run(&mut Live::new(&worker, conn, client, &mut x));

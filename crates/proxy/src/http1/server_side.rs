@@ -178,6 +178,9 @@ impl Upstream for Http1Server {
     fn answered(&self) -> Answered {
         self.answered
     }
+    fn unread(&self) -> &[u8] {
+        self.input.as_ref().map_or(&[], Buffer::data)
+    }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
         self.outbound.tunnel();

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     log::LogTargets,
     observe::{
+        captures::Captures,
         counters::{Counters, Shape},
         engine::Reports,
         pace::Pace,
@@ -69,6 +70,8 @@ pub struct Shared {
     pub(crate) pace: Pace,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
+    /// Messages that were none.
+    pub(crate) captures: Captures,
     /// The machine's name.
     pub(crate) hostname: String,
 }
@@ -159,6 +162,7 @@ impl Shared {
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             pace: Pace::default(),
+            captures: Captures::new(config.proxies.len()),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))

@@ -38,6 +38,7 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
         return Connected::Over;
     };
     x.backend = Some(backend);
+    worker.roster.note(x.listed, |session| session.backend = Some(backend));
     if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
         return Connected::Over;
     }

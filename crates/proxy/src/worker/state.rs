@@ -1,6 +1,6 @@
 //! What the tasks of one worker share.
 
-use super::{buffer::Buffers, clock::Clock, pulse::Pulse, turn::Rounds};
+use super::{buffer::Buffers, clock::Clock, pulse::Pulse, roster::Roster, turn::Rounds};
 use crate::{
     exchange::state::{Exchange, Kept},
     http2::mux::MuxPool,
@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     /// How many of its tasks use their turns up.
     pub rounds: Rounds,
     exchanges: Kept,
+    /// Its sessions, as an operator lists and ends them.
+    pub roster: Roster,
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
     pub muxes: MuxPool,
@@ -67,6 +69,7 @@ impl Worker {
             buffers,
             rounds: Rounds::default(),
             exchanges: Kept::default(),
+            roster: Roster::default(),
             pool: Pool::new(shared.clone(), id),
             muxes: MuxPool::new(shared.clone()),
             questions: Questions::default(),

@@ -1,0 +1,87 @@
+//! The sessions that there are.
+
+use super::Command;
+use crate::{Args, Entry, Level, Refusal};
+
+/// Something about sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sessions {
+    /// Lists them, a line each.
+    List {
+        /// As JSON.
+        json: bool,
+    },
+    /// Tells more of one of them, or of all.
+    Tell {
+        /// Its number; `None` for all.
+        id: Option<u64>,
+        /// As JSON.
+        json: bool,
+    },
+    /// Ends the one of that number.
+    End(u64),
+    /// The last messages that were none, of a proxy and in a direction.
+    Errors {
+        /// The name or the number of a proxy.
+        proxy: Option<String>,
+        /// Requests alone, or responses alone.
+        requests: Option<bool>,
+        /// As JSON.
+        json: bool,
+    },
+}
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new(
+        "show errors",
+        "show errors [<px>] [request|response]",
+        "report last request and/or response errors for each proxy",
+        |args| {
+            let json = args.take_anywhere("json");
+            let (mut proxy, mut requests) = (None, None);
+            for word in args.rest() {
+                match word.as_str() {
+                    "request" => requests = Some(true),
+                    "response" => requests = Some(false),
+                    _ => proxy = proxy.or(Some(word)),
+                }
+            }
+            Ok(Command::Sessions(Sessions::Errors { proxy, requests, json }))
+        },
+    )
+    .level(Level::Operator),
+    Entry::new(
+        "show sess",
+        "show sess [id|all]",
+        "report the list of current sessions or dump this exact session",
+        |args| {
+            let json = args.take_anywhere("json");
+            let word = args.word();
+            Ok(Command::Sessions(match word.as_deref() {
+                Some("all") => Sessions::Tell { id: None, json },
+                // What is no number lists all, as it does in HAProxy.
+                Some(word) if number(word) != 0 => Sessions::Tell { id: Some(number(word)), json },
+                _ => Sessions::List { json },
+            }))
+        },
+    )
+    .level(Level::Operator),
+    Entry::new("shutdown session", "shutdown session [id]", "kill a specific session", end)
+        .level(Level::Admin)
+        .changes("sessions"),
+];
+
+fn end(args: &mut Args) -> Result<Command, Refusal> {
+    match args.word().map_or(0, |word| number(&word)) {
+        0 => Err(Refusal::new("Session pointer expected (use 'show sess').")),
+        id => Ok(Command::Sessions(Sessions::End(id))),
+    }
+}
+
+/// A number of a session; 0 for what is none.
+fn number(word: &str) -> u64 {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).unwrap_or(0),
+        None => word.parse().unwrap_or(0),
+    }
+}

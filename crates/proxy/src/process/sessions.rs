@@ -1,0 +1,89 @@
+//! Sessions as an operator lists and ends them. Their workers are asked by errands, each with little to do: a list comes in pieces, and
+//! a piece is asked for when the one before has been taken.
+
+use super::handle::Handle;
+use crate::worker::{
+    control::{Control, Errand},
+    roster::{SessionView, worker_of},
+};
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+
+/// How many places of a roster a worker looks at in one errand: some 10 µs.
+const PLACES: usize = 64;
+
+/// All sessions there were when it was made, worker by worker, as far as they are still there when they are reached.
+pub struct SessionList {
+    handle: Handle,
+    worker: usize,
+    from: usize,
+    /// Sessions that each worker had begun: later ones are left out.
+    before: Option<u32>,
+    asked: Option<oneshot::Receiver<Page>>,
+}
+
+/// What a worker answers: sessions, where to go on, and how many it has begun so far.
+type Page = (Vec<SessionView>, Option<usize>, u32);
+
+impl SessionList {
+    /// The next of them, which may be none at all; `None` at the end.
+    pub fn poll_some(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<SessionView>>> {
+        loop {
+            if self.worker >= self.handle.inner.workers.len() {
+                return Poll::Ready(None);
+            }
+            let from = self.from;
+            let asked = self.asked.get_or_insert_with(|| {
+                self.handle.ask(self.worker, move |worker| {
+                    let (views, next) = worker.roster.some(from, PLACES, worker.clock.now());
+                    (views, next, worker.roster.begun())
+                })
+            });
+            let answer = ready!(std::pin::Pin::new(asked).poll(cx));
+            self.asked = None;
+            // A worker that has ended has no sessions.
+            let (mut views, next, begun) = answer.unwrap_or_default();
+            let before = *self.before.get_or_insert(begun);
+            views.retain(|view| before.wrapping_sub(view.serial) as i32 > 0);
+            match next {
+                Some(next) => self.from = next,
+                None => (self.worker, self.from, self.before) = (self.worker + 1, 0, None),
+            }
+            if !views.is_empty() {
+                return Poll::Ready(Some(views));
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// The sessions there are.
+    pub fn sessions(&self) -> SessionList {
+        SessionList { handle: self.clone(), worker: 0, from: 0, before: None, asked: None }
+    }
+
+    /// The session of that number.
+    pub fn session(&self, id: u64) -> oneshot::Receiver<Option<SessionView>> {
+        self.ask(worker_of(id), move |worker| worker.roster.find(id, worker.clock.now()))
+    }
+
+    /// Ends the session of that number; whether there was one.
+    pub fn end_session(&self, id: u64) -> oneshot::Receiver<bool> {
+        self.ask(worker_of(id), move |worker| worker.roster.end(id))
+    }
+
+    /// What `question` finds at that worker. It must be quick: everything else there waits.
+    fn ask<T: Send + 'static>(
+        &self,
+        worker: usize,
+        question: impl FnOnce(&crate::worker::state::Worker) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (answer, answered) = oneshot::channel();
+        let errand = Errand::new(move |worker| drop(answer.send(question(worker))));
+        if let Some(worker) = self.inner.workers.get(worker) {
+            // Where there is no such worker any more, the receiver sees the sender gone.
+            let _ = worker.send(Control::Errand(errand));
+        }
+        answered
+    }
+}

@@ -1,0 +1,220 @@
+//! The sessions that a worker has, as an operator lists and ends them: requests under way, and connections in `mode tcp`.
+//!
+//! A session is written down here when it begins, in a place of its worker's that the next one takes after it, so that it costs
+//! no memory of its own. Others ask by an errand, for some sessions at a time.
+
+use super::state::Worker;
+use crate::{connection::Conn, server::ServerRef};
+use slab::Slab;
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// A session as it was when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    /// Names it for as long as it lasts.
+    pub id: u64,
+    /// How many sessions its worker had begun before.
+    pub serial: u32,
+    /// The worker that has it, counted from 0.
+    pub worker: usize,
+    /// Its frontend's place in the configuration.
+    pub frontend: usize,
+    /// The `bind` line's place in the frontend.
+    pub bind: usize,
+    /// Where its client is; `None` on a unix socket.
+    pub source: Option<SocketAddr>,
+    /// The number of the listener.
+    pub listener_id: u32,
+    /// Where the client went.
+    pub destination: Option<SocketAddr>,
+    /// When its connection was accepted, in µs since 1970.
+    pub accepted_unix_us: u64,
+    /// For how long it has lasted.
+    pub age: Duration,
+    /// Its backend's place in the configuration, once chosen.
+    pub backend: Option<usize>,
+    /// Its server, once chosen.
+    pub server: Option<ServerRef>,
+    /// Attempts at a server so far.
+    pub attempts: u32,
+}
+
+/// What is written down of a session.
+struct Line {
+    view: SessionView,
+    began: Instant,
+    waker: Option<Waker>,
+    ended: bool,
+}
+
+/// The sessions of one worker.
+#[derive(Default)]
+pub(crate) struct Roster {
+    lines: RefCell<Slab<Line>>,
+    begun: Cell<u32>,
+}
+
+/// A worker's number and its session's place there are read from the session's number, which has room for so many bits of each.
+const PLACE_BITS: u32 = 24;
+const WORKER_BITS: u32 = 12;
+
+/// The number of a session: what comes first makes it another than that of who had the place before.
+fn id_of(serial: u32, worker: usize, place: usize) -> u64 {
+    // From 1 on: 0 is no session's number.
+    let serial = u64::from(serial) % ((1 << (64 - PLACE_BITS - WORKER_BITS)) - 1) + 1;
+    let worker = worker as u64 & ((1 << WORKER_BITS) - 1);
+    let place = place as u64 & ((1 << PLACE_BITS) - 1);
+    ((serial << WORKER_BITS | worker) << PLACE_BITS) | place
+}
+
+/// The worker that has a session of this number, if there is one.
+pub(crate) fn worker_of(id: u64) -> usize {
+    (id >> PLACE_BITS) as usize & ((1 << WORKER_BITS) - 1)
+}
+
+impl Roster {
+    /// At most `most` sessions from a place on, and the place to go on from; `None` at the end.
+    pub fn some(&self, from: usize, most: usize, now: Instant) -> (Vec<SessionView>, Option<usize>) {
+        let lines = self.lines.borrow();
+        let mut views = Vec::new();
+        // Places that are free are looked at too, so that a list with many holes is no long turn.
+        let end = from.saturating_add(most);
+        for place in from..end.min(lines.capacity()) {
+            if let Some(line) = lines.get(place) {
+                views.push(SessionView { age: now.saturating_duration_since(line.began), ..line.view.clone() });
+            }
+        }
+        (views, (end < lines.capacity()).then_some(end))
+    }
+
+    /// The session of that number.
+    pub fn find(&self, id: u64, now: Instant) -> Option<SessionView> {
+        let lines = self.lines.borrow();
+        let line = lines.get(id as usize & ((1 << PLACE_BITS) - 1)).filter(|line| line.view.id == id)?;
+        Some(SessionView { age: now.saturating_duration_since(line.began), ..line.view.clone() })
+    }
+
+    /// How many sessions were begun so far.
+    pub fn begun(&self) -> u32 {
+        self.begun.get()
+    }
+
+    /// Notes what has become of the session at that place, if it is written down.
+    pub fn note(&self, place: Option<usize>, change: impl FnOnce(&mut SessionView)) {
+        let mut lines = self.lines.borrow_mut();
+        if let Some(line) = place.and_then(|place| lines.get_mut(place)) {
+            change(&mut line.view);
+        }
+    }
+
+    /// Ends the session of that number; whether there is one.
+    pub fn end(&self, id: u64) -> bool {
+        let mut lines = self.lines.borrow_mut();
+        let Some(line) = lines.get_mut(id as usize & ((1 << PLACE_BITS) - 1)).filter(|line| line.view.id == id) else {
+            return false;
+        };
+        line.ended = true;
+        if let Some(waker) = line.waker.take() {
+            waker.wake();
+        }
+        true
+    }
+}
+
+/// A session's line, kept until this is dropped.
+pub(crate) struct Present {
+    worker: Rc<Worker>,
+    place: usize,
+}
+
+impl Present {
+    /// Writes down a session of `conn` that begins now.
+    pub fn begin(conn: &Conn) -> Present {
+        let worker = conn.worker.clone();
+        let place = {
+            let roster = &worker.roster;
+            let mut lines = roster.lines.borrow_mut();
+            let serial = roster.begun.replace(roster.begun.get().wrapping_add(1));
+            let entry = lines.vacant_entry();
+            let place = entry.key();
+            let facts = &conn.facts;
+            entry.insert(Line {
+                view: SessionView {
+                    id: id_of(serial, worker.id, place),
+                    serial,
+                    worker: worker.id,
+                    frontend: conn.frontend,
+                    bind: conn.bind,
+                    source: facts.source(),
+                    listener_id: facts.listener_id,
+                    destination: facts.destination(),
+                    accepted_unix_us: facts.accepted_unix_us,
+                    age: Duration::ZERO,
+                    backend: None,
+                    server: None,
+                    attempts: 0,
+                },
+                began: worker.clock.now(),
+                waker: None,
+                ended: false,
+            });
+            place
+        };
+        Present { worker, place }
+    }
+
+    /// Its place, for [`Roster::note`].
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The outcome of what the session does, unless an operator ends it first: then that is dropped where it is.
+    pub async fn unless_ended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        poll_fn(|cx| match self.poll_ended(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(cx).map(Some),
+        })
+        .await
+    }
+
+    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut lines = self.worker.roster.lines.borrow_mut();
+        let line = &mut lines[self.place];
+        if line.ended {
+            return Poll::Ready(());
+        }
+        match &mut line.waker {
+            Some(kept) => kept.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.worker.roster.lines.borrow_mut().remove(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_worker_and_place_and_is_not_given_twice_in_a_row() {
+        let id = id_of(7, 3, 1 << 20);
+        assert_eq!((worker_of(id), id as usize & ((1 << PLACE_BITS) - 1)), (3, 1 << 20));
+        assert_ne!(id, id_of(8, 3, 1 << 20));
+        assert_ne!(id_of(0, 0, 0), 0);
+    }
+}
