@@ -1,5 +1,5 @@
-//! A worker: one thread with its own reactor, listening sockets, buffers and connections; it shares nothing it has to
-//! wait for.
+//! A worker: one thread with its own reactor, listening sockets, buffers and connections. It shares nothing that it
+//! would have to wait for.
 
 pub(crate) mod buffer;
 pub(crate) mod clock;
@@ -24,7 +24,7 @@ use state::Worker;
 use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{runtime::LocalOptions, sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
-/// What a worker's thread starts with.
+/// What a worker's thread is started with.
 pub(crate) struct Seed {
     pub id: usize,
     pub handle: Handle,
@@ -34,11 +34,12 @@ pub(crate) struct Seed {
     pub ready: std::sync::mpsc::Sender<io::Result<()>>,
 }
 
-/// Polls between two looks at the reactor: many enough to make that look cheap, few enough that a connection's bytes
-/// wait microseconds, not milliseconds (measured: 66 ms of CPU in a pass without a bound).
+/// Task polls between two looks at the reactor: enough of them to make that look cheap, and few enough that a
+/// connection's bytes wait microseconds rather than milliseconds (measured without a bound: passes of 66 ms of CPU
+/// time).
 const EVENTS_PER_PASS: u32 = 64;
 
-/// The life of a worker's thread.
+/// The main function of a worker's thread.
 pub(crate) fn run(seed: Seed) {
     let Seed { id, handle, control, listeners, engine: plan, ready } = seed;
     let shared = handle.inner.shared.clone();
@@ -65,7 +66,7 @@ pub(crate) fn run(seed: Seed) {
     plan.install();
     let serving = serve(worker.clone(), control, listeners, plan, ready);
     runtime.block_on(task::turns(&worker, Who::Worker, serving));
-    // Connections that are left end here; what they log goes out.
+    // Connections that are still open end here; their log lines are written.
     drop(runtime);
     penstock_engine::worker::uninstall();
     worker.pool.close();
@@ -97,17 +98,18 @@ async fn serve(
         task::spawn(&worker, Who::Worker, checks::tick(worker.clone()));
         task::spawn(&worker, Who::Worker, checks::tell(worker.clone()));
     }
-    // Whoever started us does not wait any more if this fails.
+    // If this fails, whoever started the thread no longer waits.
     let _ = ready.send(Ok(()));
     drop(ready);
     loop {
         tokio::select! {
-            // What was sent before the end is heard before the end.
+            // Messages that were sent before the end are handled before the end.
             biased;
             message = control.recv() => match message {
                 Some(Control::Drain) => {
                     drain(&worker, std::mem::take(&mut acceptors)).await;
-                    // Whoever takes our place may be waiting for the device, and few handshakes are left for us.
+                    // The process that takes over may be waiting for the device, and few handshakes are left for this
+                    // one.
                     if plan.has_device() {
                         plan.without_device();
                         plan.install();
@@ -128,7 +130,8 @@ async fn serve(
                 Some(Control::Stop) | None => return,
             },
             () = worker.drained.notified() => {
-                // A connection that came last is counted once its task has begun; its end calls here again.
+                // A connection that was just accepted is counted once its task has run; when it ends, this is called
+                // again.
                 tokio::task::yield_now().await;
                 if worker.connections.borrow().is_empty() {
                     return;
@@ -142,14 +145,14 @@ async fn serve(
 async fn drain(worker: &Worker, acceptors: Vec<JoinHandle<()>>) {
     worker.accepted_enough.send_replace(true);
     for acceptor in acceptors {
-        // One that failed has said so.
+        // An acceptor that failed has reported it.
         let _ = acceptor.await;
     }
-    // Afterwards every connection that another worker hands to this one has been sent to it.
+    // After this loop, every connection that another worker hands over has arrived in this worker's channel.
     while worker.handle.inner.handing_over.load(Ordering::SeqCst) > 0 {
         tokio::task::yield_now().await;
     }
-    // The connections that came last begin with what they have sent, and are counted.
+    // Lets the tasks of the newest connections start, so that they are counted.
     tokio::task::yield_now().await;
     worker.draining.set(true);
     worker.pool.close();
@@ -158,7 +161,7 @@ async fn drain(worker: &Worker, acceptors: Vec<JoinHandle<()>>) {
     worker.check_drained();
 }
 
-/// Looks through the connections that are kept to servers, once a second.
+/// Inspects the idle connections to servers, once a second.
 async fn purge_pools(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -167,7 +170,7 @@ async fn purge_pools(worker: Rc<Worker>) {
     }
 }
 
-/// Leaves the engine's report where others can read it, for as long as the worker runs.
+/// Publishes the engine's report for other threads, for as long as the worker runs.
 async fn report_engine(worker: Rc<Worker>) {
     loop {
         worker.shared.engines.publish(worker.id);
@@ -175,10 +178,10 @@ async fn report_engine(worker: Rc<Worker>) {
     }
 }
 
-/// How old a report of the engine may be. Its counters belong to this thread; a copy is left often enough for whoever looks.
+/// How old the published report of the engine may be. Its counters belong to this thread; others see a copy.
 const ENGINE_REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Binds the thread to the CPUs that `cpu-map` gives it.
+/// Binds the thread to the CPUs that `cpu-map` assigns to it.
 fn pin(id: usize, shared: &Shared) {
     if let Some(cpus) = shared.config.global.cpu_map.get(&(id as u32 + 1)) {
         let mut set = CpuSet::new();
@@ -187,7 +190,7 @@ fn pin(id: usize, shared: &Shared) {
                 set.set(cpu as usize);
             }
         }
-        // CPUs that this machine lacks leave the thread where it is, as in HAProxy.
+        // If the machine lacks these CPUs, the thread stays where it is, as in HAProxy.
         let _ = sched_setaffinity(None, &set);
     }
 }

@@ -1,8 +1,8 @@
-//! Work that takes long, done beside the workers: password hashes, pages that describe a whole process.
+//! Slow work, done beside the workers: password hashes, and pages that describe a whole process.
 //!
-//! A few threads of low priority take jobs from a bounded queue. Those who ask take turns: an address that has hundreds of
-//! passwords tried delays itself, not who asks from elsewhere. Whoever asked for a job that cannot be done, because the
-//! queue is full, the job failed or there are no threads, is told so, and must refuse what depended on it.
+//! A few low-priority threads take jobs from a bounded queue. Clients take turns: an address that has hundreds of
+//! passwords tried delays itself, not clients from elsewhere. A job that cannot be done, because the queue is full, the
+//! job failed or there are no threads, gives no answer; its caller must then refuse whatever depended on it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,16 +16,17 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Jobs that wait, in all and of one address. Each belongs to a connection that waits for it and asks for nothing else.
+/// Most jobs that may wait, in all and from one address. Each belongs to a connection that waits for its answer and
+/// submits nothing else meanwhile.
 const WAITING_MAX: usize = 4096;
 const WAITING_EACH: usize = 256;
 
-/// How much less than a worker these threads want a processor.
+/// How much lower the priority of these threads is than a worker's, as a nice value.
 const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Who asks: an address, or a network that one host may have all of.
+/// The client a job is for: an address, or a whole network that one host may own.
 type Source = Option<IpAddr>;
 
 /// Threads beside the workers, for one kind of work.
@@ -35,21 +36,21 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Condvar,
     name: &'static str,
-    /// How many threads there may be; they start with the first job.
+    /// Most threads there may be; they start with the first job.
     threads: usize,
     done: AtomicU64,
     busy_us: AtomicU64,
     refused: AtomicU64,
 }
 
-/// What has been done beside the workers.
+/// Statistics of the work done beside the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsideReport {
-    /// Jobs that wait.
+    /// Jobs that are waiting.
     pub waiting: usize,
-    /// Jobs done, or found to be wanted no more.
+    /// Jobs done, or dropped because their answer was no longer wanted.
     pub done: u64,
-    /// What they took.
+    /// Time spent on jobs.
     pub busy: Duration,
     /// Jobs refused because too many were waiting.
     pub refused: u64,
@@ -58,7 +59,7 @@ pub struct AsideReport {
 #[derive(Default)]
 struct Queue {
     jobs: HashMap<Source, VecDeque<Job>>,
-    /// Those who have jobs waiting, the next one first.
+    /// Clients that have jobs waiting, the next to be served first.
     turns: VecDeque<Source>,
     waiting: usize,
     threads: usize,
@@ -97,7 +98,7 @@ impl Queue {
 }
 
 impl Aside {
-    /// At most so many threads of that name; starts none yet.
+    /// Makes a pool of at most `threads` threads of that name; starts none yet.
     pub fn new(name: &'static str, threads: usize) -> Aside {
         Aside(Arc::new(Inner {
             queue: Mutex::default(),
@@ -110,8 +111,8 @@ impl Aside {
         }))
     }
 
-    /// Has `work` done for a client; `None` if that cannot be. When the answer is dropped the work is not begun, and `work`
-    /// is told so by what it is given, if it asks.
+    /// Runs `work` for the client at `from`; `None` if it could not be run. Once the returned future is dropped, `work`
+    /// is not started any more; if it runs already, the function passed to it returns true, so that it can give up.
     pub fn run<T, W>(&self, from: Option<IpAddr>, work: W) -> impl Future<Output = Option<T>> + use<T, W>
     where
         T: Send + 'static,
@@ -120,12 +121,12 @@ impl Aside {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move || {
             if !answer.is_closed() {
-                // Where this panics the answer is dropped, and that is one too.
+                // If this panics, the answer is dropped, which the caller takes as a refusal.
                 let result = work(&|| answer.is_closed());
                 let _ = answer.send(result);
             }
         });
-        // A model's virtual clock does not wait for threads.
+        // The virtual clock of a model does not wait for threads.
         #[cfg(test)]
         let inline = crate::worker::turn::counted::left().is_some();
         #[cfg(not(test))]
@@ -139,7 +140,7 @@ impl Aside {
         async move { if taken { answered.await.ok() } else { None } }
     }
 
-    /// What has been done.
+    /// Reports what has been done.
     pub fn report(&self) -> AsideReport {
         let inner = &self.0;
         AsideReport {
@@ -187,13 +188,13 @@ impl Inner {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a thread.
+    /// The main loop of a thread.
     fn work(&self) {
-        // In vain where a sandbox forbids it: then it has a worker's priority.
+        // This fails where a sandbox forbids it; the thread then has a worker's priority.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         while let Some(job) = self.wait() {
             let begun = Instant::now();
-            // A panic has said what it is; the next job may be a better one.
+            // The panic hook has reported it; the thread goes on with the next job.
             let _ = catch_unwind(AssertUnwindSafe(job));
             let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.busy_us.fetch_add(took, Ordering::Relaxed);
@@ -201,7 +202,7 @@ impl Inner {
         }
     }
 
-    /// The next job; none once the process ends.
+    /// Waits for the next job; `None` once the process ends.
     fn wait(&self) -> Option<Job> {
         let mut queue = self.queue();
         loop {
@@ -218,7 +219,8 @@ impl Inner {
     }
 }
 
-/// Who has an IPv6 address has at least its network of 64 bits.
+/// The unit that shares a turn: an IPv4 address, or the /64 network of an IPv6 address, since one host usually has all
+/// of it.
 fn source(from: Option<IpAddr>) -> Source {
     from.map(|ip| match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),

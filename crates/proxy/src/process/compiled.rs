@@ -1,4 +1,4 @@
-//! Everything of a configuration that is compiled: rules, log lines, expressions, and what they are linked to.
+//! Everything that is compiled from a configuration: rules, log lines and expressions, and what they refer to.
 
 use super::machine::hostname;
 use penstock_backends::{
@@ -23,30 +23,30 @@ use std::{
 
 /// The compiled configuration.
 pub struct Program {
-    /// Rules, by the proxy's place in the configuration.
+    /// Rules of each proxy, by its place in the configuration.
     pub rules: Vec<ProxyRules>,
     /// Stick tables by name.
     pub tables: BTreeMap<String, Arc<StickTable>>,
-    /// Lists and maps that rules read, by their numbers.
+    /// Lists and maps that rules read, by number.
     pub references: Vec<Arc<Reference>>,
-    /// A rule looks at what a server has sent of a body.
+    /// Whether some rule looks at the body of a response.
     pub(crate) reads_responses: bool,
-    /// The same of a request's.
+    /// Whether some rule looks at the body of a request.
     pub(crate) reads_requests: bool,
-    /// What stands before the reason where a connection fails in its handshake.
+    /// The log line of a connection that fails in its handshake, up to the reason.
     pub(crate) handshake_failure: Vec<LogFormat>,
-    /// `sni` of each server.
+    /// The `sni` expression of each server.
     pub(crate) sni: Vec<Vec<Option<Expr>>>,
-    /// Where requests go that no rule sends elsewhere: `default_backend`, or the proxy itself.
+    /// Where a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
     pub(crate) default_backend: Vec<Option<usize>>,
     backends: HashMap<String, usize>,
-    /// `balance hash` and `balance rdp-cookie`.
+    /// The expression of `balance hash` or `balance rdp-cookie`.
     pub(crate) balance: Vec<Option<Expr>>,
-    /// What servers that are checked are asked.
+    /// The health check script of each backend.
     pub(crate) checks: Vec<Option<Arc<Script>>>,
 }
 
-/// Rules may name files anywhere.
+/// Lets rules read files anywhere.
 pub(crate) struct Disk;
 
 impl Files for Disk {
@@ -55,7 +55,7 @@ impl Files for Disk {
     }
 }
 
-/// What there is to ask about before a worker runs.
+/// The facts that rules may ask for before a worker runs.
 struct Starting(String);
 
 impl World for Starting {
@@ -71,7 +71,7 @@ impl World for Starting {
 }
 
 impl Program {
-    /// Compiles all of it; what is wrong goes to `diagnostics`.
+    /// Compiles all of it; errors are added to `diagnostics`.
     pub fn compile(config: &Config, diagnostics: &mut Diagnostics) -> Program {
         let mut compiler = Compiler::new(config, &Disk, diagnostics);
         let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
@@ -97,7 +97,7 @@ impl Program {
                 None => proxy.kind.has_backend().then_some(index),
             });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
-            // Servers that are added may be checked where none is now.
+            // A server that is added later may be checked even if no server is now.
             checks.push(proxy.kind.has_backend().then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
@@ -117,7 +117,7 @@ impl Program {
         }
     }
 
-    /// The rules of a proxy.
+    /// The rules of the proxy at this place in the configuration.
     pub fn of(&self, proxy: usize) -> &ProxyRules {
         &self.rules[proxy]
     }
@@ -128,10 +128,10 @@ impl Program {
     }
 }
 
-/// As HAProxy writes a connection that never became a session; the listener's name and the reason follow.
+/// HAProxy's format for a connection that never became a session; the listener's name and the reason follow.
 const HANDSHAKE_FAILURE: &str = "%ci:%cp [%t] %f";
 
-/// The words of the expression that the balance algorithm hashes, if it is one.
+/// The words of the expression that the balance algorithm hashes, if it hashes one.
 fn balance_expression(proxy: &Proxy) -> Option<&Line> {
     match proxy.balance.as_ref()?.key.as_ref()? {
         BalanceKey::Sample(line) => Some(line),

@@ -1,29 +1,29 @@
-//! Faults: an invariant that does not hold ends the process, and tests plant what the watchdog must find.
+//! Faults: a broken invariant ends the process, and tests plant faults that the watchdog must find.
 
 use std::time::Duration;
 
-/// Ends the process because what must always hold does not: going on could corrupt or leak what passes through.
+/// Ends the process because an invariant is broken: going on could corrupt or leak client data.
 #[cold]
 pub(crate) fn broken(invariant: &str) -> ! {
     eprintln!("[ALERT] broken invariant: {invariant}\n{}", std::backtrace::Backtrace::force_capture());
     std::process::abort()
 }
 
-/// A fault to plant, named in the environment by tests that prove what happens then.
+/// A fault that a test plants through the environment, to prove how the process reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A request for `/planted-fault` never ends its turn.
     Spin,
     /// A request for `/planted-fault` breaks an invariant.
     Invariant,
-    /// The first rule never ends.
+    /// The first rule that runs never ends.
     Rule,
     /// A request for `/planted-fault` keeps its worker busy for seconds, in short turns.
     Busy,
 }
 
 impl Fault {
-    /// The one that `PENSTOCK_PLANT_FAULT` names.
+    /// The fault that `PENSTOCK_PLANT_FAULT` names.
     pub fn planted() -> Option<Fault> {
         match std::env::var("PENSTOCK_PLANT_FAULT").ok()?.as_str() {
             "spin" => Some(Fault::Spin),
@@ -33,11 +33,11 @@ impl Fault {
             _ => None,
         }
     }
-    /// Lets it happen.
+    /// Makes the fault happen.
     pub async fn strike(self) {
         match self {
             Fault::Spin => spin(),
-            // It strikes where rules begin.
+            // This one strikes where rules begin.
             Fault::Rule => {}
             Fault::Invariant => broken("a planted fault"),
             Fault::Busy => busy().await,
@@ -52,7 +52,7 @@ pub(crate) fn spin() {
     }
 }
 
-/// Far more CPU time than the watchdog lets one turn have, in turns of some milliseconds that nothing comes between.
+/// Uses far more CPU time than the watchdog allows one turn, in back-to-back turns of a few milliseconds.
 async fn busy() {
     const BUSY: Duration = Duration::from_secs(3);
     let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! What lets connections in: whether a frontend listens, and how many may come in a second.
+//! What admits connections: whether a frontend listens, and how many connections may come in per second.
 
 use std::{
     sync::{
@@ -9,19 +9,19 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Whether a frontend takes connections.
+/// Whether a frontend accepts connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listening {
-    /// It does.
+    /// It accepts them.
     #[default]
     Open,
-    /// Not for now: its sockets refuse.
+    /// It has stopped for now: its sockets refuse connections.
     Paused,
-    /// Never again: its sockets are closed.
+    /// It has stopped for good: its sockets are closed.
     Shut,
 }
 
-/// Whether a frontend takes connections, for its acceptors to follow.
+/// A frontend's [`Listening`] state, which its acceptors follow.
 #[derive(Debug)]
 pub(crate) struct Door(pub watch::Sender<Listening>);
 
@@ -31,10 +31,10 @@ impl Default for Door {
     }
 }
 
-/// What the process admits in a second.
+/// What a rate limit of the process counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rated {
-    /// Connections of clients.
+    /// Client connections.
     Connections,
     /// Sessions.
     Sessions,
@@ -42,7 +42,7 @@ pub enum Rated {
     Tls,
 }
 
-/// A limit a second, shared by all acceptors; 0 for none. Tokens come back evenly.
+/// A limit per second, shared by all acceptors; 0 for none. Tokens are refilled evenly.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     limit: AtomicU32,
@@ -65,7 +65,7 @@ impl Throttle {
         self.limit.store(limit, Relaxed);
     }
 
-    /// How long until another may come; `None` for now.
+    /// How long until the next one may be admitted; `None` if that is now.
     fn delay(&self, now: Instant) -> Option<Duration> {
         let limit = f64::from(self.limit());
         if limit == 0.0 {
@@ -77,7 +77,8 @@ impl Throttle {
         (tokens.1 < 1.0).then(|| Duration::from_secs_f64((1.0 - tokens.1) / limit))
     }
 
-    /// One has come. Acceptors that waited at the same time may take a little more than there is, and owe it.
+    /// Counts one that was admitted. Acceptors that waited at the same time may admit slightly more than the tokens
+    /// there are; the balance is then negative.
     fn count(&self) {
         if self.limit() > 0 {
             self.tokens.lock().unwrap_or_else(PoisonError::into_inner).1 -= 1.0;
@@ -85,7 +86,7 @@ impl Throttle {
     }
 }
 
-/// What the whole process admits.
+/// The rate limits of the whole process.
 #[derive(Debug, Default)]
 pub(crate) struct Throttles {
     pub connections: Throttle,
@@ -98,14 +99,15 @@ impl Throttles {
         [&self.connections, &self.sessions].into_iter().chain(tls.then_some(&self.tls))
     }
 
-    /// Returns once another connection may come, with TLS or without. An operator may change the limits meanwhile.
+    /// Returns once another connection, with or without TLS, may be admitted. An operator may change the limits
+    /// meanwhile.
     pub async fn wait(&self, tls: bool) {
         while let Some(delay) = self.of(tls).filter_map(|throttle| throttle.delay(Instant::now())).max() {
             tokio::time::sleep(delay.min(Duration::from_millis(100))).await;
         }
     }
 
-    /// One has come.
+    /// Counts one connection that was admitted.
     pub fn count(&self, tls: bool) {
         self.of(tls).for_each(Throttle::count);
     }

@@ -1,4 +1,4 @@
-//! Everything an operator can see or change: command in, snapshot out.
+//! Everything an operator can see or change: commands in, snapshots out.
 
 use super::{service::Services, shared::Shared};
 use crate::server::Shutdown;
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A running data plane. Cheap to clone; the workers run until [`Handle::stop`] or until a drain has ended.
+/// A running data plane. Cheap to clone; the workers run until [`Handle::stop`] or until a drain has finished.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) inner: Arc<Inner>,
@@ -22,11 +22,12 @@ pub struct Handle {
 
 pub(crate) struct Inner {
     pub shared: Arc<Shared>,
-    /// What answers requests inside the process.
+    /// The services that answer requests inside the process.
     pub services: Services,
     pub state: AtomicU8,
-    /// Workers that are handing a connection to another. Whoever enters looks at `state` afterwards, and whoever changes `state`
-    /// looks here afterwards, so that one of them sees the other: hence `SeqCst` for both.
+    /// How many workers are handing a connection to another. A worker that increments this reads `state` afterwards,
+    /// and whoever changes `state` reads this afterwards, so that at least one of them sees the other: hence `SeqCst`
+    /// for both.
     pub handing_over: AtomicU32,
     pub started: Instant,
     pub workers: Vec<UnboundedSender<Control>>,
@@ -38,14 +39,14 @@ pub(crate) struct Inner {
 pub enum State {
     /// It accepts connections.
     Running,
-    /// It finishes those it has (SIGUSR1).
+    /// It finishes its current connections and accepts no more (SIGUSR1).
     Draining,
     /// It ends now (SIGTERM).
     Stopping,
 }
 
 impl Handle {
-    /// Of workers that listen to these.
+    /// A handle for the workers that receive from `workers`.
     pub(crate) fn new(shared: Arc<Shared>, services: Services, workers: Vec<UnboundedSender<Control>>) -> Handle {
         Handle {
             inner: Arc::new(Inner {
@@ -59,11 +60,12 @@ impl Handle {
             }),
         }
     }
-    /// Configuration and shared state.
+    /// The configuration and the state that workers share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
-    /// Certificates, crt-lists, authorities, OCSP responses and ticket keys, and what may be done to them while the workers run.
+    /// The store of certificates, crt-lists, authorities, OCSP responses and ticket keys, all of which can be changed
+    /// while the workers run.
     pub fn certificates(&self) -> &penstock_tls::Store {
         &self.inner.shared.certificates
     }
@@ -79,33 +81,34 @@ impl Handle {
             _ => State::Stopping,
         }
     }
-    /// Stops listening, closes idle connections, lets every exchange finish; the workers end with the last one, or when
-    /// `hard-stop-after` says so.
+    /// Stops listening, closes idle connections and lets every exchange finish; the workers end with the last one, or
+    /// when `hard-stop-after` expires.
     pub fn drain(&self) {
         self.tell(1, || Control::Drain);
     }
-    /// Ends the sessions with servers: clients that have no response yet get a 502.
+    /// Ends the sessions with servers: clients that have not received a response yet get a 502.
     pub fn end_sessions(&self) {
         for backend in self.inner.shared.backends.iter() {
             backend.servers().iter().for_each(|server| server.shut_sessions(Shutdown::Operator));
         }
     }
-    /// Ends now: every connection is closed.
+    /// Ends now, closing every connection.
     pub fn stop(&self) {
         self.tell(2, || Control::Stop);
     }
-    /// Lets every worker compute handshakes by this plan from now on. What has been asked for is answered all the same.
+    /// Makes every worker compute handshakes by this plan from now on. Operations that were already submitted are still
+    /// answered.
     pub fn change_engine(&self, plan: &Plan) {
         for worker in &self.inner.workers {
             let _ = worker.send(Control::Engine(Box::new(plan.clone())));
         }
     }
-    /// What was done beside the workers: passwords hashed, and requests answered by services.
+    /// Statistics of the work done beside the workers: passwords hashed, and requests answered by services.
     pub fn aside(&self) -> [(&'static str, crate::process::aside::AsideReport); 2] {
         let shared = self.shared();
         [("passwords", shared.hashing.report()), ("services", shared.answering.report())]
     }
-    /// How many turns of tasks were used up: each time, a task that had more to do went to the end of the line.
+    /// How many task turns used up their whole budget, so that a task with more to do had to wait for the others.
     pub fn turns_spent(&self) -> u64 {
         self.shared().pulses.iter().map(crate::worker::pulse::Pulse::turns_spent).sum()
     }
@@ -113,14 +116,14 @@ impl Handle {
     pub fn workers(&self) -> usize {
         self.inner.workers.len()
     }
-    /// To be called once a second: what happened in the second before is what [`Handle::snapshot`] says.
+    /// Closes one second of the rates that [`Handle::snapshot`] reports; to be called once a second.
     pub fn pace(&self) {
         let shared = self.shared();
         shared.pace.look(shared);
     }
-    /// Writes a line of the process to its log, with a syslog severity.
+    /// Writes a line about the process to its log, with a syslog severity.
     pub fn log(&self, severity: u8, text: String) {
-        // A process without workers writes nothing any more.
+        // Without workers, the process no longer writes anything.
         let _ = self.inner.workers.first().map(|worker| worker.send(Control::Log(severity, text)));
     }
     /// Whether all workers have ended.
@@ -131,11 +134,11 @@ impl Handle {
     pub fn wait(&self) {
         let threads = std::mem::take(&mut *self.lock());
         for thread in threads {
-            // A panic was reported by the hook when it happened.
+            // The panic hook has reported it already.
             let _ = thread.join();
         }
     }
-    /// As [`Handle::wait`], for at most `limit`; whether they have ended.
+    /// Waits like [`Handle::wait`], but at most `limit`; returns whether all workers have ended.
     pub fn wait_for(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while !self.is_finished() {
@@ -150,7 +153,7 @@ impl Handle {
     fn tell(&self, state: u8, message: impl Fn() -> Control) {
         self.inner.state.fetch_max(state, Ordering::SeqCst);
         for worker in &self.inner.workers {
-            // A worker that has ended needs to be told nothing.
+            // A worker that has ended needs no message.
             let _ = worker.send(message());
         }
     }

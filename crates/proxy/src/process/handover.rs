@@ -1,6 +1,6 @@
-//! Listening sockets from one process to the next, over a unix socket. It is HAProxy's exchange (`_getsocks`), so that
-//! either takes over from the other: the number of sockets, then batches of descriptors with a record for each, every
-//! batch acknowledged, which bounds what is under way.
+//! Passes listening sockets from one process to the next, over a unix socket. It speaks HAProxy's protocol
+//! (`_getsocks`), so that either program can take over from the other: the number of sockets, then batches of
+//! descriptors with a record for each. Every batch is acknowledged, which bounds how many are in flight.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -18,30 +18,31 @@ use std::{
     time::Duration,
 };
 
-/// What is sent to a stats socket to be given its process's sockets.
+/// The command that asks a stats socket for its process's listening sockets.
 const REQUEST: &[u8] = b"_getsocks\n";
 
-/// The most sockets that are taken: 64 threads on a thousand ports.
+/// Most sockets that are accepted: 64 threads on a thousand ports.
 const SOCKETS_MAX: usize = 1 << 16;
 
-/// Descriptors in one message; the system takes 253, HAProxy 252.
+/// Descriptors per message; the kernel allows 253, HAProxy 252.
 const BATCH: usize = 252;
 
-/// A record is the name of a network namespace and that of an interface, each behind its length, and four bytes which
-/// mean nothing any more. What else tells sockets apart is read from themselves; HAProxy reads the interface here.
+/// The smallest record: the name of a network namespace and that of an interface, each after its length, and four
+/// unused bytes. Everything else about a socket is read from the socket itself; HAProxy takes the interface from here.
 const RECORD_MIN: usize = 1 + 1 + 4;
 const RECORD_MAX: usize = RECORD_MIN + 2 * u8::MAX as usize;
 
 /// How long an old process may take for each step.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one that asks may take: this process waits for it when it is told to end.
+/// How long a process that asks may take for each step: this process waits for it when it is told to end.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the process behind a stats socket for its listening sockets.
 ///
 /// # Errors
-/// When it cannot be reached, does not answer in time, or answers something else.
+///
+/// If it cannot be reached, does not answer in time, or answers something else.
 pub fn ask(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut stream = UnixStream::connect(path)?;
     be_patient(&stream, ANSWER_PATIENCE)?;
@@ -49,10 +50,11 @@ pub fn ask(path: &Path) -> io::Result<Vec<OwnedFd>> {
     take(&stream)
 }
 
-/// Gives copies of the sockets to a client of a stats socket that has asked for them.
+/// Sends copies of the sockets to a client of a stats socket that has asked for them.
 ///
 /// # Errors
-/// When the client is gone, or too slow.
+///
+/// If the client is gone, or too slow.
 pub fn answer(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
     be_patient(stream, QUESTION_PATIENCE)?;
     give(stream, sockets)
@@ -66,7 +68,8 @@ fn be_patient(stream: &UnixStream, patience: Duration) -> io::Result<()> {
 /// Sends copies of the sockets.
 ///
 /// # Errors
-/// When the peer is gone, or does not acknowledge.
+///
+/// If the peer is gone, or does not acknowledge.
 pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd]) -> io::Result<()> {
     let count = i32::try_from(sockets.len()).map_err(|_| invalid("more sockets than can be counted".into()))?;
     stream.write_all(&count.to_ne_bytes())?;
@@ -79,7 +82,7 @@ pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd]) -> io::Result<()> {
         let sent = rustix::io::retry_on_intr(|| {
             sendmsg(stream, &[IoSlice::new(&records)], &mut control, SendFlags::NOSIGNAL)
         })?;
-        // The descriptors went with the first byte.
+        // The descriptors were sent with the first byte.
         stream.write_all(&records[sent..])?;
         stream.read_exact(&mut [0; size_of::<i32>()])?;
     }
@@ -89,7 +92,8 @@ pub fn give(mut stream: &UnixStream, sockets: &[impl AsFd]) -> io::Result<()> {
 /// Receives what [`give`] sends.
 ///
 /// # Errors
-/// When the peer is gone, or what it sends is not what it announced.
+///
+/// If the peer is gone, or sends something other than it announced.
 pub fn take(mut stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut count = [0; size_of::<i32>()];
     stream.read_exact(&mut count)?;
@@ -124,7 +128,7 @@ pub fn take(mut stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
             return Err(invalid("the sockets come with more text than they can have".into()));
         }
         let acknowledged = stream.write_all(&(sockets.len() as i32).to_ne_bytes());
-        // HAProxy closes without waiting for the last one.
+        // HAProxy closes the connection without waiting for the last acknowledgement.
         if sockets.len() < count {
             acknowledged?;
         }
@@ -132,15 +136,15 @@ pub fn take(mut stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     here(sockets, &records)
 }
 
-/// What describes a socket of this network namespace.
+/// The record of a socket of this network namespace.
 fn record(socket: &BorrowedFd<'_>) -> Vec<u8> {
-    // Any other socket than the network's has none.
+    // Only sockets of the network have an interface.
     let interface = SockRef::from(socket).device().ok().flatten().unwrap_or_default();
     let length = u8::try_from(interface.len()).expect("IFNAMSIZ is 16");
     [&[0, length], &interface[..], &[0; 4]].concat()
 }
 
-/// The sockets that are of this network namespace; the others are closed.
+/// Those of the sockets that belong to this network namespace; the others are closed.
 fn here(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
     let mut kept = Vec::with_capacity(sockets.len());
     for socket in sockets {
@@ -157,7 +161,7 @@ fn here(sockets: Vec<OwnedFd>, mut records: &[u8]) -> io::Result<Vec<OwnedFd>> {
     Ok(kept)
 }
 
-/// A text behind its length.
+/// Reads a text that follows its length.
 fn text<'a>(records: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = records.split_first()?;
     let (text, rest) = rest.split_at_checked(length.into())?;
@@ -178,7 +182,7 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().into()
     }
 
-    /// What comes of the bytes that a peer sends, with so many sockets beside those after the count.
+    /// Runs [`take`] on what a peer sends: a count, then the bytes of `records` with `sockets` descriptors.
     fn taken(count: i32, sockets: usize, records: &[u8]) -> Result<usize, String> {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         ours.write_all(&count.to_ne_bytes()).unwrap();

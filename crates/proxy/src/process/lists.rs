@@ -1,4 +1,4 @@
-//! Lists, maps and stick tables, for operators.
+//! Lists, maps and stick tables, as operators see them.
 
 use super::handle::Handle;
 use penstock_backends::server::Target;
@@ -9,24 +9,24 @@ use penstock_rules::{
 use std::sync::Arc;
 
 impl Handle {
-    /// The lists and maps that rules read, by their numbers.
+    /// The lists and maps that rules read, by number.
     pub fn references(&self) -> &[Arc<Reference>] {
         &self.shared().program.references
     }
 
-    /// The stick tables, the one declared last before the others, as HAProxy lists them.
+    /// The stick tables, last declared first, as HAProxy lists them.
     pub fn tables(&self) -> Vec<Arc<StickTable>> {
         let (config, tables) = (&self.shared().config, &self.shared().program.tables);
         let declared = config.proxies.iter().rev().filter(|proxy| proxy.stick_table.is_some());
         declared.filter_map(|proxy| tables.get(&proxy.name).cloned()).collect()
     }
 
-    /// The time by which entries of stick tables age.
+    /// The clock by which entries of stick tables expire.
     pub fn table_time(&self) -> Millis {
         self.shared().backends.started().elapsed().as_millis() as Millis
     }
 
-    /// How a stick table names the server of a number: by its name, or by its address with `srvkey addr`.
+    /// How a stick table names the server with this number: by its name, or by its address with `srvkey addr`.
     pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
         let proxies = &self.shared().config.proxies;
         let proxy = proxies.iter().position(|proxy| proxy.name == table.name)?;

@@ -20,19 +20,21 @@ use std::{sync::Arc, time::Instant};
 /// Why a server was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddServerError {
-    /// Its words are wrong: a sentence.
+    /// Its words are wrong; the text says how, as a sentence.
     Invalid(String),
-    /// The backend does not take it.
+    /// The backend does not accept it.
     Refused(AddError),
 }
 
 impl Handle {
     /// Adds a server to a backend: `words` are its address and settings, as in a `server` line, on top of the backend's
-    /// `default-server`. It begins in maintenance, and its health is not checked before that is enabled. A name is resolved as
-    /// its `init-addr` and `resolvers` say, by the system on the caller's thread.
+    /// `default-server`. It starts in maintenance, and its health is not checked before checks are enabled. A host name
+    /// is resolved as its `init-addr` and `resolvers` say, by the system on the caller's thread.
     ///
     /// # Errors
-    /// If there is no such backend, if it cannot take the server, or if the words are wrong; then nothing has changed.
+    ///
+    /// If there is no such backend, if it cannot accept the server, or if the words are wrong; then nothing has
+    /// changed.
     pub fn add_server(&self, backend: &str, name: &str, words: &[String]) -> Result<ServerRef, AddServerError> {
         let shared = self.shared();
         let backend = shared.backends.by_name(backend).ok_or(AddServerError::Refused(AddError::NoBackend))?;
@@ -58,7 +60,7 @@ impl Handle {
             Address::Found(ip) => shared.backends.set_host(server.at, Some(ip)),
             Address::Unknown => shared.backends.start_unresolved(server.at),
         }
-        // The first worker checks servers and resolves names. Where it has ended, so has the process.
+        // The first worker checks servers and resolves names. If it has ended, so has the process.
         let at = server.at;
         if let Some(worker) = self.inner.workers.first() {
             let _ = worker.send(Control::Server(server));
@@ -66,11 +68,12 @@ impl Handle {
         Ok(at)
     }
 
-    /// Removes a server: one that is in maintenance, has no requests, and that nothing else in the configuration names. What is kept
-    /// idle of its connections is closed within a second.
+    /// Removes a server: it must be in maintenance, have no requests, and be named by nothing else in the
+    /// configuration. Its idle connections are closed within a second.
     ///
     /// # Errors
-    /// If there is no such server, or if it must stay; then nothing has changed.
+    ///
+    /// If there is no such server, or if it cannot be removed; then nothing has changed.
     pub fn remove_server(&self, backend: &str, name: &str) -> Result<(), RemoveError> {
         let server = self.find_server(backend, name).ok_or(RemoveError::NoServer)?;
         self.shared().backends.remove(server.at).map(drop)
@@ -84,13 +87,13 @@ impl Handle {
         }
     }
 
-    /// The server of that name.
+    /// The server of that name in that backend.
     pub fn find_server(&self, backend: &str, name: &str) -> Option<Arc<Server>> {
         self.shared().backends.by_name(backend)?.server(name)
     }
 }
 
-/// What is made for a server before anybody sees it.
+/// The parts of a server, made before it is visible to anyone.
 struct Made {
     sni: Option<Expr>,
     connector: Option<Connector>,
@@ -98,13 +101,13 @@ struct Made {
     address: Address,
 }
 
-/// Where a server is when it is added.
+/// The address of a server that is being added.
 enum Address {
-    /// Where its line says.
+    /// An IP address or a socket's path, as written in its line.
     Fixed,
-    /// Its name was resolved.
+    /// A host name that has been resolved.
     Found(Host),
-    /// Its name is not resolved yet.
+    /// A host name that has not been resolved yet.
     Unknown,
 }
 
@@ -130,12 +133,12 @@ impl Inner {
     }
 }
 
-/// Where the server is, by the order of its `init-addr`.
+/// Finds the address of a server by the methods of its `init-addr`, in order.
 fn address_of(server: &model::Server) -> Result<Address, String> {
     let ServerHost::Name(name) = &server.host else { return Ok(Address::Fixed) };
     let settings = &server.settings;
     let methods = match &settings.init_addr[..] {
-        // A section that resolves names will find it, and nothing waits for the system.
+        // A `resolvers` section will find it; nothing waits for the system's resolver.
         [] if settings.resolvers.is_some() => &[InitAddr::None][..],
         [] => &[InitAddr::Last, InitAddr::Libc],
         given => given,

@@ -1,4 +1,4 @@
-//! What an operator changes of frontends and of the process as a whole.
+//! What an operator can change about frontends and the process as a whole.
 
 use super::{
     gates::{Listening, Rated, Throttle},
@@ -19,16 +19,16 @@ use crate::{
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 impl Handle {
-    /// The frontend of that name, by its place in the configuration.
+    /// The place in the configuration of the frontend of that name.
     pub fn frontend(&self, name: &str) -> Option<usize> {
         let proxies = &self.shared().config.proxies;
         proxies.iter().position(|proxy| proxy.name == name && proxy.kind.has_frontend())
     }
-    /// Whether a frontend takes connections.
+    /// Whether a frontend accepts connections.
     pub fn listening(&self, frontend: usize) -> Listening {
         *self.shared().limits.frontends[frontend].door.0.borrow()
     }
-    /// Lets a frontend take connections, or not. One that is shut stays so.
+    /// Makes a frontend accept connections, or stop. One that was shut stays shut.
     pub fn listen(&self, frontend: usize, listening: Listening) {
         let door = &self.shared().limits.frontends[frontend].door.0;
         door.send_if_modified(|now| {
@@ -51,13 +51,14 @@ impl Handle {
         };
         self.shared().backends.announce(&Notice { proxy: frontend, severity: severity::WARNING, text });
     }
-    /// Lets every worker go round once: what was changed before has reached its acceptors when the receiver ends.
+    /// Returns a receiver that ends once every worker has completed one pass of its loop; acceptors have then seen all
+    /// earlier changes.
     pub fn settled(&self) -> tokio::sync::mpsc::Receiver<()> {
         let (done, waits) = tokio::sync::mpsc::channel(1);
         for worker in &self.inner.workers {
             let done = done.clone();
             let errand = Errand::new(move |worker| {
-                // Behind the acceptors, which have been woken.
+                // This runs after the acceptors, which have been woken already.
                 let gone_round = async move {
                     tokio::task::yield_now().await;
                     drop(done);
@@ -68,13 +69,14 @@ impl Handle {
         }
         waits
     }
-    /// Sets how many connections a frontend may have.
+    /// Sets the limit of connections of a frontend.
     pub fn set_frontend_maxconn(&self, frontend: usize, maxconn: u32) {
         let limits = &self.shared().limits;
         limits.frontends[frontend].frontend.max.store(maxconn, Relaxed);
         limits.freed.notify_waiters();
     }
-    /// Sets how many connections the process may have, 0 for what the configuration says. False for more than that.
+    /// Sets the limit of connections of the process; 0 restores the configured one. Returns false if `maxconn` exceeds
+    /// that.
     pub fn set_maxconn(&self, maxconn: u32) -> bool {
         let shared = self.shared();
         let most = shared.config.global.maxconn.unwrap_or(u32::MAX);
@@ -85,11 +87,11 @@ impl Handle {
         shared.limits.freed.notify_waiters();
         true
     }
-    /// Sets what the process admits in a second, 0 for no limit.
+    /// Sets a limit per second of the process; 0 for no limit.
     pub fn set_rate(&self, rated: Rated, limit: u32) {
         self.throttle(rated).set(limit);
     }
-    /// What the process admits in a second, 0 for no limit.
+    /// A limit per second of the process; 0 for no limit.
     pub fn rate(&self, rated: Rated) -> u32 {
         self.throttle(rated).limit()
     }
@@ -101,8 +103,8 @@ impl Handle {
             Rated::Tls => &throttles.tls,
         }
     }
-    /// Forgets the largest values that were counted, and with `all` everything that was. Each worker does so for its own in its turns;
-    /// who waits for the receiver knows that all have.
+    /// Resets the maxima of all counters, and with `all` the counters themselves. Each worker resets its own, in its
+    /// own turn; the returned receiver ends once all have.
     pub fn clear_counters(&self, all: bool) -> tokio::sync::mpsc::Receiver<()> {
         let (done, waits) = tokio::sync::mpsc::channel(1);
         let shared = self.shared();
@@ -113,7 +115,7 @@ impl Handle {
         }
         for worker in &self.inner.workers {
             let done = done.clone();
-            // One that has ended counts no more.
+            // A worker that has ended counts nothing any more.
             let _ = worker.send(Control::Errand(Errand::new(move |worker| {
                 let who = Who::Worker;
                 task::spawn(worker, who, clear(worker.clone(), all, done));

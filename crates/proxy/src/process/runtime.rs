@@ -1,4 +1,4 @@
-//! From a configuration to running workers, in three steps that can fail for three kinds of reasons.
+//! From a configuration to running workers, in three steps, each of which fails for reasons of its own.
 
 use super::{handle::Handle, service::Services, shared::Shared, watchdog};
 use crate::{
@@ -10,7 +10,7 @@ use penstock_engine::Plan;
 use std::{io, sync::Arc};
 use tokio::sync::mpsc::unbounded_channel;
 
-/// A configuration that has been checked as a whole and can be run.
+/// A configuration that has been checked as a whole and is ready to run.
 pub struct Runtime {
     shared: Arc<Shared>,
     services: Services,
@@ -19,9 +19,9 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Compiles rules, loads certificates, resolves server names. Opens no socket.
+    /// Compiles rules, loads certificates and resolves server names. Opens no socket.
     ///
-    /// Everything that is wrong is added to `diagnostics`; `None` if the configuration cannot start.
+    /// Errors are added to `diagnostics`; returns `None` if the configuration cannot be started.
     pub fn build(config: Config, services: Services, diagnostics: &mut Diagnostics) -> Option<Self> {
         let workers = match config.global.nbthread {
             Some(n) => n as usize,
@@ -36,19 +36,19 @@ impl Runtime {
         &self.engine
     }
 
-    /// Chooses the engine that computes handshakes; `native` where nobody does.
+    /// Chooses the engine that computes handshakes; without this call it is `native`.
     pub fn set_engine(&mut self, engine: Plan) {
         self.engine = engine;
     }
 
-    /// Whether anything here makes or takes TLS connections.
+    /// Whether any listener or server uses TLS.
     pub fn has_tls(&self) -> bool {
         let shared = &self.shared;
         shared.acceptors.iter().flatten().any(Option::is_some)
             || shared.backends.iter().any(|backend| backend.servers().iter().any(|s| s.with.connector.is_some()))
     }
 
-    /// Configuration and shared state.
+    /// The configuration and the state that workers share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -61,7 +61,8 @@ impl Runtime {
     /// Opens every listening socket, before privileges are given up; see [`Listeners::open`].
     ///
     /// # Errors
-    /// One for each address that cannot be listened on.
+    ///
+    /// One error for each address that cannot be listened on.
     pub fn listen(&self, inherited: Inherited) -> Result<Listeners, Vec<ListenError>> {
         Listeners::open(&self.shared.config, self.workers, inherited)
     }
@@ -69,7 +70,8 @@ impl Runtime {
     /// Starts the workers; returns once all of them accept connections.
     ///
     /// # Errors
-    /// When a thread or its reactor cannot be made; then none is left running.
+    ///
+    /// If a thread or its reactor cannot be created; then no thread is left running.
     pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
         let handle = Handle::new(self.shared, self.services, senders);

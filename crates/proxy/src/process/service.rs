@@ -1,5 +1,5 @@
-//! What answers requests inside the process (the stats page, `/metrics`): it lives in crates above this one, so it is
-//! passed down as a trait.
+//! Services, which answer requests inside the process (the stats page, `/metrics`). They are implemented in crates
+//! above this one and passed down as a trait.
 
 use super::handle::Handle;
 use penstock_config::model::Proxy;
@@ -11,15 +11,15 @@ pub struct ServiceRequest<'a> {
     pub method: &'a [u8],
     /// Path and query.
     pub target: &'a [u8],
-    /// Header fields, in order. Credentials among them are not checked yet.
+    /// Header fields, in order. Any credentials among them have not been checked yet.
     pub fields: &'a [(&'a [u8], &'a [u8])],
     /// The whole body, at most `tune.bufsize` bytes.
     pub body: &'a [u8],
-    /// The proxy whose rules led here: the one that has `stats enable` or the `use-service` rule.
+    /// The proxy whose rules led here: the one with `stats enable` or the `use-service` rule.
     pub proxy: &'a Proxy,
-    /// A condition of `stats admin` holds.
+    /// Whether a condition of `stats admin` holds.
     pub admin: bool,
-    /// What the process knows and can do.
+    /// Access to the running process.
     pub handle: &'a Handle,
 }
 
@@ -30,20 +30,20 @@ impl ServiceRequest<'_> {
     }
 }
 
-/// What a [`Service`] answers.
+/// The response of a [`Service`].
 #[derive(Clone, Debug, Default)]
 pub struct ServiceResponse {
     /// Status code.
     pub status: u16,
-    /// Header fields without those of framing, which the worker adds.
+    /// Header fields, except those for framing, which the worker adds.
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Answers requests inside the process. Called beside the workers, so that it may take its time.
+/// Answers requests inside the process. It is called on a thread beside the workers, so that it may take its time.
 pub trait Service: Send + Sync {
-    /// What stands in a server's place in logs.
+    /// The name that logs show in place of a server's.
     fn log_name(&self) -> &'static str;
     /// Answers one request.
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse;

@@ -42,31 +42,31 @@ pub struct Shared {
     pub limits: Limits,
     /// Backends and their servers.
     pub backends: Backends,
-    /// What rules see of each proxy, by its place in the configuration.
+    /// What rules can see of each proxy, by its place in the configuration.
     pub(crate) proxies: Vec<ProxyFacts>,
-    /// Certificates and all else that TLS is made of, by the names of their files.
+    /// Certificates and the other files that TLS needs, by file name.
     pub(crate) certificates: Store,
     /// TLS of each proxy's `bind` lines; `None` for clear text.
     pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
-    /// What happens to servers, until a worker takes it over.
+    /// Notices of what happens to servers, until a worker takes the receiver.
     notices: Mutex<Option<UnboundedReceiver<Notice>>>,
     /// Rules and everything else that is compiled.
     pub program: Program,
     pub(crate) logs: Arc<LogTargets>,
-    /// What happened, by worker.
+    /// Counters, by worker.
     pub counters: Counters,
-    /// What their crypto engines did.
+    /// Reports of the workers' crypto engines.
     pub engines: Reports,
-    /// Requests so far, and connections in TCP mode: `%rt`.
+    /// How many requests, and connections in TCP mode, there were so far: `%rt`.
     pub(crate) requests: AtomicU32,
-    /// Log lines of each frontend so far: `%lc`.
+    /// How many log lines each frontend has written so far: `%lc`.
     pub(crate) log_lines: Vec<AtomicU32>,
-    /// Connections each worker has, from their acceptance on, which tell who is least busy.
+    /// How many connections each worker has, counted from acceptance; it shows which worker is least busy.
     pub(crate) loads: Vec<AtomicU32>,
-    /// Threads that hash passwords, and one that answers for services: neither waits for the other.
+    /// Threads that hash passwords, and one that runs services. They are separate so that neither waits for the other.
     pub(crate) hashing: Aside,
     pub(crate) answering: Aside,
-    /// What happened in the last second.
+    /// Rates over the last second.
     pub(crate) pace: Pace,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
@@ -77,7 +77,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// `None` if something is wrong, which is said in `diagnostics`.
+    /// Builds it; `None` if the configuration has errors, which are added to `diagnostics`.
     pub(crate) fn build(config: Config, workers: usize, diagnostics: &mut Diagnostics) -> Option<Arc<Self>> {
         let mut complete = true;
         let certificates = Store::new(&config);
@@ -116,7 +116,7 @@ impl Shared {
         let limits = Limits::new(&config);
         let (teller, notices) = unbounded_channel();
         let backends = {
-            // Nobody listens any more when the first worker has ended.
+            // Once the first worker has ended, the notices have no receiver.
             let announce = move |notice: &Notice| drop(teller.send(notice.clone()));
             let mut parts = |at: ServerRef, id: u32| {
                 let (proxy, place) = (at.proxy, at.server.index());
@@ -170,20 +170,20 @@ impl Shared {
 }
 
 impl Shared {
-    /// How many idle connections to a server each worker may keep: `pool-max-conn` is the server's, shared out evenly.
+    /// How many idle connections to a server each worker may keep: the server's `pool-max-conn`, divided evenly.
     pub(crate) fn share_of_idle(&self, settings: &ServerSettings) -> usize {
         penstock_backends::reuse::idle_share(settings, self.loads.len())
     }
-    /// What happens to servers from now on: for one taker.
+    /// Takes the receiver of notices about servers; only the first call gets it.
     pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<Notice>> {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What the process lets in where `maxconn` is not given and no limit of descriptors was asked for.
+/// The limit of connections of the process if `maxconn` is not set and no limit of descriptors was asked for.
 const MAXCONN: u32 = 8192;
 
-/// Every proxy's number. A `stats socket` is a proxy too, and comes first.
+/// The number of every proxy. A `stats socket` counts as a proxy, and comes first.
 fn proxy_ids(config: &Config) -> Vec<u32> {
     let first = 1 + u32::from(!config.global.stats_sockets.is_empty());
     numbers(config.proxies.iter().map(|proxy| proxy.id), first)
@@ -191,7 +191,7 @@ fn proxy_ids(config: &Config) -> Vec<u32> {
 
 fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
     let ms = |timeout: Option<std::time::Duration>| timeout.map_or(0, |t| t.as_millis() as u64);
-    // What a frontend has got from its defaults of a backend's matters is not its own.
+    // Timeouts for a backend that a frontend merely inherited from its defaults do not count as its own.
     let of_backend = |timeout| if proxy.kind.has_backend() { ms(timeout) } else { 0 };
     ProxyFacts {
         name: proxy.name.clone(),
@@ -205,18 +205,18 @@ fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
     }
 }
 
-/// Counts of client connections against the limits of the process, of each frontend and of each `bind` line.
+/// Client connections counted against the limits of the process, of each frontend and of each `bind` line.
 #[derive(Debug)]
 pub struct Limits {
     /// The process: `maxconn` of `global`.
     pub process: Limit,
-    /// Each proxy's frontend side, by its place in the configuration.
+    /// Limits of each proxy's frontend side, by its place in the configuration.
     pub frontends: Vec<FrontendLimits>,
-    /// Limits a second.
+    /// Limits per second.
     pub(crate) throttles: Throttles,
-    /// Wakes acceptors that wait for a place.
+    /// Wakes acceptors that wait for a free place.
     pub(crate) freed: Notify,
-    /// How many acceptors wait, so that closing a connection rarely touches `freed`.
+    /// How many acceptors wait, so that closing a connection rarely has to touch `freed`.
     pub(crate) waiting: AtomicU32,
 }
 
@@ -227,20 +227,20 @@ pub struct FrontendLimits {
     pub frontend: Limit,
     /// `maxconn` of its `bind` lines.
     pub binds: Vec<Limit>,
-    /// Whether it takes connections at all.
+    /// Whether it accepts connections at all.
     pub(crate) door: Door,
 }
 
-/// A count with a limit.
+/// A counter with a limit.
 #[derive(Debug)]
 pub struct Limit {
-    /// Connections there are.
+    /// Current count.
     pub current: AtomicU32,
-    /// The most there have been.
+    /// Highest count so far.
     pub peak: AtomicU32,
-    /// The most there may be.
+    /// Highest count allowed.
     pub max: AtomicU32,
-    /// All there have been.
+    /// How many were counted in total.
     pub total: AtomicU64,
 }
 
@@ -253,14 +253,14 @@ impl Limit {
             total: AtomicU64::new(0),
         }
     }
-    /// Connections there are.
+    /// The current count.
     pub fn current(&self) -> u32 {
         self.current.load(Ordering::Relaxed)
     }
     fn has_room(&self) -> bool {
         self.current() < self.max.load(Ordering::Relaxed)
     }
-    /// Counts one more, unless that would be too many.
+    /// Counts one more unless that exceeds the limit; returns whether it did count.
     fn enter(&self) -> bool {
         let now = self.current.fetch_add(1, Ordering::Relaxed) + 1;
         if now > self.max.load(Ordering::Relaxed) {
@@ -273,7 +273,7 @@ impl Limit {
         self.total.fetch_add(1, Ordering::Relaxed);
         true
     }
-    /// Takes a count back that was of no use.
+    /// Takes back a count that turned out not to be needed.
     fn undo(&self) {
         self.leave();
         self.total.fetch_sub(1, Ordering::Relaxed);
@@ -298,7 +298,7 @@ impl Limits {
             waiting: AtomicU32::new(0),
         }
     }
-    /// Forgets the most there have been, and with `all` how many there were.
+    /// Resets the highest count so far, and with `all` the total.
     pub(crate) fn clear(&self, all: bool) {
         let of_frontends = self.frontends.iter().flat_map(|limits| limits.binds.iter().chain([&limits.frontend]));
         for limit in of_frontends.chain([&self.process]) {
@@ -313,7 +313,7 @@ impl Limits {
         let frontend = &self.frontends[proxy];
         self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
     }
-    /// A place for one more connection of a worker's, kept until it is dropped.
+    /// Takes a place for one more connection of a worker, until the returned guard is dropped.
     pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize, worker: usize) -> Option<Place> {
         let limits = &shared.limits;
         let frontend = &limits.frontends[proxy];
@@ -334,7 +334,7 @@ impl Limits {
     }
 }
 
-/// The place of one client connection under the limits, and among those of its worker.
+/// The place of one client connection, counted against the limits and for its worker.
 pub(crate) struct Place {
     shared: Arc<Shared>,
     proxy: u32,
@@ -343,7 +343,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The connection goes to another worker.
+    /// Counts the connection for another worker, which it is handed to.
     pub fn move_to(&mut self, worker: usize) {
         let loads = &self.shared.loads;
         loads[self.worker as usize].fetch_sub(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Watches the workers: a task that has held its worker for a second of CPU time in one poll is stuck, and a process with
-//! a stuck worker is ended, with a word on what it was doing, so that whoever watches the process can start another.
+//! Watches the workers: a task that uses a second of CPU time in one poll is stuck. The process then reports what the
+//! task was doing and ends, so that whoever supervises it can start another.
 //!
-//! What is watched is the turn, not the worker: one that takes many turns a second is busy, however late it is with
-//! everything, and is left alone.
+//! What is watched is the turn, not the worker: a worker that completes many turns a second is merely busy, however
+//! late it is, and is left alone.
 
 use super::{
     handle::{Handle, State},
@@ -12,17 +12,17 @@ use crate::worker::pulse::{Pulse, Who};
 use penstock_config::{Config, Span};
 use std::{fmt::Write, sync::Arc, time::Duration};
 
-/// A turn of so much CPU time is stuck: CPU time, because a machine that was asleep or a thread that was not given a
-/// processor is not the worker's fault. Turns have a budget of a quarter of a millisecond.
+/// A turn that uses this much CPU time is stuck. Elapsed time would not do: a machine that was asleep, or a thread that
+/// was not scheduled, is not the worker's fault. Turns have a budget of a quarter of a millisecond.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How often it looks.
+/// How often the watchdog looks.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A worker that is in no turn, and used less than this between two looks, waits for something to do.
+/// A worker that is between turns, and used less CPU time than this between two looks, is idle.
 const WAITING: Duration = Duration::from_millis(20);
 
-/// How long a stuck thread has to say where it is.
+/// How long a stuck thread has to report where it is.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Watches until all workers have ended.
@@ -47,11 +47,11 @@ fn watch(handle: &Handle) {
     }
 }
 
-/// What the watchdog saw of a worker. Pure: steps and CPU time in, out how long it has been at one step.
+/// What the watchdog has seen of a worker. Pure: the step counter and CPU time in, the time spent in one step out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     steps: u64,
-    /// CPU time when it was first seen at this step, and when it was last looked at.
+    /// CPU time when this step was first seen, and when it was last looked at.
     since: Duration,
     last: Duration,
 }
@@ -67,7 +67,7 @@ impl Seen {
     }
 }
 
-/// Says what a stuck worker does, and ends the process.
+/// Reports what a stuck worker is doing, and ends the process.
 fn stuck(shared: &Shared, id: usize, thread: i32, pulse: &Pulse, spent: Duration) -> ! {
     let stage = pulse.doing();
     let mut text = format!("worker {} (thread {thread}) ", id + 1);
@@ -87,7 +87,7 @@ fn stuck(shared: &Shared, id: usize, thread: i32, pulse: &Pulse, spent: Duration
     std::process::abort()
 }
 
-/// Whose turn it is, in the words of the configuration.
+/// Whose turn it is, described by the names in the configuration.
 fn named(config: &Config, who: Who) -> String {
     let bind = |proxy: usize, bind: usize| match config.proxies.get(proxy) {
         Some(conf) => {
@@ -118,14 +118,14 @@ fn named(config: &Config, who: Who) -> String {
     }
 }
 
-/// `haproxy.cfg:12`.
+/// A position in the configuration: `haproxy.cfg:12`.
 fn place(config: &Config, span: Span) -> String {
     let file = config.files.get(span.file.0 as usize).map_or("?", |file| file.name.as_str());
     format!("{file}:{}", span.line)
 }
 
-/// Names the functions of return addresses. The watchdog does this, not the stuck thread: it may hold the allocator's
-/// lock.
+/// Appends the function names of return addresses. The watchdog does this instead of the stuck thread, which may hold
+/// the allocator's lock.
 fn describe(addresses: &[usize], text: &mut String) {
     if addresses.is_empty() {
         text.push_str("  it did not answer\n");

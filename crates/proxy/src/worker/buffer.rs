@@ -4,39 +4,39 @@
 use std::cell::RefCell;
 use tokio::io::ReadBuf;
 
-/// Bytes being moved: a fixed block of which `start..end` is filled.
+/// Bytes being moved: a fixed block whose `start..end` is filled.
 ///
-/// Every block has a margin on both sides of what it may be filled with, so that whatever a buffer holds, and whoever
-/// filled it, can be made a chunk where it stands.
+/// Every block has a margin before and after its usable range, so that its contents can be made a chunk in place,
+/// whatever they are and whoever wrote them.
 pub(crate) struct Buffer {
     block: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-/// In front: the size of a chunk, which has at most two hexadecimal digits for each byte of an address, and CRLF.
+/// The margin before: the size of a chunk, at most two hexadecimal digits per byte of an address, and CRLF.
 pub(crate) const FRONT: usize = 2 * size_of::<usize>() + 2;
 
-/// Behind: the CRLF that ends a chunk.
+/// The margin after: the CRLF that ends a chunk.
 const BEHIND: usize = 2;
 
 impl Buffer {
     fn new(size: usize) -> Self {
         Buffer { block: vec![0; FRONT + size + BEHIND], start: FRONT, end: FRONT }
     }
-    /// One without room, for sending nothing but what already waits.
+    /// A buffer without room, for callers that only send what is already pending.
     pub fn none() -> Self {
         Buffer { block: Vec::new(), start: 0, end: 0 }
     }
-    /// How many bytes it holds at most.
+    /// How many bytes it can hold.
     pub fn capacity(&self) -> usize {
         self.block.len().saturating_sub(FRONT + BEHIND)
     }
-    /// Where data ends at the latest.
+    /// The offset at which data must end.
     fn limit(&self) -> usize {
         self.block.len().saturating_sub(BEHIND)
     }
-    /// Where data begins after a [`Buffer::clear`].
+    /// The offset at which data starts after [`Buffer::clear`].
     fn origin(&self) -> usize {
         FRONT.min(self.block.len())
     }
@@ -46,23 +46,23 @@ impl Buffer {
     pub fn len(&self) -> usize {
         self.end - self.start
     }
-    /// No room behind the data, though there may be some in front of it: see [`Buffer::compact`].
+    /// Whether there is no room after the data. There may still be some before it: see [`Buffer::compact`].
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
-    /// Bytes that can be put behind the data.
+    /// How many bytes can be added after the data.
     pub fn room(&self) -> usize {
         self.limit().saturating_sub(self.end)
     }
     pub fn data(&self) -> &[u8] {
         &self.block[self.start..self.end]
     }
-    /// `n` bytes were written to what [`Buffer::read_buf`] lent.
+    /// Records that `n` bytes were written to the slice that [`Buffer::read_buf`] lent.
     pub fn filled(&mut self, n: usize) {
         self.end += n;
         debug_assert!(self.end <= self.limit());
     }
-    /// The first `n` bytes are dealt with.
+    /// Drops the first `n` bytes of data.
     pub fn consume(&mut self, n: usize) {
         self.start += n;
         debug_assert!(self.start <= self.end);
@@ -74,7 +74,7 @@ impl Buffer {
         self.start = self.origin();
         self.end = self.start;
     }
-    /// Moves the data to the front, so that all room is behind it.
+    /// Moves the data to the front, so that all room is after it.
     pub fn compact(&mut self) {
         let origin = self.origin();
         if self.start > origin {
@@ -83,7 +83,7 @@ impl Buffer {
             self.start = origin;
         }
     }
-    /// Puts `before` and `behind` around the data. They have the margins; what is longer makes room for itself.
+    /// Puts `before` and `behind` around the data. They fit into the margins; if either is longer, room is made for it.
     pub fn surround(&mut self, before: &[u8], behind: &[u8]) {
         if self.start < before.len() || self.block.len() - self.end < behind.len() {
             let whole = [before, self.data(), behind].concat();
@@ -96,37 +96,37 @@ impl Buffer {
         self.block[self.end..self.end + behind.len()].copy_from_slice(behind);
         self.end += behind.len();
     }
-    /// As many of `bytes` as fit; returns how many.
+    /// Appends as many of `bytes` as fit; returns how many.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.room());
         self.block[self.end..self.end + n].copy_from_slice(&bytes[..n]);
         self.end += n;
         n
     }
-    /// The room behind the data as tokio wants it, at most `limit` bytes.
+    /// The room after the data, at most `limit` bytes, in the form that tokio reads into.
     pub fn read_buf(&mut self, limit: usize) -> ReadBuf<'_> {
         let end = self.end + limit.min(self.room());
         ReadBuf::new(&mut self.block[self.end..end])
     }
 }
 
-/// The free buffers of one worker, by size: `base << class`.
+/// The free buffers of one worker, by size: those of a class have `base << class` bytes.
 pub(crate) struct Buffers {
     base: usize,
     free: RefCell<[Vec<Buffer>; CLASSES]>,
     heads: RefCell<Vec<Vec<u8>>>,
-    /// Other than the rest, so that the rest may be smaller than a head.
+    /// The size of input buffers if it differs from `base`, so that `base` may be smaller than a head.
     #[cfg(test)]
     input: Option<usize>,
 }
 
-/// 16, 32, 64, 128, 256 KiB with the usual `tune.bufsize`.
+/// With the default `tune.bufsize`: 16, 32, 64, 128 and 256 KiB.
 const CLASSES: usize = 5;
 
-/// A head that was written, with a small body behind it.
+/// Capacity for a message head and the small body that follows it.
 const HEAD: usize = 4096;
 
-/// Free buffers kept of each class; what a burst needed beyond that goes back to the allocator.
+/// Free buffers kept of each class; more than that, after a burst, are returned to the allocator.
 const KEPT: [usize; CLASSES] = [256, 32, 16, 16, 16];
 
 impl Buffers {
@@ -139,16 +139,16 @@ impl Buffers {
             input: None,
         }
     }
-    /// Those of [`Buffers::take_input`] hold `input` bytes.
+    /// Like [`Buffers::new`], but [`Buffers::take_input`] gives buffers of `input` bytes.
     #[cfg(test)]
     pub fn with_input(base: usize, input: usize) -> Self {
         Buffers { input: Some(input), ..Buffers::new(base) }
     }
-    /// How many bytes the smallest hold.
+    /// The size of the smallest buffers.
     pub fn size(&self) -> usize {
         self.base
     }
-    /// One for a connection's bytes as they come: it has to hold a head, or a trailer section.
+    /// Takes a buffer for a connection's input: it must be able to hold a head or a trailer section.
     pub fn take_input(&self) -> Buffer {
         #[cfg(test)]
         if let Some(size) = self.input {
@@ -156,7 +156,7 @@ impl Buffers {
         }
         self.take()
     }
-    /// One of the smallest size, `tune.bufsize`.
+    /// Takes a buffer of the smallest size, `tune.bufsize`.
     pub fn take(&self) -> Buffer {
         self.take_class(0)
     }
@@ -173,7 +173,7 @@ impl Buffers {
             free.push(buffer);
         }
     }
-    /// Exchanges an empty `buffer` for one of twice its size, up to the largest: its flow keeps filling it.
+    /// Exchanges an empty `buffer` for one of twice the size, up to the largest, because its flow keeps filling it.
     pub fn grow(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());
         if let Some(class) = self.class_of(buffer).filter(|class| class + 1 < CLASSES) {
@@ -181,7 +181,8 @@ impl Buffers {
             self.give(std::mem::replace(buffer, larger));
         }
     }
-    /// Moves what a buffer holds to memory of its own size, and takes the rest back: for what may have to wait for long.
+    /// Moves the contents of `buffer` to an allocation of exactly their size, and takes the original back; for data
+    /// that may wait long.
     pub fn shrink(&self, buffer: &mut Buffer) {
         if self.class_of(buffer).is_some() && 2 * buffer.len() <= buffer.capacity() {
             let mut small = Buffer::new(buffer.len());
@@ -189,11 +190,11 @@ impl Buffers {
             self.give(std::mem::replace(buffer, small));
         }
     }
-    /// Whether it has been made smaller than those that flows begin with.
+    /// Whether the buffer is smaller than the ones that flows start with.
     pub fn is_shrunk(&self, buffer: &Buffer) -> bool {
         buffer.capacity() < self.base
     }
-    /// Growable memory for a message head.
+    /// Takes a growable buffer for a message head.
     pub fn take_head(&self) -> Vec<u8> {
         self.heads.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(HEAD))
     }
@@ -205,7 +206,8 @@ impl Buffers {
             heads.push(head);
         }
     }
-    /// Nearly all are of the first: it is looked for, not computed. None for what is not of our making.
+    /// The size class of a buffer, or `None` if it was not allocated here. Found by search, since nearly all are of the
+    /// first class.
     fn class_of(&self, buffer: &Buffer) -> Option<usize> {
         (0..CLASSES).find(|class| buffer.capacity() == self.base << class)
     }

@@ -1,5 +1,5 @@
-//! The worker's time: read from the system when a task is woken, and then the same for all it does until it waits again.
-//! A request asks for the time a dozen times within a few microseconds.
+//! The worker's time: read from the system when a task is woken, and then constant until the task waits again, since a
+//! request asks for the time a dozen times within a few microseconds.
 
 use std::{
     cell::Cell,
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// One worker's clock.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// `now` in the two forms that counters and logs want: in milliseconds since the process started, and in microseconds
+    /// `now` in the two forms that counters and logs need: milliseconds since the process started, and microseconds
     /// since 1970.
     ms: Cell<u64>,
     unix_us: Cell<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Clock {
     anchor: Cell<Anchor>,
 }
 
-/// A moment by every clock.
+/// One moment on every clock.
 #[derive(Clone, Copy)]
 struct Anchor {
     at: Instant,
@@ -29,11 +29,11 @@ struct Anchor {
     unix_us: u64,
 }
 
-/// So often the time of day is read again: it may have been set.
+/// How often the time of day is read again, since it may have been set.
 const ANCHOR: Duration = Duration::from_millis(200);
 
 impl Clock {
-    /// For a process that started then.
+    /// A clock for a process that started at `started`.
     pub fn new(started: std::time::Instant) -> Self {
         let now = Instant::now();
         let anchor = Anchor::new(now, started);
@@ -50,14 +50,14 @@ impl Clock {
             self.anchor.set(anchor);
             since = Duration::ZERO;
         }
-        // Less than ANCHOR: there are no whole seconds in it.
+        // Less than `ANCHOR`, so there are no whole seconds in it.
         let since_us = u64::from(since.subsec_micros());
         self.ms.set((anchor.run_us + since_us) / 1_000);
         self.unix_us.set(anchor.unix_us + since_us);
         self.now.set(now);
         now
     }
-    /// For a poll: a tick, unless it is the first one, which runs in the turn that made the future.
+    /// Called at the start of a poll: ticks, except on the first poll, which runs in the turn that created the future.
     pub fn resume(&self, woken: &mut bool) {
         if std::mem::replace(woken, true) {
             self.tick();
@@ -67,7 +67,7 @@ impl Clock {
     pub fn now(&self) -> Instant {
         self.now.get()
     }
-    /// That time in milliseconds since the process started, by which rates are counted.
+    /// That time in milliseconds since the process started, which rates are based on.
     pub fn ms(&self) -> u64 {
         self.ms.get()
     }
@@ -75,7 +75,7 @@ impl Clock {
     pub fn unix_us(&self) -> u64 {
         self.unix_us.get()
     }
-    /// In seconds.
+    /// That time in seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         self.unix_us() / 1_000_000
     }

@@ -1,31 +1,31 @@
-//! What a worker is told from outside its thread.
+//! Messages to a worker from other threads.
 
 use super::state::Worker;
 use crate::{accept::accepted::Moved, server::Server};
 use penstock_engine::Plan;
 use std::{rc::Rc, sync::Arc};
 
-/// What a worker is told from outside.
+/// A message to a worker from another thread.
 pub(crate) enum Control {
-    /// Stop listening and finish what runs.
+    /// Stop listening, and finish what is running.
     Drain,
     /// End now.
     Stop,
     /// Serve a connection that another worker has accepted.
     Connection(Box<Moved>),
-    /// Let this compute handshakes from now on.
+    /// Compute handshakes by this plan from now on.
     Engine(Box<Plan>),
-    /// Check this server, which was added, and have its name resolved.
+    /// Check the health of this newly added server, and resolve its name.
     Server(Arc<Server>),
-    /// Write a line of the process to its log.
+    /// Write a line about the process to its log.
     Log(u8, String),
-    /// Do this.
+    /// Run this function.
     Errand(Errand),
 }
 
 type Job = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 
-/// Something small to be done by a worker; what may take longer starts a task, whose turns are bounded.
+/// A short function for a worker to run; anything longer starts a task, whose turns are bounded.
 pub(crate) struct Errand(Job);
 
 impl Errand {

@@ -7,24 +7,24 @@ use std::{
     sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering},
 };
 
-/// What a worker shows of itself. Only the worker writes; the watchdog reads.
+/// What a worker shows of itself to the watchdog. Only the worker writes it.
 #[derive(Default)]
 pub(crate) struct Pulse {
-    /// The kernel's number of its thread; 0 before it runs and after it has ended.
+    /// The kernel's id of the thread; 0 before it runs and after it has ended.
     thread: AtomicI32,
-    /// Beginnings and ends of turns: odd while one lasts.
+    /// How many times a turn has begun or ended: odd during a turn.
     steps: AtomicU64,
     /// Whose turn it is: a packed [`Who`].
     who: [AtomicU64; 4],
     /// What it is doing: a [`Stage`].
     stage: AtomicU8,
-    /// The rule that runs: see [`Pulse::at_rule`].
+    /// The rule that is running: see [`Pulse::at_rule`].
     rule: AtomicU64,
-    /// Turns that were used up.
+    /// How many turns have used up their budget.
     spent: AtomicU64,
 }
 
-/// The stages of a connection's life, for the watchdog's last word.
+/// The stages of a connection's life, for the watchdog's report.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -56,11 +56,11 @@ impl Pulse {
     pub fn end(&self) {
         self.thread.store(0, Ordering::SeqCst);
     }
-    /// The kernel's number of its thread; 0 before it runs and after it has ended.
+    /// The kernel's id of the thread; 0 before it runs and after it has ended.
     pub fn thread(&self) -> i32 {
         self.thread.load(Ordering::SeqCst)
     }
-    /// How many turns have begun and ended: odd while one lasts.
+    /// How many times a turn has begun or ended: odd during a turn.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
@@ -68,7 +68,7 @@ impl Pulse {
     pub fn doing(&self) -> &'static str {
         STAGES.get(usize::from(self.stage.load(Ordering::Relaxed))).unwrap_or(&"something unknown")
     }
-    /// A turn begins of a task that left off at that stage.
+    /// Records that a turn begins; `stage` is where the task stopped in its previous turn.
     pub fn begin_turn(&self, who: &[u64; 4], stage: u8) {
         for (cell, word) in self.who.iter().zip(who) {
             cell.store(*word, Ordering::Relaxed);
@@ -77,36 +77,36 @@ impl Pulse {
         self.rule.store(0, Ordering::Relaxed);
         self.step();
     }
-    /// The turn ends; the stage it was at.
+    /// Records that the turn ends; returns the stage it reached.
     pub fn end_turn(&self) -> u8 {
         self.step();
         self.stage.load(Ordering::Relaxed)
     }
-    /// A task used up its turn.
+    /// Records that a task used up its turn's budget.
     pub fn turn_spent(&self) {
         self.spent.store(self.spent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
-    /// How many turns were used up.
+    /// How many turns have used up their budget.
     pub fn turns_spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
     fn step(&self) {
-        // One thread writes, so this needs no operation that is atomic as a whole.
+        // Only one thread writes, so the addition need not be atomic.
         self.steps.store(self.steps.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
-    /// Says what the worker does now.
+    /// Records the stage that the worker enters.
     pub fn enter(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
-    /// A rule begins, or none does any more.
+    /// Records that a rule starts, or with `None` that none is running.
     pub fn at_rule(&self, rule: Option<(Kind, Span)>) {
         let word = rule.map_or(0, |(kind, span)| {
-            // Lines count from 1, so that no rule is 0.
+            // Lines count from 1, so that no rule is encoded as 0.
             (kind as u64) << 56 | u64::from(span.file.0 & 0xff_ffff) << 32 | u64::from(span.line)
         });
         self.rule.store(word, Ordering::Relaxed);
     }
-    /// The rule that runs.
+    /// The rule that is running.
     pub fn rule(&self) -> Option<(Kind, Span)> {
         let word = self.rule.load(Ordering::Relaxed);
         let kind = Kind::ALL.iter().copied().find(|kind| *kind as u64 == word >> 56)?;
@@ -120,25 +120,25 @@ impl Pulse {
     }
 }
 
-/// Whose turn it is, for the watchdog's last word.
+/// The owner of a turn, for the watchdog's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// The worker's own: its orders, its engine, its log, its idle connections.
+    /// The worker itself: its messages, its engine, its log, its idle connections.
     Worker,
-    /// Who accepts for a `bind` line.
+    /// The acceptor of a `bind` line.
     Acceptor { proxy: usize, bind: usize },
     /// A client's connection.
     Connection { proxy: usize, bind: usize, peer: Option<SocketAddr> },
-    /// A stream of one.
+    /// A stream of a client's connection.
     Stream { proxy: usize, bind: usize, peer: Option<SocketAddr> },
-    /// A connection to a server that many exchanges share.
+    /// A connection to a server that several exchanges share.
     Server { peer: Option<SocketAddr> },
-    /// Health checks of a server.
+    /// The health checks of a server.
     Check { proxy: usize, server: usize },
 }
 
 impl Who {
-    /// As words that another thread can read one by one.
+    /// Encodes it as words that another thread can read one by one.
     pub fn pack(self) -> [u64; 4] {
         let (kind, proxy, index, peer) = match self {
             Who::Worker => (0, 0, 0, None),

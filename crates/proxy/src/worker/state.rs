@@ -27,7 +27,7 @@ pub(crate) struct Worker {
     pub shared: Arc<Shared>,
     pub clock: Clock,
     pub buffers: Buffers,
-    /// How many of its tasks use their turns up.
+    /// How many of its tasks use up their turns.
     pub rounds: Rounds,
     exchanges: Kept,
     /// Its sessions, as an operator lists and ends them.
@@ -35,29 +35,30 @@ pub(crate) struct Worker {
     pub pool: Pool,
     /// Connections to servers that speak HTTP/2.
     pub muxes: MuxPool,
-    /// Names that are resolved for servers, on the worker that does it.
+    /// Host names being resolved for servers, on the worker that does this.
     pub questions: Questions,
     pub logger: Logger,
     /// A waker for the task of each connection.
     pub connections: RefCell<Slab<Waker>>,
-    /// The worker finishes what it has.
+    /// Whether the worker is draining: it accepts nothing and finishes its connections.
     pub draining: Cell<bool>,
     /// Tells the acceptors to stop.
     pub accepted_enough: tokio::sync::watch::Sender<bool>,
-    /// Called when the worker drains and has no connection left.
+    /// Notified when the worker is draining and its last connection has ended.
     pub drained: tokio::sync::Notify,
-    /// Descriptors given up when there is no other left, so that the stats page can still be asked why.
+    /// Spare descriptors, released when no others are left, so that an operator can still reach the stats page to find
+    /// out why.
     reserve: RefCell<Vec<File>>,
     exhaustion_told: Cell<u64>,
-    /// State of the worker's random numbers.
+    /// State of the worker's random number generator.
     pub random: Cell<u64>,
-    /// A quarter of an hour of UTC and how far local time is ahead in it.
+    /// The quarter of an hour, in UTC, for which the offset of local time is cached, and that offset.
     pub zone: Cell<(i64, i32)>,
-    /// A fault that a test asked for.
+    /// The fault that a test has planted.
     pub planted: Option<Fault>,
 }
 
-/// Descriptors each worker keeps for an operator's connections.
+/// Spare descriptors of each worker, for an operator's connections.
 const RESERVE: usize = 4;
 
 impl Worker {
@@ -88,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Ends the worker once it drains and has no connection left.
+    /// Notifies `drained` if the worker is draining and has no connection left.
     pub fn check_drained(&self) {
         if self.draining.get() && self.connections.borrow().is_empty() {
             self.drained.notify_one();
@@ -105,12 +106,12 @@ impl Worker {
         self.shared.counters.worker(self.id)
     }
 
-    /// The cells this worker counts in for a server.
+    /// The cells in which this worker counts for a server.
     pub fn cells<'a>(&self, server: &'a Server) -> &'a Cells {
         &server.with.cells[self.id]
     }
 
-    /// An exchange that nothing is known of yet; to be given back.
+    /// Takes an exchange in its initial state; to be returned with [`Worker::give_exchange`].
     pub fn take_exchange(&self) -> Box<Exchange> {
         self.exchanges.take()
     }
@@ -120,34 +121,34 @@ impl Worker {
         self.exchanges.give(x, &self.buffers);
     }
 
-    /// The number of a request in the process.
+    /// The number of the next request of the process.
     pub fn next_request(&self) -> u32 {
         self.shared.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Milliseconds since the process started, by which rates are counted.
+    /// Milliseconds since the process started, which rates are based on.
     pub fn now_ms(&self) -> u64 {
         self.clock.ms()
     }
 
-    /// Writes a line of the process itself to its log.
+    /// Writes a line about the process to its log.
     pub fn log_process(&self, severity: u8, text: &str) {
         self.logger.send_process(self.clock.unix_us(), severity, text.as_bytes());
     }
 
-    /// Gives up a descriptor so that one connection can be accepted; whether there was one.
+    /// Releases a spare descriptor so that one connection can be accepted; returns whether there was one.
     pub fn spend_reserve(&self) -> bool {
         self.reserve.borrow_mut().pop().is_some()
     }
 
-    /// A connection has ended: if one had to be paid from the reserve, the descriptor goes back there.
+    /// Called when a connection has ended: refills the reserve if that connection was accepted out of it.
     pub fn repay_reserve(&self) {
         if self.reserve.borrow().len() < RESERVE {
             self.refill_reserve();
         }
     }
 
-    /// Takes descriptors for the reserve, as far as there are any.
+    /// Refills the reserve as far as descriptors are available.
     pub fn refill_reserve(&self) {
         let mut reserve = self.reserve.borrow_mut();
         while reserve.len() < RESERVE {
@@ -158,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Tells once a second that connections cannot be accepted.
+    /// Reports that connections cannot be accepted, at most once a second.
     pub fn accept_failed(&self, e: &io::Error) {
         let now = self.now_ms() / 1000 + 1;
         if self.exhaustion_told.replace(now) != now {

@@ -23,7 +23,7 @@ where
     tokio::task::spawn_local(turns(worker, who, task))
 }
 
-/// Starts a task that has its turns out of a share.
+/// Starts a task whose turns are charged to a share.
 pub(crate) fn spawn_sharing<F>(worker: &Rc<Worker>, who: Who, share: Rc<Share>, task: F)
 where
     F: Future<Output = ()> + 'static,
@@ -31,15 +31,15 @@ where
     tokio::task::spawn_local(Turns { share: Some(share), ..turns(worker, who, task) });
 }
 
-/// A task whose polls are turns.
+/// Wraps a future so that each poll is a turn.
 pub(crate) fn turns<F: Future>(worker: &Rc<Worker>, who: Who, task: F) -> Turns<F> {
     let stage = Stage::Idle as u8;
     Turns { task: Box::pin(task), worker: worker.clone(), who: who.pack(), share: None, spent_in: None, stage }
 }
 
-/// See [`turns`].
+/// A future whose polls are turns: see [`turns`].
 pub(crate) struct Turns<F> {
-    /// On the heap by itself: it is pinned there, and taken by value it would be held twice.
+    /// Boxed because it is pinned there; taken by value, it would be stored twice.
     task: Pin<Box<F>>,
     worker: Rc<Worker>,
     who: [u64; 4],

@@ -1,9 +1,9 @@
-//! Turns: a task's poll is bounded by a budget, and is what the watchdog watches.
+//! Turns: each poll of a task is bounded by a budget, and watched by the watchdog.
 //!
-//! Every task of a worker is started by [`super::task::spawn`]. What it does in one poll spends the budget of `penstock_rules::turn`, and
-//! once that is spent [`poll_proceed`], which every read and write asks, sends it to the end of the line: behind all tasks
-//! that can run now, and behind a look at the reactor. So nobody waits longer than all others' turns, whatever a peer
-//! pipelines, floods or downloads.
+//! Every task of a worker is started by [`super::task::spawn`]. Its work in one poll spends the budget of
+//! `penstock_rules::turn`. Once that is spent, [`poll_proceed`], which every read and write calls, makes the task wait
+//! until all other runnable tasks have had a turn and the reactor has been polled. No task therefore waits longer than
+//! one turn of each other task, whatever a peer pipelines, floods or downloads.
 
 use std::{
     cell::Cell,
@@ -14,28 +14,29 @@ use std::{
 
 pub(crate) use penstock_rules::turn::{cost, is_spent, spend};
 
-/// What a turn may cost when few tasks use theirs up: some 250 µs. HAProxy 2.6's innocent client waits 4 ms at its
-/// 99th percentile behind eight that flood; eight such turns are 2 ms.
+/// The budget of a turn while few tasks use up theirs: some 250 µs. A well-behaved client of HAProxy 2.6 waits 4 ms at
+/// the 99th percentile beside eight that flood; eight such turns are 2 ms.
 const TURN: u32 = 2500;
 
-/// What all tasks that use their turns up may cost together between two looks at the reactor, some 2 ms, unless they are so
-/// many that each would do next to nothing.
+/// The total budget of all tasks that use up their turns, between two looks at the reactor: some 2 ms. It is exceeded
+/// only if they are so many that each would get next to nothing.
 const ROUND: u32 = 8 * TURN;
 
-/// Less than this would spend more on taking turns than on what is done in them.
+/// The smallest budget; with less, switching tasks would cost more than the work done.
 const TURN_MIN: u32 = 400;
 
-/// How many tasks use their turns up. Pure: a worker has one, a test has another.
+/// Counts the tasks that use up their turns. Pure: a worker has one, and so does each test.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// Begins when a task that used up its turn in this one is polled again: all others have been meanwhile.
+    /// The current round. A new one begins when a task that used up its turn in this one is polled again, since all
+    /// others have been polled meanwhile.
     pub round: Cell<u64>,
     spent_now: Cell<u32>,
     spent_before: Cell<u32>,
 }
 
 impl Rounds {
-    /// What the turn may cost of a task that last used one up in that round.
+    /// The budget of a turn for a task that last used up a turn in round `spent_in`.
     pub fn begin(&self, spent_in: Option<u64>) -> u32 {
         if spent_in == Some(self.round.get()) {
             self.round.set(self.round.get() + 1);
@@ -43,7 +44,7 @@ impl Rounds {
         }
         (ROUND / self.spent_before.get().max(1)).clamp(TURN_MIN, TURN)
     }
-    /// A task has used up its turn; the round it did so in.
+    /// Records that a task has used up its turn; returns the current round.
     pub fn spent(&self) -> u64 {
         self.spent_now.set(self.spent_now.get() + 1);
         self.round.get()
@@ -51,7 +52,7 @@ impl Rounds {
 }
 
 /// What the tasks of one client's streams have spent together in a round. A client that opens a hundred streams has a
-/// hundred tasks, and no longer turns by it.
+/// hundred tasks, but gets no more time for it.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     round: Cell<u64>,
@@ -59,7 +60,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// What is left of so many units in a round.
+    /// How much of `units` the share has left in a round.
     pub fn left(&self, round: u64, units: u32) -> u32 {
         if self.round.replace(round) != round {
             self.spent.set(0);
@@ -71,7 +72,7 @@ impl Share {
     }
 }
 
-/// Ready while something is left of the turn; otherwise the task goes to the end of the line.
+/// Ready while the turn has budget left; otherwise the task waits behind all others.
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<()> {
     if !is_spent() {
         return Poll::Ready(());
@@ -80,21 +81,22 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Has the task polled again behind all others that can run.
+/// Makes the task be polled again after all other tasks that can run.
 pub(crate) fn go_behind(cx: &mut Context<'_>) {
-    // The first poll of this puts our waker behind the next look at the reactor, and is pending by design. A waker that is
-    // called at once would come before that look, which would then be late for everybody.
+    // The first poll of this registers our waker to be called after the reactor has been polled, and is pending by
+    // design. Waking ourselves directly would come before the reactor is polled, which would delay that for every task.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
-/// Called in every round of a loop that moves bytes, and in every turn of a task: [`crate::model`] counts them.
+/// Called in every round of a loop that moves bytes, and in every turn of a task, so that [`crate::model`] can count
+/// rounds.
 #[inline]
 pub(crate) fn round() {
     #[cfg(test)]
     counted::round();
 }
 
-/// Rounds are counted in tests, so that going round without progress is a failure.
+/// Counts rounds in tests, so that looping without progress fails a test.
 #[cfg(test)]
 pub(crate) mod counted {
     use std::cell::Cell;
@@ -104,15 +106,15 @@ pub(crate) mod counted {
         static PLANTED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Lets this thread go round so often from now on; as often as it likes without a limit.
+    /// Allows this thread this many rounds from now on; `None` for no limit.
     pub fn allow(rounds: Option<u64>) {
         LEFT.set(rounds);
     }
-    /// How many rounds are left.
+    /// How many rounds are left; `None` without a limit.
     pub fn left() -> Option<u64> {
         LEFT.get()
     }
-    /// Has a wait for a body take a full buffer for one with room, as it once did.
+    /// Reintroduces an old fault on purpose: a wait for a body takes a full buffer for one with room.
     pub fn plant(spin: bool) {
         PLANTED.set(spin);
     }
@@ -128,7 +130,7 @@ pub(crate) mod counted {
     }
 }
 
-/// Goes on in the next turn if nothing is left of this one.
+/// Waits for the next turn if nothing is left of this one.
 pub(crate) async fn proceed() {
     poll_fn(poll_proceed).await;
 }
