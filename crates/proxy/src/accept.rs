@@ -1,4 +1,4 @@
-//! The first stage of a connection: taken from a listening socket, as far as the limits allow.
+//! The first stage of a connection: it is accepted from a listening socket, within the limits.
 
 pub(crate) mod accepted;
 pub(crate) mod listener;
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 enum Source {
-    /// With the address of every connection's own end, where there is but one.
+    /// With the local address of every connection it accepts, if there can only be one.
     Tcp(TcpListener, Option<SocketAddr>),
     Unix(UnixListener),
 }
@@ -35,7 +35,8 @@ impl Source {
         } else {
             let listener = std::net::TcpListener::from(listener.socket);
             listener.set_nonblocking(true)?;
-            // One that is bound to every address, or that takes other hosts' connections, has to ask.
+            // If the socket is bound to every address, or accepts connections to other hosts' addresses, each
+            // connection has to be asked.
             let only = |address: &SocketAddr| !transparent && !address.ip().to_canonical().is_unspecified();
             let own = listener.local_addr().ok().filter(only);
             Ok(Source::Tcp(TcpListener::from_std(listener)?, own))
@@ -50,7 +51,7 @@ impl Source {
         }
     }
 
-    /// Out of the reactor, which may not have heard yet of everybody who waits.
+    /// Takes the socket out of the reactor, which may not know of all waiting connections yet.
     fn into_queue(self) -> io::Result<Queue> {
         Ok(match self {
             Source::Tcp(listener, own) => Queue::Tcp(listener.into_std()?, own),
@@ -59,22 +60,23 @@ impl Source {
     }
 }
 
-/// The system's queue of a listening socket, out of the reactor: that one would not forget that the socket was shut down.
+/// The accept queue of a listening socket that is outside the reactor, which would not forget that the socket was shut
+/// down.
 enum Queue {
     Tcp(std::net::TcpListener, Option<SocketAddr>),
     Unix(std::os::unix::net::UnixListener),
 }
 
 impl Queue {
-    /// Refuses who comes. A unix socket cannot be told to and yet come back: who comes there waits.
+    /// Refuses new connections. A unix socket that is shut down cannot listen again, so its clients wait instead.
     fn refuse(&self) {
         if let Queue::Tcp(listener, _) = self {
-            // Another worker may have it as well, and have been first.
+            // Another worker may share the socket and have shut it down already.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Read);
         }
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     fn admit(self, backlog: i32) -> io::Result<Source> {
         Ok(match self {
             Queue::Tcp(listener, own) => {
@@ -85,7 +87,7 @@ impl Queue {
         })
     }
 
-    /// Who waits in it, or `WouldBlock`.
+    /// The next waiting connection, or `WouldBlock`.
     fn accept(&self) -> io::Result<Socket> {
         match self {
             Queue::Tcp(listener, own) => {
@@ -102,10 +104,10 @@ impl Queue {
     }
 }
 
-/// How long an acceptor rests after the system had no descriptor or memory for a connection.
+/// How long an acceptor pauses after the system had no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts on one listening socket until the worker drains, then who waits in its queue.
+/// Accepts on one listening socket until the worker drains, and then whatever is still in its queue.
 pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
     let (proxy, bind) = (listener.proxy, listener.bind);
     let transparent = worker.shared.config.proxies[proxy].binds[bind].transparent;
@@ -168,18 +170,18 @@ pub(crate) async fn run(worker: Rc<Worker>, listener: Listener) {
                 spread::take(&worker, Accepted { socket, place, proxy, bind, accepted });
             }
             Err(e) if is_exhausted(&e) => {
-                // An operator who wants to see why gets one of the descriptors kept for that.
+                // The descriptors kept in reserve let an operator reach the stats page to see why.
                 if !(answers_stats && worker.spend_reserve()) {
                     worker.accept_failed(&e);
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }
             }
-            // The client left before it was accepted, or a firewall refused it: that is its own business.
+            // The client left before it was accepted, or a firewall refused it; that is no concern of ours.
             Err(_) => {}
         }
     }
-    // A socket that no other process has takes with it who waits in it. One that an heir has fills on: what is accepted is
-    // no more than can have been waiting.
+    // A socket that no other process has takes the connections in its queue with it when it is closed. A socket that a
+    // successor shares keeps filling; so no more connections are accepted than can have been waiting.
     let Ok(queue) = listening.into_queue() else { return };
     let accepted = worker.clock.tick();
     let conf = &worker.shared.config.proxies[proxy];
@@ -204,22 +206,22 @@ fn is_exhausted(e: &io::Error) -> bool {
     matches!(errno, Some(E::MFILE | E::NFILE | E::NOBUFS | E::NOMEM))
 }
 
-/// Returns once the limits would let another connection in; what waits stays in the system's queue.
+/// Returns once the limits would admit another connection; until then, connections stay in the system's queue.
 async fn wait_for_place(worker: &Worker, proxy: usize, bind: usize) {
     let limits = &worker.shared.limits;
     while !limits.has_place(proxy, bind) {
         limits.waiting.fetch_add(1, Ordering::SeqCst);
         let freed = limits.freed.notified();
-        // Between the look and the registration a place may have come free without a word.
+        // Between that check and the registration a place may have become free without a notification.
         if !limits.has_place(proxy, bind) {
-            // A limit can also be raised by an operator.
+            // An operator may also raise a limit, which notifies nobody.
             let _ = tokio::time::timeout(Duration::from_secs(1), freed).await;
         }
         limits.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// A place for a connection that has been accepted; another worker may just have taken the last one.
+/// Takes a place for a connection that has been accepted, waiting if another worker has just taken the last one.
 async fn enter(worker: &Worker, proxy: usize, bind: usize) -> Option<Place> {
     loop {
         if let Some(place) = Limits::enter(&worker.shared, proxy, bind, worker.id) {
@@ -229,7 +231,7 @@ async fn enter(worker: &Worker, proxy: usize, bind: usize) -> Option<Place> {
     }
 }
 
-/// `rate-limit sessions`, this worker's share taken by time: tokens come back evenly over each second.
+/// This worker's share of `rate-limit sessions`: tokens are refilled evenly over each second.
 struct RateLimit {
     per_second: Option<f64>,
     tokens: f64,

@@ -1,4 +1,4 @@
-//! A client's connection as every stage of its life sees it.
+//! A client's connection, as every stage of its life uses it.
 
 pub(crate) mod close;
 pub(crate) mod socket;
@@ -25,29 +25,29 @@ use std::{
 use timer::Deadline;
 use tokio::time::Instant;
 
-/// A connection without a request for so long is idle, and gives its memory back.
+/// A connection that has gone this long without a request is idle, and gives its memory back.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// What outlives the requests of a connection.
+/// The state of a connection that outlives its requests.
 pub(crate) struct Conn {
     pub worker: Rc<Worker>,
     /// The frontend's place in the configuration.
     pub frontend: usize,
-    /// The `bind` line's place in the frontend.
+    /// The place of the `bind` line in the frontend.
     pub bind: usize,
     pub facts: ConnFacts,
     pub session: Session,
     pub deadline: Deadline,
     pub accepted: Instant,
-    /// What PROXY header and TLS handshake took; later requests have 0.
+    /// How long the PROXY header and the TLS handshake took; 0 for later requests.
     pub handshake_ms: i64,
-    /// A rule said that a PROXY header comes first (`expect-proxy`).
+    /// Whether a rule said that a PROXY header comes first (`expect-proxy`).
     pub expects_proxy_header: bool,
-    /// Requests so far.
+    /// Number of requests so far.
     pub requests: u64,
-    /// Server connections that are this client's alone.
+    /// Server connections that are reserved for this client.
     pub own: Rc<Own>,
-    /// Kept by the connection itself, not by the streams it carries.
+    /// Held by the connection itself, not by the streams it carries.
     pub _held: Option<(Place, Alive)>,
 }
 
@@ -58,7 +58,7 @@ impl Conn {
     pub fn bind(&self) -> &Bind {
         &self.proxy().binds[self.bind]
     }
-    /// How long the client may take to begin a request: its first, or another.
+    /// How long the client may take to begin a request, be it the first or a later one.
     pub fn patience(&self) -> Option<Duration> {
         let timeouts = &self.proxy().timeouts;
         match self.requests {
@@ -66,7 +66,7 @@ impl Conn {
             _ => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
         }
     }
-    /// How large a request's head may be, and how it is read.
+    /// How long the head of a request may be, and how it is parsed.
     pub fn limits(&self) -> Limits {
         let tune = &self.worker.shared.config.global.tune;
         Limits {
@@ -75,11 +75,11 @@ impl Conn {
             lenient: self.proxy().options.accept_invalid_http_request,
         }
     }
-    /// The proxy whose settings hold now for an exchange: its backend, once it has one.
+    /// The proxy whose settings apply to an exchange: its backend, once it has one.
     pub fn proxy_of(&self, x: &Exchange) -> &Proxy {
         &self.worker.shared.config.proxies[x.backend.unwrap_or(self.frontend)]
     }
-    /// An exchange's first byte is there.
+    /// Records that an exchange's first byte has arrived.
     pub fn begin(&self, x: &mut Exchange, ready: Instant, first_byte: Instant) {
         x.times.ready = Some(ready);
         x.times.first_byte = Some(first_byte);
@@ -87,7 +87,7 @@ impl Conn {
         x.log.Ti = ms_between(ready, first_byte);
         x.log.request_unix_us = self.worker.clock.unix_us();
     }
-    /// The head of a request has been read.
+    /// Records that the head of a request has been read.
     pub fn request_complete(&mut self, x: &mut Exchange) {
         let now = self.worker.clock.now();
         x.times.complete = Some(now);
@@ -98,12 +98,13 @@ impl Conn {
         let tune = &self.worker.shared.config.global.tune;
         x.txn.received.keep(&x.request, tune.http_logurilen);
     }
-    /// What this worker counts for the frontend, and for the `bind` line.
+    /// The cells in which this worker counts for the frontend, and for the `bind` line.
     pub fn listener_cells(&self) -> [&Cells; 2] {
         let counters = self.worker.counters();
         [counters.frontend(self.frontend), counters.listener(self.frontend, self.bind)]
     }
-    /// The connection as one of its HTTP/2 streams has it: with a deadline of its own, and with the session as it is now.
+    /// The connection as seen by one of its HTTP/2 streams: with a deadline of its own, and a copy of the session as it
+    /// is now.
     pub fn for_stream(&self) -> Conn {
         Conn {
             worker: self.worker.clone(),
@@ -122,7 +123,7 @@ impl Conn {
     }
 }
 
-/// Waits for `future`, but not past the deadline.
+/// Waits for `future` until the deadline; `None` if that comes first.
 pub(crate) async fn in_time<F: Future>(deadline: &mut Deadline, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -132,14 +133,14 @@ pub(crate) async fn in_time<F: Future>(deadline: &mut Deadline, future: F) -> Op
     .await
 }
 
-/// A connection that a draining worker waits for, and can wake.
+/// A registered connection, which a draining worker waits for and can wake.
 pub(crate) struct Alive {
     worker: Rc<Worker>,
     key: usize,
 }
 
 impl Alive {
-    /// Registers the task that calls.
+    /// Registers the calling task.
     pub async fn register(worker: Rc<Worker>) -> Alive {
         let key = poll_fn(|cx| Poll::Ready(worker.connections.borrow_mut().insert(cx.waker().clone()))).await;
         Alive { worker, key }

@@ -1,4 +1,5 @@
-//! From an accepted socket to a stream that requests can be read from: PROXY header, TLS, and which protocol follows.
+//! From an accepted socket to a stream that requests can be read from: the PROXY header, TLS, and the choice of
+//! protocol.
 
 use crate::{
     accept::accepted::Accepted,
@@ -16,11 +17,11 @@ use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
 use penstock_tls::HandshakeError;
 use std::{future::poll_fn, io, rc::Rc};
 
-/// A connection's task, from its first byte to its last.
+/// The task of a connection, from its first byte to its last.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let Accepted { socket, place, proxy, bind, accepted } = accepted;
     let alive = Alive::register(worker.clone()).await;
-    // On the heap by itself: a future that takes it by value would hold it twice.
+    // Boxed, because a future that took it by value would store it twice.
     let mut conn = Box::new(Conn {
         facts: facts(&worker, &socket, proxy, bind),
         worker,
@@ -35,7 +36,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         own: Rc::default(),
         _held: Some((place, alive)),
     });
-    // Only what is waited for a long time must be small: the handshake's state is on the heap until it ends.
+    // Only what waits for long has to be small: the handshake's state is on the heap until it ends.
     let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
@@ -44,8 +45,8 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     }
 }
 
-/// Whether the client's first bytes will be HTTP/2's: said by the `bind` line, which counts first, or agreed on by ALPN. Where
-/// neither says anything a client may also simply begin so, which the reader of HTTP/1 requests notices.
+/// Whether the client's first bytes will be HTTP/2: the `bind` line says so, which takes precedence, or ALPN agreed on
+/// it. If neither decides, a client may also simply start with HTTP/2, which the reader of HTTP/1 requests notices.
 fn speaks_http2(conn: &Conn) -> bool {
     match (&conn.bind().proto, &conn.facts.tls) {
         (Some(proto), _) => proto == "h2",
@@ -53,7 +54,7 @@ fn speaks_http2(conn: &Conn) -> bool {
     }
 }
 
-/// What is known as soon as it is accepted.
+/// The facts known of a connection as soon as it is accepted.
 fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFacts {
     let (peer, local) = match socket {
         Socket::Unix(_) => (None, None),
@@ -74,7 +75,7 @@ fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFac
     }
 }
 
-/// Runs what comes before the first request, within `timeout client`.
+/// Runs everything before the first request, within `timeout client`.
 async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
@@ -109,14 +110,14 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
     if !admitted(conn, stream.socket(), evaluate::Kind::Session) {
         return None;
     }
-    // After its rules, so that whom they track is counted as well.
+    // This comes after its rules, so that whatever they track is counted too.
     conn.session.tracking.session_started(conn.worker.now_ms());
     debug::accepted(conn);
     conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
     Some(stream)
 }
 
-/// Runs `tcp-request connection` or `session` rules; whether the connection goes on.
+/// Runs `tcp-request connection` or `session` rules; returns whether the connection may go on.
 fn admitted(conn: &mut Conn, socket: &Socket, kind: evaluate::Kind) -> bool {
     let worker = conn.worker.clone();
     let passed = evaluate::connection(conn, socket, kind) == Judged::GoOn;
@@ -133,7 +134,7 @@ fn admitted(conn: &mut Conn, socket: &Socket, kind: evaluate::Kind) -> bool {
     passed
 }
 
-/// Why there is no stream.
+/// Why a connection did not become a stream.
 enum Failure {
     Timeout(&'static str),
     Header(&'static str),
@@ -156,7 +157,7 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
     None
 }
 
-/// Reads a PROXY header and not one byte more: what follows it stays in the socket.
+/// Reads a PROXY header and not a byte more: what follows it stays in the socket.
 async fn read_proxy_header(socket: &Socket) -> Result<Box<proxy_protocol::Header>, Failure> {
     let mut begun = Vec::new();
     loop {
@@ -167,10 +168,10 @@ async fn read_proxy_header(socket: &Socket) -> Result<Box<proxy_protocol::Header
     }
 }
 
-/// Looks at what the socket has, and takes what of it belongs to the header, of which `begun` has been taken already.
+/// Peeks at the socket, and reads the part that belongs to the header, of which `begun` has been read already.
 ///
-/// All of a header that is not complete belongs to it. So it is taken at once: what is only looked at leaves the socket
-/// readable, and nothing would tell of the bytes that follow.
+/// While the header is incomplete, everything there belongs to it and is read at once: peeking alone would leave the
+/// socket readable, and nothing would signal the bytes that follow.
 fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy_protocol::Header>>, Failure> {
     let mut bytes = [0; proxy_protocol::V2_BYTES_MAX];
     let have = begun.len();
@@ -191,7 +192,7 @@ fn proxy_header(socket: &Socket, begun: &mut Vec<u8>) -> Result<Option<Box<proxy
     };
     let mut at = have;
     while at < end {
-        // They were seen there a moment ago.
+        // They were there when peeked at.
         match socket.try_read(&mut bytes[at..end]) {
             Ok(n @ 1..) => at += n,
             _ => return Err(ABORTED),
@@ -207,7 +208,7 @@ const ABORTED: Failure = Failure::Header("Connection closed while waiting for PR
 
 fn apply_proxy_header(conn: &mut Conn, header: &proxy_protocol::Header) {
     if let Some((src, dst)) = header.addresses {
-        // The connection itself still has the proxy's address.
+        // The connection itself keeps the proxy's address.
         (conn.facts.session_src, conn.facts.session_dst) = (Some(src), Some(dst));
     }
     conn.facts.proxy_header =
@@ -240,7 +241,7 @@ mod tests {
             peer.write_all(&bytes[bytes.len() - 4..]).await.unwrap();
             let Ok(header) = read.await else { panic!("the header is complete") };
             assert_eq!(header.addresses.unwrap().0, "192.0.2.1:1000".parse().unwrap());
-            // For each byte: when it is asked, when it is told, when the test's patience ends.
+            // Per byte: one poll when asked, one when woken, and those when the test's patience ends.
             assert!(polls <= 4 * bytes.len(), "{polls} polls");
             let mut rest = [0; 8];
             assert_eq!(socket.try_read(&mut rest).unwrap(), 3, "what follows stays in the socket");

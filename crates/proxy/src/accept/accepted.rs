@@ -1,4 +1,4 @@
-//! A connection that has been accepted and not served yet, on its own worker or on its way to another.
+//! A connection that has been accepted and is not served yet, on its own worker or on its way to another.
 
 use crate::{
     connection::socket::Socket,
@@ -6,7 +6,7 @@ use crate::{
 };
 use tokio::{net::TcpStream, time::Instant};
 
-/// A connection of which nothing has been read.
+/// A connection from which nothing has been read.
 pub(crate) struct Accepted {
     pub socket: Socket,
     pub place: Place,
@@ -25,12 +25,13 @@ pub(crate) struct Moved {
 }
 
 impl Accepted {
-    /// Takes it out of this worker's reactor, to another's. Unix sockets stay: their listening socket is everybody's.
+    /// Moves the connection from this worker's reactor to worker `to`. Unix sockets stay, since their listening socket
+    /// is shared by all workers.
     #[allow(clippy::result_large_err, reason = "what cannot be moved is given back whole, once a connection at most")]
     pub fn into_moved(self, to: usize) -> Result<Moved, Accepted> {
         let Accepted { socket, mut place, proxy, bind, accepted } = self;
         match socket {
-            // Failing to leave the reactor would be a descriptor that is not open: the connection is lost anyway.
+            // This fails only if the descriptor is not open; then the connection is lost anyway.
             Socket::Tcp(tcp) => match tcp.into_inner().into_std() {
                 Ok(socket) => {
                     place.move_to(to);
@@ -44,7 +45,8 @@ impl Accepted {
 }
 
 impl Moved {
-    /// Brings it into this worker's reactor; `None` without memory or descriptors for that: the client sees its connection closed.
+    /// Registers the connection with this worker's reactor. `None` if there is not enough memory or no descriptor for
+    /// that; the client then sees its connection closed.
     pub fn arrive(self) -> Option<Accepted> {
         let Moved { socket, place, proxy, bind, accepted } = self;
         let stream = TcpStream::from_std(socket).ok()?;

@@ -1,4 +1,4 @@
-//! Listening sockets: opened from `bind` lines, one a worker with SO_REUSEPORT, or taken over from another process.
+//! Listening sockets: opened from `bind` lines, one per worker with SO_REUSEPORT, or taken over from another process.
 
 mod bound;
 mod identity;
@@ -22,9 +22,9 @@ use std::{
 pub struct Listener {
     /// The frontend, by its place in [`Config::proxies`].
     pub proxy: usize,
-    /// The `bind` line, by its place in the proxy.
+    /// The `bind` line, by its place in the frontend.
     pub bind: usize,
-    /// The worker it belongs to, from 0; `None` for one that is every worker's.
+    /// The worker it belongs to, from 0; `None` for a socket that all workers share.
     pub worker: Option<usize>,
     /// The socket, listening.
     pub socket: OwnedFd,
@@ -33,9 +33,9 @@ pub struct Listener {
 /// The listening sockets of a process.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// Those of `bind` lines.
+    /// The sockets of `bind` lines.
     pub list: Vec<Listener>,
-    /// Those of `stats socket` lines: each line's place in the configuration, and its socket.
+    /// The sockets of `stats socket` lines: each line's place in the configuration, and its socket.
     pub stats: Vec<(usize, OwnedFd)>,
 }
 
@@ -48,9 +48,9 @@ pub struct ListenError {
     pub span: Span,
     /// The address as text.
     pub address: String,
-    /// What was being done: `create`, `bind`, `listen`, `resolve`, `adopt`.
+    /// The step that failed: `create`, `bind`, `listen`, `resolve`, `adopt`.
     pub step: &'static str,
-    /// What the system answered.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -67,21 +67,24 @@ impl std::fmt::Display for ListenError {
 impl std::error::Error for ListenError {}
 
 impl Listeners {
-    /// Opens a socket for each worker on every address of every enabled frontend, and one for each stats socket. Sockets found
-    /// in `inherited` are taken over instead, whoever waits in their queues included; those that no line names are closed.
+    /// Opens a socket for each worker on every address of every enabled frontend, and one for each stats socket.
+    /// Sockets found in `inherited` are taken over instead, with the connections in their queues; those that no line
+    /// names are closed.
     ///
-    /// Sockets of former workers that are more than there are now are kept as well: to close one is to reset who waits in it.
-    /// New sockets get no connection before all of them are bound, so that a process that fails has taken none.
+    /// If the former process had more workers, its extra sockets are kept too, because closing one would reset the
+    /// connections in its queue. New sockets receive no connection before all of them are bound, so that a process that
+    /// fails to start has accepted none.
     ///
     /// # Errors
-    /// One for each address that cannot be listened on; then no socket is kept.
+    ///
+    /// One error for each address that cannot be listened on; then no socket is kept.
     pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
         let stats = stats_sockets(config);
         let enabled =
             config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
         let proxies: Vec<_> = enabled.map(|(index, proxy)| (Some(index), proxy)).chain([(None, &stats)]).collect();
         let mut all = Vec::new();
-        // Before the first socket of our own.
+        // This comes before the first socket of our own.
         let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, &inherited) };
         if !errors.is_empty() {
             return Err(errors);
@@ -97,7 +100,7 @@ impl Listeners {
                         source,
                     };
                     for address in single_ports(&written.value) {
-                        // Commands are answered by one thread.
+                        // One thread answers all commands.
                         let workers = if proxy_index.is_some() { workers } else { 1 };
                         match Bound::new(proxy, bind, &address, workers, &mut inherited) {
                             Ok(bound) => all.push((proxy_index, bind_index, bound, fail)),
@@ -127,17 +130,18 @@ impl Listeners {
         if errors.is_empty() { Ok(listeners) } else { Err(errors) }
     }
 
-    /// Copies of the sockets, for another process to inherit.
+    /// Duplicates of the sockets, for another process to inherit.
     ///
     /// # Errors
-    /// When there are not enough descriptors.
+    ///
+    /// If there are not enough descriptors.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let stats = self.stats.iter().map(|(_, socket)| socket);
         self.list.iter().map(|listener| &listener.socket).chain(stats).map(OwnedFd::try_clone).collect()
     }
 }
 
-/// The stats sockets, as the `bind` lines of a proxy, which they are in HAProxy.
+/// The stats sockets as the `bind` lines of a proxy, as HAProxy treats them.
 fn stats_sockets(config: &Config) -> Proxy {
     let mut proxy = Proxy::new("GLOBAL".into(), ProxyKind::Frontend, Span::default());
     for line in &config.global.stats_sockets {
@@ -149,7 +153,7 @@ fn stats_sockets(config: &Config) -> Proxy {
     proxy
 }
 
-/// The addresses on which other processes listen, if no socket is inherited for them.
+/// An error for each address on which another process listens, if no socket is inherited for it.
 fn strangers(proxies: &[(Option<usize>, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
     let mut errors = Vec::new();
     for (_, proxy) in proxies {
@@ -167,7 +171,7 @@ fn strangers(proxies: &[(Option<usize>, &Proxy)], inherited: &Inherited) -> Vec<
     errors
 }
 
-/// One address for each port of a range.
+/// Splits a port range into one address per port.
 fn single_ports(address: &ListenAddress) -> Vec<ListenAddress> {
     match address {
         ListenAddress::Ip { ip, first, last } => {
@@ -180,7 +184,7 @@ fn single_ports(address: &ListenAddress) -> Vec<ListenAddress> {
     }
 }
 
-/// As HAProxy writes an address in its messages.
+/// An address as HAProxy's messages show it.
 pub(crate) fn describe(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Ip { ip, first, last } if first == last => format!("{ip}:{first}"),

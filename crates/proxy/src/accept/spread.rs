@@ -1,4 +1,4 @@
-//! Which worker serves a connection: the one that accepted it, or one with much less to do.
+//! Chooses the worker that serves a connection: the one that accepted it, or one with far less to do.
 
 use super::accepted::{Accepted, Moved};
 use crate::{
@@ -8,20 +8,20 @@ use crate::{
 };
 use std::{rc::Rc, sync::atomic::Ordering};
 
-/// A worker may have this many connections, and an eighth, more than the least busy one before it hands new ones over: the
-/// system spreads well by itself when there are many, and a connection that moves costs two more system calls.
+/// A worker may have this many connections more than the least busy one, and an eighth on top, before it hands new ones
+/// over: with many connections the system spreads them well by itself, and moving one costs two more system calls.
 const SPREAD_SLACK: u32 = 2;
 
-/// Starts a connection, here or on a worker with much less to do.
+/// Starts a connection, on this worker or on one with far less to do.
 pub(crate) fn take(worker: &Rc<Worker>, accepted: Accepted) {
     let Some(other) = less_busy(worker) else { return start(worker, accepted) };
-    // Once the workers drain, the other one may end before it hears of it. One that is told to drain waits for those who
-    // were seen here before.
+    // During a drain the other worker could end before the message arrives. A worker that is told to drain waits for
+    // those that are counted here.
     let inner = &worker.handle.inner;
     inner.handing_over.fetch_add(1, Ordering::SeqCst);
     let running = worker.handle.state() == State::Running;
     match if running { accepted.into_moved(other) } else { Err(accepted) } {
-        // Where that worker has ended, the process is about to.
+        // If that worker has ended, the process is about to.
         Ok(moved) => drop(inner.workers[other].send(Control::Connection(Box::new(moved)))),
         Err(accepted) => start(worker, accepted),
     }
@@ -41,7 +41,7 @@ pub(crate) fn start(worker: &Rc<Worker>, accepted: Accepted) {
     task::spawn(worker, who, handshake::run(worker.clone(), accepted));
 }
 
-/// Another worker whose connections are so many fewer than this one's, not counting the one just accepted, that handing it
+/// Another worker that has so many fewer connections than this one (not counting the one just accepted) that handing it
 /// over pays.
 fn less_busy(worker: &Worker) -> Option<usize> {
     let loads = &worker.shared.loads;

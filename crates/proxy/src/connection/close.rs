@@ -1,4 +1,5 @@
-//! The end of a connection: what was sent last is to arrive, and what a peer still sends must not make a reset of it.
+//! Closing a connection so that the last bytes arrive: whatever the peer still sends must not turn the close into a
+//! reset.
 
 use super::{
     Conn, in_time,
@@ -8,8 +9,8 @@ use super::{
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 use tokio::{io::AsyncWrite, time::Instant};
 
-/// Closes a stream whose last bytes have been handed over: TLS says so to the peer. `half`: the peer may still send; else the
-/// stream is dropped next, which closes the socket.
+/// Closes a stream whose last bytes have been handed over, with a closing message if it uses TLS. With `half` the peer
+/// may still send; otherwise the caller drops the stream next, which closes the socket.
 pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bool) {
     let closing = poll_fn(|cx| match half {
         true => Pin::new(&mut *stream).poll_shutdown(cx),
@@ -19,15 +20,15 @@ pub(crate) async fn close(stream: &mut Stream, deadline: &mut Deadline, half: bo
     let _ = in_time(deadline, closing).await;
 }
 
-/// A peer that does not take our last bytes for so long is not waited for.
+/// How long to wait for a peer that does not take our last bytes.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
-/// How much, and for how long, is read and thrown away of a request that was answered before it ended: closing at once
-/// would make the system send a reset, and the client might lose the answer.
+/// How much of a request that was answered before it ended is read and discarded: closing at once would make the system
+/// send a reset, and the client might lose the response.
 pub(crate) const LINGER_BYTES: usize = 1 << 20;
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// Reads what still comes, and throws it away.
+/// Reads what still arrives, and discards it.
 pub(crate) async fn linger(conn: &mut Conn, stream: &mut Stream) {
     conn.deadline.set(conn.worker.clock.now(), Some(LINGER_TIME));
     let mut buffer = conn.worker.buffers.take();

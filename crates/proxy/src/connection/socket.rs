@@ -25,13 +25,13 @@ pub(crate) enum Socket {
     Memory(crate::model::memory::Memory),
 }
 
-/// A TCP connection that asks the kernel for its addresses at most once, not for each request it carries.
+/// A TCP connection that asks the kernel for its addresses at most once, rather than for each request.
 pub(crate) struct Tcp {
     stream: TcpStream,
     ends: Box<Ends>,
 }
 
-/// This end and the other, once known.
+/// The local and the remote address, once known.
 #[derive(Default)]
 struct Ends {
     local: OnceCell<SocketAddr>,
@@ -39,7 +39,7 @@ struct Ends {
 }
 
 impl Tcp {
-    /// An accepted connection: where it comes from is known, and where it went to if the listening socket has but one address.
+    /// An accepted connection: its remote address is known, and its local address if the listening socket has only one.
     pub fn accepted(stream: TcpStream, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
         let local = local.map_or_else(OnceCell::new, OnceCell::from);
         Tcp { stream, ends: Box::new(Ends { local, peer: peer.into() }) }
@@ -50,7 +50,7 @@ impl Tcp {
     fn peer(&self) -> io::Result<SocketAddr> {
         known(&self.ends.peer, || self.stream.peer_addr())
     }
-    /// The stream by itself.
+    /// The underlying stream.
     pub fn into_inner(self) -> TcpStream {
         self.stream
     }
@@ -79,7 +79,7 @@ impl Socket {
             Socket::Memory(s) => s.poll_read_ready(cx),
         }
     }
-    /// Looks at the first bytes without taking them; `WouldBlock` when there are none yet.
+    /// Copies the first bytes without consuming them; `WouldBlock` if there are none yet.
     pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let peek = || Ok(recv(self.as_fd(), &mut *into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
         match self {
@@ -89,7 +89,7 @@ impl Socket {
             Socket::Memory(s) => s.try_peek(into),
         }
     }
-    /// Takes bytes that were peeked at; `WouldBlock` when there are none.
+    /// Reads bytes that were peeked at; `WouldBlock` if there are none.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(s) => s.stream.try_read(into),
@@ -98,14 +98,14 @@ impl Socket {
             Socket::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
-    /// The descriptor's number, of a TCP connection.
+    /// The descriptor number of a TCP connection.
     pub fn number(&self) -> Option<i32> {
         match self {
             Socket::Tcp(s) => Some(s.stream.as_raw_fd()),
             _ => None,
         }
     }
-    /// The other end; a unix socket has no address and counts as `0.0.0.0:0`.
+    /// The remote address; a unix socket has none and counts as `0.0.0.0:0`.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Socket::Tcp(s) => s.peer(),
@@ -114,7 +114,7 @@ impl Socket {
             Socket::Memory(s) => Ok(s.addresses()[1]),
         }
     }
-    /// This end.
+    /// The local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Socket::Tcp(s) => s.local(),
@@ -123,8 +123,8 @@ impl Socket {
             Socket::Memory(s) => Ok(s.addresses()[0]),
         }
     }
-    /// Closing it will tell the peer nothing: the system forgets the connection, or where this process may not ask for that,
-    /// sends a reset that does not get past the first router.
+    /// Makes closing invisible to the peer: the kernel drops the connection silently or, if this process may not ask
+    /// for that, sends a reset that does not pass the first router.
     pub fn vanish_on_close(&self) {
         #[cfg(test)]
         if let Socket::Memory(_) = self {
@@ -133,23 +133,23 @@ impl Socket {
         if penstock_sys::forget_on_close(self.as_fd()).is_ok() {
             return;
         }
-        // A failure means the connection is gone already.
+        // If this fails, the connection is already gone.
         let _ = socket2::SockRef::from(self).set_ttl_v4(1);
         self.reset_on_close();
     }
-    /// Closing it will send RST and drop what is unsent: the peer must not take what it got for the whole.
+    /// Makes closing send RST and drop unsent data, so that the peer does not take what it received for the whole.
     pub fn reset_on_close(&self) {
         #[cfg(test)]
         if let Socket::Memory(s) = self {
             return s.reset_on_close();
         }
         let socket = socket2::SockRef::from(self);
-        // A failure means the connection is gone already.
+        // If this fails, the connection is already gone.
         let _ = socket.set_linger(Some(std::time::Duration::ZERO));
     }
 }
 
-/// The address of what has none.
+/// The address of a socket that has none.
 pub(crate) const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl AsFd for Socket {
@@ -163,8 +163,8 @@ impl AsFd for Socket {
     }
 }
 
-/// Reading and writing a TCP connection call the system directly: libc's functions are points where a thread may be
-/// cancelled, and setting that up costs four atomic operations a request that no thread of ours needs.
+/// Reads and writes of TCP connections make the system call directly: libc's functions are cancellation points, which
+/// cost four atomic operations per request that no thread here needs.
 impl Tcp {
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
@@ -172,7 +172,7 @@ impl Tcp {
             let room = buf.initialize_unfilled();
             match recv(&self.stream, &mut *room, RecvFlags::empty()) {
                 Ok((_, read)) => {
-                    // Less than there was room for: the socket is empty, and says so when it is not.
+                    // A read that did not fill the buffer emptied the socket, which will report when more arrives.
                     if 0 < read && read < room.len() {
                         self.not_ready(Interest::READABLE);
                     }
@@ -185,7 +185,7 @@ impl Tcp {
             }
         }
     }
-    /// Tries at once: a socket is nearly always writable.
+    /// Tries at once, since a socket is nearly always writable.
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             match send(&self.stream, buf, SendFlags::NOSIGNAL) {
@@ -199,7 +199,7 @@ impl Tcp {
             }
         }
     }
-    /// What the reactor last heard of the socket has been used up.
+    /// Clears the reactor's readiness, which has been used up.
     fn not_ready(&self, interest: Interest) {
         let _ = self.stream.try_io(interest, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
     }

@@ -16,10 +16,10 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What reading into a buffer came to.
+/// The result of reading into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// So many bytes are there more.
+    /// This many bytes were added.
     Bytes(NonZeroUsize),
     /// The stream has ended.
     End,
@@ -27,7 +27,7 @@ pub(crate) enum Fill {
     Full,
 }
 
-/// A connected stream of plaintext.
+/// A connected stream of plaintext, over TLS or directly over a socket.
 pub(crate) enum Stream {
     Clear(Socket),
     Tls(Box<TlsStream<Socket>>),
@@ -41,14 +41,14 @@ impl Stream {
             Stream::Tls(tls) => tls.get_ref(),
         }
     }
-    /// What the TLS handshake came to.
+    /// The results of the TLS handshake.
     pub fn tls(&self) -> Option<&Arc<TlsFacts>> {
         match self {
             Stream::Clear(_) => None,
             Stream::Tls(tls) => Some(tls.facts()),
         }
     }
-    /// Ready when reading may give something, be it the end; needs no buffer meanwhile.
+    /// Ready when a read would return data, an error or the end of the stream. No buffer is needed while waiting.
     pub fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.has_news() {
             return Poll::Ready(Ok(()));
@@ -59,14 +59,14 @@ impl Stream {
         }
         ready
     }
-    /// Whether reading gives something of which the socket knows nothing any more.
+    /// Whether a read would return something that has already left the socket.
     pub fn has_news(&self) -> bool {
         match self {
             Stream::Clear(_) => false,
             Stream::Tls(tls) => tls.is_ready(),
         }
     }
-    /// Reads at most `limit` bytes behind what `buffer` holds.
+    /// Reads at most `limit` bytes after the contents of `buffer`.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, limit: usize) -> Poll<io::Result<Fill>> {
         let mut room = buffer.read_buf(limit);
         if room.remaining() == 0 {
@@ -77,7 +77,7 @@ impl Stream {
         buffer.filled(read);
         Poll::Ready(Ok(NonZeroUsize::new(read).map_or(Fill::End, Fill::Bytes)))
     }
-    /// Writes from `data[*sent..]` until all of it is taken.
+    /// Writes `data[*sent..]` until all of it is taken.
     pub fn poll_write_all(&mut self, cx: &mut Context<'_>, data: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
         while *sent < data.len() {
             match ready!(Pin::new(&mut *self).poll_write(cx, &data[*sent..]))? {
@@ -97,25 +97,25 @@ impl Stream {
         }
         Poll::Ready(Ok(()))
     }
-    /// Says to the peer that nothing more comes, and closes our half; what it sends is still read.
+    /// Tells the peer that nothing more comes, and closes our half; what the peer sends can still be read.
     pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(self).poll_shutdown(cx)
     }
-    /// Whether the peer has said that nothing more comes from it, in a protocol that has a word for it.
+    /// Whether the peer has said that it sends nothing more, if the protocol has a message for that.
     pub fn has_ended(&self) -> bool {
         match self {
             Stream::Clear(_) => false,
             Stream::Tls(tls) => tls.has_ended(),
         }
     }
-    /// Says to the peer that nothing more comes, where the protocol has a word for it.
+    /// Tells the peer that nothing more comes, if the protocol has a message for that.
     pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Clear(_) => Poll::Ready(Ok(())),
             Stream::Tls(tls) => tls.poll_close_notify(cx),
         }
     }
-    /// Hands everything to the kernel that a lower layer still holds.
+    /// Passes to the kernel everything that a lower layer still holds.
     pub fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Clear(_) => Poll::Ready(Ok(())),
@@ -137,7 +137,7 @@ impl AsyncRead for Stream {
     }
 }
 
-/// A call that moved so many bytes is spent.
+/// Charges the current turn for a call that moved `bytes`.
 fn charge(bytes: usize) {
     turn::spend(cost::CALL + cost::KIB * (bytes / 1024) as u32);
 }

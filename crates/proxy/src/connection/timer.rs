@@ -1,5 +1,5 @@
-//! One timer a connection, however many timeouts it has: moving a deadline is a store, and only when the armed timer
-//! fires is it compared with the deadline that holds by then. Until then a poll is two comparisons.
+//! One timer per connection, however many timeouts it has. Moving a deadline is a store; only when the armed timer
+//! fires is it compared with the deadline that applies by then. Until then a poll is two comparisons.
 
 use std::{
     future::Future,
@@ -12,25 +12,25 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// The next moment something times out on a connection; unarmed and free of cost until first polled.
+/// The next moment at which something times out on a connection; no timer exists before it is first polled.
 #[derive(Default)]
 pub(crate) struct Deadline {
     due: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whom the armed timer wakes.
+    /// The task that the armed timer wakes.
     wakes: Option<Waker>,
 }
 
 impl Deadline {
-    /// Times out `after` from `now`; never for `None`.
+    /// Sets the timeout to `after` from `now`; `None` means never.
     pub fn set(&mut self, now: Instant, after: Option<Duration>) {
         self.due = after.map(|after| now + after);
     }
-    /// Times out at `due`; never for `None`.
+    /// Sets the timeout to `due`; `None` means never.
     pub fn set_at(&mut self, due: Option<Instant>) {
         self.due = due;
     }
-    /// When it times out.
+    /// The moment of the timeout.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -50,7 +50,7 @@ impl Deadline {
         if wakes_us && !sleep.is_elapsed() {
             return Poll::Pending;
         }
-        // Outside of the task's budget: without any left a poll is pending, too, and has armed nothing.
+        // Outside the task's tokio budget: once that is used up, a poll is pending without having armed the timer.
         while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             if sleep.deadline() >= due || Instant::now() >= due {
                 return Poll::Ready(());
@@ -94,7 +94,7 @@ mod tests {
             for _ in 0..2 {
                 assert!(deadline.poll_expired(&mut Context::from_waker(Waker::noop())).is_pending());
             }
-            // That this ends at all is the assertion.
+            // The assertion is that this returns at all.
             poll_fn(|cx| deadline.poll_expired(cx)).await;
         });
     }
@@ -113,7 +113,7 @@ mod tests {
                 deadline.poll_expired(cx)
             })
             .await;
-            // That this ends at all is the assertion.
+            // The assertion is that this returns at all.
         });
     }
 
@@ -124,7 +124,7 @@ mod tests {
             deadline.set(Instant::now(), Some(Duration::from_secs(3600)));
             assert!(poll_fn(|cx| Poll::Ready(deadline.poll_expired(cx).is_pending())).await);
             deadline.set(Instant::now(), Some(Duration::from_millis(5)));
-            // That this ends at all is the assertion.
+            // The assertion is that this returns at all.
             poll_fn(|cx| deadline.poll_expired(cx)).await;
         });
     }

@@ -1,5 +1,4 @@
-//! Bodies over HTTP/1, the half that clients and servers have in common: framing is taken off what comes in and put on
-//! what goes out.
+//! HTTP/1 bodies, for both clients and servers: framing is removed on the way in and added on the way out.
 
 use crate::{
     connection::stream::{Fill, Stream},
@@ -16,7 +15,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// How many bytes a head counts for in logs and statistics; see [`Fields::weight`].
+/// The size of a head in logs and statistics; see [`Fields::weight`].
 pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
     fields.weight(start_line)
 }
@@ -24,15 +23,15 @@ pub(crate) fn weight(start_line: usize, fields: &Fields) -> u64 {
 /// The length of `HTTP/1.1`.
 pub(crate) const VERSION: usize = 8;
 
-/// What the end of a chunked body counts for: its trailers, and one byte.
+/// The size of the end of a chunked body in logs and statistics: its trailers, and one byte.
 fn trailer_weight(fields: &Fields) -> u64 {
     (fields.text_len() + 1) as u64
 }
 
-/// A body on its way in.
+/// A body being received.
 pub(crate) enum Inbound {
     Ended,
-    /// So many bytes still.
+    /// This many bytes are still to come.
     Length(u64),
     Chunked(Box<BodyReader>),
     UntilClose,
@@ -54,10 +53,11 @@ impl Inbound {
             Inbound::Length(_) | Inbound::UntilClose => false,
         }
     }
-    /// Whether what was read together with the head begins a valid body.
+    /// Checks that the bytes read together with the head start a valid body.
     ///
     /// # Errors
-    /// When it does not.
+    ///
+    /// If they do not.
     pub fn check(&self, input: Option<&Buffer>) -> Result<(), Error> {
         let (Inbound::Chunked(reader), Some(input)) = (self, input) else { return Ok(()) };
         let (mut reader, mut rest) = (reader.clone(), input.data());
@@ -72,14 +72,14 @@ impl Inbound {
             _ => None,
         }
     }
-    /// What the end of the body counts for, once it is there; see [`weight`].
+    /// The size of the body's end in logs and statistics, once it has been received; see [`weight`].
     pub fn end_weight(&self) -> u64 {
         match self {
             Inbound::Chunked(reader) => trailer_weight(reader.trailers()),
             _ => 0,
         }
     }
-    /// Steps over what `input` holds of the body; how many bytes of payload, and for its end, that was.
+    /// Skips the part of the body that `input` holds; returns its size in logs and statistics.
     pub fn skip(&mut self, input: &mut Option<Buffer>, buffers: &Buffers) -> u64 {
         let Some(raw) = input else { return 0 };
         let mut skipped = 0;
@@ -96,7 +96,7 @@ impl Inbound {
                 }
             }
             Inbound::Chunked(reader) => {
-                // A body that is none does not end, and nothing follows it.
+                // An invalid body has no end, so nothing after it is skipped.
                 while let Ok(step @ (Step::Data(n) | Step::Framing(n) | Step::Skip(n))) = reader.step(raw.data()) {
                     if matches!(step, Step::Data(_)) {
                         skipped += n as u64;
@@ -111,7 +111,7 @@ impl Inbound {
         give_if_empty(input, buffers);
         skipped
     }
-    /// Moves payload from `input` (what was read together with the head) and from `stream` to `buffer`.
+    /// Moves payload to `buffer`: first from `input` (bytes read together with the head), then from `stream`.
     pub fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -150,7 +150,7 @@ impl Inbound {
     }
 }
 
-/// Moves up to `limit` bytes to `buffer` as they are: those of `input`, if it has any, else what `stream` gives.
+/// Moves up to `limit` bytes to `buffer` unchanged: from `input` if it holds any, else from `stream`.
 fn poll_plain(
     cx: &mut Context<'_>,
     stream: &mut Stream,
@@ -166,7 +166,7 @@ fn poll_plain(
     Poll::Ready(Ok(NonZeroUsize::new(taken).map_or(Fill::Full, Fill::Bytes)))
 }
 
-/// Takes chunks apart. Every turn of the loop steps over bytes or reads some, or is the last.
+/// Decodes chunks. Every iteration consumes bytes, reads some, or is the last.
 fn poll_chunks(
     reader: &mut BodyReader,
     cx: &mut Context<'_>,
@@ -197,7 +197,7 @@ fn poll_chunks(
                 match stream.poll_fill(cx, raw, usize::MAX) {
                     Poll::Ready(Ok(Fill::Bytes(_))) => {}
                     Poll::Ready(Ok(Fill::End)) => return Poll::Ready(Err(Fault::Closed)),
-                    // A size line or a trailer section that is longer than a buffer.
+                    // A size line or a trailer section is longer than a buffer.
                     Poll::Ready(Ok(Fill::Full)) => return Poll::Ready(Err(Fault::Invalid(Error::TooLarge))),
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(e.into())),
                     Poll::Pending => {
@@ -213,41 +213,41 @@ fn poll_chunks(
     }
 }
 
-/// Gives an empty buffer back to the worker.
+/// Returns an empty buffer to the worker.
 pub(crate) fn give_if_empty(input: &mut Option<Buffer>, buffers: &Buffers) {
     if input.as_ref().is_some_and(Buffer::is_empty) {
         buffers.give(input.take().expect("there is one, and it is empty"));
     }
 }
 
-/// A message on its way out: its head, then its body.
+/// A message being sent: its head, then its body.
 #[derive(Default)]
 pub(crate) struct Outbound {
     form: Form,
-    /// Head bytes not sent yet; small bodies join them.
+    /// Bytes of the head that are not sent yet; small bodies are appended to them.
     head: Vec<u8>,
     head_sent: usize,
-    /// The payload in the caller's buffer has its framing on already.
+    /// The payload in the caller's buffer has been framed already.
     framed: bool,
-    /// What ends the body is in `head`.
+    /// The end of the body is in `head`.
     ended: bool,
-    /// Bytes handed to the socket.
+    /// Bytes passed to the socket.
     pub sent: u64,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
-    /// As many bytes as the head said, or until the connection ends.
+    /// As many bytes as the head announced, or everything until the connection ends.
     #[default]
     Plain,
     Chunked,
 }
 
-/// Payload up to this much is copied behind the head, so that both leave in one record and one system call.
+/// Payload up to this size is copied after the head, so that both are sent in one record and one system call.
 const JOIN_MAX: usize = 8192;
 
 impl Outbound {
-    /// Starts a message; its head is written by `write`.
+    /// Starts a message, whose head is written by `write`.
     pub fn start(&mut self, buffers: &Buffers, chunked: bool, write: impl FnOnce(&mut Vec<u8>)) {
         if self.head.capacity() == 0 {
             self.head = buffers.take_head();
@@ -256,11 +256,11 @@ impl Outbound {
         self.form = if chunked { Form::Chunked } else { Form::Plain };
         (self.framed, self.ended) = (false, false);
     }
-    /// What follows is no message: it goes as it is.
+    /// Sends what follows unchanged: it is no longer HTTP.
     pub fn tunnel(&mut self) {
         (self.form, self.framed, self.ended) = (Form::Plain, false, false);
     }
-    /// Nothing waits to be sent.
+    /// Whether nothing is waiting to be sent.
     pub fn is_idle(&self) -> bool {
         self.head.is_empty()
     }
@@ -305,7 +305,7 @@ impl Outbound {
         self.head_sent = 0;
         stream.poll_flush_all(cx)
     }
-    /// Appends what ends the body to what is sent next.
+    /// Appends the end of the body to what is sent next.
     fn end(&mut self, buffers: &Buffers, end: Option<End<'_>>) {
         let Some(End { trailers }) = end else { return };
         if self.ended {
@@ -324,7 +324,7 @@ impl Outbound {
     }
 }
 
-/// Makes one chunk of what `buffer` holds.
+/// Turns the contents of `buffer` into one chunk.
 fn frame_chunk(buffer: &mut Buffer) {
     let mut line = [0; FRONT];
     let mut at = FRONT - 2;

@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/1: its requests are read here, one after the other, and its responses written.
+//! A client that speaks HTTP/1: reads its requests, one after the other, and writes the responses.
 
 use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
@@ -16,53 +16,53 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// A client's connection, between and during its exchanges. Idle, it holds no buffer.
+/// A client's connection, between and during its exchanges. It holds no buffer while idle.
 pub(crate) struct Http1Client {
     pub stream: Stream,
     worker: Rc<Worker>,
-    /// Bytes read and not yet used: the rest of a head, a body's beginning, the next request.
+    /// Bytes read and not used yet: part of a head, the start of a body, or the next request.
     input: Option<Buffer>,
-    /// Of the head in `input`.
+    /// How far the head in `input` has been parsed.
     progress: Progress,
-    /// Nothing more can be read.
+    /// Set when nothing more can be read.
     ended: Option<Ended>,
     framing: Framing,
     inbound: Inbound,
     outbound: Outbound,
     limits: Limits,
     request_version: Version,
-    /// The client lets the connection carry another request.
+    /// Whether the client allows another request on this connection.
     persistent: bool,
-    /// It waits for `100 Continue`.
+    /// Whether the client waits for `100 Continue`.
     expects_continue: bool,
-    /// The client must see that its response is cut short.
+    /// Whether the client must notice that its response was cut short.
     aborted: bool,
-    /// The response says that it is the last one, or ends with the connection.
+    /// Whether the response says that it is the last, or ends with the connection.
     closing: bool,
-    /// The end of the response is the end of the connection.
+    /// Whether the end of the response is the end of the connection.
     ends_with_close: bool,
-    /// It carries the bytes of another protocol.
+    /// Whether the connection carries another protocol now.
     tunnel: bool,
     received: u64,
 }
 
-/// How reading ended.
+/// Why reading ended.
 #[derive(Clone, Copy)]
 enum Ended {
     Closed,
     Failed,
 }
 
-/// What waiting for a request came to.
+/// The result of waiting for a request.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// It is complete, and its body may follow.
     Request,
-    /// The client closed; whether bytes of an incomplete request were there.
+    /// The client closed; `partial` if part of a request had arrived.
     Closed { partial: bool },
-    /// Its socket failed.
+    /// Its socket failed; `partial` as for `Closed`.
     Failed { partial: bool },
-    /// What it sent is no request.
+    /// The client sent something that is not a valid request.
     Invalid(penstock_http::Error),
 }
 
@@ -93,11 +93,11 @@ impl Http1Client {
         if self.input.is_some() || self.ended.is_some() {
             return Poll::Ready(());
         }
-        // An error is found again by reading.
+        // An error will be found again by reading.
         let _ = ready!(self.stream.poll_read_ready(cx));
         self.poll_fill(cx).map(drop)
     }
-    /// Reads once behind what there is; how it ended is kept.
+    /// Reads once, after what `input` holds; remembers how reading ended, if it did.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
         let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());
         let read = self.stream.poll_fill(cx, input, usize::MAX);
@@ -110,7 +110,7 @@ impl Http1Client {
         };
         Poll::Ready(Fill::End)
     }
-    /// Whether bytes of the next request are here already.
+    /// Whether bytes of the next request have been read already.
     pub fn has_input(&self) -> bool {
         self.input.is_some()
     }
@@ -145,7 +145,7 @@ impl Http1Client {
             }
         }
     }
-    /// Takes what the head says about the exchange it opens.
+    /// Prepares for the exchange that the head opens.
     fn begin(&mut self, head: &RequestHead) -> Result<(), penstock_http::Error> {
         self.framing = request_framing(head)?;
         self.inbound = Inbound::new(self.framing, self.limits);
@@ -162,19 +162,19 @@ impl Http1Client {
     pub fn partial(&self) -> &[u8] {
         self.input.as_ref().map_or(&[], Buffer::data)
     }
-    /// The connection, and what was read of it, for whoever can make sense of that.
+    /// The connection and the bytes read from it, for the reader of another protocol.
     pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let begun = self.partial().to_vec();
         self.give_back();
         (self.stream, begun)
     }
-    /// Gives the buffer back; no request follows.
+    /// Returns the buffer to the worker; no request follows.
     pub fn give_back(&mut self) {
         if let Some(input) = self.input.take() {
             self.worker.buffers.give(input);
         }
     }
-    /// Whether the next request can be read: the last exchange left both directions at a message's end.
+    /// Whether the next request can be read: both messages of the last exchange are complete.
     pub fn is_reusable(&self) -> bool {
         self.persistent && !self.closing && self.inbound.is_ended() && self.outbound.is_idle()
     }
@@ -185,7 +185,7 @@ impl Http1Client {
     pub fn is_aborted(&self) -> bool {
         self.aborted
     }
-    /// Whether the client may still be sending a body that nobody reads.
+    /// Whether the client may still be sending a body that will not be read.
     pub fn owes_body(&self) -> bool {
         !self.inbound.is_ended()
     }
@@ -200,7 +200,7 @@ impl Source for Http1Client {
             self.received += self.inbound.end_weight();
         }
         if matches!(result, Poll::Ready(Ok(_))) {
-            // What it waited for has become pointless.
+            // Sending it has become pointless.
             self.expects_continue = false;
         }
         result
@@ -234,7 +234,7 @@ impl Client for Http1Client {
         expected
     }
     fn interim(&mut self, head: &ResponseHead) {
-        // RFC 9110 section 15.2: a 1.0 client does not know interim responses.
+        // RFC 9110 section 15.2: an HTTP/1.0 client does not understand interim responses.
         if self.request_version != Version::Http10 {
             self.expects_continue = false;
             self.outbound.start(&self.worker.buffers, false, |out| head.write_to(out));
@@ -242,7 +242,8 @@ impl Client for Http1Client {
     }
     fn respond(&mut self, head: &mut ResponseHead, framing: Framing, last: bool) {
         self.expects_continue = false;
-        // Neither such a client nor a reader of such a response knows chunks: the end of the connection ends the body.
+        // Neither an HTTP/1.0 client nor the reader of such a response understands chunks, so the end of the connection
+        // ends the body.
         let old = self.request_version == Version::Http10;
         let chunked = match framing {
             Framing::Chunked => !old,
@@ -259,7 +260,7 @@ impl Client for Http1Client {
         } else if framing != Framing::None {
             head.fields.remove_known(Known::TransferEncoding);
         }
-        // A body that nobody will read stands before the next request.
+        // The rest of a body that will not be read comes before the next request.
         self.closing |= last || self.ends_with_close || !self.persistent || !self.inbound.is_ended();
         if framing != Framing::Tunnel {
             let persistence = if self.closing { Persistence::Close } else { Persistence::KeepAlive };
@@ -280,7 +281,7 @@ impl Client for Http1Client {
         self.received += self.inbound.skip(&mut self.input, &self.worker.buffers);
     }
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Bytes are the next request, which waits its turn; then an end behind them is not looked for.
+        // Bytes are the next request, which has to wait; in that case the end is not looked for.
         while self.input.is_none() {
             if self.ended.is_some() {
                 return Poll::Ready(());
@@ -299,7 +300,7 @@ impl Client for Http1Client {
     fn abort(&mut self) {
         (self.closing, self.aborted) = (true, true);
         if self.ends_with_close {
-            // No length and no last chunk would be missed: only a reset tells.
+            // The message has neither a length nor a last chunk that could be missed: only a reset shows the error.
             self.stream.socket().reset_on_close();
         }
     }

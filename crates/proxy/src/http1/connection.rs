@@ -1,4 +1,4 @@
-//! An HTTP/1 connection: waits for a request without a buffer, has it exchanged, and again.
+//! An HTTP/1 connection: waits for a request without holding a buffer, has it exchanged, and repeats.
 
 use super::client_side::{Http1Client, Received};
 use crate::{
@@ -17,7 +17,7 @@ pub(crate) async fn run(conn: Box<Conn>, stream: Stream) {
     resume(conn, stream, None).await;
 }
 
-/// The same, for a client of which something has been read.
+/// Serves requests, starting with bytes that have been read already.
 pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Buffer>) {
     conn.facts.http_major = 1;
     let limits = conn.limits();
@@ -26,11 +26,11 @@ pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Bu
     loop {
         match wait(&mut conn, &mut client, ready, None).await {
             Waited::Input => {}
-            // A client that never said anything is told why it loses its connection; one between requests is not.
+            // A client that never sent anything is told why its connection closes; a client between requests is not.
             Waited::Silence if conn.requests == 0 => {}
             Waited::Silence | Waited::Draining => break,
         }
-        // What requests need is on the heap only while there are some.
+        // The state that requests need is on the heap, and only while there are some.
         match Box::pin(requests(&mut conn, &mut client, ready)).await {
             Next::Idle { since } => ready = since,
             Next::End => break,
@@ -57,23 +57,24 @@ async fn requests(conn: &mut Conn, client: &mut Http1Client, mut ready: Instant)
     }
 }
 
-/// What waiting for a request came to.
+/// The result of waiting for a request.
 #[derive(PartialEq, Eq)]
 enum Waited {
-    /// There is something to read, if only an error.
+    /// There is something to read, even if only an error.
     Input,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Silence,
-    /// Nothing came, and the worker wants to end.
+    /// Nothing arrived, and the worker is draining.
     Draining,
 }
 
-/// Waits for a request's first byte, at most as long as the timeouts allow from `ready` on, or for `limit`.
+/// Waits for a request's first byte, at most for the timeouts counted from `ready`, or for `limit`.
 async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: Option<Duration>) -> Waited {
     if client.has_input() {
         return Waited::Input;
     }
-    // One that has not asked yet is not idle, and one may be kept for the request its client may be about to send.
+    // A client that has not sent a request yet is not idle; and a kept connection may be left open for a request that
+    // the client is about to send.
     let stays = conn.requests == 0 || conn.proxy().options.idle_close_on_response;
     let patience = conn.patience();
     let due = limit.map_or(patience, |limit| Some(patience.map_or(limit, |patience| patience.min(limit))));
@@ -92,24 +93,24 @@ async fn wait(conn: &mut Conn, client: &mut Http1Client, ready: Instant, limit: 
     .await
 }
 
-/// What follows a request.
+/// What happens after a request.
 enum Next {
-    /// Another request may come; none is there since that moment.
+    /// Another request may come; the client has been idle since `since`.
     Idle {
         since: Instant,
     },
     End,
-    /// It was none: the client began with HTTP/2's preface.
+    /// There was no request: the client sent HTTP/2's preface.
     Http2,
 }
 
-/// One request and its response.
+/// Serves one request and its response.
 async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> Next {
     conn.worker.pulse().enter(Stage::Parse);
     let mut x = conn.worker.take_exchange();
     let first_byte = conn.worker.clock.now();
     let timeouts = &conn.proxy().timeouts;
-    // The first request has had its time running since the connection was ready for it.
+    // The time of the first request runs from when the connection was ready for it.
     let since = if conn.requests == 0 { ready } else { first_byte };
     conn.deadline.set(since, timeouts.http_request.or(timeouts.client));
     conn.begin(&mut x, ready, first_byte);
@@ -135,7 +136,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         }
         Some(Received::Closed { partial: false } | Received::Failed { partial: false }) if silent => false,
         Some(Received::Closed { partial }) => {
-            // It may still read, and learns what became of it.
+            // The client may still read, and is told the outcome.
             x.log.termination = Termination(By::Client, During::Request);
             respond::refuse(&mut Live::new(&worker, conn, client, &mut x), 400).await;
             finish::log_unless_null(&mut Live::new(&worker, conn, client, &mut x), partial);
@@ -157,7 +158,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
             return Next::Http2;
         }
         Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
-            // To HAProxy's parser this is a request, whose answer counts.
+            // To HAProxy's parser this is a valid request, whose response counts.
             x.log.termination = Termination(By::Refusal, During::Request);
             conn.worker.shared.captures.request(conn, &x, client.partial(), Error::PrefaceMethod);
             client.close();
@@ -184,7 +185,7 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
     };
     conn.requests += 1;
     conn.worker.give_exchange(x);
-    // A worker that has begun to drain since it promised to keep the connection looks for a request before it closes it.
+    // A worker that has started to drain after it promised to keep the connection looks for a request before closing.
     match again {
         true => Next::Idle { since: conn.worker.clock.now() },
         false => Next::End,
@@ -197,8 +198,8 @@ async fn end(conn: &mut Conn, client: &mut Http1Client) {
         return;
     }
     let owes_body = client.owes_body();
-    // A client that has said its last word needs no more than ours. What another has sent and nobody has read would make a
-    // reset of the close that follows, which must find the end of our answer sent.
+    // A client that has finished sending needs no more than our last bytes. Otherwise, bytes that it sent and we did
+    // not read would turn the following close into a reset, so the end of our response has to be sent first.
     let half = owes_body || !client.stream.has_ended();
     close::close(&mut client.stream, &mut conn.deadline, half).await;
     if owes_body {

@@ -1,4 +1,4 @@
-//! A server that speaks HTTP/1: requests are written here, and responses read.
+//! A server that speaks HTTP/1: writes requests to it, and reads its responses.
 
 use super::body::{Inbound, Outbound, VERSION, give_if_empty, weight};
 use crate::{
@@ -17,32 +17,32 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// A connection to a server with an exchange on it.
+/// A connection to a server, carrying an exchange.
 pub(crate) struct Http1Server {
     pub stream: Stream,
     worker: Rc<Worker>,
     input: Option<Buffer>,
-    /// Of the head in `input`.
+    /// How far the head in `input` has been parsed.
     progress: Progress,
     inbound: Inbound,
     outbound: Outbound,
     limits: Limits,
     method: Method,
-    /// The request asked for another protocol.
+    /// Whether the request asked for another protocol.
     upgrade: bool,
-    /// What a server must answer to a WebSocket's key that was ours and not the client's.
+    /// The accept value expected from the server for a WebSocket key that was generated here rather than by the client.
     proof: Option<String>,
     answered: Answered,
-    /// The server lets the connection carry another exchange.
+    /// Whether the server allows another exchange on this connection.
     persistent: bool,
-    /// The request has been sent whole.
+    /// Whether the whole request has been sent.
     requested: bool,
-    /// It carries the bytes of another protocol.
+    /// Whether the connection carries another protocol now.
     tunnel: bool,
     received: u64,
 }
 
-/// What a response's framing depends on.
+/// The request methods on which a response's framing depends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
     Head,
@@ -70,7 +70,7 @@ impl Http1Server {
             received: 0,
         }
     }
-    /// The connection, if another exchange may follow on it: both messages ended, and the server said nothing more.
+    /// The connection, if it can carry another exchange: both messages are complete, and the server sent nothing more.
     pub fn into_idle(mut self) -> Option<Stream> {
         let reusable = self.persistent
             && self.requested
@@ -81,7 +81,7 @@ impl Http1Server {
         self.give_back();
         reusable.then_some(self.stream)
     }
-    /// Gives the buffer back; the connection is of no further use.
+    /// Returns the buffer to the worker; the connection will not be used again.
     pub fn give_back(&mut self) {
         if let Some(input) = self.input.take() {
             self.worker.buffers.give(input);
@@ -124,18 +124,18 @@ impl Upstream for Http1Server {
         };
         let chunked = framing == Framing::Chunked;
         if chunked && !head.fields.has(Known::TransferEncoding) {
-            // An HTTP/2 request of unknown length.
+            // The body of an HTTP/2 request whose length is unknown.
             head.fields.set(b"transfer-encoding", b"chunked").expect("a name and a value of ours are well formed");
         }
         if !matches!(framing, Framing::None | Framing::Length(0)) {
-            // The other protocol would begin behind a body that the server may not have read (RFC 9110 section 7.8): as in
-            // HAProxy such a request asks for none.
+            // The other protocol would start after a body that the server may not have read (RFC 9110 section 7.8);
+            // like HAProxy, we drop the upgrade from such a request.
             head.fields.remove_known(Known::Upgrade);
         }
         let connection = Connection::of(&head.fields);
         (self.persistent, self.upgrade) = (!connection.close, connection.upgrade && head.fields.has(Known::Upgrade));
         if self.upgrade && head.version() == Version::Http2 {
-            // Its client speaks RFC 8441, and will never see the answer.
+            // The client speaks RFC 8441 and never sees this value.
             self.proof = head.fields.known(Known::SecWebsocketKey).map(websocket::accept);
         }
         self.outbound.start(&self.worker.buffers, chunked, |out| head.write_to(out));
@@ -148,7 +148,7 @@ impl Upstream for Http1Server {
                     Parse::Complete { consumed } => {
                         input.consume(consumed);
                         self.answered = Answered::Head;
-                        // A coding beats a length, which then counts for no log.
+                        // A transfer coding overrides a length, which is then not logged.
                         if head.fields.has(Known::TransferEncoding) {
                             head.fields.remove_known(Known::ContentLength);
                         }
@@ -159,7 +159,7 @@ impl Upstream for Http1Server {
                     Parse::Partial => input.compact(),
                 }
             } else {
-                // No buffer while the server thinks.
+                // No buffer is held while the server is thinking.
                 ready!(self.stream.poll_read_ready(cx))?;
             }
             let input = self.input.get_or_insert_with(|| self.worker.buffers.take_input());

@@ -1,4 +1,5 @@
-//! The sockets of one address of a `bind` line, in two steps: they are bound, where most that can fail does, and then listen.
+//! The sockets of one address of a `bind` line, in two steps: first they are bound, which is where most failures
+//! happen, and then they listen.
 
 use super::identity::{Identity, Inherited};
 use penstock_config::model::{Account, Bind, ListenAddress, Proxy};
@@ -15,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was being done, and what the system answered.
+/// The step that failed, and the system's error.
 pub(super) type Failed = (&'static str, io::Error);
 
-/// What an address comes to on this system.
+/// What an address stands for on this system.
 enum Target {
     Tcp(SocketAddr),
     Unix(PathBuf),
@@ -32,18 +33,18 @@ pub(super) struct Bound<'a> {
     bind: &'a Bind,
     target: Target,
     identity: Option<Identity>,
-    /// Every worker accepts from each of them.
+    /// Whether every worker accepts from each of them.
     is_shared: bool,
-    /// They listen already.
+    /// Sockets that already listen.
     inherited: Vec<OwnedFd>,
     fresh: Vec<OwnedFd>,
 }
 
-/// How long another process may take to close a socket, after a reload told it to.
+/// How long another process may take to close a socket that a reload has told it to close.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// Fails where another process listens on an address that none is inherited for. The system would let both share it, and each
-/// would get a part of the clients.
+/// Fails if another process listens on the address and none of its sockets was inherited. The system would let both
+/// share the address, and each would get some of the clients.
 pub(super) fn refuse_stranger(bind: &Bind, address: &ListenAddress, inherited: &Inherited) -> Result<(), Failed> {
     let target = Target::of(address)?;
     let identity = target.identity(bind).map_err(|e| ("create", e))?;
@@ -61,7 +62,7 @@ pub(super) fn refuse_stranger(bind: &Bind, address: &ListenAddress, inherited: &
 }
 
 impl<'a> Bound<'a> {
-    /// Takes over as many as are needed, and binds those that are missing.
+    /// Takes over as many inherited sockets as are needed, and binds those that are missing.
     pub fn new(
         proxy: &'a Proxy,
         bind: &'a Bind,
@@ -71,7 +72,7 @@ impl<'a> Bound<'a> {
     ) -> Result<Self, Failed> {
         let target = Target::of(address)?;
         let identity = target.identity(bind).map_err(|e| ("create", e))?;
-        // The system opens no second one of these.
+        // The system does not allow a second socket for these.
         let is_shared = !matches!(target, Target::Tcp(_));
         let mut bound = Bound { proxy, bind, target, identity, is_shared, inherited: Vec::new(), fresh: Vec::new() };
         for _ in 0..if is_shared { 1 } else { workers } {
@@ -79,7 +80,8 @@ impl<'a> Bound<'a> {
                 Some(socket) => bound.inherited.push(socket),
                 None => match bound.open() {
                     Ok(socket) => bound.fresh.push(socket),
-                    // Opened by another user, or by a program that does not share addresses: no more than there are.
+                    // The inherited socket was opened by another user, or by a program that does not share addresses:
+                    // there can be no more of them.
                     Err((_, e)) if e.kind() == io::ErrorKind::AddrInUse && !bound.inherited.is_empty() => {
                         bound.is_shared = true;
                         break;
@@ -91,14 +93,14 @@ impl<'a> Bound<'a> {
         Ok(bound)
     }
 
-    /// Takes over what no other line of the same address has claimed.
+    /// Takes over the inherited sockets that no other line of the same address has claimed.
     pub fn take_rest(&mut self, inherited: &mut Inherited) {
         if let Some(identity) = &self.identity {
             self.inherited.extend(inherited.take_rest(identity));
         }
     }
 
-    /// Lets them listen as the line says; also whether they are every worker's.
+    /// Makes the sockets listen as the line says. Returns them, and whether all workers share them.
     pub fn listen(self) -> Result<(Vec<OwnedFd>, bool), Failed> {
         match &self.target {
             Target::Tcp(_) => {
@@ -111,7 +113,8 @@ impl<'a> Bound<'a> {
                 }
                 self.inherited.iter().try_for_each(|socket| self.fill(SockRef::from(socket)))?;
                 for socket in &self.fresh {
-                    // Until it is moved to where clients look, a predecessor's socket answers there.
+                    // Until the new socket is moved to the path that clients use, the predecessor's socket answers
+                    // there.
                     let temporary = temporary(path);
                     let ready = self.give_rights(&temporary).and_then(|()| self.fill(SockRef::from(socket)));
                     let moved = ready.and_then(|()| std::fs::rename(&temporary, path).map_err(|e| ("bind", e)));
@@ -128,14 +131,14 @@ impl<'a> Bound<'a> {
         Ok((sockets, self.is_shared))
     }
 
-    /// Leaves nothing behind in the file system.
+    /// Removes what [`Bound::new`] created in the file system.
     pub fn abandon(&self) {
         if let (Target::Unix(path), false) = (&self.target, self.fresh.is_empty()) {
             let _ = std::fs::remove_file(temporary(path));
         }
     }
 
-    /// A new socket, bound.
+    /// Opens a new socket and binds it.
     fn open(&self) -> Result<OwnedFd, Failed> {
         let unix = || Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None).map_err(|e| ("create", e));
         let bound = |e| ("bind", e);
@@ -183,12 +186,12 @@ impl<'a> Bound<'a> {
         Ok(socket.into())
     }
 
-    /// Everything of a TCP socket that may change while it listens, and so with a reload. An inherited one may have what
-    /// the line no longer asks for.
+    /// Sets every option of a TCP socket that can be changed while it listens, and therefore by a reload. An inherited
+    /// socket may have options that the line no longer asks for.
     fn settle(&self, socket: SockRef<'_>, is_inherited: bool) -> Result<(), Failed> {
         let create = |e| ("create", e);
         let Bound { proxy, bind, .. } = self;
-        // Accepted sockets inherit these, which saves a system call on every connection.
+        // Accepted sockets inherit these options, which saves a system call per connection.
         socket.set_tcp_nodelay(true).map_err(create)?;
         if proxy.options.clitcpka || is_inherited {
             socket.set_keepalive(proxy.options.clitcpka).map_err(create)?;
@@ -209,7 +212,7 @@ impl<'a> Bound<'a> {
         self.fill(socket)
     }
 
-    /// Lets the system's queue be filled.
+    /// Starts listening, so that the system fills its queue.
     fn fill(&self, socket: SockRef<'_>) -> Result<(), Failed> {
         socket.listen(self.backlog()).map_err(|e| ("listen", e))
     }
@@ -218,7 +221,7 @@ impl<'a> Bound<'a> {
         backlog(self.proxy, self.bind)
     }
 
-    /// `user`, `group` and `mode`.
+    /// Applies `user`, `group` and `mode`.
     fn give_rights(&self, path: &Path) -> Result<(), Failed> {
         let bound = |e: io::Error| ("bind", e);
         let owner = self.bind.user.as_ref().map(user_id).transpose().map_err(bound)?.map(Uid::from_raw);
@@ -234,7 +237,7 @@ impl<'a> Bound<'a> {
 }
 
 impl Target {
-    /// A host's name stands for its first address.
+    /// Resolves the address; a host name stands for its first address.
     fn of(address: &ListenAddress) -> Result<Self, Failed> {
         Ok(match address {
             ListenAddress::Ip { ip, first, .. } => Target::Tcp(SocketAddr::new(*ip, *first)),
@@ -248,10 +251,10 @@ impl Target {
         })
     }
 
-    /// Whether somebody listens there. For an address that the system itself gives to one process only, nobody is asked.
+    /// Whether another process listens there. Only asked for addresses that the system would let two processes share.
     fn is_taken(&self) -> bool {
         match self {
-            // Two sockets share a port only if both have SO_REUSEPORT, which this one has not.
+            // Two sockets share a port only if both have SO_REUSEPORT, which this one lacks.
             Target::Tcp(address) if address.port() != 0 => {
                 let probe = Socket::new(Domain::for_address(*address), Type::STREAM.cloexec(), None);
                 let bound = probe.and_then(|probe| {
@@ -263,13 +266,13 @@ impl Target {
                 });
                 bound.is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) && somebody_listens(address.port())
             }
-            // A file on which nobody answers is left over.
+            // A socket file on which no process answers is stale.
             Target::Unix(path) => {
                 let asked = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)
                     .and_then(|socket| socket.connect(&SockAddr::unix(path)?));
                 match asked {
                     Ok(()) => true,
-                    // Its queue is full.
+                    // Something listens, but its queue is full.
                     Err(e) => e.kind() == io::ErrorKind::WouldBlock,
                 }
             }
@@ -277,24 +280,25 @@ impl Target {
         }
     }
 
-    /// What an inherited socket would be known by; `None` where one is of no use.
+    /// The identity by which an inherited socket for this address is recognised; `None` if an inherited one cannot be
+    /// used.
     fn identity(&self, bind: &Bind) -> io::Result<Option<Identity>> {
         Ok(match self {
             Target::Tcp(address) => Some(Identity::tcp(bind, *address)?),
-            // Without its file nobody would find it.
+            // Without its file, no client would find it.
             Target::Unix(path) => {
                 let is_there = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 is_there.then(|| Identity::Unix(path.clone()))
             }
             Target::Abstract(name) => Some(Identity::Abstract(name.as_bytes().to_vec())),
-            // Whoever started this process has it still.
+            // The parent process still has it.
             Target::Fd(_) => None,
         })
     }
 }
 
-/// Whether a socket of this network namespace listens on the port: one that is only bound keeps it for somebody. Read where the
-/// port was found in use, since the system shows its connections as well.
+/// Whether a socket of this network namespace listens on the port; a socket that is only bound reserves the port for
+/// its process. This is read only if the port was found in use, since the system's table also lists all connections.
 fn somebody_listens(port: u16) -> bool {
     let listens = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
@@ -314,7 +318,7 @@ fn temporary(path: &Path) -> PathBuf {
     PathBuf::from(temporary)
 }
 
-/// A listening socket's queue when neither `backlog` nor `maxconn` says anything; the system caps it by somaxconn.
+/// The size of a listening socket's queue if neither `backlog` nor `maxconn` is set; the system caps it by somaxconn.
 const BACKLOG: u32 = 4096;
 
 /// How many connections may wait to be accepted.

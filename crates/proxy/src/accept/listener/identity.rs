@@ -1,4 +1,4 @@
-//! What a listening socket is known by, whichever process opened it: read from the socket itself.
+//! The identity of a listening socket, whichever process opened it, read from the socket itself.
 
 use penstock_config::model::Bind;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Two sockets with the same one take the same clients' connections.
+/// Two sockets with the same identity receive the same clients' connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     Tcp { address: SocketAddr, interface: Option<Vec<u8>>, only_v6: bool, transparent: bool },
@@ -20,22 +20,23 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// Of the socket that a `bind` line asks for on an address.
+    /// The identity of the TCP socket that a `bind` line asks for on an address.
     pub fn tcp(bind: &Bind, address: SocketAddr) -> io::Result<Self> {
         let only_v6 = match address {
             SocketAddr::V4(_) => false,
             SocketAddr::V6(_) if bind.v6only || bind.v4v6 => bind.v6only,
-            // As the system has it (net.ipv6.bindv6only).
+            // The system's default (net.ipv6.bindv6only).
             SocketAddr::V6(_) => Socket::new(Domain::IPV6, Type::STREAM, None)?.only_v6()?,
         };
         let interface = bind.interface.as_ref().map(|name| name.as_bytes().to_vec());
         Ok(Identity::Tcp { address, interface, only_v6, transparent: bind.transparent })
     }
 
-    /// Of a socket; `None` for one that no `bind` line can ask for.
+    /// The identity of a socket; `None` if no `bind` line can ask for such a socket.
     ///
     /// # Errors
-    /// When it is no socket.
+    ///
+    /// If the descriptor is not a socket.
     fn of(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let socket = SockRef::from(socket);
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
@@ -53,7 +54,7 @@ impl Identity {
                     SocketAddr::V4(_) => (false, socket.ip_transparent_v4()?),
                     SocketAddr::V6(_) => (socket.only_v6()?, socket.ip_transparent_v6()?),
                 };
-                // Without the scope of a link, which the interface stands for.
+                // Without the scope id of a link-local address, for which the interface stands.
                 let address = SocketAddr::new(address.ip(), address.port());
                 Some(Identity::Tcp { address, interface: socket.device()?, only_v6, transparent })
             }
@@ -62,7 +63,8 @@ impl Identity {
     }
 }
 
-/// A unix socket is bound under a name of its own, `PATH.PID.tmp`, and then moved to its path; the system remembers the former.
+/// A unix socket is bound under a temporary name, `PATH.PID.tmp`, and then moved to its path; the kernel keeps
+/// reporting the temporary name.
 fn without_suffix(path: &Path) -> &Path {
     let stem = || {
         let name = path.as_os_str().as_bytes().strip_suffix(b".tmp")?;
@@ -73,7 +75,7 @@ fn without_suffix(path: &Path) -> &Path {
     stem().unwrap_or(path)
 }
 
-/// HAProxy fills the name of an abstract socket up with zeros.
+/// HAProxy pads the name of an abstract socket with zeros.
 fn without_padding(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|&c| c != 0).map_or(0, |last| last + 1);
     &name[..end]
@@ -83,15 +85,16 @@ fn without_padding(name: &[u8]) -> &[u8] {
 #[derive(Debug, Default)]
 pub struct Inherited {
     sockets: HashMap<Identity, Vec<OwnedFd>>,
-    /// The processes that listen on the same addresses have been told to end, or will be.
+    /// Whether the processes that listen on the same addresses have been told to end, or will be.
     takes_over: bool,
 }
 
 impl Inherited {
-    /// Looks at each of them; those that no `bind` line can ask for are closed.
+    /// Identifies each socket; those that no `bind` line can ask for are closed.
     ///
     /// # Errors
-    /// When one is no socket.
+    ///
+    /// If a descriptor is not a socket.
     pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut inherited = Inherited::default();
         for descriptor in descriptors {
@@ -102,7 +105,8 @@ impl Inherited {
         Ok(inherited)
     }
 
-    /// Whether this process was told to take another's place, and so may share the addresses on which that one listens.
+    /// Sets whether this process was told to replace another one, and so may share the addresses on which that one
+    /// listens.
     pub fn taking_over(self, takes_over: bool) -> Self {
         Inherited { takes_over, ..self }
     }
@@ -115,7 +119,7 @@ impl Inherited {
         self.sockets.is_empty()
     }
 
-    /// Whether there is one of that identity, or one that might keep another from its address.
+    /// Whether a socket has this identity, or one that may keep it from being bound.
     pub(super) fn concerns(&self, identity: &Identity) -> bool {
         let port = |identity: &Identity| match identity {
             Identity::Tcp { address, .. } => Some(address.port()),
@@ -125,12 +129,12 @@ impl Inherited {
         self.sockets.keys().any(is_near)
     }
 
-    /// One of that identity.
+    /// Takes a socket of that identity.
     pub(super) fn take(&mut self, identity: &Identity) -> Option<OwnedFd> {
         self.sockets.get_mut(identity)?.pop()
     }
 
-    /// All that are left of that identity.
+    /// Takes all remaining sockets of that identity.
     pub(super) fn take_rest(&mut self, identity: &Identity) -> Vec<OwnedFd> {
         self.sockets.remove(identity).unwrap_or_default()
     }
