@@ -1,6 +1,6 @@
-//! Logs: lines are gathered in the worker's memory and leave at the end of its turn, or of the first turn some milliseconds
-//! after others left, in one system call a target. A target that does not keep up loses lines, which are counted; nobody
-//! ever waits for it.
+//! Logs. Lines are gathered in the worker's memory and sent at the end of its turn, or some milliseconds after the
+//! previous ones, with one system call per target. A target that does not keep up loses lines, which are counted;
+//! nothing ever waits for it.
 
 pub(crate) mod debug;
 mod header;
@@ -22,7 +22,7 @@ use std::{
 pub(crate) use target::Target;
 use tokio::time::{Instant, sleep};
 
-/// Severities of syslog, as a log target's `level` counts them.
+/// Severities of syslog, as used by a log target's `level`.
 pub(crate) mod severity {
     pub const ALERT: u8 = 1;
     pub const ERROR: u8 = 3;
@@ -31,13 +31,14 @@ pub(crate) mod severity {
     pub const INFO: u8 = 6;
 }
 
-/// The targets of a process: made once, before privileges are given up, used by every worker.
+/// The log targets of a process: created once, before privileges are given up, and used by every worker.
 pub(crate) struct LogTargets {
     /// Every `log` line that some proxy or the process uses.
     targets: Vec<Arc<Target>>,
-    /// Which of them each proxy logs to, by its place in the configuration; the last entry is the process itself.
+    /// The indices of the targets of each proxy, by its place in the configuration; the last entry is the process
+    /// itself.
     of_proxy: Vec<Vec<usize>>,
-    /// `log-tag` of each proxy where it has one.
+    /// The `log-tag` of each proxy, if it has one.
     tags: Vec<Option<Vec<u8>>>,
     tag: Vec<u8>,
     hostname: Option<Vec<u8>>,
@@ -78,31 +79,31 @@ impl LogTargets {
             pid: std::process::id(),
         }
     }
-    /// Whether that proxy logs at all: if not, its lines need not be made.
+    /// Whether the proxy logs at all; if not, its lines need not be formatted.
     pub fn logs(&self, proxy: usize) -> bool {
         !self.of_proxy[proxy].is_empty()
     }
-    /// Lines lost because a target could not take them.
+    /// How many lines were lost because a target could not take them.
     pub fn dropped(&self) -> u64 {
         self.targets.iter().map(|target| target.dropped.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// The name that the program was started by, as HAProxy tags its lines where `log-tag` says nothing.
+/// The name that the program was started by, with which HAProxy tags lines unless `log-tag` is set.
 fn program_name() -> String {
     let name = std::env::args_os().next();
     let name = name.as_deref().and_then(|name| std::path::Path::new(name).file_name());
     name.map_or_else(|| "penstock".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The lines of one worker on their way out.
+/// The lines of one worker that have not been sent yet.
 pub(crate) struct Logger {
     targets: Arc<LogTargets>,
     outlets: RefCell<Vec<target::Outlet>>,
     clock: RefCell<Clock>,
-    /// Lines wait.
+    /// Whether lines are waiting.
     waiting: Cell<bool>,
-    /// From this moment on, in microseconds since 1970, lines leave at the end of their turn.
+    /// The time, in microseconds since 1970, from which lines are sent at the end of their turn again.
     next_us: Cell<u64>,
     flusher: RefCell<Option<Waker>>,
 }
@@ -118,11 +119,11 @@ impl Logger {
             flusher: RefCell::default(),
         }
     }
-    /// Whether that proxy logs at all.
+    /// Whether the proxy logs at all.
     pub fn logs(&self, proxy: usize) -> bool {
         self.targets.logs(proxy)
     }
-    /// Sends one line, of a moment in microseconds since 1970, to the targets of `proxy`, now or with the others of this
+    /// Sends one line, dated in microseconds since 1970, to the targets of `proxy`, now or with the others of this
     /// turn.
     pub fn send(&self, proxy: usize, unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
         let used = &self.targets.of_proxy[proxy];
@@ -155,16 +156,16 @@ impl Logger {
             waker.wake_by_ref();
         }
     }
-    /// Sends a line of the process itself.
+    /// Sends a line about the process itself.
     pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {
         self.send(self.targets.of_proxy.len() - 1, unix_us, severity, b"", message);
     }
-    /// Writes everything gathered.
+    /// Sends everything gathered.
     pub fn flush(&self) {
         self.waiting.set(false);
         self.outlets.borrow_mut().iter_mut().for_each(target::Outlet::flush);
     }
-    /// The worker's flusher: it runs once behind all that was runnable when a line that may leave was sent.
+    /// The worker's flusher: runs once after all tasks that were runnable when a line became due.
     pub async fn run(&self, clock: &crate::worker::clock::Clock) {
         let mut latest = pin!(sleep(HELD_MAX));
         let (mut held, mut yielded) = (false, false);
@@ -183,7 +184,7 @@ impl Logger {
             } else if !held {
                 held = true;
                 latest.as_mut().reset(Instant::now() + HELD_MAX);
-                // It has just been set: what it answers is that it will wake.
+                // It has just been set; polling it only registers the waker.
                 let _ = latest.as_mut().poll(cx);
             }
             Poll::Pending
@@ -192,9 +193,10 @@ impl Logger {
     }
 }
 
-/// So long lines are gathered while they come turn after turn: a system call for each turn's few is dear.
+/// How long lines are gathered while they arrive turn after turn: a system call for the few lines of each turn would be
+/// expensive.
 const GATHERED_US: u64 = 4_000;
 
-/// So long a line may wait for the next. More than a tick of the kernel's: a timer before that costs each wait an
-/// interrupt.
+/// How long a line may wait for the next one. Longer than a tick of the kernel's, since an earlier timer would cost
+/// each wait an interrupt.
 const HELD_MAX: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
-//! Where a request goes: the rules of its frontend, the backend they choose, the backend's own rules, and what binds the
-//! request to a server.
+//! Where a request goes: runs the rules of its frontend, chooses the backend, runs that backend's rules, and applies
+//! persistence.
 
 pub(crate) mod content;
 pub(crate) mod cookie;
@@ -28,9 +28,9 @@ use std::rc::Rc;
 
 /// Where a request goes.
 pub(crate) enum Route {
-    /// To the backend at that place in the configuration.
+    /// To the backend at this place in the configuration.
     Backend(usize),
-    /// It has been answered here.
+    /// The request has been answered here.
     Answered,
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
         return Route::Answered;
     }
     headers::forwarded_for(live.conn, live.x, proxy);
-    // Also where nothing asks for it yet: rules of responses and the log show what it was made of here.
+    // It is made even if nothing asks for it yet: rules on responses and the log show the value as of this moment.
     context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
     if let Some(name) = &frontend.unique_id_header {
         add_unique_id(live.x, name);
@@ -86,17 +86,17 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
     Route::Backend(backend)
 }
 
-/// The rules of one section, frontend or backend, and its statistics page.
+/// Runs the rules of one section, frontend or backend, and serves its statistics page.
 async fn section(live: &mut Live<'_>, proxy: usize) -> Judged {
     let worker = live.worker;
     let rules = worker.shared.program.of(proxy);
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
-    // Those of a TCP frontend have made this connection one of HTTP.
+    // Those of a TCP frontend have switched this connection to HTTP already.
     let switched = proxy == live.conn.frontend && live.conn.proxy().mode == Mode::Tcp;
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
-        // These rules come before HTTP: to the log there was no request.
+        // These rules come before HTTP: for the log there was no request.
         live.x.txn.received.clear();
         return Judged::Over;
     }
@@ -106,7 +106,7 @@ async fn section(live: &mut Live<'_>, proxy: usize) -> Judged {
     if stats(live, proxy, rules).await { Judged::Over } else { Judged::GoOn }
 }
 
-/// `monitor-uri`: whether it was asked for, and so answered.
+/// Answers a request for `monitor-uri`; returns whether it was one.
 async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> bool {
     let Some(uri) = &frontend.monitor_uri else { return false };
     if uri.as_bytes() != live.x.request.path_and_query() && uri.as_bytes() != live.x.request.target() {
@@ -118,18 +118,18 @@ async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> b
         rules.monitor_fail.iter().any(|condition| condition.holds(&context) == Answer::Yes)
     });
     let Some(failed) = failed.await else { return true };
-    // A monitor asks all the time: its requests are answered and not logged.
+    // A monitor asks all the time, so its requests are answered without being logged.
     live.x.txn.log_level = Some(LogLevel::Silent);
     live.x.log.termination = Termination(By::Ourselves, During::Request);
     respond::error(live, if failed { 503 } else { 200 }).await;
     true
 }
 
-/// Answers with the statistics page where `stats uri` of that proxy is asked for; whether it was.
+/// Answers with the statistics page if the request is for `stats uri` of that proxy; returns whether it was.
 async fn stats(live: &mut Live<'_>, proxy: usize, rules: &ProxyRules) -> bool {
     let worker = live.worker;
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
-    // Other methods are the server's business.
+    // Requests with other methods go to the server.
     let asked = matches!(live.x.request.method(), b"GET" | b"HEAD" | b"POST")
         && live.x.request.path_and_query().starts_with(page.uri.as_bytes());
     let Some(found) = worker.handle.inner.services.stats.clone().filter(|_| asked) else { return false };
@@ -141,7 +141,7 @@ async fn stats(live: &mut Live<'_>, proxy: usize, rules: &ProxyRules) -> bool {
     true
 }
 
-/// `option http-buffer-request`: the whole body, or a buffer of it, before anything is decided.
+/// `option http-buffer-request`: waits for the whole body, or a buffer full of it, before anything is decided.
 async fn buffer_request(live: &mut Live<'_>, proxy: &Proxy) -> Judged {
     if live.client.request_framing() == Framing::None {
         return Judged::GoOn;
@@ -154,19 +154,20 @@ async fn buffer_request(live: &mut Live<'_>, proxy: &Proxy) -> Judged {
 fn add_unique_id(x: &mut Exchange, name: &str) {
     let id = x.txn.unique_id.borrow().clone();
     if let Some(id) = id {
-        // An identifier that does not fit a header field is left out.
+        // An identifier that is not valid in a header field is omitted.
         let _ = x.request.fields.append(name.to_ascii_lowercase().as_bytes(), &id);
     }
 }
 
-/// `use_backend` in order, then `default_backend`, then the proxy itself.
+/// Chooses the backend: `use_backend` rules in order, then `default_backend`, then the proxy itself.
 fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<usize> {
     let shared = &worker.shared;
     let frontend = conn.frontend;
     let rules = &shared.program.of(frontend).use_backend;
     if !rules.is_empty() {
         let context = context::context(worker, conn, x, stage);
-        // A name that is no backend's leads to the default one: no other rule is looked at (manual, `use_backend`).
+        // If the rule that applies names no existing backend, the default one is used and no other rule is looked at
+        // (manual, `use_backend`).
         let chosen = rules.iter().find(|rule| rule.condition.holds(&context) == Answer::Yes);
         let found = chosen.and_then(|rule| match &rule.to {
             Destination::Backend(id) => Some(id.0 as usize),
@@ -179,13 +180,13 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
     shared.program.default_backend[frontend]
 }
 
-/// Runs the rules on a server's response, the backend's first; whether it goes out.
+/// Runs the rules on a server's response, the backend's first; returns whether the response is sent.
 pub(crate) async fn response(live: &mut Live<'_>, ahead: &mut Ahead<'_>) -> bool {
     let worker = live.worker;
     let shared = &worker.shared;
     if let Some(backend) = live.x.backend {
         let list = &shared.program.of(backend).tcp_response;
-        // Without a delay these rules decide before there is a response.
+        // Without an inspection delay, these rules decide before there is a response.
         let seen = shared.config.proxies[backend].tcp_response_inspect_delay.is_some();
         if !list.is_empty() && evaluate::response(live, list, seen, ahead).await == Judged::Over {
             return false;

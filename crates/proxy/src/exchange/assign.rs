@@ -1,4 +1,4 @@
-//! A place on a server, and a connection to it.
+//! Obtains a place on a server, and a connection to it.
 
 use super::state::{Exchange, ms_between};
 use crate::{
@@ -17,10 +17,11 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Why a request got no server: its log's termination state, and the status of the answer.
+/// A request that got no server: the termination state for the log, and the status of the response.
 pub(crate) struct Unserved(pub Termination, pub u16);
 
-/// A place on a server, perhaps after a wait in a queue. `gone` is ready once nobody waits for the answer any more.
+/// Obtains a place on a server, after a wait in a queue if need be. `gone` is ready once no client waits for the
+/// response any more.
 pub(crate) async fn assign(
     conn: &mut Conn,
     x: &mut Exchange,
@@ -31,7 +32,7 @@ pub(crate) async fn assign(
     let worker = conn.worker.clone();
     let (proxy, clock) = (&worker.shared.config.proxies[pool.proxy], &worker.clock);
     let mut want = *want;
-    // The time in queues is one, however many queues there were.
+    // The log shows one queue time, however many queues the request waited in.
     let since = clock.now();
     let waited = |x: &mut Exchange| {
         let now = clock.now();
@@ -85,7 +86,7 @@ pub(crate) async fn assign(
     }
 }
 
-/// A new connection to a server, within `timeout connect`; counted, and in the log facts why there is none.
+/// Opens a new connection to a server within `timeout connect`, and counts it. If that fails, the log facts say why.
 pub(crate) async fn connect(conn: &mut Conn, x: &mut Exchange, server: &Server, key: Option<&Key>) -> Option<Stream> {
     let worker = conn.worker.clone();
     let timeout = worker.shared.config.proxies[server.at.proxy].timeouts.connect;
@@ -117,7 +118,7 @@ pub(crate) async fn connect(conn: &mut Conn, x: &mut Exchange, server: &Server, 
     None
 }
 
-/// There is a connection to the server.
+/// Records that there is a connection to the server.
 pub(super) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) {
     x.log.termination = Termination::default();
     x.log.Tc = x.times.assigned.map_or(0, |assigned| ms_between(assigned, now));
@@ -126,7 +127,7 @@ pub(super) fn connected(x: &mut Exchange, facts: ServerConnFacts, now: Instant) 
     x.server_conn = facts;
 }
 
-/// A connection to a server as rules see it.
+/// What rules can see of a connection to a server.
 pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
     let socket = stream.socket();
     ServerConnFacts {
@@ -138,13 +139,14 @@ pub(crate) fn facts_of(stream: &Stream) -> ServerConnFacts {
     }
 }
 
-/// A request failed because no connection could be made; those that another attempt made good do not count.
+/// Counts a request that failed because no connection could be made; failures that a later attempt made good do not
+/// count.
 pub(crate) fn count_connect_error(worker: &Worker, server: &Server) {
     worker.cells(server).connect_errors.inc();
     worker.counters().backend(server.at.proxy).connect_errors.inc();
 }
 
-/// The request has a place on `server`: counts an attempt that was repeated or moved there.
+/// Counts an attempt on `server`, on which the request now has a place, as a retry or a redispatch if it was one.
 pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, server: &Server, attempt: Attempt) {
     let backend = worker.counters().backend(server.at.proxy);
     match attempt {
@@ -161,7 +163,7 @@ pub(crate) fn count_attempt(worker: &Worker, x: &mut Exchange, server: &Server, 
             backend.redispatches.inc();
             x.log.redispatched = true;
             if std::mem::take(&mut x.cookie.direct) && x.log.cookie[0] == b'V' {
-                // The server that the cookie names did not answer.
+                // The server that the cookie names did not respond.
                 x.log.cookie[0] = b'D';
             }
         }

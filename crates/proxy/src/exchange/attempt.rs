@@ -1,4 +1,4 @@
-//! One attempt at one server: the request goes there, and the head of its response comes back.
+//! One attempt at one server: sends the request and receives the head of the response.
 
 use super::{
     assign::{connect, connected},
@@ -48,7 +48,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// One attempt at one server: a connection, the request, the response.
+/// Makes one attempt at one server: a connection, the request, the response.
 pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, repeated: bool) -> Result<(), Ended> {
     let worker = live.worker;
     let server = slot.server();
@@ -117,14 +117,14 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     result
 }
 
-/// A connection over HTTP/2 that this request may have: the client's own, or one that is shared.
+/// An existing HTTP/2 connection that this request may use: the client's own, or a shared one.
 fn taken_mux(conn: &Conn, key: &Key, claim: Option<&Claim>, server: &Server) -> Option<Rc<Mux>> {
     let settings = &server.config.settings;
     let own = conn.own.take_mux(key, |mux| may_go_on(settings, mux.begun()));
     own.or_else(|| conn.worker.muxes.take(server, key, claim?))
 }
 
-/// An attempt over a connection that others may share.
+/// Makes an attempt over a connection that other exchanges may share.
 pub(super) async fn multiplexed(
     live: &mut Live<'_>,
     mux: &Rc<Mux>,
@@ -152,7 +152,7 @@ pub(super) async fn multiplexed(
     drop(upstream);
     let worker = live.worker;
     if live.conn.own.authenticates() && !authenticated {
-        // From here on the server takes it for this client's.
+        // From here on the server associates the connection with this client.
         worker.muxes.withdraw(key.at, mux);
         live.conn.own.give_mux(key.clone(), mux.clone());
     }
@@ -160,7 +160,7 @@ pub(super) async fn multiplexed(
     result
 }
 
-/// What waiting for a response head came to.
+/// The result of waiting for a response head.
 pub(super) enum Head {
     Got(Framing),
     ServerFault(Fault),
@@ -169,7 +169,7 @@ pub(super) enum Head {
     Gone,
 }
 
-/// Sends the request, and the response back.
+/// Sends the request to the server, and the response to the client.
 pub(super) async fn forward(
     live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
@@ -206,7 +206,7 @@ pub(super) async fn forward(
                 if flush(live).await {
                     continue;
                 }
-                // A server may go on with them for ever.
+                // A server may send interim responses for ever.
                 Head::Timeout(Side::Client)
             }
             Head::Got(framing) => break framing,
@@ -247,7 +247,7 @@ pub(super) async fn forward(
     };
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
     let goes_on = route::response(live, &mut ahead).await;
-    // Its rules saw a response of which nothing had gone out; to the log what has come counts, also if it was replaced.
+    // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
     live.x.log.bytes_read += upstream.counts().received;
     if !goes_on {
         request.give_back(buffers);
@@ -270,7 +270,8 @@ pub(super) async fn forward(
     let mut response = Flow::new();
     let unread = live.x.wants_head_only() && live.x.request.method() != b"HEAD" && !live.x.response_complete;
     if live.x.wants_head_only() || framing == Framing::None {
-        // Nobody gets the body. That of an answer to HEAD is skipped later, another ends the server's connection.
+        // The body goes to no client. That of a response to HEAD is skipped later; any other ends the server's
+        // connection.
         live.x.forget_response_body(buffers);
         response.preload(None, true);
     } else if let Some(body) = live.x.response_body.take() {
@@ -280,7 +281,7 @@ pub(super) async fn forward(
     let result = poll_fn(|cx| {
         worker.clock.resume(&mut woken);
         let polled = poll_body(cx, live, upstream, &mut request, &mut response, &mut patience);
-        // Kept up to date, as the server's sessions may be ended at any moment.
+        // Kept up to date, since the server's sessions may be ended at any moment.
         live.x.count_response(upstream.counts());
         polled
     })
@@ -310,7 +311,7 @@ pub(super) fn poll_head(
     if !request.done {
         match request.poll(cx, live.client, upstream, &live.worker.buffers) {
             Poll::Ready(Err(Broken::Source(fault))) => return Poll::Ready(Head::ClientFault(fault)),
-            // It may have answered before it stopped reading.
+            // The server may have responded before it stopped reading.
             Poll::Ready(Err(Broken::Sink(e))) => {
                 return match upstream.poll_head(cx, &mut live.x.response) {
                     Poll::Ready(Ok(framing)) => {
@@ -333,14 +334,14 @@ pub(super) fn poll_head(
     if gone || live.client.poll_cancelled(cx).is_ready() {
         return Poll::Ready(Head::Gone);
     }
-    // The server is waited for once it has the request; until then whoever holds the request up.
+    // Once the server has the request, its timeout runs; until then, that of whichever side holds the request up.
     let on_client = !request.done && request.waits_for == Waits::Source;
     patience
         .poll(cx, &mut live.conn.deadline, live.worker.clock.now(), (on_client, !on_client), moved)
         .map(Head::Timeout)
 }
 
-/// No response head came: says so to the client, unless another attempt may help.
+/// Handles a missing response head: responds with an error, unless another attempt may help.
 pub(super) async fn head_failed(
     live: &mut Live<'_>,
     upstream: &dyn Upstream,

@@ -1,4 +1,4 @@
-//! Bodies that are wanted before their message is forwarded: by rules, by a service, by `http-buffer-request`.
+//! Reads bodies ahead of forwarding: for rules, for a service, for `http-buffer-request`.
 
 use super::{
     ends::{Body, Fault, Upstream},
@@ -15,25 +15,25 @@ use crate::{
 use penstock_http::{Fields, Framing, Known};
 use std::{future::poll_fn, task::Poll, time::Duration};
 
-/// How waiting for a body ended.
+/// The result of waiting for a body.
 #[derive(Debug)]
 pub(crate) enum Waited {
-    /// Enough is there, or all, or as much as the buffer takes.
+    /// The body is complete, long enough, or fills the buffer.
     Enough,
-    /// It took too long.
+    /// The time limit was reached.
     Timeout,
-    /// The client left or sent no valid body.
+    /// The client left, or sent an invalid body.
     Failed(Fault),
 }
 
-/// Reads the request's body into [`Exchange::body`] until it is whole, has `at_least` bytes (0: all of it), or fills the
-/// buffer.
+/// Reads the request's body into [`Exchange::body`] until it is complete, has `at_least` bytes (0: all of it), or fills
+/// the buffer.
 pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Waited {
     if live.x.body_complete {
         return Waited::Enough;
     }
     if live.client.allow_body() {
-        // Said here, and not a second time by the server.
+        // The client is told to continue here, and not a second time by the server.
         live.x.request.fields.remove_known(Known::Expect);
         live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
         live.x.log.bytes_read = live.x.continued;
@@ -62,7 +62,8 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
     .await
 }
 
-/// Takes what has come of the request's body with its head into [`Exchange::body`], without waiting for more nor asking for it.
+/// Moves the part of the request's body that came with its head into [`Exchange::body`]; neither waits nor sends `100
+/// Continue`.
 pub(crate) async fn look(live: &mut Live<'_>) {
     if live.x.body_complete || live.client.request_framing() == Framing::None {
         return;
@@ -77,21 +78,21 @@ pub(crate) async fn look(live: &mut Live<'_>) {
                 break;
             }
         }
-        // What else it came to is found when the body is forwarded.
+        // Any error is found again when the body is forwarded.
         Poll::Ready(())
     })
     .await;
 }
 
-/// Where a response's body comes from while rules look at its head, and the request that may still be on its way.
+/// Where a response's body is read from while rules look at its head, and the request that may still be on its way.
 pub(crate) struct Ahead<'a> {
     pub upstream: &'a mut dyn Upstream,
     pub request: &'a mut Flow,
-    /// The response has a body.
+    /// Whether the response has a body.
     pub has_body: bool,
 }
 
-/// Takes what has arrived of the response's body into [`Exchange::response_body`], without waiting for more.
+/// Moves the part of the response's body that has arrived into [`Exchange::response_body`], without waiting.
 pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<'_>) {
     if !ahead.has_body {
         return;
@@ -106,14 +107,14 @@ pub(crate) async fn look_ahead(conn: &Conn, x: &mut Exchange, ahead: &mut Ahead<
                 break;
             }
         }
-        // What else it came to is found when the body is forwarded.
+        // Any error is found again when the body is forwarded.
         Poll::Ready(())
     })
     .await;
 }
 
-/// Reads the response's body into [`Exchange::response_body`] until it is whole, has `at_least` bytes (0: all of it), fills
-/// the buffer, or breaks off, which is found again when it is forwarded.
+/// Reads the response's body into [`Exchange::response_body`] until it is complete, has `at_least` bytes (0: all of
+/// it), fills the buffer, or breaks off; an error is found again when the body is forwarded.
 pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Waited {
     if !ahead.has_body || live.x.response_complete {
         return Waited::Enough;
@@ -134,7 +135,7 @@ pub(crate) async fn wait_ahead(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_le
                     if !ahead.request.done
                         && matches!(ahead.request.poll(cx, live.client, ahead.upstream, buffers), Poll::Ready(Err(_)))
                     {
-                        // Whose fault that was is found when the rest of it is forwarded.
+                        // Which side failed is found when the rest is forwarded.
                         break;
                     }
                     return deadline.poll_expired(cx).map(|()| Waited::Timeout);

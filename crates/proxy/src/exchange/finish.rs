@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// Counts and logs an exchange that has ended.
 pub(crate) fn run(live: &mut Live<'_>) {
-    // By the time a line is written its own exchange counts no more.
+    // When its line is written, the exchange itself no longer counts as current.
     live.x.presence = None;
     let now = live.worker.clock.now();
     live.x.log.bytes_uploaded = live.client.counts().received;
@@ -25,7 +25,7 @@ pub(crate) fn run(live: &mut Live<'_>) {
     write(live.conn, live.x);
 }
 
-/// Counts and logs a request over HTTP/2 that was none: its stream was reset, as HAProxy does, and nobody got an answer.
+/// Counts and logs an invalid HTTP/2 request, whose stream was reset without a response, as HAProxy does.
 pub(crate) fn malformed(conn: &mut Conn) {
     let mut x = conn.worker.take_exchange();
     let now = conn.worker.clock.now();
@@ -47,7 +47,7 @@ pub(crate) fn tcp(conn: &mut Conn, received: u64, x: &mut Exchange) {
     write(conn, x);
 }
 
-/// `option logasap` in `mode tcp`: the line is written once the server is connected.
+/// Writes the line of `option logasap` in `mode tcp`, once the server is connected.
 pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
     if conn.proxy().options.logasap {
         x.log.as_soon_as = true;
@@ -56,15 +56,15 @@ pub(crate) fn tcp_as_soon_as(conn: &mut Conn, x: &mut Exchange) {
     }
 }
 
-/// As [`run`], for a connection that ended without a whole request: nothing is logged of one that never said anything
-/// where `option dontlognull` is set.
+/// Like [`run`], for a connection that ended before a complete request. With `option dontlognull`, a client that never
+/// sent anything is not logged.
 pub(crate) fn log_unless_null(live: &mut Live<'_>, partial: bool) {
     if partial || !live.conn.proxy().options.dontlognull {
         run(live);
     }
 }
 
-/// `option logasap`: the line is written when the response's head is there, and totals get a `+`.
+/// Writes the line of `option logasap`, once the response's head is there; totals get a `+`.
 pub(crate) fn as_soon_as(live: &mut Live<'_>) {
     if live.conn.proxy().options.logasap && !live.x.log.as_soon_as {
         live.x.log.as_soon_as = true;
@@ -92,8 +92,8 @@ fn measure(conn: &Conn, x: &mut Exchange, now: Instant) {
     }
 }
 
-/// A status counts for whoever is tracked: 4xx is an error, 5xx but 501 and 505 a failure (manual, `http_err_cnt` and
-/// `http_fail_cnt` of `stick-table`).
+/// Counts a status in the tracked entries: 4xx as an error, 5xx except 501 and 505 as a failure (manual, `http_err_cnt`
+/// and `http_fail_cnt` of `stick-table`).
 pub(crate) fn track_status(conn: &Conn, x: &Exchange, status: u16) {
     let now = conn.worker.now_ms();
     for tracking in [&conn.session.tracking, &x.txn.tracking].into_iter().filter(|tracking| !tracking.is_empty()) {
@@ -113,7 +113,7 @@ fn count(conn: &Conn, x: &Exchange) {
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
     let http = conn.proxy().mode == Mode::Http;
-    // A server's status was counted when it came.
+    // A server's status was counted when it arrived.
     if http && x.times.answered.is_none() && (400..500).contains(&status) {
         track_status(conn, x, status);
     }
@@ -157,7 +157,8 @@ fn write(conn: &mut Conn, x: &mut Exchange) {
     write_line(conn, x);
 }
 
-/// Whether an exchange is worth a look: what `dontlog-normal` still logs and `log-separate-errors` raises.
+/// Whether an exchange is an error: such exchanges are logged despite `dontlog-normal`, and `log-separate-errors`
+/// raises their level.
 fn is_error(x: &Exchange) -> bool {
     !x.log.termination.is_normal() || x.log.retries > 0 || x.txn.status.is_some_and(|status| status >= 500)
 }
@@ -210,7 +211,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     worker.buffers.give_head(line);
 }
 
-/// A connection that ended in its handshake.
+/// Logs a connection that ended in its handshake.
 pub(crate) fn log_handshake_failure(conn: &mut Conn, text: &str) {
     let worker = conn.worker.clone();
     let frontend = conn.frontend;

@@ -1,5 +1,5 @@
-//! Bodies: from one end of an exchange to the other, in a buffer that grows with the flow and is there only while bytes
-//! are in it.
+//! Moves bodies from one end of an exchange to the other, in a buffer that grows with the flow and exists only while it
+//! holds bytes.
 
 use super::ends::{Body, End, Fault, Sink, Source};
 use crate::worker::{
@@ -16,40 +16,41 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Flow {
     buffer: Option<Buffer>,
-    /// A head may wait in the sink.
+    /// Whether the sink may hold a head that is not sent yet.
     head_due: bool,
-    /// The sink has not taken yet what it was given last, though it may have emptied the buffer: nothing is put behind that.
+    /// Whether the sink is still sending what it was last given, even if it has emptied the buffer; nothing may be
+    /// appended until then.
     sending: bool,
-    /// The source has given everything.
+    /// Whether the source has ended.
     read: bool,
-    /// The sink has taken everything.
+    /// Whether the sink has taken everything.
     pub done: bool,
-    /// Which end it waits for, while it is not done.
+    /// The end it waits for, while it is not done.
     pub waits_for: Waits,
-    /// Something was moved since the last look.
+    /// Whether something was moved since this was last cleared.
     pub moved: bool,
-    /// What has been read so far, to be sent again to another server.
+    /// The body as read so far, to be sent again to another server.
     kept: Option<Kept>,
 }
 
 /// The beginning of a body.
 struct Kept {
     bytes: Vec<u8>,
-    /// Longer ones are not kept.
+    /// A body that is longer is not kept.
     limit: usize,
 }
 
-/// What a direction waits for.
+/// The end that a direction waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Nothing yet.
+    /// Neither yet.
     #[default]
     Nothing,
     Source,
     Sink,
 }
 
-/// Which end of a direction failed.
+/// The end of a direction that failed.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Source(Fault),
@@ -61,31 +62,31 @@ impl Flow {
     pub fn new() -> Self {
         Flow { head_due: true, ..Flow::default() }
     }
-    /// Keeps what it reads, as long as that is no more than so many bytes.
+    /// Keeps a copy of the body, as long as it has no more than `limit` bytes.
     pub fn keep(&mut self, limit: usize) {
         self.kept = Some(Kept { bytes: Vec::new(), limit });
         if let Some(buffer) = &self.buffer {
             remember(&mut self.kept, buffer.data());
         }
     }
-    /// All that was read is kept.
+    /// Whether everything that was read has been kept.
     pub fn keeps_all(&self) -> bool {
         self.kept.is_some()
     }
-    /// What was kept, as a buffer to preload another flow with, and whether that is the whole body.
+    /// The kept bytes as a buffer to preload another flow with, and whether they are the whole body.
     pub fn again(&mut self, buffers: &Buffers) -> Option<(Buffer, bool)> {
         let kept = self.kept.take()?;
         let mut buffer = buffers.take();
         buffer.append(&kept.bytes);
         Some((buffer, self.read))
     }
-    /// What its source had given before it failed, and the sink has not taken.
+    /// What the source delivered before it failed and the sink has not taken.
     pub fn take_rest(&mut self) -> Buffer {
         self.buffer.take().unwrap_or_else(Buffer::none)
     }
     /// Moves what can be moved now; ready once the whole body has been sent.
     ///
-    /// Every turn of the loop moves bytes, sends a head that was due, or is the last.
+    /// Every iteration moves bytes, sends a head that was due, or is the last.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -105,7 +106,7 @@ impl Flow {
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(Body::More(_))) => {}
-                    // It is empty and has room: whoever says otherwise would be asked forever.
+                    // The buffer is empty and has room; a source that says otherwise would be polled for ever.
                     Poll::Ready(Ok(Body::Full)) => {
                         self.give_back(buffers);
                         return Poll::Ready(Err(Broken::Source(Fault::Invalid(Error::TooLarge))));
@@ -121,7 +122,7 @@ impl Flow {
             match sink.poll_send(cx, buffer, end) {
                 Poll::Pending => {
                     self.waits_for = Waits::Sink;
-                    // Nobody knows for how long: what it waits with is no more than it has to be.
+                    // The wait may be long, so the buffer is made as small as possible.
                     match buffer.is_empty() {
                         _ if !sink.may_refill() => {}
                         true => self.give_back(buffers),
@@ -149,12 +150,12 @@ impl Flow {
         self.give_back(buffers);
         Poll::Ready(Ok(()))
     }
-    /// Puts payload in that was read ahead of its turn (`option http-buffer-request`), or says that there is none.
+    /// Starts with payload that was read in advance (`option http-buffer-request`), if there is any.
     pub fn preload(&mut self, buffer: Option<Buffer>, complete: bool) {
         self.buffer = buffer;
         self.read = complete;
     }
-    /// Gives the buffer back to the worker.
+    /// Returns the buffer to the worker.
     pub fn give_back(&mut self, buffers: &Buffers) {
         if let Some(buffer) = self.buffer.take() {
             buffers.give(buffer);
@@ -162,7 +163,7 @@ impl Flow {
     }
 }
 
-/// Adds what was read to what is kept; forgets all of it once it is too much.
+/// Adds bytes to the kept copy; drops the copy once it exceeds its limit.
 fn remember(kept: &mut Option<Kept>, read: &[u8]) {
     if let Some(Kept { bytes, limit }) = kept {
         if bytes.len() + read.len() <= *limit {
@@ -179,7 +180,7 @@ mod tests {
     use penstock_http::Fields;
     use std::task::Waker;
 
-    /// Gives its pieces one a poll, and between them says that there is nothing yet.
+    /// Yields one piece per poll, and is pending between pieces.
     struct Pieces(Vec<&'static [u8]>, bool);
     impl Source for Pieces {
         fn poll_body(&mut self, _: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!((sink.0.as_slice(), sink.2), (&b"abcd"[..], true));
     }
 
-    /// Takes three bytes at most, every second time; the first time it takes nothing.
+    /// Takes at most three bytes, on every second call; on the first it takes nothing.
     #[derive(Default)]
     struct Reluctant(Vec<u8>, bool);
     impl Sink for Reluctant {

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// The field's value, or `None` where nothing of what it should tell is known.
+/// The field's value, or `None` if none of its parts are known.
 pub(crate) fn value(
     conf: &Forwarded,
     tls: bool,
@@ -39,7 +39,7 @@ fn pair(value: &mut String, name: &str, text: &str) {
     let _ = write!(value, "{name}={text}");
 }
 
-/// RFC 7239, section 6: an IPv6 address stands in brackets, and what has a colon in quotes.
+/// RFC 7239, section 6: an IPv6 address is enclosed in brackets, and anything with a colon in quotes.
 fn node(address: SocketAddr, port: bool) -> String {
     let text = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),

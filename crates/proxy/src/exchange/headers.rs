@@ -1,4 +1,4 @@
-//! What a proxy itself changes in messages on their way: connection handling, and who the client is.
+//! Changes that a proxy itself makes to messages: fields about the connection and about the client.
 
 use super::{forwarded, state::Exchange};
 use crate::connection::Conn;
@@ -10,7 +10,7 @@ use penstock_http::{
 use penstock_rules::fetch::{cookies, end_of_cookie};
 use std::{fmt::Write, net::IpAddr};
 
-/// Prepares the request's head for a server; whether the connection may be kept afterwards.
+/// Prepares the request's head for a server; returns whether the connection may be kept afterwards.
 pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: &Server) -> bool {
     let frontend = conn.proxy();
     let version = match x.request.version() {
@@ -32,7 +32,7 @@ pub(crate) fn to_server(conn: &Conn, x: &mut Exchange, backend: &Proxy, server: 
     !close
 }
 
-/// Adds what `option forwardfor` and its relatives say, once a request.
+/// Adds the fields of `option forwardfor` and similar options, once per request.
 pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
     let (front, back) = (&conn.proxy().options, &backend.options);
     if front.forwardfor.is_some() || back.forwardfor.is_some() {
@@ -51,17 +51,17 @@ pub(crate) fn forwarded_for(conn: &Conn, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Adds a field with an address, called `name` where neither side says otherwise.
+/// Adds a field with an address, called `name` unless one side names it otherwise.
 fn add_address(fields: &mut Fields, both: [&Option<ForwardFor>; 2], address: Option<IpAddr>, name: &str) {
     let [front, back] = both.map(Option::as_ref);
-    // The backend's option names the header, if only by default; either side's exception counts.
+    // The backend's option names the header, even if only by default; the exceptions of both sides apply.
     let (Some(conf), Some(address)) = (back.or(front), address) else { return };
     let sides = || [front, back].into_iter().flatten();
     if sides().any(|side| is_excepted(side, address)) {
         return;
     }
     let name = conf.header.as_deref().unwrap_or(name);
-    // One side that adds it always is enough.
+    // It is added unconditionally if at least one side does so.
     if sides().all(|side| side.if_none) && fields.get(name.as_bytes()).is_some() {
         return;
     }
@@ -82,7 +82,7 @@ fn is_excepted(conf: &ForwardFor, address: IpAddr) -> bool {
     net_size == size && (prefix == 0 || (net ^ address) >> (128 - prefix.min(128)) == 0)
 }
 
-/// Prepares an interim response (1xx) for the client: it has no body and ends no connection, whatever it says
+/// Prepares an interim response (1xx) for the client: it has no body and does not end the connection, whatever it says
 /// (RFC 9110 section 8.6).
 pub(crate) fn interim_to_client(x: &mut Exchange) {
     let fields = &mut x.response.fields;
@@ -92,15 +92,15 @@ pub(crate) fn interim_to_client(x: &mut Exchange) {
     fields.remove_known(Known::ContentLength);
 }
 
-/// How the client sees the response end, which is not how the server does where a rule has changed the method to HEAD or
-/// from it, or the status.
+/// How the response to the client is framed. This differs from the server's framing if a rule has changed the status,
+/// or the method to or from HEAD.
 pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
     if framing == Framing::Tunnel {
         return framing;
     }
     let status = x.response.status();
     if status == 204 {
-        // RFC 9110, 8.6: what a rule made of another status keeps no length.
+        // RFC 9110, 8.6: a response whose status a rule has changed to this one keeps no length.
         x.response.fields.remove_known(Known::TransferEncoding);
         x.response.fields.remove_known(Known::ContentLength);
     }
@@ -108,8 +108,8 @@ pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
         return Framing::None;
     }
     if x.request.method() == b"HEAD" {
-        // The length is that of a body which nobody asked the server for: a client that waited for it would take the next
-        // response for it.
+        // The length is that of a body that the server was not asked for: a client that waited for it would mistake the
+        // next response for it.
         x.response.fields.remove_known(Known::TransferEncoding);
         x.response.fields.set(b"content-length", b"0").expect("a name and a number");
     }
@@ -120,7 +120,7 @@ pub(crate) fn framing_to_client(x: &mut Exchange, framing: Framing) -> Framing {
 pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
     let status = x.response.status();
     let upgrade = status == 101;
-    // A 426 says to what the client must change (RFC 9110 section 15.5.22).
+    // A 426 names the protocol that the client must change to (RFC 9110 section 15.5.22).
     remove_hop_by_hop(&mut x.response.fields, upgrade || status == 426);
     if upgrade {
         let version = x.response.version();
@@ -128,18 +128,18 @@ pub(crate) fn to_client(x: &mut Exchange, _backend: &Proxy) {
     }
 }
 
-/// Whether the client's connection is to be closed after this exchange: its frontend says so (`option httpclose`; that of a
-/// backend closes its servers' connections), or the worker ends.
+/// Whether the client's connection must close after this exchange: because its frontend has `option httpclose` (in a
+/// backend that closes the server's connection), or because the worker is ending.
 pub(crate) fn closes(conn: &Conn) -> bool {
     conn.proxy().options.connection == ConnectionMode::Close || conn.worker.draining.get()
 }
 
 fn set(x: &mut Exchange, name: &str, value: &[u8]) {
-    // A name that the configuration's reader let through, or a server's name: both are well formed.
+    // Either a name that the configuration's parser accepted, or a server's name: both are well formed.
     let _ = x.request.fields.set(name.to_ascii_lowercase().as_bytes(), value);
 }
 
-/// `capture cookie NAME len N` of a request: the first cookie whose name begins so, with its value.
+/// `capture cookie NAME len N` for a request: the first cookie whose name starts with NAME, with its value.
 pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
     fields
         .all_known(Known::Cookie)
@@ -148,7 +148,7 @@ pub(crate) fn captured_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<
         .map(|cookie| cut(cookie, capture))
 }
 
-/// The same of a response.
+/// `capture cookie NAME len N` for a response: the first cookie set whose name starts with NAME, with its value.
 pub(crate) fn captured_set_cookie(fields: &Fields, capture: &Capture) -> Option<Vec<u8>> {
     fields
         .all_known(Known::SetCookie)

@@ -1,4 +1,4 @@
-//! An exchange under way, as every step of it sees it.
+//! A running exchange, as all its steps see it.
 
 use super::{ends::Client, state::Exchange};
 use crate::{connection::Conn, worker::state::Worker};
@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 /// A request, the client that sent it, and the connection and worker that serve it.
 pub(crate) struct Live<'a> {
-    /// Where it runs, by a reference of its own, so that it can be used while the connection is changed.
+    /// The worker, by a reference of its own, so that it can be used while the connection is borrowed mutably.
     pub worker: &'a Rc<Worker>,
     /// The client's connection, or one stream of it.
     pub conn: &'a mut Conn,
     /// The client's end.
     pub client: &'a mut dyn Client,
-    /// What is known of the request and its response.
+    /// The state of the request and its response.
     pub x: &'a mut Exchange,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Live<'a> {
     pub fn new(worker: &'a Rc<Worker>, conn: &'a mut Conn, client: &'a mut dyn Client, x: &'a mut Exchange) -> Self {
         Live { worker, conn, client, x }
     }
-    /// The proxy whose settings hold now: the backend, once there is one.
+    /// The proxy whose settings apply: the backend, once there is one.
     pub fn proxy(&self) -> &'a Proxy {
         &self.worker.shared.config.proxies[self.x.backend.unwrap_or(self.conn.frontend)]
     }

@@ -1,4 +1,4 @@
-//! Answers made here: error pages, replies of rules, the stats page.
+//! Responses that are made here: error pages, replies of rules, the stats page.
 
 use super::{
     ends::{Client, End},
@@ -18,8 +18,8 @@ use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Ver
 use penstock_rules::{ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
 
-/// Answers a request that could not be read; the connection ends. HAProxy does so below the layer that counts bytes and
-/// has `http-after-response` rules, and looks at the page set for the status only to see whether it is empty.
+/// Responds to a request that could not be parsed, and ends the connection. HAProxy does so below the layer that counts
+/// bytes and runs `http-after-response` rules, and uses the page set for the status only to see whether it is empty.
 pub(crate) async fn refuse(live: &mut Live<'_>, status: u16) {
     live.x.refused = true;
     if matches!(page(live.conn, live.x, status), Page::Silence) {
@@ -31,7 +31,7 @@ pub(crate) async fn refuse(live: &mut Live<'_>, status: u16) {
     live.x.log.bytes_read = 0;
 }
 
-/// Answers with the page for a status, unless a response is on its way already.
+/// Responds with the page for a status, unless a response has been started already.
 pub(crate) async fn error(live: &mut Live<'_>, status: u16) {
     if live.x.responded {
         return live.client.abort();
@@ -42,22 +42,22 @@ pub(crate) async fn error(live: &mut Live<'_>, status: u16) {
     }
 }
 
-/// What is said where there is no response.
+/// The page to send when there is no response.
 pub(crate) enum Page {
     /// A response, whose head is in the exchange.
     Body(Arc<[u8]>),
-    /// Nothing: the errorfile is empty, as `/dev/null` is.
+    /// Nothing: the errorfile is empty, like `/dev/null`.
     Silence,
 }
 
-/// Ends the connection, or the stream, without a word; the log shows `status`.
+/// Ends the connection, or the stream, without a response; the log shows `status`.
 pub(crate) fn hang_up(client: &mut dyn Client, x: &mut Exchange, status: u16) {
     x.aborted(status);
     x.responded = true;
     client.abort();
 }
 
-/// Puts the head of the page for a status into the response and gives its body: the backend's own page, the
+/// Writes the head of the page for a status into the exchange's response and returns the body: the backend's page, the
 /// frontend's, or the built-in one.
 pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
     let shared = conn.worker.shared.clone();
@@ -74,7 +74,7 @@ pub(crate) fn page(conn: &mut Conn, x: &mut Exchange, status: u16) -> Page {
     Page::Body(builtin(&mut x.response, status).into())
 }
 
-/// A page that `http-error` describes.
+/// Makes a page that `http-error` describes.
 fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) -> Page {
     let worker = conn.worker.clone();
     let reply = template.render(&context::context(&worker, conn, x, Stage::Request), Span::default());
@@ -89,7 +89,7 @@ fn from_template(conn: &mut Conn, x: &mut Exchange, template: &ReplyTemplate) ->
     }
     x.response.start(reply.status, Version::Http11);
     for (name, value) in &reply.fields {
-        // Rules write well-formed fields.
+        // Fields that rules write are well formed.
         let _ = x.response.fields.append(name, value);
     }
     let _ = x.response.fields.set(b"content-length", body.len().to_string().as_bytes());
@@ -109,7 +109,7 @@ fn own_page(proxy: &Proxy, head: &mut ResponseHead, status: u16) -> Option<Page>
     }
 }
 
-/// Reads a response as an errorfile holds it.
+/// Parses a response from the contents of an errorfile; returns its body.
 pub(crate) fn parse_page(content: &[u8], head: &mut ResponseHead) -> Option<Vec<u8>> {
     head.clear();
     let Ok(Parse::Complete { consumed }) = head.parse(content, &Limits { lenient: true, ..Limits::default() }) else {
@@ -131,13 +131,13 @@ fn builtin(head: &mut ResponseHead, status: u16) -> Vec<u8> {
     let length = body.len().to_string();
     fields(head, &[("content-length", length.as_str()), ("cache-control", "no-cache"), ("content-type", "text/html")]);
     if matches!(status, 400 | 408) {
-        // The client and we may not agree where the next request begins.
+        // The client may disagree about where its next request begins.
         fields(head, &[("connection", "close")]);
     }
     body.into_bytes()
 }
 
-/// HAProxy's pages have their own wording of a few reasons.
+/// HAProxy's pages word some reasons differently.
 fn page_reason(status: u16) -> Option<&'static str> {
     match status {
         400 => Some("Bad request"),
@@ -147,10 +147,10 @@ fn page_reason(status: u16) -> Option<&'static str> {
     }
 }
 
-/// What a response that says it is the last one counts for more.
+/// What `connection: close` adds to the size of a head in logs and statistics.
 const CLOSE: &str = "connectionclose";
 
-/// One sentence for a person who sees the page.
+/// One sentence for the person who sees the page.
 fn explanation(status: u16) -> &'static str {
     match status {
         200 => "Service ready.",
@@ -178,27 +178,28 @@ fn explanation(status: u16) -> &'static str {
 
 pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
     for (name, value) in list {
-        // What a configuration gave was checked when it was read.
+        // Names and values from the configuration were checked when it was read.
         let _ = head.fields.append(name.as_bytes(), value.as_bytes());
     }
 }
 
-/// Sends the response's head and `body`, and logs `status`, which differs where an error is answered by a redirection.
+/// Sends the response's head and `body`, and logs `status`, which differs from the one sent if an error is answered by
+/// a redirect.
 pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u16) {
     let before = live.x.response.status();
     if !live.x.refused {
-        // A rule that fails here leaves the answer as it is: there is none to take its place.
+        // A rule that fails here leaves the response as it is, since there is no other to replace it.
         let _ = after_response::run(live.conn, live.x);
     }
     let said = Connection::of(&live.x.response.fields).close;
-    // A 101 that rules make, as a test's stand-in for a server of WebSocket does, has neither length nor next response.
+    // A 101 made by rules, as a test uses it in place of a WebSocket server, has no length and no response after it.
     let switches = live.x.response.status() == 101;
     if switches {
         live.x.response.fields.remove_known(Known::ContentLength);
     } else {
         live.x.response.fields.remove_known(Known::Connection);
     }
-    // The log has the status that was meant, unless a rule has said another.
+    // The log shows the intended status, unless a rule has set another.
     live.x.txn.status = Some(if live.x.response.status() == before { status } else { live.x.response.status() });
     live.x.log.bytes_read += weight(VERSION + 3 + live.x.response.reason().len(), &live.x.response.fields);
     if last || said || switches {
@@ -211,7 +212,7 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
     let (framing, body) = match head_only {
         true => (Framing::None, &b""[..]),
         false if switches => (Framing::Tunnel, body),
-        // The page of an errorfile may leave its length out: then the end of the connection tells.
+        // The page of an errorfile may omit its length; then the end of the connection marks the end.
         false if !live.x.response.fields.has(Known::ContentLength) => (Framing::UntilClose, body),
         false => (Framing::Length(body.len() as u64), body),
     };
@@ -233,7 +234,7 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
             let end = rest.is_empty().then_some(End { trailers: None });
             match live.client.poll_send(cx, buffer, end) {
                 Poll::Pending => {
-                    // Who does not take an answer holds no copy of it.
+                    // If the client does not take the response, its copy is not held in a buffer.
                     if live.client.may_refill() {
                         rest = &body[body.len() - rest.len() - buffer.len()..];
                         buffers.give(lent.take().expect("it was there to be sent from"));

@@ -1,4 +1,4 @@
-//! A request and its backend: one attempt after the other, as `retries`, `retry-on` and `option redispatch` allow.
+//! Sends a request to its backend: one attempt after another, as `retries`, `retry-on` and `option redispatch` allow.
 
 use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
@@ -20,7 +20,7 @@ use std::{
     task::Poll,
 };
 
-/// Finds a server and forwards, as often as `retries` allows.
+/// Finds a server and forwards the request, as many times as `retries` allows.
 pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
     let worker = live.worker;
     let shared = &worker.shared;
@@ -43,7 +43,7 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
         let slot = match assign(live.conn, live.x, pool, &want, &mut |cx| live.client.poll_gone(cx)).await {
             Ok(slot) => slot,
             Err(Unserved(termination, 0)) => {
-                // It left the queue by itself: no status is its own.
+                // The client left the queue by itself, so no status is set.
                 live.x.log.termination = termination;
                 return;
             }
@@ -62,19 +62,19 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
         worker.cells(&server).session(worker.now_ms());
         live.x.may_retry = attempts.are_left(proxy);
         let attempt = {
-            // Pinned, so that it stays where it is made: it is the largest future of all.
+            // Pinned in place, since it is the largest future of all.
             let attempt = pin!(attempt(live, &slot, proxy, attempts.failures() > 0));
             unless_shut_down(&slot, attempt).await
         };
         let Some(attempt) = attempt else {
             return shut_down(live, slot.server().shut_reason()).await;
         };
-        // What goes on at the server apart from this exchange, before its place goes to who waits.
+        // The requests that the server is still serving; read before this one's place passes to the next in the queue.
         live.x.log.srv_conn = slot.server().served().saturating_sub(1);
         let reason = match attempt {
             Ok(()) | Err(Ended::Over) => return,
             Err(Ended::Retry(Reason::Stale)) => {
-                // Not the server's failure, and not counted as one: it closed a connection that nobody used.
+                // The server closed a connection that was idle; that does not count as its failure.
                 drop(slot);
                 want.persistent = Some(server.at.server);
                 continue;
@@ -90,8 +90,8 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
         }
         let pause = attempts.failed(proxy, pool.counts().0, &mut want);
         live.x.log.retries = attempts.failures();
-        // A server that took the connection and failed the request need not be spared, and time has passed already where
-        // connecting took too long.
+        // No pause is needed for a server that accepted the connection and failed the request, nor if connecting
+        // already took long.
         if let Some(pause) = pause.filter(|_| {
             reason == Reason::Connect && live.x.log.termination != Termination(By::ServerTimeout, During::Connect)
         }) {
@@ -100,8 +100,8 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
     }
 }
 
-/// The outcome of `attempt`, unless the server's sessions are ended first. Few servers may have that done to them, and
-/// only their requests listen for it.
+/// The output of `attempt`, unless the server's sessions are ended first. Only requests to servers that are configured
+/// for that listen for it.
 pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if !slot.server().may_shut_sessions {
         return Some(attempt.await);
@@ -114,7 +114,7 @@ pub(super) async fn unless_shut_down<T>(slot: &Slot, mut attempt: Pin<&mut impl 
     .await
 }
 
-/// The server's sessions are ended: it went down, or an operator wanted it so.
+/// Handles the end of all of a server's sessions, because it went down or an operator ended them.
 pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
     let during = match (live.x.responded, &live.x.server, live.x.backend) {
         (true, ..) => During::Data,
@@ -130,13 +130,13 @@ pub(super) async fn shut_down(live: &mut Live<'_>, why: Shutdown) {
     }
 }
 
-/// All attempts failed: the answer that says why the last one did.
+/// Responds after all attempts have failed, according to how the last one did.
 pub(super) async fn fail_server(live: &mut Live<'_>, reason: Reason) {
     let status = reason.status().unwrap_or_else(|| live.x.response.status());
     respond::error(live, status).await;
 }
 
-/// Answers with an error page and logs why.
+/// Responds with an error page and logs why.
 pub(super) async fn answer(live: &mut Live<'_>, termination: Termination, status: u16) {
     live.x.log.termination = termination;
     respond::error(live, status).await;

@@ -1,4 +1,4 @@
-//! Requests that services inside the process answer, such as the statistics page.
+//! Requests answered by services inside the process, such as the statistics page.
 
 use super::{
     buffered_body::{self, Waited},
@@ -18,7 +18,7 @@ use penstock_http::Version;
 use penstock_rules::{Answer, By, During, Termination};
 use std::sync::Arc;
 
-/// A service stands in a server's place: it is named in the log, and reached at once.
+/// Records a service in place of a server: the log shows its name, and that it was reached at once.
 pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
     let now = conn.worker.clock.now();
     x.log.no_server = name;
@@ -27,7 +27,7 @@ pub(crate) fn taken_by(conn: &Conn, x: &mut Exchange, name: &'static str) {
     x.times.connected = Some(now);
 }
 
-/// A request as it goes to where a service has the time to answer it: some pages describe thousands of servers.
+/// A copy of a request for the thread on which a service answers it, since some pages describe thousands of servers.
 struct Asked {
     method: Vec<u8>,
     target: Vec<u8>,
@@ -53,7 +53,7 @@ impl Asked {
     }
 }
 
-/// Has a service answer the request, once its body is there.
+/// Lets a service answer the request, once its body has been read.
 pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy: usize) {
     let limit = live.conn.proxy().timeouts.http_request.or(live.conn.proxy().timeouts.client);
     if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(live, 0, limit).await {
@@ -91,7 +91,7 @@ pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy
     };
     live.x.response.start(answer.status, Version::Http11);
     for (name, value) in &answer.fields {
-        // A service of ours writes well-formed fields.
+        // The services in this program write well-formed fields.
         let _ = live.x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
     }
     let _ = live.x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());

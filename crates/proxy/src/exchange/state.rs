@@ -1,4 +1,4 @@
-//! What is known of a request and its response while they are under way.
+//! The state of a request and its response while they are in progress.
 
 use super::ends::Counts;
 use crate::server::{Presence, Server, ServerId};
@@ -8,7 +8,7 @@ use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{cell::RefCell, sync::Arc};
 use tokio::time::Instant;
 
-/// Everything a request needs while there is one. Kept by the worker between requests, with its memory.
+/// The state of one request and its response. The worker keeps it between requests, with the memory it has allocated.
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub request: RequestHead,
@@ -21,34 +21,34 @@ pub(crate) struct Exchange {
     /// The server, once chosen.
     pub server: Option<Arc<Server>>,
     pub server_conn: ServerConnFacts,
-    /// What was read of the body ahead of forwarding, and whether that is all.
+    /// The part of the body that was read before forwarding, and whether that is all of it.
     pub body: Option<Buffer>,
     pub body_complete: bool,
-    /// What was read of the response's body ahead of forwarding, and whether that is all.
+    /// The part of the response's body that was read before forwarding, and whether that is all of it.
     pub response_body: Option<Buffer>,
     pub response_complete: bool,
-    /// The length of the response's body, where its head told.
+    /// The length of the response's body, if its head gave one.
     pub response_announced: Option<u64>,
-    /// What the log counts for `100 Continue` and early hints that were said here.
+    /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,
-    /// The length of the body, where its head told.
+    /// The length of the request's body, if its head gave one.
     pub announced: Option<u64>,
-    /// The server that persistence names.
+    /// The server that persistence selects.
     pub persistent: Option<ServerId>,
-    /// What the persistence cookie said.
+    /// The state of the persistence cookie.
     pub cookie: CookiePersistence,
-    /// The response head has gone to the client.
+    /// Whether the response head has been sent to the client.
     pub responded: bool,
-    /// It was no request: its line has the format of failed connections.
+    /// Whether the request was invalid; its log line has the format of failed connections.
     pub refused: bool,
-    /// Another attempt at a server is left.
+    /// Whether another attempt at a server is left.
     pub may_retry: bool,
     pub presence: Option<Presence>,
     /// Where its worker has it in the roster.
     pub listed: Option<usize>,
 }
 
-/// Moments of an exchange; what did not happen is `None`.
+/// The times of the events of an exchange; `None` if the event has not occurred.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
     /// The connection was ready for this request.
@@ -60,45 +60,45 @@ pub(crate) struct Times {
     pub answered: Option<Instant>,
 }
 
-/// What a persistence cookie said and when, and what became of it.
+/// The content and dates of a persistence cookie, and how it was used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CookiePersistence {
-    /// The request goes to the server that its cookie names.
+    /// Whether the request goes to the server that its cookie names.
     pub direct: bool,
-    /// `ignore-persist` holds: no cookie is read, and none set.
+    /// Whether `ignore-persist` applies: then no cookie is read, and none is set.
     pub ignored: bool,
-    /// When the cookie was last sent, and when first, in seconds since 1970, where it tells.
+    /// When the cookie was last sent, and when first, in seconds since 1970; `None` if it does not say.
     pub last: Option<u64>,
     pub first: Option<u64>,
 }
 
 impl Exchange {
-    /// What answers it has no body, whatever became of its method since: the client asked with HEAD.
+    /// Whether the client asked with HEAD, so that the response has no body, whatever rules have made of the method.
     pub fn wants_head_only(&self) -> bool {
         self.txn.received.method() == b"HEAD"
     }
-    /// Rules will see no more of the body than they see now: there is no more, or no room for it.
+    /// Whether rules will not see more of the body than now: there is no more of it, or no room.
     pub fn body_is_final(&self) -> bool {
         self.body_complete || self.body.as_ref().is_some_and(Buffer::is_full)
     }
-    /// Lets go of what was read ahead of a response that does not go out.
+    /// Discards what was read of a response that will not be sent.
     pub fn forget_response_body(&mut self, buffers: &Buffers) {
         if let Some(body) = self.response_body.take() {
             buffers.give(body);
         }
         self.response_complete = false;
     }
-    /// So many bytes have come from the server.
+    /// Records how many bytes the server has sent.
     pub fn count_response(&mut self, upstream: Counts) {
         self.log.bytes_read = self.continued + upstream.received;
     }
-    /// It ended before there was a response; the log shows this status.
+    /// Records that the exchange ended before there was a response; the log shows this status.
     pub fn aborted(&mut self, status: u16) {
         self.txn.status = Some(status);
     }
 }
 
-/// A worker's exchanges, kept between requests with the memory they have grown to.
+/// A worker's unused exchanges, with the memory they have allocated.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "an exchange is some kilobytes, and is handed out in the box it was kept in")]
 pub(crate) struct Kept(RefCell<Vec<Box<Exchange>>>);
@@ -107,11 +107,11 @@ pub(crate) struct Kept(RefCell<Vec<Box<Exchange>>>);
 const KEPT: usize = 256;
 
 impl Kept {
-    /// One that nothing is known of yet.
+    /// Takes an exchange in its initial state.
     pub fn take(&self) -> Box<Exchange> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
-    /// Takes back one that has ended.
+    /// Takes back an exchange that has ended.
     pub fn give(&self, mut x: Box<Exchange>, buffers: &Buffers) {
         x.request.clear();
         x.response.clear();
@@ -136,7 +136,7 @@ impl Kept {
     }
 }
 
-/// Milliseconds from one moment to a later one, or to the same: much happens without a wait between.
+/// Milliseconds between two moments; 0 if they are equal, as is common since the clock stands still between waits.
 pub(crate) fn ms_between(from: Instant, to: Instant) -> i64 {
     if from == to {
         return 0;

@@ -1,4 +1,4 @@
-//! When the silence of one side of an exchange becomes a timeout.
+//! When one side of an exchange has been silent for too long.
 
 use super::state::Exchange;
 use crate::connection::{Conn, timer::Deadline};
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// When each side's silence becomes a timeout. A side that nothing is expected of has no limit.
+/// The deadlines of both sides. A side from which nothing is expected has none.
 pub(crate) struct Patience {
     pub client: Option<Duration>,
     pub server: Option<Duration>,
@@ -35,14 +35,14 @@ impl Patience {
             is_half_closed: false,
         }
     }
-    /// From now on these are the limits, where they are set: one direction has ended, and the time starts anew.
+    /// Called when one direction has ended: applies these limits from now on, where set, and restarts the timers.
     pub fn half_closed(&mut self, client: Option<Duration>, server: Option<Duration>) {
         if !std::mem::replace(&mut self.is_half_closed, true) {
             (self.client, self.server) = (client.or(self.client), server.or(self.server));
             (self.client_due, self.server_due) = (None, None);
         }
     }
-    /// Ready with the side that kept us waiting too long. `moved` restarts both.
+    /// Ready with the side that was silent for too long. `moved` restarts both timers.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -41,7 +41,7 @@ pub(super) fn poll_body(
 ) -> Poll<Transfer> {
     let buffers = &live.worker.buffers;
     match response.poll(cx, upstream, live.client, buffers) {
-        // A request that the server did not want to the end is of no more use to anybody.
+        // The rest of a request that the server did not read is no longer needed.
         Poll::Ready(Ok(())) => return Poll::Ready(Transfer::Done),
         Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ServerFault),
         Poll::Ready(Err(Broken::Sink(_))) => return Poll::Ready(Transfer::ClientGone),
@@ -51,7 +51,7 @@ pub(super) fn poll_body(
     if !request.done {
         match request.poll(cx, live.client, upstream, buffers) {
             Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(Transfer::ClientFault),
-            // The response may say why it stopped reading: that goes on.
+            // The response may say why it stopped reading, so it is still read.
             Poll::Ready(Err(Broken::Sink(_))) => request.done = true,
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
@@ -67,11 +67,11 @@ pub(super) fn poll_body(
         .map(Transfer::Timeout)
 }
 
-/// A body that is longer, or takes longer, costs more than the new connection that is saved.
+/// A body that is longer than this, or takes longer, costs more to skip than the new connection that skipping saves.
 const SKIPPED_MAX: usize = 256 * 1024;
 const SKIPPING_MAX: Duration = Duration::from_secs(1);
 
-/// Takes bytes and drops them, so many at most.
+/// A sink that discards up to this many bytes.
 struct Nowhere(usize);
 
 impl Sink for Nowhere {
@@ -86,7 +86,7 @@ impl Sink for Nowhere {
     }
 }
 
-/// Reads a body that nobody gets to its end, so that the server's connection can go on. Where that fails, it cannot.
+/// Reads and discards a body, so that the server's connection can be used again; if that fails, it cannot.
 pub(super) async fn skip_body(conn: &mut Conn, upstream: &mut dyn Upstream) {
     let worker = conn.worker.clone();
     let (mut flow, mut nowhere) = (Flow::new(), Nowhere(SKIPPED_MAX));
@@ -129,7 +129,8 @@ pub(super) fn finish_body(live: &mut Live<'_>, server: &Server, result: Transfer
     Err(Ended::Over)
 }
 
-/// Two byte streams, each ended by itself, until both are or one has been silent for `timeout tunnel`.
+/// Forwards two byte streams, each of which ends by itself, until both have ended or one has been silent for `timeout
+/// tunnel`.
 pub(super) async fn tunnel(
     live: &mut Live<'_>,
     upstream: &mut dyn Upstream,
@@ -166,7 +167,7 @@ pub(super) async fn tunnel(
         if down.done && up.done {
             return Poll::Ready(None);
         }
-        // Who has said all it will has less time to take the rest.
+        // A side that has sent all it will gets less time to take the rest.
         if up.done {
             patience.client = fins.0.or(patience.client);
         }

@@ -1,11 +1,11 @@
-//! `-d`: what comes and goes, a line each on standard output, in the shape of HAProxy's debug mode: the proxy, the event,
-//! the client, and the text. Nothing is formatted unless it was asked for.
+//! `-d`: prints a line per event on standard output, in the format of HAProxy's debug mode: the proxy, the event, the
+//! client, and the text. Nothing is formatted unless asked for.
 
 use crate::{connection::Conn, exchange::state::Exchange};
 use penstock_http::Fields;
 use std::io::Write;
 
-/// A connection has got as far as its first request.
+/// Shows a connection that has reached its first request.
 pub(crate) fn accepted(conn: &Conn) {
     show(conn, &conn.proxy().name, |out, event| {
         let alpn = conn.facts.tls.as_ref().and_then(|tls| tls.alpn.as_deref()).unwrap_or(b"<none>");
@@ -13,7 +13,7 @@ pub(crate) fn accepted(conn: &Conn) {
     });
 }
 
-/// A request has been read.
+/// Shows a request that has been read.
 pub(crate) fn request(conn: &Conn, x: &Exchange) {
     show(conn, &conn.proxy().name, |out, event| {
         let (method, target) = (x.request.method().escape_ascii(), x.request.target().escape_ascii());
@@ -22,7 +22,7 @@ pub(crate) fn request(conn: &Conn, x: &Exchange) {
     });
 }
 
-/// A server has answered.
+/// Shows the response of a server.
 pub(crate) fn response(conn: &Conn, x: &Exchange) {
     show(conn, &conn.proxy_of(x).name, |out, event| {
         let (status, reason) = (x.response.status(), x.response.reason().escape_ascii());
@@ -35,14 +35,14 @@ fn fields(out: &mut dyn Write, event: &str, fields: &Fields) -> std::io::Result<
     fields.iter().try_for_each(|f| writeln!(out, "{event}: {}: {}", f.name.escape_ascii(), f.value.escape_ascii()))
 }
 
-/// Writes the lines of one event together, so that those of other workers do not stand between them.
+/// Writes the lines of one event together, so that those of other workers do not come between them.
 fn show(conn: &Conn, proxy: &str, write: impl FnOnce(&mut Vec<u8>, &dyn Fn(&str) -> String) -> std::io::Result<()>) {
     if !conn.worker.shared.config.global.debug {
         return;
     }
     let client = conn.facts.source().map_or_else(|| "unix".to_owned(), |src| src.to_string());
     let mut out = Vec::new();
-    // Writing to a Vec does not fail; and a reader of ours that has gone is no reason to stop serving.
+    // Writing to a Vec does not fail, and a closed standard output is no reason to stop serving.
     let _ = write(&mut out, &|event| format!("{proxy}.{event}[{client}]"));
     let _ = std::io::stdout().write_all(&out);
 }

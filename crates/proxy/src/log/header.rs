@@ -1,10 +1,10 @@
-//! What stands before a line in each of HAProxy's log formats.
+//! The header of a line in each of HAProxy's log formats.
 
 use penstock_config::model::LogTransport;
 use penstock_rules::time;
 use std::io::Write;
 
-/// Everything a line is made of.
+/// Everything that a line consists of.
 pub(crate) struct Line<'a> {
     pub severity: u8,
     pub clock: &'a mut Clock,
@@ -17,7 +17,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Appends the whole line with its end to `out`, cut so that it is at most `max` bytes.
+    /// Appends the whole line to `out`, with its line end, truncated to at most `max` bytes.
     pub fn write(self, transport: LogTransport, facility: u8, max: usize, out: &mut Vec<u8>) {
         let start = out.len();
         let priority = u32::from(facility) * 8 + u32::from(self.severity);
@@ -74,7 +74,7 @@ fn write_number(out: &mut Vec<u8>, before: &[u8], number: u32, after: &[u8]) {
     out.extend_from_slice(after);
 }
 
-/// The time of the lines being written, its text made once a second.
+/// The time of the lines being written, formatted once a second.
 #[derive(Default)]
 pub(crate) struct Clock {
     unix_us: u64,
@@ -85,7 +85,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// It is now so many microseconds since 1970; `offset` gives local time's seconds ahead of UTC at a second since then.
+    /// Sets the time to `unix_us` microseconds since 1970; `offset` returns how many seconds local time is ahead of UTC
+    /// at a given second since 1970.
     pub fn set(&mut self, unix_us: u64, offset: impl Fn(i64) -> i32) {
         self.unix_us = unix_us;
         let second = unix_us / 1_000_000;

@@ -1,4 +1,4 @@
-//! Where log lines go: UDP, a unix datagram socket, a descriptor.
+//! Log targets: UDP, a unix datagram socket, a descriptor.
 
 use super::header::Line;
 use penstock_config::model::{LogAddress, LogTarget};
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     address: Address,
     line: LogTarget,
     sample: Option<Sample>,
-    /// Lines of equal length may go as one message, until that turns out not to work.
+    /// Whether lines of equal length may be sent as one message; cleared once that turns out not to work.
     parts: AtomicBool,
     pub dropped: AtomicU64,
 }
@@ -30,11 +30,11 @@ pub(crate) struct Target {
 enum Address {
     Datagram(SocketAddrAny, Option<OwnedFd>),
     Stream(Option<Stream>),
-    /// `ring@`: read by nothing of ours.
+    /// `ring@`: nothing here reads it.
     Nowhere,
 }
 
-/// A descriptor that workers share: one writes at a time, and what it could not write of a line goes first next time.
+/// A descriptor that workers share: one writes at a time, and the unwritten part of a line is written first next time.
 struct Stream {
     number: i32,
     rest: Mutex<Vec<u8>>,
@@ -66,16 +66,16 @@ impl Target {
             dropped: AtomicU64::new(0),
         }
     }
-    /// The severity a line of `severity` is sent with, unless the target does not want it.
+    /// The severity with which a line of `severity` is sent, or `None` if the target does not want it.
     pub fn severity(&self, severity: u8) -> Option<u8> {
         (severity <= self.line.level).then(|| severity.max(self.line.minlevel))
     }
 }
 
-/// A socket that never blocks; closed for writing nobody notices.
+/// Makes a socket that never blocks.
 fn datagram(domain: socket2::Domain) -> Option<OwnedFd> {
     let socket = socket2::Socket::new(domain, socket2::Type::DGRAM.nonblocking().cloexec(), None).ok()?;
-    // Nothing is ever read from it: answers need no memory.
+    // Nothing is ever read from it, so replies need no memory.
     let _ = socket.set_recv_buffer_size(0);
     Some(socket.into())
 }
@@ -91,7 +91,8 @@ impl Stream {
         stream.with_fd(|fd| fcntl_setfl(fd, flags | OFlags::NONBLOCK))?.ok()?;
         Some(stream)
     }
-    /// The standard streams are borrowed from the library; any other number was inherited and is opened again by name.
+    /// Calls `use_it` with the descriptor. The standard streams are borrowed from the library; any other number was
+    /// inherited, and is opened again by its name.
     fn with_fd<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         match self.number {
             1 => Some(use_it(std::io::stdout().as_fd())),
@@ -99,13 +100,14 @@ impl Stream {
             number => {
                 let fd = penstock_sys::adopt(number).ok()?;
                 let result = use_it(fd.as_fd());
-                // It belongs to whoever started us.
+                // The descriptor belongs to whoever started us.
                 let _ = std::os::fd::IntoRawFd::into_raw_fd(fd);
                 Some(result)
             }
         }
     }
-    /// Whether `lines` was taken; if only in part, the rest of the line that was cut follows first next time.
+    /// Writes `lines` and returns whether that succeeded; if only in part, the rest of the line that was cut is written
+    /// first next time.
     fn write(&self, lines: &[u8]) -> bool {
         let mut rest = self.rest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let write = |bytes: &[u8]| self.with_fd(|fd| rustix::io::write(fd, bytes)).and_then(Result::ok).unwrap_or(0);
@@ -139,10 +141,11 @@ pub(crate) struct Outlet {
 /// Lines sent by one system call.
 const BATCH: usize = 32;
 
-/// Bytes of one message that is parted: what fits into a UDP datagram, whose header it has until then.
+/// The most bytes in a message that the kernel splits into datagrams: it has a UDP header until then, so it must fit
+/// into one datagram.
 const PARTED_MAX: usize = 60_000;
 
-/// A worker holds no more than this for a target within one turn.
+/// The most bytes that a worker holds for a target within one turn.
 const HELD_MAX: usize = 256 * 1024;
 
 impl Outlet {
@@ -196,25 +199,25 @@ impl Outlet {
         }
         lost
     }
-    /// Where a line lies.
+    /// The position of a line.
     fn line(&self, index: usize) -> std::ops::Range<usize> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         start..self.ends[index] as usize
     }
-    /// How many lines from `first` on have its length, and so can be sent as parts of one message. Lines of one turn
-    /// mostly differ in their digits only.
+    /// How many lines from `first` on have the same length, and so can be sent as parts of one message. Lines of one
+    /// turn often differ only in their digits.
     fn run_of_equals(&self, first: usize) -> usize {
         let len = self.line(first).len();
         let most = penstock_sys::SEGMENTS_MAX.min(PARTED_MAX / len.max(1)).min(self.ends.len() - first);
         (1..most).find(|after| self.line(first + after).len() != len).unwrap_or(most).max(1)
     }
-    /// How many lines from `first` on, and up to a batch, go by themselves.
+    /// How many lines from `first` on are sent one by one, up to a batch.
     fn singles(&self, first: usize) -> usize {
         let most = BATCH.min(self.ends.len() - first);
         let parts = self.target.parts.load(Ordering::Relaxed);
         (1..most).find(|after| parts && self.run_of_equals(first + after) > 1).unwrap_or(most)
     }
-    /// Sends lines of equal length as one message that is parted into datagrams; returns how many were lost.
+    /// Sends lines of equal length as one message that the kernel splits into datagrams; returns how many were lost.
     fn send_parted(
         &self,
         address: &SocketAddrAny,
@@ -228,7 +231,7 @@ impl Outlet {
                 Ok(()) => return Ok(0),
                 Err(e) => match Errno::from_io_error(&e) {
                     Some(Errno::INTR) => {}
-                    // The news of an earlier datagram that nobody took.
+                    // This error concerns an earlier datagram that had no receiver.
                     Some(Errno::CONNREFUSED | Errno::AGAIN | Errno::NOBUFS) => return Ok(lines.len()),
                     _ => return Err(CannotPart),
                 },
@@ -252,7 +255,7 @@ impl Outlet {
             match sendmmsg(socket, &mut messages[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(n) => sent += n,
                 Err(Errno::INTR) => {}
-                // The first of them cannot be sent (too long, no listener); the next may be another matter.
+                // The first of them cannot be sent (too long, no listener); the next ones may be different.
                 Err(Errno::MSGSIZE | Errno::CONNREFUSED) => {
                     sent += 1;
                     lost += 1;
@@ -267,10 +270,10 @@ impl Outlet {
     }
 }
 
-/// The kernel or the route to a target does not part messages.
+/// The kernel, or the route to a target, cannot split messages.
 struct CannotPart;
 
-/// `sample RANGES:SIZE`: of every SIZE lines those whose place, from 1, is in the ranges.
+/// `sample RANGES:SIZE`: of every SIZE lines, those whose position, counted from 1, is in the ranges.
 struct Sample {
     ranges: Vec<(u32, u32)>,
     size: u32,

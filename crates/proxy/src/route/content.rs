@@ -1,4 +1,5 @@
-//! Where a connection of `mode tcp` goes: the rules that look at what its client sends first, and the backend they choose.
+//! Where a connection of `mode tcp` goes: runs the rules that look at the first bytes from its client, and chooses the
+//! backend.
 
 use super::choose;
 use crate::{
@@ -12,15 +13,15 @@ use penstock_http::{Limits, Parse};
 use penstock_rules::{By, During, Termination, Verdict};
 use std::future::poll_fn;
 
-/// How a connection of `mode tcp` goes on.
+/// How a connection of `mode tcp` continues.
 pub(crate) enum Connected {
     Backend(usize),
-    /// As one of HTTP: `tcp-request content switch-mode`.
+    /// As HTTP: `tcp-request content switch-mode`.
     Http,
     Over,
 }
 
-/// Runs the rules of `mode tcp` on what a client sends first, and chooses its backend.
+/// Runs the rules of `mode tcp` on the first bytes from a client, and chooses its backend.
 pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Connected {
     let worker = conn.worker.clone();
     match content(conn, client, x, conn.frontend).await {
@@ -45,8 +46,8 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
     Connected::Backend(backend)
 }
 
-/// What the client has sent so far, read as a request of HTTP if it is one: rules of TCP mode may ask about that too. It is
-/// forwarded as it came, so that whatever a server might take for a request is one here.
+/// Parses what the client has sent so far as an HTTP request, if it is one, since rules in TCP mode may ask about that
+/// too. It is forwarded unchanged, so the parser here has to accept whatever a server might.
 fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
     x.request.clear();
     match x.request.parse(bytes, &Limits { lenient: true, ..Limits::default() }) {
@@ -58,14 +59,14 @@ fn peek_request(x: &mut Exchange, bytes: &[u8]) -> Stage {
     }
 }
 
-/// What rules of content say of a connection.
+/// The decision of content rules on a connection.
 enum Content {
     Passed,
     Http,
     Refused,
 }
 
-/// `tcp-request content`, as more and more is read, for at most `inspect-delay`.
+/// Evaluates `tcp-request content` again as more arrives, for at most `inspect-delay`.
 async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> Content {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(proxy).tcp_content;
@@ -73,7 +74,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
         return Content::Passed;
     }
     let delay = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
-    // Without a delay the rules decide with what is there.
+    // Without a delay, the rules decide on what is there.
     conn.deadline.set(worker.clock.now(), Some(delay.unwrap_or_default()));
     let mut from = 0;
     let mut complete = false;
@@ -116,7 +117,7 @@ async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usi
                 true
             }
             Verdict::Reject | Verdict::Close | Verdict::Respond(..) | Verdict::Service(_) | Verdict::Failed => true,
-            // No password comes before HTTP.
+            // There are no passwords before HTTP.
             Verdict::Verify { .. } => true,
         };
         debug_assert!(refused);

@@ -1,4 +1,4 @@
-//! Cookie persistence (`cookie NAME ...`): which server a client was with, kept by the client.
+//! Cookie persistence (`cookie NAME ...`): the client stores which server it was assigned to.
 
 use super::persistence::Persistence;
 use crate::exchange::state::{CookiePersistence, Exchange};
@@ -8,7 +8,7 @@ use penstock_http::{Known, ResponseHead};
 use penstock_rules::fetch::end_of_cookie;
 use std::{sync::Arc, time::Duration};
 
-/// Looks for the persistence cookie in a request: names the server, and takes out what the server must not see.
+/// Looks for the persistence cookie in a request: finds the server it names, and removes what the server must not see.
 pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules: Persistence, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie = *b"NN";
@@ -32,8 +32,8 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
             CookieMode::Insert => value.split(|&b| b == b'|').next().unwrap_or_default(),
             CookieMode::Rewrite | CookieMode::Passive => value,
         };
-        // The first one that names a server decides; each is taken out all the same. A browser sends several of a name that
-        // was set for several paths or domains.
+        // The first cookie that names a server decides, but all are removed. A browser sends several of one name if
+        // they were set for different paths or domains.
         if !matches!(x.log.cookie[0], b'V' | b'D') {
             let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
             let kept = CookiePersistence {
@@ -60,14 +60,14 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
             remove_at(fields, position);
             at = 0;
         } else {
-            // It was a field value before a piece was taken out.
+            // What is left after removing part of a valid field value is valid.
             let _ = fields.set_value_at(position, &replaced);
         }
     }
 }
 
 #[allow(clippy::too_many_arguments, reason = "one judgement, and all it is made of")]
-/// The flag of the log for what the client sent, and the server if it can be used.
+/// The log flag for the client's cookie, and the server it names if that can be used.
 fn judge(
     key: &[u8],
     conf: &Cookie,
@@ -82,9 +82,9 @@ fn judge(
         (Some(since), Some(limit)) => now.saturating_sub(since) > limit.as_secs(),
         _ => false,
     };
-    // A date more than a day ahead is from a clock that was wrong.
+    // A date more than a day in the future comes from a wrong clock.
     let ahead = |date: Option<u64>| date.is_some_and(|date| date > now + 86_400);
-    // The client gets another cookie, whose life begins now.
+    // The client gets a new cookie, whose lifetime starts now.
     if past(cookie.first, conf.maxlife) || ahead(cookie.first) {
         (cookie.first, cookie.last) = (None, None);
         return b'O';
@@ -108,13 +108,13 @@ fn judge(
     b'V'
 }
 
-/// Whether the log says what became of the cookie: not where it is only read.
+/// Whether the log shows how the cookie was used; not if it is only read.
 pub(crate) fn is_managed(proxy: &Proxy) -> bool {
     let managed = |c: &Cookie| c.mode != CookieMode::Passive || c.indirect || c.nocache || c.preserve;
     proxy.cookie.as_ref().is_some_and(managed)
 }
 
-/// Sees to the persistence cookie in a response: rewrites, prefixes, takes out or inserts it.
+/// Handles the persistence cookie in a response: rewrites, prefixes, removes or inserts it.
 pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let Some(conf) = &proxy.cookie else { return };
     let Some(server) = x.server.clone() else { return };
@@ -152,8 +152,8 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     }
 }
 
-/// Whether a cache would keep the response (RFC 9111 section 3): by its status, unless it says otherwise, and only if it
-/// can tell how long or ask whether it is still the same.
+/// Whether a cache may store the response (RFC 9111 section 3): its status and its fields allow it, and it has either a
+/// lifetime or a validator.
 fn is_cacheable(response: &ResponseHead) -> bool {
     let fields = &response.fields;
     if !matches!(response.status(), 200 | 203 | 204 | 206 | 300 | 301 | 404 | 405 | 410 | 414 | 501) {
@@ -184,7 +184,7 @@ fn must_insert(x: &Exchange, conf: &Cookie, now: u64) -> bool {
 fn insert(x: &mut Exchange, conf: &Cookie, own: Option<&str>, now: u64) {
     let mut value = conf.name.clone() + "=";
     match own {
-        // A server without a cookie of its own: the client forgets the other's.
+        // The server has no cookie of its own: the client must forget that of another.
         None => value.push_str("; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/"),
         Some(own) => {
             value.push_str(own);
@@ -229,14 +229,14 @@ fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
     });
 }
 
-/// A cookie in a `Cookie` field: where it starts and ends (its semicolon not included), and where its value does.
+/// A cookie in a `Cookie` field: where it starts, where it ends (without its semicolon), and where its value lies.
 struct Found {
     start: usize,
     end: usize,
     value: (usize, usize),
 }
 
-/// The next cookie of that name from `start` on.
+/// The next cookie of that name, from `start` on.
 fn find(header: &[u8], mut start: usize, name: &[u8]) -> Option<Found> {
     while start < header.len() {
         let end = start + end_of_cookie(&header[start..]);
@@ -268,7 +268,7 @@ fn names(header: &[u8], name: &[u8]) -> bool {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Five digits of six bits, the largest first, of a date in units of four seconds: 30 bits last until 2106.
+/// Writes a date in units of four seconds as five digits of six bits, most significant first: 30 bits last until 2106.
 fn write_date(now: u64, out: &mut String) {
     let date = (now + 3) >> 2;
     for place in (0..5).rev() {

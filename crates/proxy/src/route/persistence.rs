@@ -1,4 +1,5 @@
-//! What binds a request to a server, and what its backend is asked for: `use-server`, stick tables, the hash of `balance`.
+//! What ties a request to a server (`use-server`, stick tables), and what is asked of its backend, such as the hash of
+//! `balance`.
 
 use crate::{
     connection::Conn,
@@ -10,7 +11,7 @@ use penstock_backends::{balance::Subject, queue::Priority};
 use penstock_config::model::{BalanceKey, Proxy};
 use penstock_rules::{Answer, Condition, ServerOf, Value};
 
-/// What binds a request to a server before the algorithm is asked: `use-server`, and whether persistence holds.
+/// Applies what takes precedence over the balance algorithm: `use-server`; and finds whether persistence applies.
 pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Persistence {
     let worker = conn.worker.clone();
     let rules = worker.shared.program.of(pool.proxy);
@@ -35,7 +36,7 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
             pool.servers().iter().find(|server| server.name.as_bytes() == name).cloned()
         }
     });
-    // The rules behind one are looked at only where its server is there, and down.
+    // Further rules are looked at only if the server named by this one exists and is down.
     let server = named.map_while(|server| server).find(|server| forced || server.is_running());
     if let Some(server) = server {
         x.persistent = Some(server.at.server);
@@ -44,14 +45,14 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     persistence
 }
 
-/// What `force-persist` and `ignore-persist` say.
+/// Whether `force-persist` and `ignore-persist` apply.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Persistence {
     pub forced: bool,
     pub ignored: bool,
 }
 
-/// The server that a stick table remembers, where nothing else has named one.
+/// Uses the server that a stick table remembers, unless something else has named one.
 pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(pool.proxy).stick;
@@ -67,7 +68,7 @@ pub(crate) fn stick(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: St
     }
 }
 
-/// Has stick tables remember the server of an exchange.
+/// Stores the server of an exchange in stick tables.
 pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(server.at.proxy).stick;
@@ -76,7 +77,7 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage
     }
     let id = server.id;
     for rule in rules {
-        // A key of the request is looked for in the request, though a response has come.
+        // A key taken from the request is computed from the request, even though a response has arrived.
         let of = if rule.stores_request && stage == Stage::Response { Stage::Request } else { stage };
         if rule.stores_request || (rule.stores_response && stage == Stage::Response) {
             rule.store(&context::context(&worker, conn, x, of), id);
@@ -84,14 +85,14 @@ pub(crate) fn remember(conn: &mut Conn, x: &mut Exchange, server: &Server, stage
     }
 }
 
-/// What it asks of its backend.
+/// What the request asks of its backend.
 pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Want {
     let due_ms = conn.worker.now_ms() as i64 + i64::from(x.txn.priority_offset_ms);
     let priority = Priority { class: x.txn.priority_class, due_ms };
     Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
 }
 
-/// The hash by which the backend chooses a server, where it does so by hash.
+/// The hash by which the backend chooses a server, if it does so by hash.
 fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
     let mut subject = Subject::default();
     match pool.key()? {
@@ -116,8 +117,8 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Opti
     pool.hash(&subject)
 }
 
-/// The server that this client has a connection of its own to: `option prefer-last-server`, which a client that
-/// authenticates connections has without asking.
+/// The server to which this client has a connection of its own: for `option prefer-last-server`, and always for a
+/// client that authenticates its connections.
 pub(crate) fn last_server(conn: &Conn, pool: &Backend, proxy: &Proxy) -> Option<ServerId> {
     if !(conn.own.authenticates() || proxy.options.prefer_last_server) {
         return None;
