@@ -1,5 +1,5 @@
-//! HTTP/2 on both sides, by the `h2` crate: a stream is one end of an exchange as `exchange::ends` has it, so that rules,
-//! routing, forwarding and logs do not know which version they serve.
+//! HTTP/2 on both sides, using the `h2` crate: a stream is one end of an exchange in the sense of `exchange::ends`, so
+//! that rules, routing, forwarding and logs do not know which version they serve.
 
 pub(crate) mod client_side;
 pub(crate) mod connection;

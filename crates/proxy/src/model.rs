@@ -1,9 +1,9 @@
-//! Whole exchanges through the real code without sockets: under a virtual clock, with buffers of a few bytes, every message cut
-//! at every byte, and every round of every loop counted.
+//! Tests that run whole exchanges through the real code without sockets: under a virtual clock, with buffers of a few
+//! bytes, every message cut at every byte, and every round of every loop counted.
 //!
-//! What comes of an exchange (what the client gets, what the servers are sent) must not depend on where its bytes are cut or
-//! on how large buffers are, and must not take more rounds than its bytes explain. Buffers for bodies have 24 to 64 bytes;
-//! those that heads and trailer sections are read into need to hold one, and are as small as the corpus lets them be.
+//! The result of an exchange (what the client gets, and what the servers are sent) must not depend on where its bytes
+//! are cut or on the size of buffers, and must not take more rounds than its bytes explain. Buffers for bodies have 24
+//! to 64 bytes; those for heads and trailer sections must hold one, and are as small as the test exchanges permit.
 
 pub(crate) mod memory;
 
@@ -41,7 +41,7 @@ use tokio::{
     time::Instant,
 };
 
-/// One configuration for all: which frontend serves an exchange is the exchange's choice.
+/// One configuration for all exchanges, each of which chooses its frontend.
 const CONFIG: &str = "
 defaults
     mode http
@@ -109,7 +109,8 @@ backend nobody
     server s 127.0.0.1:100 disabled
 ";
 
-/// A service that answers as the stats page and the exporter do: with more than a buffer holds, once the body is there.
+/// A service that behaves like the stats page and the exporter: once it has the body, it answers with more than a
+/// buffer holds.
 struct Page;
 
 impl Service for Page {
@@ -122,7 +123,7 @@ impl Service for Page {
     }
 }
 
-/// The proxy, as far as all exchanges share it.
+/// The parts of the proxy that all exchanges share.
 struct Proxy {
     shared: Arc<Shared>,
     handle: Handle,
@@ -148,20 +149,20 @@ impl Proxy {
     }
 }
 
-/// What a client does.
+/// The behaviour of a client.
 enum Client {
-    /// Sends bytes, then waits, and then closes its half.
+    /// Sends bytes, waits, and then closes its half.
     Http1(&'static [u8]),
-    /// A request with a body in pieces and trailers.
+    /// Sends a request with a body in pieces, and trailers.
     Http2(&'static str, &'static str, &'static [&'static [u8]], bool),
 }
 
-/// What servers answer, one request after the other, whoever gets them.
+/// What servers respond, one request after another, whichever server receives it.
 enum Server {
     Http1(&'static [&'static [u8]]),
-    /// Sends back what comes after the head until the client ends, and then a last word.
+    /// Echoes what follows the head until the client ends, and then sends a last message.
     Tunnel(&'static [u8]),
-    /// The body in pieces, with trailers.
+    /// Sends the body in pieces, with trailers.
     Http2(&'static [&'static [u8]], bool),
 }
 
@@ -287,39 +288,39 @@ fn corpus() -> Vec<Exchange> {
     all
 }
 
-/// What came of an exchange, in a form that does not depend on how bytes were framed.
+/// The result of an exchange, in a form that does not depend on how bytes were framed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     client: Vec<String>,
     servers: Vec<String>,
 }
 
-/// Everything about one run that is not the exchange itself.
+/// The parameters of one run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Bytes of a buffer for bodies, and of one for heads.
+    /// The sizes of a buffer for bodies and of one for heads.
     buffers: (usize, usize),
-    /// Bytes a connection takes before somebody reads them.
+    /// How many bytes a connection takes before they are read.
     pipe: usize,
-    /// Where what the client sends is cut, and what the first connection to a server sends.
+    /// Where the client's bytes are cut, and those of the first server connection.
     cuts: (Option<usize>, Option<usize>),
-    /// Rounds that are allowed.
+    /// How many rounds are allowed.
     rounds: u64,
-    /// The client's connection has a planted spin.
+    /// Whether the client's connection has a planted spin.
     spins: bool,
 }
 
 const LARGE: Run = Run { buffers: (16384, 16384), pipe: 1 << 20, cuts: (None, None), rounds: 100_000, spins: false };
 
-/// So long do a client and a server do nothing before they give up: longer than any rule waits.
+/// How long a client or a server is inactive before it gives up: longer than any rule waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Panics of this thread: tokio keeps those of tasks to itself.
+    /// Panics of this thread, since tokio hides those of tasks.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Carries an exchange; what came of it, how many bytes the client and the first server sent, and the rounds it took.
+/// Runs an exchange; returns its outcome, how many bytes the client and the first server sent, and the rounds it took.
 fn carry(proxy: &Proxy, exchange: &'static Exchange, run: Run) -> Result<(Outcome, [usize; 2], u64), String> {
     PANICS.take();
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -370,7 +371,7 @@ async fn carry_in_time(proxy: &Proxy, exchange: &'static Exchange, run: Run) -> 
         Client::Http1(request) => http1_client(client, request).await,
         Client::Http2(method, path, pieces, trailers) => http2_client(client, method, path, pieces, trailers).await,
     };
-    // Its panic is told by the hook.
+    // The hook records its panic.
     let _ = served.await;
     worker.pool.close();
     worker.muxes.clear();
@@ -384,11 +385,11 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Sends all of `request`, waits for whatever may come of it, and ends its half.
+/// Sends all of `request`, waits for the response, and ends its half.
 async fn http1_client(memory: Memory, request: &[u8]) -> Vec<String> {
     let (mut reader, mut writer) = tokio::io::split(memory);
     let sending = async {
-        // Who is refused may not take all of it.
+        // If the request is refused, not all of it may be read.
         let _ = writer.write_all(request).await;
         tokio::time::sleep(PATIENCE).await;
         let _ = writer.shutdown().await;
@@ -402,7 +403,7 @@ async fn http1_client(memory: Memory, request: &[u8]) -> Vec<String> {
     told
 }
 
-/// Responses as one line each, and what follows them as bytes.
+/// Describes each response in one line, and lists the bytes that follow them.
 fn describe_responses(mut bytes: &[u8], requests: &[u8]) -> Vec<String> {
     let mut told = Vec::new();
     let method = requests.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -437,7 +438,7 @@ fn describe_fields(fields: &Fields) -> String {
     format!("[{}]", list.join(", "))
 }
 
-/// A body's payload, its trailers and whether it is whole; and how many bytes it took.
+/// A body's payload, its trailers and whether it is complete; and how many bytes it took.
 fn describe_body(framing: Framing, bytes: &[u8]) -> (String, usize) {
     let mut reader = BodyReader::new(framing, penstock_http::Limits::default());
     let (mut payload, mut used) = (Vec::new(), 0);
@@ -471,7 +472,7 @@ async fn http2_client(
     let (response, mut body) = send.send_request(request, pieces.is_empty()).expect("it is the first");
     for (at, piece) in pieces.iter().enumerate() {
         let last = at + 1 == pieces.len() && !trailers;
-        // Who is refused may not take all of it.
+        // If the request is refused, not all of it may be read.
         let _ = body.send_data(Bytes::from_static(piece), last);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -515,7 +516,7 @@ async fn describe_http2(start: &str, fields: http::HeaderMap, mut body: h2::Recv
     format!("{start} [{}] {:?} [{trailers}]", list(&fields), String::from_utf8_lossy(&payload))
 }
 
-/// A server's connection.
+/// Serves a server's connection.
 async fn serve(
     memory: Memory,
     server: &'static Server,
@@ -535,7 +536,7 @@ async fn serve(
     }
 }
 
-/// Reads requests, whole ones, and answers each; an answer that ends in `<close>` is the last.
+/// Reads whole requests and responds to each; a response that ends in `<close>` is the last.
 async fn http1_server(mut memory: Memory, next: &mut dyn FnMut() -> &'static [u8], seen: Rc<RefCell<Vec<String>>>) {
     let mut bytes = Vec::new();
     loop {
@@ -556,7 +557,7 @@ async fn http1_server(mut memory: Memory, next: &mut dyn FnMut() -> &'static [u8
             }
         }
         if !matches!(memory.read_buf(&mut bytes).await, Ok(1..)) {
-            // How much of a request arrives that is given up depends on when that is.
+            // How much arrives of a request that is cancelled depends on timing.
             return;
         }
     }
@@ -567,7 +568,7 @@ fn describe_request(head: &RequestHead) -> String {
     format!("{} {} {}", text(head.method()), text(head.target()), describe_fields(&head.fields))
 }
 
-/// Answers the head, returns every byte that follows it, and once there are no more says goodbye.
+/// Responds to the head, echoes every byte that follows it, and at the end sends a last message.
 async fn tunnel_server(mut memory: Memory, answer: &[u8], seen: Rc<RefCell<Vec<String>>>) {
     let mut bytes = Vec::new();
     let mut head = RequestHead::default();
@@ -592,7 +593,7 @@ async fn tunnel_server(mut memory: Memory, answer: &[u8], seen: Rc<RefCell<Vec<S
             break;
         }
     }
-    // The client has ended its half: it is still owed the rest.
+    // The client has ended its half, but is still owed the rest.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let _ = memory.write_all(b" and goodbye, at some length").await;
     seen.borrow_mut().push(format!("{} {:?}", describe_request(&head), String::from_utf8_lossy(&tunnelled)));
@@ -624,13 +625,14 @@ async fn http2_server(
     }
 }
 
-/// Rounds that an exchange may take: some for every byte that any buffer may hold alone, and some to begin with.
+/// How many rounds an exchange may take: several for each byte, since a buffer may hold only one, and some to start
+/// with.
 fn allowed(moved: [usize; 2]) -> u64 {
     600 + 12 * (moved[0] + moved[1]) as u64
 }
 
-/// What must not depend on sizes and cuts: a service that is answered before all of a body has been read ends the connection,
-/// and how much is read for it is a buffer.
+/// The part of an outcome that must not depend on sizes and cuts: a service that responds before all of a body was read
+/// ends the connection, and how much was read for it depends on the buffer.
 fn comparable(exchange: &Exchange, mut outcome: Outcome) -> Outcome {
     if exchange.frontend == "pages" {
         outcome.client = outcome.client.iter().map(|line| line.replace("connection: close, ", "")).collect();
@@ -638,7 +640,7 @@ fn comparable(exchange: &Exchange, mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Why an exchange went wrong, if it did.
+/// Describes what went wrong with an exchange, if anything.
 fn compare(proxy: &Proxy, exchange: &'static Exchange, run: Run, expected: &Outcome) -> Option<String> {
     let why = match carry(proxy, exchange, run) {
         Ok((outcome, ..)) => {
@@ -653,11 +655,11 @@ fn compare(proxy: &Proxy, exchange: &'static Exchange, run: Run, expected: &Outc
     Some(format!("{} with {run:?}: {why}", exchange.name))
 }
 
-/// Buffers for bodies, for heads, and what a connection takes at once.
+/// Sizes of buffers for bodies and heads, and how many bytes a connection takes at once.
 const SIZES: [((usize, usize), usize); 5] =
     [((24, 256), 1 << 16), ((64, 200), 7), ((33, 256), 1), ((41, 333), 50), ((28, 1024), 300)];
 
-/// Carries the whole corpus; what went wrong.
+/// Runs all exchanges; returns what went wrong.
 fn carry_all(beat: &AtomicU64) -> Vec<String> {
     let proxy = Proxy::new(CONFIG);
     let mut wrong = Vec::new();
@@ -691,10 +693,10 @@ fn carry_all(beat: &AtomicU64) -> Vec<String> {
     wrong
 }
 
-/// Runs `work` on a thread of its own and gives what it returns, unless that thread stays with one exchange for too much CPU
-/// time: a loop that nobody counts is noticed even so.
+/// Runs `work` on a thread of its own and returns its result; fails if the thread spends too much CPU time on one
+/// exchange, so that even a loop that is not counted is noticed.
 fn watched<T: Send + 'static>(work: impl FnOnce(&AtomicU64) -> T + Send + 'static) -> T {
-    /// A hundred times what the longest takes in a debug build.
+    /// A hundred times what the longest one takes in a debug build.
     const STUCK: Duration = Duration::from_secs(5);
     let beat = Arc::new(AtomicU64::new(0));
     let (tell, told) = mpsc::channel();
@@ -721,7 +723,7 @@ fn watched<T: Send + 'static>(work: impl FnOnce(&AtomicU64) -> T + Send + 'stati
     }
 }
 
-/// Keeps the panics of model threads, and lets those of others be told as always.
+/// Collects the panics of model threads; those of other threads are reported as usual.
 fn keep_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

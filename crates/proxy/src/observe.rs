@@ -1,4 +1,4 @@
-//! What operators see: counters, the reports of crypto engines, and the snapshot that gathers everything.
+//! What operators see: counters, the reports of crypto engines, and the snapshot that collects everything.
 
 pub(crate) mod captures;
 pub mod counters;

@@ -1,4 +1,5 @@
-//! Rules of a configuration meet a message: they are run, look things up, and what they decide is done.
+//! Runs the rules of a configuration on a message: evaluates them, answers their lookups, and carries out what they
+//! decide.
 
 pub(crate) mod after_response;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! Servers as the data plane has them: those of `penstock_backends`, and with each what its connections need.
+//! Servers of the data plane: those of `penstock_backends`, each with what its connections need.
 
 use crate::observe::counters::Cells;
 use penstock_rules::{Expr, ServerFacts};
@@ -6,28 +6,28 @@ use penstock_tls::Connector;
 
 pub use penstock_backends::server::*;
 
-/// What the data plane keeps with each server. It comes and goes with the server.
+/// What the data plane stores with each server, for as long as the server exists.
 pub struct Parts {
-    /// What rules see of it.
+    /// What rules can see of it.
     pub(crate) facts: ServerFacts,
-    /// `sni`.
+    /// The expression of `sni`.
     pub(crate) sni: Option<Expr>,
-    /// TLS towards it; `None` for clear text.
+    /// Settings for TLS to it; `None` for clear text.
     pub(crate) connector: Option<Connector>,
-    /// TLS of its checks, where its own traffic has none.
+    /// Settings for TLS in its checks, if its own traffic has none.
     pub(crate) check_connector: Option<Connector>,
-    /// What each worker counts for it.
+    /// Each worker's counters for it.
     pub(crate) cells: Box<[Cells]>,
 }
 
 impl Parts {
-    /// Of a server that nothing more is said of, for that many workers.
+    /// The parts of a server with default settings, for this many workers.
     pub(crate) fn new(facts: ServerFacts, workers: usize) -> Parts {
         let cells = (0..workers).map(|_| Cells::default()).collect();
         Parts { facts, sni: None, connector: None, check_connector: None, cells }
     }
 
-    /// Idle connections that each worker keeps to it.
+    /// How many idle connections each worker keeps to it.
     pub fn idle_by_worker(&self) -> Vec<u64> {
         self.cells.iter().map(|cells| cells.idle_connections.read()).collect()
     }

@@ -1,5 +1,5 @@
-//! Servers from this side: connections to them, opened and kept between exchanges, the checks of their health, and where
-//! names say that they are.
+//! Connections to servers: opening them, keeping them between exchanges, checking the servers' health, and resolving
+//! their names.
 
 pub(crate) mod checks;
 pub(crate) mod connect;

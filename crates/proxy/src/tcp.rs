@@ -1,4 +1,4 @@
-//! `mode tcp`: bytes both ways, each direction ended by itself.
+//! `mode tcp`: forwards bytes both ways; each direction ends by itself.
 
 pub(crate) mod raw;
 
@@ -156,7 +156,7 @@ async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend
     x.log.srv_conn = slot.server().served().saturating_sub(1);
 }
 
-/// Moves bytes until both directions have ended, or one side is silent for too long.
+/// Forwards bytes until both directions have ended, or one side is silent for too long.
 async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &mut Raw, proxy: &Proxy, slot: &Slot) {
     let worker = conn.worker.clone();
     let timeouts = conn.proxy().timeouts.clone();
@@ -206,7 +206,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
             return Poll::Ready(None);
         }
         if up.done != down.done {
-            // Whichever side has ended, the other has only so long for what it still says or takes.
+            // Whichever side has ended, the other has limited time to send and receive the rest.
             patience.half_closed(timeouts.client_fin, proxy.timeouts.server_fin);
         }
         // Kept up to date, as an operator may end the session at any moment.
@@ -235,7 +235,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
                 _ => {}
             }
         }
-        // What could not be delivered must not look like a whole.
+        // Data that could not be delivered must not look complete to the receiver.
         match termination.0 {
             By::Server => client.stream.socket().reset_on_close(),
             By::Client => server.stream.socket().reset_on_close(),
@@ -244,26 +244,26 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
     }
 }
 
-/// `tcp-response content`: what the server sends first is held back until the rules have decided, for at most `tcp-response
-/// inspect-delay`. Without a delay they decide before there is anything.
+/// `tcp-response content`: the server's first bytes are held back until the rules have decided, for at most
+/// `tcp-response inspect-delay`. Without a delay they decide before any arrive.
 struct Inspection {
     backend: usize,
     /// The next rule to run.
     from: usize,
     delay: Deadline,
-    /// Nothing more is waited for.
+    /// Whether nothing more is waited for.
     complete: bool,
     over: Option<Inspected>,
 }
 
-/// What the rules said.
+/// The decision of the rules.
 #[derive(Clone, Copy)]
 enum Inspected {
     Passed,
-    /// It is closed behind what it has sent already.
+    /// The connection closes after what the server has sent already.
     Cut,
     Refused,
-    /// The client is not told that it is over.
+    /// The connection is dropped without the client noticing.
     Dropped,
 }
 
@@ -317,7 +317,7 @@ impl Inspection {
                 | Verdict::Respond(..)
                 | Verdict::Service(_)
                 | Verdict::Failed
-                // No password comes before HTTP.
+                // There are no passwords before HTTP.
                 | Verdict::Verify { .. } => {
                     evaluate::count_denied_response(conn, x);
                     Some(Inspected::Refused)

@@ -23,7 +23,7 @@ use std::{
 /// One stream of a client's connection.
 pub(crate) struct Http2Client {
     inbound: RecvStream,
-    /// DATA that nobody has taken yet.
+    /// DATA received and not read by the exchange yet.
     inlet: Inlet,
     trailers: Option<Fields>,
     framing: Framing,
@@ -32,21 +32,22 @@ pub(crate) struct Http2Client {
     outbound: Outbound,
     signals: Rc<Signals>,
     expects_continue: bool,
-    /// DATA frames carry the bytes of another protocol.
+    /// Whether DATA frames carry another protocol.
     tunnel: bool,
     counts: Counts,
 }
 
-/// How far the response is.
+/// The state of the response.
 enum Outbound {
-    /// There is none yet.
+    /// It has not started.
     Waiting,
-    /// Its head, with the length of that, waits for what follows it, so that a response without a body is one frame.
+    /// Its head, and the head's length. It is held until something follows, so that a response without a body takes one
+    /// frame.
     Head(Response<()>, usize),
     Body(SendStream<Bytes>),
-    /// All of it was sent.
+    /// It has been sent completely.
     Ended,
-    /// The client was told that there will be no more.
+    /// It was reset: the client knows that no more follows.
     Reset,
 }
 
@@ -54,13 +55,14 @@ impl Http2Client {
     /// How the body of a request is framed, as far as its head says.
     ///
     /// # Errors
-    /// When its `Content-Length` is none.
+    ///
+    /// If its `Content-Length` is invalid.
     pub fn framing(head: &RequestHead, inbound: &RecvStream) -> Result<Framing, penstock_http::Error> {
         Ok(match penstock_http::request_framing(head)? {
             _ if inbound.is_end_stream() => Framing::None,
             Framing::None if head.method() == b"CONNECT" || head.fields.has(Known::Upgrade) => Framing::None,
             Framing::None => Framing::Chunked,
-            // h2 holds the stream to it (RFC 9113 section 8.1.1).
+            // h2 enforces the announced length (RFC 9113 section 8.1.1).
             framing => framing,
         })
     }
@@ -86,23 +88,23 @@ impl Http2Client {
             counts: Counts { received: head.weight(), sent: 0 },
         }
     }
-    /// Whether the client got a whole response.
+    /// Whether the client got a complete response.
     pub fn is_answered(&self) -> bool {
         matches!(self.outbound, Outbound::Ended)
     }
-    /// Whether the request has come to its end, or its answer never will.
+    /// Whether the request has ended, or its response never will.
     pub fn has_ended(&self) -> bool {
         self.inbound.is_end_stream() || !self.is_answered()
     }
-    /// Ends the stream with a reason of its own, when nothing was answered.
+    /// Ends the stream with this reason, without a response.
     pub fn refuse(&mut self, reason: Reason) {
         self.respond.send_reset(reason);
         self.outbound = Outbound::Reset;
     }
-    /// Reads what still comes of a request that was answered before it ended, and throws it away: up to `limit` bytes.
+    /// Reads and discards the rest of a request that was answered before it ended, up to `limit` bytes.
     ///
-    /// The stream's end would tell the client at once to stop, by RST_STREAM with NO_ERROR right behind the answer. That is
-    /// its right (RFC 9113 section 8.1), but curl then reports an error in the answer's place.
+    /// Otherwise, ending the stream would send RST_STREAM with NO_ERROR right after the response. That is allowed (RFC
+    /// 9113 section 8.1), but makes curl report an error instead of the response.
     pub fn poll_rest(&mut self, cx: &mut Context<'_>, limit: &mut usize) -> Poll<()> {
         while *limit > 0 && !self.has_ended() {
             let Some(Ok(data)) = ready!(self.inbound.poll_data(cx)) else { break };
@@ -113,8 +115,8 @@ impl Http2Client {
         }
         Poll::Ready(())
     }
-    /// Takes what has come out of h2, whose frames cost more than they carry. The client may send more only as it is
-    /// forwarded.
+    /// Takes received DATA out of h2, whose frames use more memory than they carry. The client's window is only
+    /// reopened as the data is forwarded.
     fn absorb(&mut self, cx: &mut Context<'_>) {
         if self.framing == Framing::None && !self.tunnel {
             return;
@@ -133,7 +135,7 @@ impl Http2Client {
 impl Source for Http2Client {
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<Result<Body, Fault>> {
         if self.framing == Framing::None && !self.tunnel {
-            // What follows a CONNECT belongs to the tunnel, if there will be one.
+            // What follows a CONNECT belongs to the tunnel, if one is opened.
             return Poll::Ready(Ok(Body::End));
         }
         let before = buffer.len();
@@ -142,7 +144,7 @@ impl Source for Http2Client {
             let taken = self.inlet.move_to(buffer);
             self.counts.received += taken as u64;
             if taken > 0 {
-                // The client may send as much again only now: what waits here is bounded by the stream's window.
+                // Only now may the client send as much again: what is held here is bounded by the stream's window.
                 self.inbound.flow_control().release_capacity(taken).map_err(broken)?;
                 self.expects_continue = false;
             }
@@ -178,7 +180,7 @@ impl Sink for Http2Client {
     }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         if let Outbound::Waiting | Outbound::Head(..) = self.outbound {
-            // For interim responses too, which a server may send without end.
+            // This also applies to interim responses, of which a server may send any number.
             ready!(self.signals.outlet.poll_room(cx));
         }
         if let Outbound::Head(..) = self.outbound {
@@ -195,7 +197,7 @@ impl Sink for Http2Client {
             }
         }
         let Outbound::Body(stream) = &mut self.outbound else {
-            // What would follow a response that is over is not sent.
+            // Nothing more is sent of a response that is over.
             let gone = matches!(self.outbound, Outbound::Reset);
             buffer.clear();
             return Poll::Ready(if gone { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) });
@@ -207,8 +209,8 @@ impl Sink for Http2Client {
     }
 }
 
-/// What the streams of one connection may hold together in buffers that have grown, so that a client with many streams of
-/// which it takes nothing costs no more than the buffers all begin with.
+/// Total size of the grown buffers that the streams of one connection may hold, so that a client with many streams from
+/// which it reads nothing costs no more than the initial buffers.
 const HELD_MAX: usize = 256 * 1024;
 
 impl Client for Http2Client {
@@ -226,7 +228,7 @@ impl Client for Http2Client {
         self.expects_continue = false;
         if let (Outbound::Waiting, Ok(response)) = (&self.outbound, write_response(head)) {
             self.signals.outlet.head(head.fields.wire_len());
-            // A stream that is gone is noticed by who waits for it.
+            // If the stream is gone, whatever waits for it will notice.
             let _ = self.respond.send_informational(response);
         }
     }
@@ -269,7 +271,7 @@ impl Client for Http2Client {
     }
 }
 
-/// What h2 says where the client's connection is to end.
+/// Translates an error of h2 that ends the client's connection.
 fn broken(error: h2::Error) -> Fault {
     Fault::Io(io_error(error))
 }
@@ -281,7 +283,8 @@ mod tests {
     use std::future::poll_fn;
     use tokio::{io::duplex, task::LocalSet};
 
-    /// A stream whose client has asked, and whose connection's task runs; the client reads nothing while `work` does.
+    /// Runs `work` on a stream whose client has sent a request and reads nothing meanwhile; the connection's task runs
+    /// alongside.
     fn with_unread_stream(work: impl AsyncFnOnce(&mut Http2Client)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
@@ -312,7 +315,7 @@ mod tests {
         });
     }
 
-    /// Lets the connection's task have its turns.
+    /// Lets the connection's task run.
     async fn turns() {
         for _ in 0..10 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A client's HTTP/2 connection: accepts streams, starts an exchange for each, and ends when nobody needs it any more.
+//! A client's HTTP/2 connection: accepts streams, starts an exchange for each, and ends when it is no longer needed.
 
 use super::{
     client_side::Http2Client,
@@ -36,18 +36,18 @@ use tokio::time::Instant;
 type Connection = server::Connection<Guard<Stream>, Bytes>;
 type Accepted = (Request<RecvStream>, server::SendResponse<Bytes>);
 
-/// Streams of one connection that have an exchange, and the tasks that have none now.
+/// The streams of one connection that have an exchange, and the idle tasks that once served one.
 ///
-/// A task is some 4 KiB with all the states it can be in: serving one stream after the other with it costs less than
-/// making one for each (measured: 12 % of the instructions of a small request). A connection keeps them through a pause
-/// between requests, and none once it is idle.
+/// A task takes some 4 KiB for all its possible states: reusing it for one stream after another costs less than
+/// creating one for each (measured: 12 % of the instructions of a small request). A connection keeps its tasks during
+/// short pauses between requests, and drops them once it is idle.
 struct Streams {
     signals: Rc<Signals>,
     share: Rc<Share>,
-    /// The connection's task, which times idleness.
+    /// The waker of the connection's task, which measures idleness.
     idle: RefCell<Option<Waker>>,
     resting: RefCell<Vec<Rc<Task>>>,
-    /// No stream will come.
+    /// Whether no further stream will come.
     ended: Cell<bool>,
 }
 
@@ -74,7 +74,7 @@ impl Streams {
             *idle = Some(waker.clone());
         }
     }
-    /// Ends the tasks that rest.
+    /// Ends the idle tasks.
     fn dismiss(&self) {
         for task in self.resting.take() {
             task.give(None);
@@ -82,7 +82,7 @@ impl Streams {
     }
 }
 
-/// One stream's place among the others.
+/// Counts one open stream of the connection until dropped.
 struct Entered(Rc<Streams>);
 
 impl Drop for Entered {
@@ -96,7 +96,7 @@ impl Drop for Entered {
     }
 }
 
-/// What a task is given to do: a stream, and the connection's session and count of requests as they are at its start.
+/// The input of a task: a stream, and the connection's session and request count at that time.
 struct Job {
     request: Request<RecvStream>,
     path: Option<Box<[u8]>>,
@@ -106,7 +106,7 @@ struct Job {
     entered: Entered,
 }
 
-/// Where a task that rests is given its next job, or none.
+/// Where an idle task receives its next job, or learns that there is none.
 #[derive(Default)]
 struct Task {
     job: RefCell<Option<Option<Job>>>,
@@ -132,26 +132,26 @@ impl Task {
     }
 }
 
-/// What a connection lets all its streams have in flight towards us together.
+/// Window for the data that all streams of a connection may send us together.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// How long a goodbye may take to be taken.
+/// How long the client may take to receive our GOAWAY.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Serves a connection whose client speaks HTTP/2, by ALPN, by `proto h2`, or because its first bytes say so.
 ///
-/// `begun` is what was read already.
+/// `begun` holds the bytes that were read already.
 pub(crate) async fn run(mut conn: Box<Conn>, stream: Stream, begun: Vec<u8>) {
     conn.facts.http_major = 2;
     let limits = conn.limits();
-    // What only the beginning needs is on the heap no longer than that: an idle connection is to be small.
+    // State that only the start needs is on the heap no longer than that, since idle connections have to be small.
     let Some(mut client) = Box::pin(open(&mut conn, stream, begun, limits)).await else { return };
     while let Some(accepted) = client.next(&mut conn).await {
         client.start(&mut conn, accepted, limits);
     }
 }
 
-/// Reads the preface, and says our settings.
+/// Reads the preface and sends our settings.
 async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: Limits) -> Option<Box<Connected>> {
     let first = conn.patience();
     conn.deadline.set(Instant::now(), first);
@@ -165,17 +165,17 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     Some(Box::new(Connected { connection, streams, signals, phase: Phase::Open, widened: false }))
 }
 
-/// The bytes a client begins with (RFC 9113 section 3.4).
+/// The bytes that a client starts with (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether these bytes, which may go on, can be a client's first.
+/// Whether these bytes, possibly incomplete, can be the start of the preface.
 pub(crate) fn may_begin_so(bytes: &[u8]) -> bool {
     let seen = bytes.len().min(PREFACE.len());
     bytes[..seen] == PREFACE[..seen]
 }
 
-/// Reads up to the preface's end. h2 would do so too, but leave unread what came instead of it, and closing would then
-/// send a reset where the client is owed an end.
+/// Reads to the end of the preface. h2 could do this, but if something else arrived it would leave that unread, so that
+/// closing would send a reset instead of an orderly end.
 async fn preface(conn: &mut Conn, stream: &mut Stream, begun: &mut Vec<u8>) -> bool {
     loop {
         if !may_begin_so(begun) {
@@ -219,25 +219,25 @@ struct Connected {
     streams: Rc<Streams>,
     signals: Rc<Signals>,
     phase: Phase,
-    /// The client was told of [`CONNECTION_WINDOW`].
+    /// Whether the client has been told of [`CONNECTION_WINDOW`].
     widened: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// No stream is open since that moment, which was a short while ago.
+    /// No stream has been open for a short while, since this moment.
     Paused(Instant),
-    /// The client's next request is waited for.
+    /// The connection is idle until the client's next request.
     Idle,
-    /// GOAWAY has been said; streams that were opened before are finished.
+    /// GOAWAY has been sent; streams that are open are finished.
     Leaving,
-    /// The client floods us, and is not listened to any more.
+    /// The client floods us, and nothing more is read from it.
     Cut,
 }
 
 impl Connected {
-    /// Waits for a stream, and meanwhile drives all that are open; `None` when there will be no more.
+    /// Waits for a stream, and drives all open ones meanwhile; `None` when there will be no more.
     async fn next(&mut self, conn: &mut Conn) -> Option<Accepted> {
         poll_fn(|cx| {
             // Each stream was charged to the turn in which it was accepted.
@@ -249,7 +249,7 @@ impl Connected {
                 }
                 if let Poll::Ready(accepted) = accepted {
                     turn::spend(cost::STREAM);
-                    // An error has been said to the client as GOAWAY already, where that was possible.
+                    // If possible, h2 has already sent the error to the client as GOAWAY.
                     return Poll::Ready(accepted.and_then(Result::ok));
                 }
                 if !self.change_phase(conn) {
@@ -267,14 +267,14 @@ impl Connected {
                 Phase::Paused(since) => self.rest(conn, since),
                 Phase::Open | Phase::Idle => self.leave(conn),
             }
-            // What it now has to say, and to wait for, is seen to in the next turn.
+            // What the connection now has to send or wait for is handled in the next turn.
             cx.waker().wake_by_ref();
             Poll::Pending
         })
         .await
     }
 
-    /// Takes note of what has happened; whether h2 has something new to send.
+    /// Updates the phase; returns whether h2 has something new to send.
     fn change_phase(&mut self, conn: &mut Conn) -> bool {
         if self.signals.is_flooded() && self.phase != Phase::Cut {
             self.phase = Phase::Cut;
@@ -293,14 +293,14 @@ impl Connected {
                 conn.deadline.set(now, Some(conn.patience().map_or(PAUSE, |patience| patience.min(PAUSE))));
             }
             (Phase::Paused(_) | Phase::Idle, 1..) => self.phase = Phase::Open,
-            // Open streams have timeouts of their own; the goodbye's starts with the end of the last.
+            // Open streams have timeouts of their own; the time for GOAWAY starts when the last one ends.
             (Phase::Leaving, 1..) => conn.deadline.set(Instant::now(), Some(GOODBYE)),
             _ => {}
         }
         false
     }
 
-    /// The pause is over: the connection is idle since it began.
+    /// Ends the pause: the connection counts as idle from `since` on.
     fn rest(&mut self, conn: &mut Conn, since: Instant) {
         self.phase = Phase::Idle;
         self.streams.dismiss();
@@ -308,17 +308,17 @@ impl Connected {
         conn.deadline.set(since, patience);
     }
 
-    /// Says GOAWAY; what is open is finished.
+    /// Sends GOAWAY; open streams are finished.
     fn leave(&mut self, conn: &mut Conn) {
         self.phase = Phase::Leaving;
         self.connection.graceful_shutdown();
         conn.deadline.set(Instant::now(), Some(GOODBYE));
     }
 
-    /// Gives a stream to a task that rests, or to a new one.
+    /// Gives a stream to an idle task, or to a new one.
     fn start(&mut self, conn: &mut Conn, (request, respond): Accepted, limits: Limits) {
-        // Said with the first body and not before: most connections have none, and some clients expect nothing but SETTINGS
-        // and its acknowledgement at the beginning.
+        // Sent with the first body and not before: most connections have none, and some clients expect nothing but
+        // SETTINGS and its acknowledgement at the beginning.
         if !self.widened && !request.body().is_end_stream() {
             self.widened = true;
             self.connection.set_target_window_size(CONNECTION_WINDOW);
@@ -348,7 +348,7 @@ impl Drop for Connected {
     }
 }
 
-/// Serves one stream after the other, for as long as there are others.
+/// The main loop of a task: serves one stream after another until none is left.
 async fn serve_streams(mut conn: Conn, task: Rc<Task>, streams: Rc<Streams>, signals: Rc<Signals>, limits: Limits) {
     while let Some(job) = task.next().await {
         let Job { request, path, respond, session, requests, entered } = job;
@@ -392,7 +392,7 @@ async fn serve_stream(
     }
 }
 
-/// Gives a client that was answered early the time to take note, before the end of its stream resets it.
+/// Gives a client that was answered early time to notice, before the end of its stream resets it.
 async fn linger(conn: &mut Conn, client: &mut Http2Client) {
     if client.has_ended() {
         return;

@@ -1,4 +1,4 @@
-//! Heads between h2's types and ours, mapped as HAProxy maps them.
+//! Converts heads between h2's types and ours, as HAProxy maps them.
 
 use super::websocket;
 use base64::Engine;
@@ -8,10 +8,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use penstock_http::{Error, Fields, Known, Limits, RequestHead, ResponseHead, Version, trailers};
 use std::hash::{BuildHasher, RandomState};
 
-/// Fills `head` from a request that h2 has validated, whose `path` may be one that h2 has no place for.
+/// Fills `head` from a request that h2 has validated. Its `path` is given separately if it is one that h2 cannot
+/// represent.
 ///
 /// # Errors
-/// When it has more fields than the limit, or `Host` and `:authority` differ.
+///
+/// If it has more fields than the limit, or `Host` and `:authority` differ.
 pub(super) fn read_request<B>(
     request: &Request<B>,
     path: Option<&[u8]>,
@@ -27,14 +29,14 @@ pub(super) fn read_request<B>(
     head.start_http2(method, scheme, authority, path)?;
     read_fields(request.headers(), &mut head.fields, limits, authority, scheme)?;
     if !head.fields.has(Known::Host) && !limits.lenient {
-        // As over HTTP/1: a server of HTTP/1.1 could only refuse it (RFC 9112 section 3.2).
+        // As over HTTP/1: an HTTP/1.1 server could only refuse it (RFC 9112 section 3.2).
         return Err(Error::NoHost);
     }
     if let Some(protocol) = request.extensions().get::<Protocol>() {
         if !penstock_http::may_upgrade_to(protocol.as_str().as_bytes()) {
             return Err(Error::Upgrade);
         }
-        // RFC 8441: to HTTP/1 servers this is an upgrade (RFC 6455), for which the key is ours to choose.
+        // RFC 8441: for HTTP/1 servers this becomes an upgrade (RFC 6455), with a key of our choice.
         head.fields.set(b"connection", b"upgrade")?;
         head.fields.set(b"upgrade", protocol.as_str().as_bytes())?;
         if !head.fields.has(Known::SecWebsocketKey) {
@@ -45,14 +47,14 @@ pub(super) fn read_request<B>(
     Ok(())
 }
 
-/// Sixteen bytes nobody chose, in base64 (RFC 6455 section 4.1). They are no secret: they show only that the server knows
-/// the protocol.
+/// Sixteen arbitrary bytes in base64 (RFC 6455 section 4.1). They need not be secret: they only serve to show that the
+/// server knows the protocol.
 fn websocket_key() -> String {
     let random = || RandomState::new().hash_one(()).to_ne_bytes();
     base64::engine::general_purpose::STANDARD.encode([random(), random()].concat())
 }
 
-/// Appends fields, `Cookie` put together again (RFC 9113 section 8.2.3).
+/// Appends fields, with those of `Cookie` joined into one (RFC 9113 section 8.2.3).
 fn read_fields(
     map: &HeaderMap,
     fields: &mut Fields,
@@ -63,7 +65,8 @@ fn read_fields(
     if map.len() + 2 >= limits.fields {
         return Err(Error::TooManyFields);
     }
-    // A client may say in five bytes what is 4 KiB here: all of it is copied once, and to no larger a place than it needs.
+    // A client can express in five bytes what takes 4 KiB here, so all of it is copied once, into an allocation of the
+    // exact size.
     fields.reserve(map.len() + 1, map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
     let mut hosts = 0;
     for (name, value) in map {
@@ -100,7 +103,7 @@ fn read_fields(
     Ok(())
 }
 
-/// Whether both name one place, of which either may leave out the port that the scheme implies.
+/// Whether both name the same host and port; either may omit the port that the scheme implies.
 fn is_same_place(authority: &[u8], host: &[u8], scheme: &[u8]) -> bool {
     let default_port = match scheme {
         b"http" => Some(80),
@@ -111,17 +114,18 @@ fn is_same_place(authority: &[u8], host: &[u8], scheme: &[u8]) -> bool {
     both.is_some_and(|(authority, host)| authority.same_as(&host, default_port))
 }
 
-/// Trailers as h2 gives them, those that may be trailers.
+/// Converts h2's trailers, leaving out fields that may not be trailers.
 ///
 /// # Errors
-/// When they have more fields than the limit.
+///
+/// If they have more fields than the limit.
 pub(super) fn read_trailers(map: &HeaderMap, limits: &Limits) -> Result<Fields, Error> {
     if map.len() + 1 >= limits.fields {
         return Err(Error::TooManyFields);
     }
     let mut fields = Fields::new();
     for (name, value) in map {
-        // What is no field value for us either way is not sent on.
+        // A value that is not valid in our representation is dropped.
         let _ = fields.append(name.as_str().as_bytes(), value.as_bytes());
     }
     trailers::keep_honest(&mut fields);
@@ -140,7 +144,7 @@ pub(super) fn read_response<B>(response: &Response<B>, head: &mut ResponseHead, 
     Ok(())
 }
 
-/// The response as h2 takes it; 101 becomes the 200 of RFC 8441.
+/// Converts a response for h2; status 101 becomes the 200 of RFC 8441.
 pub(super) fn write_response(head: &ResponseHead) -> Result<Response<()>, Error> {
     let status = if head.status() == 101 { 200 } else { head.status() };
     let mut response = Response::new(());
@@ -150,7 +154,7 @@ pub(super) fn write_response(head: &ResponseHead) -> Result<Response<()>, Error>
     Ok(response)
 }
 
-/// The request as h2 takes it; a handshake for a WebSocket becomes the extended CONNECT of RFC 8441.
+/// Converts a request for h2; a WebSocket handshake becomes the extended CONNECT of RFC 8441.
 pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<()>, Error> {
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(head.method()).map_err(|_| Error::Method)?;
@@ -163,12 +167,12 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
     let authority = authority.map(uri::Authority::try_from).transpose().map_err(|_| Error::Authority)?;
     let mut parts = uri::Parts::default();
     if head.method() == b"CONNECT" {
-        // Its target has the port, which `Host` may leave out.
+        // Its target includes the port, which `Host` may omit.
         parts.authority = Some(uri::Authority::try_from(head.target()).map_err(|_| Error::Authority)?);
     } else {
         match authority {
             Some(_) => parts.scheme = Some(uri::Scheme::try_from(scheme).map_err(|_| Error::Target)?),
-            // An HTTP/1.0 request without a host: only so does h2 take it, and says `:scheme http`.
+            // An HTTP/1.0 request without a host. h2 accepts it only in this form, and sends `:scheme http`.
             None => *request.version_mut() = http::Version::HTTP_11,
         }
         parts.authority = authority;
@@ -181,9 +185,9 @@ pub(super) fn write_request(head: &RequestHead, scheme: &str) -> Result<Request<
     Ok(request)
 }
 
-/// Fields as h2 takes them, without those that belong to an HTTP/1 connection (RFC 9113 section 8.2.2).
+/// Converts fields for h2, without those that belong to an HTTP/1 connection (RFC 9113 section 8.2.2).
 ///
-/// All values share one copy of the lines: a response costs one allocation for them, however many there are.
+/// All values share one copy of the lines, so that they cost a response one allocation, however many there are.
 pub(super) fn write_fields(fields: &Fields, unwanted: impl Fn(Known) -> bool) -> Result<HeaderMap, Error> {
     let mut lines = Vec::with_capacity(fields.wire_len());
     fields.write_to(&mut lines);

@@ -1,9 +1,11 @@
-//! Between the TLS stream and h2: counts what a peer sends by type of frame, and cuts it off when it only makes work.
+//! A layer between the TLS stream and h2 that counts a peer's frames by type, and cuts the peer off if it only causes
+//! work.
 //!
-//! h2 bounds resets of streams that were not accepted yet, the size of a header block and small DATA frames, but no
-//! control frames. Every flood named in CVE-2019-9511 to 9518, CVE-2023-44487 (Rapid Reset) and the CONTINUATION flood
-//! of 2024 is made of frames that cost the peer nothing and bring no request to its end. So such frames spend a budget,
-//! and what honest clients do alongside (finished streams, bytes taken, time) fills it again.
+//! h2 bounds resets of streams that were not accepted yet, the size of header blocks and the number of small DATA
+//! frames, but not control frames. Every flood named in CVE-2019-9511 to 9518, CVE-2023-44487 (Rapid Reset) and the
+//! CONTINUATION flood of 2024 consists of frames that cost the peer nothing and complete no request. Such frames
+//! therefore spend a budget, which is refilled by what honest clients do alongside: finish streams, take bytes, and let
+//! time pass.
 
 use super::{
     heads::{Heads, Passed},
@@ -25,14 +27,15 @@ use tokio::{
     time::Instant,
 };
 
-/// The kinds of frames that are counted, each with how many may come at once, and how many more a second.
+/// The kinds of frames that are counted; for each, how many may come at once, and how many more per second.
 ///
-/// Honest figures, from browsers, curl, nghttp2 and gRPC: a PING each round trip while data flows (grpc-go measures its
-/// bandwidth with them, one for each message it takes), SETTINGS once or twice, a PRIORITY for each of a few dozen streams,
-/// resets of what scrolled away, WINDOW_UPDATEs with the bytes taken. What data and finished streams pay for, beside time,
-/// is in [`Budget::refill`] and [`Budget::finished`]. All floods end before 1,000 frames, most far earlier.
+/// What browsers, curl, nghttp2 and gRPC legitimately send: a PING per round trip while data flows (grpc-go measures
+/// its bandwidth with one for each message it receives), SETTINGS once or twice, a PRIORITY for each of a few dozen
+/// streams, resets of what scrolled out of view, WINDOW_UPDATEs for the bytes received. How data and finished streams
+/// refill a budget, besides time, is in [`Budget::refill`] and [`Budget::finished`]. Every flood ends before 1,000
+/// frames, most of them far earlier.
 ///
-/// Heads are counted of servers alone, for interim ones (1xx) that nobody has asked for; each request pays for several.
+/// Heads are counted for servers only, because of unsolicited interim ones (1xx); each request allows several.
 const BUDGETS: [(Kind, u32, u32); KINDS] = [
     (Kind::Head, 800, 50),
     (Kind::EmptyData, 100, 10),
@@ -63,37 +66,38 @@ enum Kind {
     Unknown,
 }
 
-/// How many bytes of DATA that we send pay for one WINDOW_UPDATE more.
+/// Bytes of sent DATA that allow one more WINDOW_UPDATE.
 const BYTES_PER_UPDATE: u64 = 32;
 
-/// How many WINDOW_UPDATEs a DATA frame pays for that we send, however small: one for its stream, one for the connection.
+/// WINDOW_UPDATEs that each sent DATA frame allows, however small: one for its stream, one for the connection.
 const UPDATES_PER_DATA: u32 = 2;
 
-/// How many DATA frames that carry something, sent or received, pay for one PING more.
+/// PINGs that each non-empty DATA frame, sent or received, allows.
 ///
-/// A probe of bandwidth or of life is sent when data comes, at most one a frame; two kinds of them may be under way at once
-/// (grpc-go's flow control and its keepalive). Each DATA frame costs its sender and us more than the PING it pays for.
+/// A probe of bandwidth or liveness is sent when data arrives, at most one per frame, and two kinds may run at once
+/// (grpc-go's flow control and its keepalive). Each DATA frame costs both sides more than the PINGs it allows.
 const PINGS_PER_DATA: u32 = 2;
 
-/// How many heads each request to a server pays for: interim ones, the response's, its trailers.
+/// Heads that each request to a server allows: interim ones, the response's, its trailers.
 const HEADS_PER_REQUEST: u32 = 16;
 
-/// So much may be saved up beyond a burst: what came of a long transfer, and is spent at its end.
+/// Limit of what may be saved beyond a burst, for frames that a long transfer has paid for and that come at its end.
 const SAVED_MAX: u32 = 1 << 20;
 
-/// What is left of each kind. Pure: frames and moments in, a verdict out.
+/// The remaining budget of each kind. Pure: frames and times in, decisions out.
 ///
-/// Time counts from the connection's first moment on, so that what comes slowly never runs out, however long it goes on.
+/// Time counts from the start of the connection, so that frames that come slowly never exhaust it, however long they go
+/// on.
 #[derive(Debug)]
 struct Budget {
     left: [u32; KINDS],
     refilled: Instant,
-    /// DATA sent, and received, that has not been made into other frames yet.
+    /// DATA sent and received that has not been credited to other kinds yet.
     sent: Moved,
     received: Moved,
 }
 
-/// DATA that passed in one direction.
+/// DATA moved in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     bytes: u64,
@@ -101,7 +105,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// One frame that carries so many bytes.
+    /// Adds one frame that carries `bytes`.
     pub fn frame(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         self.frames = self.frames.saturating_add(1);
@@ -121,12 +125,12 @@ impl Budget {
             received: Moved::default(),
         }
     }
-    /// A request has gone to the server: it may be answered, or refused.
+    /// Credits a request sent to the server, which may be answered or refused.
     fn asked(&mut self) {
         self.save(Kind::Head, HEADS_PER_REQUEST);
         self.save(Kind::Reset, 1);
     }
-    /// Takes what a frame costs, or is worth; whether there was enough.
+    /// Charges or credits a frame; returns whether the budget sufficed.
     fn takes(&mut self, side: Side, header: &[u8; 9], now: impl FnOnce() -> Instant) -> bool {
         if let Some(kind) = kind(side, header) {
             return self.spend(kind, now);
@@ -137,7 +141,7 @@ impl Budget {
         }
         true
     }
-    /// Takes one frame's price; whether there was enough.
+    /// Charges one frame of this kind; returns whether the budget sufficed.
     fn spend(&mut self, kind: Kind, now: impl FnOnce() -> Instant) -> bool {
         if self.left[kind as usize] == 0 {
             // The clock is only read when a budget is used up.
@@ -150,10 +154,10 @@ impl Budget {
     }
     fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.refilled);
-        // Beyond a minute every budget is full.
+        // Every budget is full after a minute.
         let seconds = passed.as_secs().min(60) as u32;
         if seconds > 0 {
-            // What is left of a second counts for the next.
+            // The rest of a second is carried over.
             self.refilled = now - Duration::from_nanos(u64::from(passed.subsec_nanos()));
             for (left, (_, burst, each)) in self.left.iter_mut().zip(BUDGETS) {
                 *left = (*left).max((*left + each * seconds).min(burst));
@@ -165,12 +169,12 @@ impl Budget {
         let frames = frames.saturating_add(std::mem::take(&mut self.received).frames);
         self.save(Kind::Ping, frames.saturating_mul(PINGS_PER_DATA));
     }
-    /// Adds what data has paid for, beyond the burst too: the peer may use it only when it has taken that data.
+    /// Adds what data has paid for, even beyond the burst: the peer can only use it once it has received that data.
     fn save(&mut self, kind: Kind, count: u32) {
         let left = &mut self.left[kind as usize];
         *left = left.saturating_add(count).min(SAVED_MAX);
     }
-    /// A stream came to its end with a whole response.
+    /// Credits a stream that ended with a complete response.
     fn finished(&mut self) {
         for kind in [Kind::Reset, Kind::Priority, Kind::Continuation, Kind::Ping] {
             let left = &mut self.left[kind as usize];
@@ -179,17 +183,17 @@ impl Budget {
     }
 }
 
-/// Whose frames are counted.
+/// The peer whose frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,
     Server,
 }
 
-/// Follows a stream of frames: where each header is, and nothing of what they carry.
+/// Follows the framing of a byte stream: finds each frame header and skips payloads.
 #[derive(Debug)]
 struct Frames {
-    /// Bytes to pass over: the connection preface first, then payloads.
+    /// Bytes to skip: at first the connection preface, then payloads.
     skip: usize,
     header: [u8; 9],
     have: usize,
@@ -199,11 +203,11 @@ const PREFACE_BYTES: usize = 24;
 
 impl Frames {
     fn from(side: Side) -> Self {
-        // A server's preface is a frame like any other (RFC 9113 section 3.4).
+        // A server's preface is an ordinary frame (RFC 9113 section 3.4).
         let skip = if side == Side::Client { PREFACE_BYTES } else { 0 };
         Frames { skip, header: [0; 9], have: 0 }
     }
-    /// Walks over bytes that have arrived; false as soon as `frame` is.
+    /// Calls `frame` for each frame header in bytes that have arrived; returns false as soon as `frame` does.
     fn walk(&mut self, bytes: &mut [u8], mut frame: impl FnMut(&[u8; 9]) -> bool) -> bool {
         let mut at = 0;
         loop {
@@ -221,7 +225,7 @@ impl Frames {
                 return true;
             }
             self.have = 0;
-            // Of a header that comes in pieces h2 may have the type already.
+            // If a header arrives in pieces, h2 may already have its type.
             if is_empty_data(&self.header)
                 && let Some(kind) = at.checked_sub(9 - KIND)
             {
@@ -235,28 +239,28 @@ impl Frames {
     }
 }
 
-/// The type of frame that carries a body.
+/// The type of frames that carry a body.
 const DATA: u8 = 0;
 
-/// Where a frame's header has its type.
+/// The offset of the type in a frame header.
 const KIND: usize = 3;
 
-/// A type that nobody has defined: whoever does not know it passes over it (RFC 9113 section 4.1).
+/// An undefined type: receivers must ignore such frames (RFC 9113 section 4.1).
 const IGNORED: u8 = 0xff;
 
-/// DATA that carries nothing and does not end its stream. h2 ends a connection at the 101st, however long it took for them:
-/// it sees none, since the budget is for that.
+/// Whether a frame is DATA that carries nothing and does not end its stream. h2 would end the connection at the 101st,
+/// over however long a time; such frames are hidden from it, because the budget bounds them.
 fn is_empty_data(header: &[u8; 9]) -> bool {
     const END_STREAM: u8 = 1;
     header[KIND] == DATA && payload(header) == 0 && header[4] & END_STREAM == 0
 }
 
-/// How many bytes follow a frame's header.
+/// The payload length in a frame header.
 fn payload(header: &[u8; 9]) -> usize {
     usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2])
 }
 
-/// Which budget a frame is charged to, if any.
+/// The budget that a frame is charged to, if any.
 fn kind(side: Side, header: &[u8; 9]) -> Option<Kind> {
     match header[KIND] {
         DATA => is_empty_data(header).then_some(Kind::EmptyData),
@@ -272,24 +276,24 @@ fn kind(side: Side, header: &[u8; 9]) -> Option<Kind> {
     }
 }
 
-/// What the connection's task and its guard tell each other.
+/// State shared by a connection's task and its guard.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     flooded: Cell<bool>,
     finished: Cell<u32>,
     asked: Cell<u32>,
-    /// DATA that streams have sent, of which the guard does not know yet.
+    /// DATA that streams have sent and the guard has not accounted for yet.
     sent: Cell<Moved>,
-    /// What streams have handed to h2.
+    /// What streams have passed to h2.
     pub outlet: Outlet,
-    /// Streams that have an exchange.
+    /// How many streams have an exchange.
     pub open: Cell<usize>,
     /// Malformed requests that have not been logged.
     malformed: Cell<u32>,
     paths: RefCell<Paths>,
 }
 
-/// Paths of streams that h2 has not given us yet, which it has another for.
+/// The real paths of streams for which h2 has a substitute and which it has not delivered yet.
 #[derive(Debug, Default)]
 struct Paths {
     of: VecDeque<(u32, Box<[u8]>)>,
@@ -304,20 +308,20 @@ impl Paths {
     }
 }
 
-/// So many bytes of such paths may wait: those of a hundred streams with long ones. A peer whose streams are all refused
-/// would else have them kept without end.
+/// Total size of such paths that may wait: enough for a hundred streams with long ones. Otherwise a peer whose streams
+/// are all refused could make us keep any number.
 const PATHS_MAX: usize = 256 * 1024;
 
 impl Signals {
-    /// The peer is to be sent away.
+    /// Whether the peer is to be disconnected.
     pub fn is_flooded(&self) -> bool {
         self.flooded.get()
     }
-    /// How many malformed requests there were since the last look.
+    /// How many malformed requests there were since the last call.
     pub fn malformed(&self) -> u32 {
         self.malformed.take()
     }
-    /// The path that this stream really asked for. Streams come in the order of their numbers.
+    /// The path that this stream really asked for. Must be called in the order of stream ids.
     pub fn path_of(&self, stream: u32) -> Option<Box<[u8]>> {
         let mut paths = self.paths.borrow_mut();
         while paths.of.front().is_some_and(|(of, _)| *of < stream) {
@@ -326,7 +330,7 @@ impl Signals {
         let of_this = paths.of.front().is_some_and(|(of, _)| *of == stream);
         if of_this { paths.drop_first() } else { None }
     }
-    /// Takes note of what a header block said; whether there is room for it.
+    /// Records the result of parsing a header block; returns whether there was room for it.
     fn heard(&self, stream: u32, block: Block) -> bool {
         turn::spend(cost::FIELD * block.fields + cost::KIB * u32::try_from(block.size >> 10).unwrap_or(u32::MAX / 8));
         self.malformed.set(self.malformed.get() + u32::from(block.malformed));
@@ -336,18 +340,18 @@ impl Signals {
         paths.of.push_back((stream, path));
         paths.bytes <= PATHS_MAX
     }
-    /// A stream came to its end with a whole response.
+    /// Records that a stream ended with a complete response.
     pub fn stream_finished(&self) {
         self.finished.set(self.finished.get().saturating_add(1));
     }
-    /// A request has gone to the server.
+    /// Records that a request was sent to the server.
     pub fn asked(&self) {
         self.asked.set(self.asked.get().saturating_add(1));
     }
-    /// A stream has sent DATA with so many bytes, and so many more are kept back by the peer's window.
+    /// Records that a stream has sent `bytes` of DATA while the peer's window holds back `kept_back` more.
     ///
-    /// What is cut small by the window is paid for by its bytes alone: a peer that opens the window byte by byte would else
-    /// pay for each WINDOW_UPDATE by the last (CVE-2019-9511, "Data Dribble").
+    /// If the window made the frame small, only its bytes count as credit: otherwise a peer that opens its window byte
+    /// by byte would pay for each WINDOW_UPDATE with the previous one (CVE-2019-9511, "Data Dribble").
     pub fn data_sent(&self, bytes: usize, kept_back: usize) {
         let mut sent = self.sent.get();
         sent.frame(bytes);
@@ -357,26 +361,26 @@ impl Signals {
     }
 }
 
-/// A stream on which frames are counted before h2 sees them.
+/// A stream whose incoming frames are counted before h2 sees them.
 pub(crate) struct Guard<S> {
     inner: S,
     side: Side,
     begun: Vec<u8>,
     frames: Frames,
-    /// Of a client alone.
+    /// Only for a client's stream.
     heads: Option<Heads>,
-    /// What is to be read before anything else arrives.
+    /// Bytes to be read before any others.
     ready: Vec<u8>,
     budget: Budget,
     signals: Rc<Signals>,
 }
 
 impl<S> Guard<S> {
-    /// Guards what a client sends, from its preface on, of which `begun` has been read already.
+    /// Guards what a client sends, from its preface on; `begun` has been read already.
     pub fn of_client(inner: S, begun: Vec<u8>) -> (Self, Rc<Signals>) {
         Guard::new(inner, Side::Client, begun)
     }
-    /// Guards what a server sends. A flood is an error of its connection.
+    /// Guards what a server sends. A flood ends its connection with an error.
     pub fn of_server(inner: S) -> (Self, Rc<Signals>) {
         Guard::new(inner, Side::Server, Vec::new())
     }
@@ -386,7 +390,7 @@ impl<S> Guard<S> {
         let heads = (side == Side::Client).then(|| Heads::behind(PREFACE_BYTES));
         (Guard { inner, side, begun, frames, heads, ready: Vec::new(), budget, signals: signals.clone() }, signals)
     }
-    /// Takes note of a write.
+    /// Accounts for the result of a write.
     fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &result {
             Poll::Ready(Ok(bytes)) => self.signals.outlet.wrote(*bytes),
@@ -395,7 +399,7 @@ impl<S> Guard<S> {
         }
         result
     }
-    /// Nothing more is heard. A client's task is about to say goodbye; exchanges with a server are told by the error.
+    /// Stops reading. A client's task will send GOAWAY; exchanges with a server fail with this error.
     fn cut(&self) -> Poll<io::Result<()>> {
         self.signals.flooded.set(true);
         match self.side {
@@ -406,7 +410,7 @@ impl<S> Guard<S> {
 }
 
 impl<S: AsyncRead + Unpin> Guard<S> {
-    /// Reads, and counts the frames: how many bytes came, or that they were too many frames.
+    /// Reads and counts frames; returns how many bytes came, or `None` if there were too many frames.
     fn poll_counted(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<Option<usize>>> {
         let before = buf.filled().len();
         if self.begun.is_empty() {
@@ -430,7 +434,7 @@ impl<S: AsyncRead + Unpin> Guard<S> {
     }
 }
 
-/// Moves what fits.
+/// Moves as much as fits.
 fn take(from: &mut Vec<u8>, buf: &mut ReadBuf<'_>) {
     let fits = from.len().min(buf.remaining());
     buf.put_slice(&from[..fits]);
@@ -516,7 +520,8 @@ mod tests {
         [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// How many frames of a kind pass before the cut, read in pieces of a size that no frame has.
+    /// How many frames of a kind pass before the peer is cut off, if they are read in pieces that do not match the
+    /// frame size.
     fn passed(side: Side, frame: &[u8], now: Instant) -> usize {
         let (mut frames, mut budget, mut count) = (Frames::from(side), Budget::new(now), 0);
         let preface = if side == Side::Client { PREFACE_BYTES } else { 0 };
@@ -630,7 +635,7 @@ mod tests {
                 assert!(budget.spend(Kind::Ping, || now), "{n} {received}");
             }
         }
-        // Once nothing comes any more there is no reason left.
+        // Once no data moves any more, PINGs are no longer allowed.
         let mut budget = Budget::new(now);
         budget.sent.frame(1);
         assert_eq!((0..).take_while(|_| budget.spend(Kind::Ping, || now)).count(), 202);

@@ -1,10 +1,11 @@
-//! Header blocks on their way to h2: held until they are whole, and read first, so that what h2 would end the connection
-//! for ends its stream alone, and what a block unfolds to is known before it is. See [`penstock_http::hpack`].
+//! Parses header blocks before h2 does, and holds each until it is complete. An error for which h2 would end the
+//! connection then ends only its stream, and the decoded size of a block is known before h2 decodes it. See
+//! [`penstock_http::hpack`].
 
 use penstock_http::hpack::{Block, Mirror};
 
-/// More of a block that is not whole yet is not held. h2 refuses a list of fields beyond four times its limit, which is
-/// some 18 KiB with the usual settings.
+/// Most bytes held of an incomplete block. h2 refuses a list of fields beyond four times its limit, which is some 18
+/// KiB with the default settings.
 const HELD_MAX: usize = 128 * 1024;
 
 const HEADERS: u8 = 1;
@@ -14,40 +15,40 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// The least that a peer takes in a frame (RFC 9113 section 6.5.2).
+/// The frame size that every peer must accept (RFC 9113 section 6.5.2).
 const FRAME_MAX: usize = 16_384;
 
-/// Where a client's header blocks are looked at.
+/// The parser of a client's header blocks.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     mirror: Mirror,
-    /// The beginning of a block, or of a frame's header.
+    /// The start of a block, or of a frame header.
     held: Vec<u8>,
-    /// Bytes of a frame that pass as they are.
+    /// Bytes of a frame that pass unchanged.
     skip: usize,
-    /// The latest stream.
+    /// The latest stream's id.
     last: u32,
-    /// A block could not be decoded, which h2 is about to find out.
+    /// Set when a block could not be decoded; h2 is about to find out too.
     lost: bool,
 }
 
-/// What became of bytes that arrived.
+/// What to do with bytes that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// They may go on as they are.
+    /// Pass them on unchanged.
     Unchanged,
-    /// These go on in their place, which may be none.
+    /// Pass these on instead, which may be empty.
     Instead(Vec<u8>),
-    /// More is held than anybody needs.
+    /// Refuse the peer: more would have to be held than is reasonable.
     TooMuch,
 }
 
 impl Heads {
-    /// Whose preface of so many bytes comes first.
+    /// A parser for a stream that starts with `preface` bytes to be skipped.
     pub fn behind(preface: usize) -> Self {
         Heads { skip: preface, ..Heads::default() }
     }
-    /// Looks at what has arrived; tells `said` of each block, and of which stream it is.
+    /// Parses what has arrived; calls `said` with the stream id and content of each block.
     pub fn pass(&mut self, arrived: &[u8], mut said: impl FnMut(u32, Block)) -> Passed {
         if self.held.is_empty() {
             let (mut out, mut copied) = (Vec::new(), 0);
@@ -74,7 +75,7 @@ impl Heads {
         }
         if self.held.len() > HELD_MAX { Passed::TooMuch } else { Passed::Instead(out) }
     }
-    /// Goes through whole frames, and gives how many bytes they are. Up to `copied` they are in `out` already.
+    /// Goes through complete frames and returns their total size. The first `copied` bytes are in `out` already.
     fn scan(
         &mut self,
         bytes: &[u8],
@@ -102,7 +103,7 @@ impl Heads {
             at += len;
         }
     }
-    /// Reads a block; what h2 is to have instead, if not the same.
+    /// Parses a block; returns the bytes that h2 is to get instead, if any.
     fn read(&mut self, header: &Header, joined: &Joined, said: &mut impl FnMut(u32, Block)) -> Option<Vec<u8>> {
         let mut instead = Vec::new();
         let trailers = header.stream <= self.last;
@@ -112,7 +113,7 @@ impl Heads {
         };
         self.last = self.last.max(header.stream);
         if joined.depends_on == Some(header.stream) {
-            // h2 would end the stream and leave the block unread, and so have another table from then on.
+            // h2 would end the stream without decoding the block, and its decoding table would differ from then on.
             block.malformed = true;
             instead = if instead.is_empty() { joined.block.to_vec() } else { instead };
             instead.extend_from_slice(penstock_http::hpack::POISON);
@@ -139,15 +140,15 @@ impl Header {
     }
 }
 
-/// A block out of its frames.
+/// A block, joined from its frames.
 struct Joined<'a> {
     block: std::borrow::Cow<'a, [u8]>,
     depends_on: Option<u32>,
 }
 
 impl<'a> Joined<'a> {
-    /// The block whose first frame `bytes` begin with, and how many bytes its frames are: none of it where the frames are
-    /// such that h2 ends the connection, and nothing at all before they are whole.
+    /// The block whose first frame is at the start of `bytes`, and the total size of its frames. The block is `None` if
+    /// h2 will end the connection because of its frames; the result is `None` while they are incomplete.
     fn of(bytes: &'a [u8]) -> Option<(Option<Joined<'a>>, usize)> {
         let mut header = Header::at(bytes)?;
         let stream = header.stream;
@@ -168,7 +169,7 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// What a HEADERS frame carries of the block, and which stream it depends on (RFC 9113 section 6.2).
+/// The part of the block that a HEADERS frame carries, and the stream it depends on (RFC 9113 section 6.2).
 fn fragment(payload: &[u8], flags: u8) -> Option<(Option<u32>, &[u8])> {
     let (padding, payload) = match flags & PADDED {
         0 => (0, payload),
@@ -213,7 +214,7 @@ mod tests {
     const BAD_INSTEAD: &[u8] = b"\x82\x86\x84\x41\x01h\x00\x03xxx\x01x\0\x02te\x01x";
     const ALL: u8 = END_STREAM | END_HEADERS;
 
-    /// What goes on of bytes that arrive in pieces, and which streams were malformed.
+    /// What is passed on of bytes that arrive in pieces, and which streams were malformed.
     fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Vec<u32>) {
         let (mut heads, mut out, mut malformed) = (Heads::behind(3), Vec::new(), Vec::new());
         for arrived in bytes.chunks(piece) {

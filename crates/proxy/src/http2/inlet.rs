@@ -1,19 +1,20 @@
-//! DATA of a stream that nobody has taken yet: bytes, not frames. h2 keeps each frame by itself, for some 300 bytes however
-//! little it carries, so that a client with frames of a byte each costs hundreds of times its windows. Pure.
+//! DATA of a stream that the exchange has not read yet: bytes, not frames. h2 stores each frame separately, with some
+//! 300 bytes of overhead however little it carries, so that a client with one-byte frames would cost hundreds of times
+//! its windows. Pure.
 
 use crate::worker::buffer::Buffer;
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 
-/// Frames of less are put together. What they carry is copied once more; larger ones stay as they are.
+/// Frames smaller than this are joined, which copies their contents once more; larger ones are stored as they are.
 const SMALL: usize = 1024;
 
-/// What a stream has sent, as far as it was looked at.
+/// Data received on a stream and not read by the exchange yet.
 #[derive(Debug, Default)]
 pub(super) struct Inlet {
     first: Bytes,
     chunks: VecDeque<Bytes>,
-    /// The last of it.
+    /// The last part of the data, to which small frames are appended.
     small: BytesMut,
 }
 
@@ -21,7 +22,7 @@ impl Inlet {
     pub fn is_empty(&self) -> bool {
         self.first.is_empty() && self.chunks.is_empty() && self.small.is_empty()
     }
-    /// Takes what a frame carries.
+    /// Adds the payload of a frame.
     pub fn push(&mut self, data: Bytes) {
         if self.is_empty() {
             self.first = data;
@@ -34,7 +35,7 @@ impl Inlet {
             self.chunks.push_back(data);
         }
     }
-    /// Moves what fits; how many bytes that were.
+    /// Moves as much as fits; returns how many bytes that was.
     pub fn move_to(&mut self, buffer: &mut Buffer) -> usize {
         let mut moved = 0;
         while !self.is_empty() {

@@ -1,4 +1,4 @@
-//! Connections to servers that carry many exchanges at a time, and those of them that a worker's clients share.
+//! Connections to servers that carry many exchanges at a time, and the pool of those that a worker's clients share.
 
 use super::{
     guard::{Guard, Signals},
@@ -30,39 +30,40 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A connection to a server, shared by exchanges. It ends when the last of its handles does.
+/// A connection to a server, shared by exchanges. It ends when its last handle is dropped.
 pub(crate) struct Mux {
     pub(super) send: SendRequest<Bytes>,
     pub(super) scheme: &'static str,
     facts: ServerConnFacts,
-    /// Exchanges on it now.
+    /// Exchanges running on it.
     open: Cell<usize>,
     /// The client of the first of them.
     holder: Cell<Session>,
-    /// Exchanges that were begun on it.
+    /// Exchanges started on it so far.
     begun: Cell<u64>,
-    /// Exchanges it has carried to their end.
+    /// Exchanges completed on it so far.
     uses: Cell<u64>,
-    /// When it last had one.
+    /// When its last exchange ended.
     since: Cell<Instant>,
     closed: Rc<Cell<bool>>,
-    /// Exchanges that ended without an answer since the last that had one.
+    /// Exchanges in a row that ended without a response.
     unanswered: Cell<u32>,
     limit: usize,
     greeting: Greeting,
     pub(super) signals: Rc<Signals>,
 }
 
-/// So many exchanges in a row without an answer, and the connection gets no more: its server may have gone without a
-/// word, and every exchange would wait for a timeout. Clients that change their minds rarely do so this often in a row.
+/// After this many exchanges in a row without a response, the connection is not used again: its server may have
+/// vanished silently, and every exchange would wait for a timeout. Clients rarely cancel this often in a row.
 const UNANSWERED_MAX: u32 = 3;
 
 impl Mux {
-    /// Starts HTTP/2 on a fresh connection. What is returned beside it carries its bytes, and is to run as a task for as long
-    /// as it lasts.
+    /// Starts HTTP/2 on a fresh connection. The future that is also returned moves its bytes, and has to run as a task
+    /// for as long as the connection lasts.
     ///
     /// # Errors
-    /// When the server does not take the preface.
+    ///
+    /// If the server does not take the preface.
     pub async fn open(
         stream: Stream,
         facts: ServerConnFacts,
@@ -85,7 +86,7 @@ impl Mux {
         let closed = Rc::new(Cell::new(false));
         let (ended, told) = (closed.clone(), signals.clone());
         let driver = async move {
-            // Whatever ended it, each exchange on it is told for itself.
+            // Whatever ended it, each exchange on it receives its own error.
             let _ = poll_fn(|cx| {
                 let polled = Pin::new(&mut connection).poll(cx);
                 told.outlet.turn_over();
@@ -111,7 +112,7 @@ impl Mux {
         });
         Ok((mux, driver))
     }
-    /// An exchange begins on it, of that client.
+    /// Records that an exchange of this client starts.
     pub fn enter(&self, session: Session) {
         if self.open.get() == 0 {
             self.holder.set(session);
@@ -119,14 +120,14 @@ impl Mux {
         self.open.set(self.open.get() + 1);
         self.begun.set(self.begun.get() + 1);
     }
-    /// An exchange on it has ended, with or without an answer.
+    /// Records that an exchange has ended, with or without a response.
     pub fn leave(&self, answered: bool) {
         self.open.set(self.open.get() - 1);
         self.uses.set(self.uses.get() + 1);
         self.since.set(Instant::now());
         self.unanswered.set(if answered { 0 } else { self.unanswered.get() + 1 });
     }
-    /// The connection as rules and logs see it.
+    /// What rules and logs can see of the connection.
     pub fn facts(&self) -> &ServerConnFacts {
         &self.facts
     }
@@ -134,26 +135,26 @@ impl Mux {
         let running = (self.open.get() > 0).then(|| self.holder.get());
         Offer { carried: self.uses.get(), running, multiplexed: true }
     }
-    /// Exchanges it has carried before those that run.
+    /// Exchanges that ended before those that are running.
     pub fn uses(&self) -> u64 {
         self.uses.get()
     }
-    /// Whether the server takes extended CONNECT, once it has had the time to say so.
+    /// Whether the server accepts extended CONNECT, once its settings have arrived.
     pub async fn takes_websockets(&self) -> bool {
         if !self.send.is_extended_connect_protocol_enabled() {
             self.greeting.wait().await;
         }
         self.send.is_extended_connect_protocol_enabled()
     }
-    /// An exchange may still be begun on it, now or later.
+    /// Whether further exchanges may start on it, now or later.
     pub fn is_open(&self) -> bool {
         !self.closed.get() && self.unanswered.get() < UNANSWERED_MAX
     }
-    /// Exchanges that were begun on it.
+    /// Exchanges started on it so far.
     pub fn begun(&self) -> u64 {
         self.begun.get()
     }
-    /// Another exchange may begin on it now.
+    /// Whether another exchange may start on it now.
     pub fn has_room(&self) -> bool {
         !self.closed.get()
             && self.unanswered.get() < UNANSWERED_MAX
@@ -161,14 +162,14 @@ impl Mux {
     }
 }
 
-/// A connection to a server while exchanges run on it, which count it once.
+/// A connection to a server that counts as in use, once however many exchanges run on it.
 pub(crate) struct MuxInUse<'a> {
     cells: &'a Cells,
     mux: Rc<Mux>,
 }
 
 impl<'a> MuxInUse<'a> {
-    /// Before an exchange begins on it; to be dropped after that.
+    /// To be created before an exchange starts on the connection, and dropped after it.
     pub fn of(cells: &'a Cells, mux: &Rc<Mux>) -> Self {
         if mux.open.get() == 0 {
             cells.used_connections.inc();
@@ -186,10 +187,10 @@ impl Drop for MuxInUse<'_> {
     }
 }
 
-/// As towards clients: what all responses together may have in flight.
+/// Window for the data that all responses together may have in flight.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Whether a connection to a server that was just opened carries HTTP/2: said by `proto h2`, or agreed on by ALPN.
+/// Whether a newly opened connection to a server carries HTTP/2, by `proto h2` or ALPN.
 pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {
     match stream.tls().and_then(|tls| tls.alpn.as_deref()) {
         Some(alpn) => alpn == b"h2",
@@ -197,7 +198,7 @@ pub(crate) fn is_spoken_by(stream: &Stream, settings: &ServerSettings) -> bool {
     }
 }
 
-/// What is open, by server and by what would have opened it.
+/// Open connections, by server and by the key they were opened with.
 type OpenConnections = HashMap<ServerRef, Vec<(Key, Rc<Mux>)>>;
 
 /// The shared connections of one worker.
@@ -210,7 +211,7 @@ impl MuxPool {
     pub fn new(shared: Arc<Shared>) -> Self {
         MuxPool { open: RefCell::default(), shared }
     }
-    /// A connection with room for another exchange that this request may have.
+    /// Finds a connection that this request may use and that has room for another exchange.
     pub fn take(&self, server: &Server, key: &Key, claim: &Claim) -> Option<Rc<Mux>> {
         let open = self.open.borrow();
         let list = open.get(&key.at).filter(|list| !list.is_empty())?;
@@ -220,17 +221,18 @@ impl MuxPool {
         };
         list.iter().find(usable).map(|(_, mux)| mux.clone())
     }
-    /// Lets others use a connection.
+    /// Makes a connection available to other requests.
     pub fn share(&self, key: Key, mux: Rc<Mux>) {
         self.open.borrow_mut().entry(key.at).or_default().push((key, mux));
     }
-    /// Lets nobody else use it.
+    /// Makes a connection unavailable to other requests.
     pub fn withdraw(&self, at: ServerRef, mux: &Rc<Mux>) {
         if let Some(list) = self.open.borrow_mut().get_mut(&at) {
             list.retain(|(_, shared)| !Rc::ptr_eq(shared, mux));
         }
     }
-    /// An exchange has ended: the connection goes where it is the server's last permitted one, or one idle too many.
+    /// Called after an exchange: drops the connection if its server allows no more uses, or if it is one idle
+    /// connection too many.
     pub fn settle(&self, server: &Server, mux: &Rc<Mux>) {
         let (at, settings) = (server.at, &server.config.settings);
         let bounded = settings.max_reuse >= 0 || settings.pool_max_conn >= 0;
@@ -243,7 +245,8 @@ impl MuxPool {
             self.withdraw(at, mux);
         }
     }
-    /// Lets go of what has ended, of what leads to where a server is no more, and of what nobody used for `pool-purge-delay`.
+    /// Drops connections that have ended, whose server's address is no longer valid, or that were not used for
+    /// `pool-purge-delay`.
     pub fn purge(&self) {
         let now = Instant::now();
         self.open.borrow_mut().retain(|at, list| {
@@ -256,11 +259,11 @@ impl MuxPool {
             !list.is_empty()
         });
     }
-    /// Lets go of all of them: they end with their exchanges.
+    /// Drops all of them: each ends with its last exchange.
     pub fn clear(&self) {
         self.open.borrow_mut().clear();
     }
 }
 
-/// A connection just opened for an exchange is not idle yet.
+/// A connection that was just opened for an exchange is not idle yet.
 const PURGE_MIN: Duration = Duration::from_secs(1);

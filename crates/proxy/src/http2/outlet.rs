@@ -1,7 +1,9 @@
-//! What the streams of one connection have handed to h2 and its peer has not taken yet: bounded for all of them together.
+//! Bounds what the streams of one connection have passed to h2 and its peer has not received yet, for all of them
+//! together.
 //!
-//! h2 bounds what it keeps of a stream's DATA, and nothing of its heads. A peer that opens a hundred streams and reads none of
-//! them would have us keep a hundred times that; one whose server sends interim responses (1xx) without end, anything.
+//! h2 bounds the DATA it keeps of a stream, but not the heads. A peer that opens a hundred streams and reads none of
+//! them would make us keep a hundred times that; with a server that sends interim responses (1xx) without end, any
+//! amount.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,24 +11,24 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// So many bytes are under way at once: the streams wait beyond that. A turn of the connection writes as much, which is
-/// sixteen of the usual frames.
+/// Most bytes in flight at once; beyond that the streams wait. One turn of the connection writes this much, sixteen
+/// frames of the usual size.
 const UNDER_WAY_MAX: usize = 256 * 1024;
 
-/// What a head costs in memory besides its text while it waits: a map, a frame, a place in a queue.
+/// Memory that a waiting head takes besides its text: a map, a frame, a place in a queue.
 const HEAD_COST: usize = 512;
 
-/// The bytes under way, and the streams that wait for fewer.
+/// The bytes in flight, and the streams that wait for room.
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
     under_way: Cell<usize>,
-    /// The peer's socket took no more at the last write.
+    /// Whether the peer's socket was full at the last write.
     blocked: Cell<bool>,
     waiting: RefCell<VecDeque<Waker>>,
 }
 
 impl Outlet {
-    /// Ready when another stream may hand something over.
+    /// Ready when another stream may pass something on.
     pub fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
         if self.under_way.get() < UNDER_WAY_MAX {
             return Poll::Ready(());
@@ -37,25 +39,25 @@ impl Outlet {
         }
         Poll::Pending
     }
-    /// DATA has been handed over.
+    /// Records that DATA has been passed on.
     pub fn data(&self, bytes: usize) {
         self.under_way.set(self.under_way.get().saturating_add(bytes));
     }
-    /// A head has been handed over that does not end its stream's turn.
+    /// Records that a head has been passed on that does not end its stream's turn.
     pub fn head(&self, bytes: usize) {
         self.data(bytes + HEAD_COST);
     }
-    /// The socket has taken so many bytes. Frame headers are among them, so that this is never late.
+    /// Records that the socket has taken bytes. They include frame headers, so that room is never reported too late.
     pub fn wrote(&self, bytes: usize) {
         self.blocked.set(false);
         self.under_way.set(self.under_way.get().saturating_sub(bytes));
     }
-    /// The socket takes nothing more for now.
+    /// Records that the socket takes no more for now.
     pub fn blocked(&self) {
         self.blocked.set(true);
     }
-    /// h2 has had its turn: unless the socket stopped it, everything is written that was handed over. Streams that
-    /// wait for room are told to go on.
+    /// Called after h2 has run: unless the socket stopped it, everything passed on has been written. Wakes streams that
+    /// wait for room.
     pub fn turn_over(&self) {
         if !self.blocked.get() {
             self.under_way.set(0);

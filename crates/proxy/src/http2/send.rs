@@ -1,5 +1,5 @@
-//! What both sides of an exchange over HTTP/2 do alike: DATA goes out as the peer's windows allow, trailers come
-//! in, and errors are told.
+//! What both sides of an HTTP/2 exchange have in common: sending DATA within the peer's windows, receiving trailers,
+//! and translating errors.
 
 use super::{
     convert::{read_trailers, write_fields},
@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Sends payload as the peer's windows allow; ready once none is left, with whether the stream is ended by it.
+/// Sends payload as the peer's windows allow; ready once none is left, with whether that ended the stream.
 pub(super) fn poll_send_body(
     stream: &mut SendStream<Bytes>,
     cx: &mut Context<'_>,
@@ -28,7 +28,7 @@ pub(super) fn poll_send_body(
 ) -> Poll<io::Result<bool>> {
     while !buffer.is_empty() {
         turn::round();
-        // First: what is reserved of the connection's window is kept from other streams.
+        // Checked first, since a reserved part of the connection's window is unavailable to other streams.
         ready!(signals.outlet.poll_room(cx));
         stream.reserve_capacity(buffer.len());
         let room = match stream.capacity() {
@@ -60,7 +60,7 @@ pub(super) fn poll_send_body(
     Poll::Ready(Ok(true))
 }
 
-/// The trailers behind a body whose last byte has come; `None` where it has none.
+/// The trailers of a body that has been received completely; `None` if there are none.
 pub(super) fn poll_trailers(
     inbound: &mut RecvStream,
     limits: &Limits,
@@ -70,12 +70,12 @@ pub(super) fn poll_trailers(
     Poll::Ready(Ok(map.as_ref().map(|map| read_trailers(map, limits)).transpose()?))
 }
 
-/// What h2 says of a stream, as an end of an exchange says it.
+/// Translates h2's error of a stream for an end of an exchange.
 pub(super) fn fault(error: h2::Error) -> Fault {
     if error.is_io() { Fault::Io(io_error(error)) } else { Fault::Closed }
 }
 
-/// The same, as an error of a socket.
+/// Translates h2's error of a stream to an I/O error.
 pub(super) fn io_error(error: h2::Error) -> io::Error {
     match error.is_io() {
         true => error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),

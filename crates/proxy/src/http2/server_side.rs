@@ -1,4 +1,4 @@
-//! The server's side of one exchange over HTTP/2: the request is written here, and the response read.
+//! The server's side of one HTTP/2 exchange: writes the request and reads the response.
 
 use super::{
     convert::{read_response, write_request},
@@ -38,8 +38,8 @@ pub(crate) struct Http2Server {
     trailers: Option<Fields>,
     limits: Limits,
     head_request: bool,
-    /// The tunnel that the client wants. Until there is one or it is refused, the request's end is withheld: it would end the
-    /// tunnel.
+    /// The tunnel that the client wants. Until it is opened or refused, the request is not ended, since that would end
+    /// the tunnel.
     wanted: Option<Wanted>,
     answered: bool,
     counts: Counts,
@@ -54,9 +54,9 @@ enum Wanted {
 }
 
 enum Outbound {
-    /// There is none yet, or it cannot be sent so.
+    /// There is none yet, or it cannot be sent for this reason.
     None(Option<Error>),
-    /// Its head waits for what follows it, so that a request without a body is one frame.
+    /// Its head is held until something follows, so that a request without a body takes one frame.
     Head(Request<()>),
     Body(SendStream<Bytes>),
     Ended,
@@ -83,7 +83,7 @@ impl Http2Server {
     fn begin(&mut self, inbound: RecvStream, head: &mut ResponseHead) -> Result<Framing, Error> {
         match self.wanted.take() {
             Some(Wanted::WebSocket(key)) if head.status() == 200 => {
-                // To a client of HTTP/1.1 this is the end of its upgrade; to one of HTTP/2 it becomes a 200 again.
+                // For an HTTP/1.1 client this completes its upgrade; for an HTTP/2 client it is turned back into a 200.
                 head.set_status(101);
                 head.fields.set(b"connection", b"upgrade")?;
                 head.fields.set(b"upgrade", b"websocket")?;
@@ -92,7 +92,7 @@ impl Http2Server {
                 return Ok(Framing::Tunnel);
             }
             Some(Wanted::Connect) if matches!(head.status(), 200..300) => {
-                // RFC 9110 section 9.3.6: neither field means anything here.
+                // RFC 9110 section 9.3.6: neither field has a meaning here.
                 head.fields.remove(b"content-length");
                 head.fields.remove(b"transfer-encoding");
                 self.inbound = Some(inbound);
@@ -103,7 +103,7 @@ impl Http2Server {
         let has_none = self.head_request || matches!(head.status(), 204 | 304);
         let bodiless = has_none || inbound.is_end_stream();
         let framing = match head.fields.known(Known::ContentLength) {
-            // The server is held to it by h2; what it says is checked like any other.
+            // h2 enforces the length; its value is checked like any other.
             Some(_) => match penstock_http::response_framing(head, b"GET", false)? {
                 _ if bodiless => Framing::None,
                 framing => framing,
@@ -115,13 +115,13 @@ impl Http2Server {
                 Framing::None
             }
             None => {
-                // Of HTTP/1 clients only; those of HTTP/2 never see it.
+                // For HTTP/1 clients only; HTTP/2 clients never see it.
                 head.fields.append(b"transfer-encoding", b"chunked")?;
                 Framing::Chunked
             }
         };
-        // What comes all the same behind a head that has no body is not taken: a client of HTTP/1 would read it as the answer
-        // to its next request.
+        // If a body follows a head that must not have one, it is not read: an HTTP/1 client would take it for the
+        // response to its next request.
         self.inbound = (framing != Framing::None).then_some(inbound);
         Ok(framing)
     }
@@ -177,7 +177,7 @@ impl Sink for Http2Server {
     }
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>> {
         if let Outbound::Head(_) = self.outbound {
-            // More exchanges than the server takes at once wait here for their turn.
+            // Exchanges beyond the server's limit wait here for their turn.
             ready!(self.send.poll_ready(cx)).map_err(io_error)?;
             let Outbound::Head(request) = std::mem::replace(&mut self.outbound, Outbound::Ended) else {
                 unreachable!("looked at a line before")
@@ -251,7 +251,7 @@ impl Upstream for Http2Server {
         if self.answered { Answered::Head } else { Answered::Nothing }
     }
     fn tunnel(&mut self) {
-        // DATA frames carry the bytes both ways, whatever they mean.
+        // DATA frames carry both directions unchanged.
     }
     fn counts(&self) -> Counts {
         self.counts

@@ -1,4 +1,4 @@
-//! Connections in memory, for tests that carry whole exchanges through the real code without sockets.
+//! In-memory connections, for tests that run whole exchanges through the real code without sockets.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,16 +19,16 @@ use tokio::{
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
-    /// How many bytes wait here at most.
+    /// How many bytes it holds at most.
     capacity: usize,
-    /// Bytes that have been read.
+    /// How many bytes have been read.
     moved: usize,
-    /// After so many bytes the rest is held back until nothing else is left to do.
+    /// After this many bytes the rest is held back until nothing else is left to do.
     cut: Option<usize>,
     ended: bool,
-    /// It ended with a reset.
+    /// Whether it ended with a reset.
     reset: bool,
-    /// Nobody reads any more.
+    /// Whether its reader is gone.
     gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -44,26 +44,26 @@ impl Pipe {
 pub(crate) struct Memory {
     incoming: Rc<RefCell<Pipe>>,
     outgoing: Rc<RefCell<Pipe>>,
-    /// Runs while bytes are held back. The clock is virtual: it moves on when nobody has anything to do.
+    /// A timer that runs while bytes are held back. The clock is virtual: it advances when no task has anything to do.
     held: RefCell<Option<Pin<Box<Sleep>>>>,
     resets: Cell<bool>,
-    /// A fault: reading wakes the task again although there is nothing to read.
+    /// A planted fault: reading wakes the task again although there is nothing to read.
     spins: bool,
     addresses: [SocketAddr; 2],
 }
 
-/// How a connection is to be made.
+/// The properties of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Bytes on their way in each direction at most.
+    /// Most bytes in flight in each direction.
     pub capacity: usize,
-    /// Where what the proxy reads is cut in two.
+    /// Where the bytes that the proxy reads are cut in two.
     pub cut: Option<usize>,
-    /// The proxy's end has a planted spin.
+    /// Whether the proxy's end has a planted spin.
     pub spins: bool,
 }
 
-/// Tells how many bytes a connection has carried, even after its end.
+/// Counts the bytes that a connection has carried, even after its end.
 pub(crate) struct Meter([Rc<RefCell<Pipe>>; 2]);
 
 impl Meter {
@@ -73,7 +73,7 @@ impl Meter {
     }
 }
 
-/// A connection between the proxy, whose end comes first, and somebody else.
+/// Makes a connection; the first end returned is the proxy's.
 pub(crate) fn pair(shape: Shape, proxy: SocketAddr, other: SocketAddr) -> (Memory, Memory, Meter) {
     let pipe = |cut| Rc::new(RefCell::new(Pipe { capacity: shape.capacity, cut, ..Pipe::default() }));
     let (inward, outward) = (pipe(shape.cut), pipe(None));
@@ -91,7 +91,7 @@ pub(crate) fn pair(shape: Shape, proxy: SocketAddr, other: SocketAddr) -> (Memor
 }
 
 impl Memory {
-    /// Ready when reading gives something.
+    /// Ready when a read would return something.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut pipe = self.incoming.borrow_mut();
         if pipe.cut == Some(pipe.moved) && !(pipe.bytes.is_empty() && pipe.ended) {
@@ -109,7 +109,7 @@ impl Memory {
         pipe.reader = Some(cx.waker().clone());
         Poll::Pending
     }
-    /// Looks at what is there.
+    /// Copies what is there without consuming it.
     pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let pipe = self.incoming.borrow();
         if pipe.bytes.is_empty() && !pipe.ended {
@@ -121,7 +121,7 @@ impl Memory {
         }
         Ok(seen)
     }
-    /// The proxy's end closes with a reset.
+    /// Makes the proxy's end close with a reset.
     pub fn reset_on_close(&self) {
         self.resets.set(true);
     }
@@ -129,7 +129,7 @@ impl Memory {
     pub fn addresses(&self) -> [SocketAddr; 2] {
         self.addresses
     }
-    /// Nothing more comes from this end.
+    /// Ends what this end sends.
     pub fn shut(&self) {
         let mut pipe = self.outgoing.borrow_mut();
         pipe.ended = true;
@@ -192,19 +192,19 @@ impl AsyncWrite for Memory {
     }
 }
 
-/// Where connections to servers lead.
+/// Makes the connections to servers.
 type Network = Box<dyn Fn(SocketAddr) -> Memory>;
 
 thread_local! {
     static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
 }
 
-/// Has connections of this thread's proxy lead elsewhere than to the system's network.
+/// Makes the proxy on this thread connect through `network` instead of the system's.
 pub(crate) fn set_network(network: Option<Network>) {
     NETWORK.with_borrow_mut(|place| *place = network);
 }
 
-/// A connection to a server, if there is such a network.
+/// A connection to a server, if such a network is set.
 pub(crate) fn connect(to: SocketAddr) -> Option<Memory> {
     NETWORK.with_borrow(|network| network.as_ref().map(|network| network(to)))
 }

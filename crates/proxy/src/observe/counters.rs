@@ -1,45 +1,46 @@
-//! What happened, counted: each worker writes cells of its own, and they are summed when somebody looks.
+//! Counters of events: each worker writes cells of its own, and they are summed when read.
 //!
-//! A cell has one writer, so that counting is a load and a store, and no cache line is shared. What must be exact
-//! across workers at any moment (connections against a limit, requests on a server) is not counted here but where the
-//! limit is kept.
+//! A cell has one writer, so that counting is a load and a store, and no cache line is shared. Counts that must be
+//! exact across workers at any moment (connections against a limit, requests on a server) are kept with the limit
+//! instead.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A count with one writer.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// `n` more.
+    /// Adds `n`.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
-    /// One more.
+    /// Adds one.
     pub fn inc(&self) {
         self.add(1);
     }
-    /// One less, for counts of what there is.
+    /// Subtracts one, for counters of current numbers.
     pub fn dec(&self) {
         self.0.store(self.0.load(Relaxed).saturating_sub(1), Relaxed);
     }
-    /// At least `n`.
+    /// Raises the value to at least `n`.
     pub fn raise(&self, n: u64) {
         if n > self.0.load(Relaxed) {
             self.0.store(n, Relaxed);
         }
     }
-    /// As many as there are.
+    /// Sets the value to `n`.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
-    /// What it is.
+    /// The current value.
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Events a second: those of this second, and of the last one by how much of it the past second still covers.
+/// A rate in events per second: those of the current second, and a part of the previous second's, in proportion to the
+/// overlap with the last 1000 ms.
 #[derive(Debug, Default)]
 pub struct Rate {
     second: AtomicU64,
@@ -49,7 +50,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// One more at `now_ms`.
+    /// Counts an event at `now_ms`.
     pub fn hit(&self, now_ms: u64) {
         let second = now_ms / 1000;
         let was = self.second.load(Relaxed);
@@ -77,14 +78,14 @@ impl Rate {
             _ => (0, 0),
         };
         if current == 0 && previous <= 1 {
-            // So that one event a second does not flicker.
+            // Otherwise a rate of one event per second would flicker.
             return previous;
         }
         current + (u64::from(previous) * left / 1000) as u32
     }
 }
 
-/// The mean of the last 512 values, of fewer while there are fewer; in milliseconds.
+/// The mean in milliseconds of the last 512 values, or of all if there are fewer.
 #[derive(Debug, Default)]
 pub struct Mean {
     sum: Count,
@@ -95,7 +96,7 @@ pub struct Mean {
 const WINDOW: u64 = 512;
 
 impl Mean {
-    /// One more value.
+    /// Adds a value.
     pub fn push(&self, ms: u64) {
         self.max.raise(ms);
         let values = self.values.read();
@@ -109,12 +110,12 @@ impl Mean {
     }
 }
 
-/// The sum of the means of several workers.
+/// The combined means of several workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeanTotal {
     sum: u64,
     values: u64,
-    /// The largest value ever.
+    /// The largest value so far.
     pub max: u64,
 }
 
@@ -128,42 +129,43 @@ impl MeanTotal {
 /// A rate over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateTotal {
-    /// Now.
+    /// The current rate.
     pub rate: u32,
-    /// The most it has been.
+    /// The highest rate so far.
     pub max: u32,
 }
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// The cells of one worker for one frontend, listener, backend or server. Each kind leaves alone what it has
-        /// no use for.
+        /// The cells of one worker for one frontend, listener, backend or server. Each of these uses the cells that
+        /// apply to it.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Cells {
             $($(#[doc = $doc])+ pub $name: Count,)+
-            /// Responses by class: 1xx to 5xx, then any other.
+            /// Responses by class: 1xx to 5xx, then any others.
             pub responses: [Count; 6],
-            /// When a session was last given to this server or backend, in seconds since start plus one; 0 for never.
+            /// When a session was last assigned to this server or backend, in seconds since start plus one; 0 for
+            /// never.
             pub last_session: Count,
-            /// Sessions a second.
+            /// Sessions per second.
             pub session_rate: Rate,
-            /// Connections a second.
+            /// Connections per second.
             pub connection_rate: Rate,
-            /// Requests a second.
+            /// Requests per second.
             pub request_rate: Rate,
-            /// Time in queue.
+            /// Time in queues.
             pub queue_time: Mean,
             /// Time to connect.
             pub connect_time: Mean,
             /// Time to the first byte of the response.
             pub response_time: Mean,
-            /// Time of the whole session or request.
+            /// Duration of the whole session or request.
             pub total_time: Mean,
         }
 
         impl Cells {
-            /// Forgets the largest values, and with `all` everything but what there is now.
+            /// Resets the largest values, and with `all` everything except current numbers.
             pub(crate) fn clear(&self, all: bool) {
                 for rate in [&self.session_rate, &self.connection_rate, &self.request_rate] {
                     rate.max.store(0, Relaxed);
@@ -202,7 +204,7 @@ macro_rules! counters {
         }
 
         impl Totals {
-            /// Adds what one worker counted.
+            /// Adds the counts of one worker.
             fn add(&mut self, cells: &Cells, now_ms: u64) {
                 $(self.$name += cells.$name.read();)+
                 for (total, cell) in self.responses.iter_mut().zip(&cells.responses) {
@@ -251,39 +253,39 @@ counters! {
     denied_connections,
     /// Sessions denied by `tcp-request session`.
     denied_sessions,
-    /// Requests that could not be read: `ereq`.
+    /// Requests that could not be parsed: `ereq`.
     request_errors,
     /// Connections to servers that failed: `econ`.
     connect_errors,
     /// Responses that failed: `eresp`.
     response_errors,
-    /// Connections tried again: `wretr`.
+    /// Repeated connection attempts: `wretr`.
     retries,
     /// Requests sent to another server: `wredis`.
     redispatches,
-    /// Clients that left.
+    /// Exchanges that the client aborted.
     client_aborts,
-    /// Servers that left.
+    /// Exchanges that the server aborted.
     server_aborts,
-    /// Requests answered by ourselves: statistics, redirects, `http-request return`.
+    /// Requests answered here: statistics, redirects, `http-request return`.
     intercepted,
-    /// Headers that did not fit.
+    /// Header changes that did not fit.
     failed_rewrites,
-    /// Errors of our own.
+    /// Internal errors.
     internal_errors,
-    /// Connections made to servers.
+    /// Connections opened to servers.
     connects,
-    /// Requests sent on a connection that was there.
+    /// Requests sent on an existing connection.
     reuses,
     /// Connections to this server that are idle in pools.
     idle_connections,
-    /// Those of them that have served more than one request.
+    /// Idle connections that have served more than one request.
     safe_idle_connections,
     /// Connections to this server in use.
     used_connections,
-    /// Connections to this server that are estimated to be needed: what was in use at most, and less with time.
+    /// Estimate of how many connections to this server are needed: the most that were in use, decreasing with time.
     needed_connections,
-    /// TLS handshakes done.
+    /// TLS handshakes completed.
     ssl_sessions,
     /// TLS handshakes that resumed a session.
     ssl_reused_sessions,
@@ -299,33 +301,33 @@ counters! {
     h2_resets_received,
     /// HTTP/2: GOAWAY frames received.
     h2_goaways_received,
-    /// HTTP/2: connections ended for breaking the protocol.
+    /// HTTP/2: connections ended because of a protocol error.
     h2_connection_errors,
-    /// HTTP/2: streams ended for breaking the protocol.
+    /// HTTP/2: streams ended because of a protocol error.
     h2_stream_errors,
     /// HTTP/2: RST_STREAM frames sent.
     h2_resets_sent,
     /// HTTP/2: GOAWAY frames sent.
     h2_goaways_sent,
-    /// HTTP/2 connections open now.
+    /// HTTP/2: open connections.
     h2_open_connections,
-    /// HTTP/2 streams open now.
+    /// HTTP/2: open streams.
     h2_open_streams,
-    /// HTTP/2 connections ever.
+    /// HTTP/2: connections in total.
     h2_total_connections,
-    /// HTTP/2 streams ever.
+    /// HTTP/2: streams in total.
     h2_total_streams,
-    /// HTTP/1 connections open now.
+    /// HTTP/1: open connections.
     h1_open_connections,
-    /// HTTP/1 exchanges under way.
+    /// HTTP/1: running exchanges.
     h1_open_streams,
-    /// HTTP/1 connections ever.
+    /// HTTP/1: connections in total.
     h1_total_connections,
-    /// HTTP/1 exchanges ever.
+    /// HTTP/1: exchanges in total.
     h1_total_streams,
-    /// HTTP/1 bytes received.
+    /// HTTP/1: bytes received.
     h1_bytes_in,
-    /// HTTP/1 bytes sent.
+    /// HTTP/1: bytes sent.
     h1_bytes_out,
 }
 
@@ -347,7 +349,7 @@ impl Drop for InUse<'_> {
 }
 
 impl Cells {
-    /// What says how much there is now.
+    /// The cells that hold current numbers.
     fn gauges(&self) -> [&Count; 8] {
         [
             &self.idle_connections,
@@ -360,23 +362,23 @@ impl Cells {
             &self.h1_open_streams,
         ]
     }
-    /// A connection was accepted.
+    /// Counts a connection that was accepted.
     pub fn connection(&self, now_ms: u64) {
         self.connections.inc();
         self.connection_rate.hit(now_ms);
     }
-    /// A session began: on a frontend after its first rules, on a backend or server when it was assigned.
+    /// Counts a session: of a frontend after its first rules, of a backend or server when it is assigned.
     pub fn session(&self, now_ms: u64) {
         self.sessions.inc();
         self.session_rate.hit(now_ms);
         self.last_session.raise(now_ms / 1000 + 1);
     }
-    /// A request was read.
+    /// Counts a request that was read.
     pub fn request(&self, now_ms: u64) {
         self.requests.inc();
         self.request_rate.hit(now_ms);
     }
-    /// A response with this status was sent.
+    /// Counts a response with this status.
     pub fn response(&self, status: u16) {
         let class = match status / 100 {
             class @ 1..=5 => usize::from(class) - 1,
@@ -384,8 +386,8 @@ impl Cells {
         };
         self.responses[class].inc();
     }
-    /// A session ended that took these milliseconds in queue, to connect, to the response, and in all; `None` where it
-    /// never got there.
+    /// Counts the end of a session: the milliseconds it spent in queues, connecting, until the response, and in total;
+    /// `None` for a stage it never reached.
     pub fn times(&self, queue: Option<u64>, connect: Option<u64>, response: Option<u64>, total: u64) {
         for (mean, ms) in [
             (&self.queue_time, queue),
@@ -398,7 +400,7 @@ impl Cells {
     }
 }
 
-/// How many listeners there are, by proxy.
+/// The number of listeners of each proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Shape(pub Vec<usize>);
 
@@ -416,7 +418,7 @@ struct ProxyCells {
 }
 
 impl WorkerCounters {
-    /// Zeroes.
+    /// Counters at zero.
     pub fn new(shape: &Shape) -> WorkerCounters {
         let cells = |n: usize| (0..n).map(|_| Cells::default()).collect();
         let proxy = |&listeners: &usize| ProxyCells {
@@ -439,7 +441,7 @@ impl WorkerCounters {
     pub fn listener(&self, proxy: usize, bind: usize) -> &Cells {
         &self.proxies[proxy].listeners[bind]
     }
-    /// One part of a proxy.
+    /// The cells of one part of a proxy.
     pub(crate) fn part(&self, proxy: usize, part: Part) -> &Cells {
         match part {
             Part::Frontend => self.frontend(proxy),
@@ -449,7 +451,7 @@ impl WorkerCounters {
     }
 }
 
-/// The cells that each worker has for one server, summed.
+/// Sums the cells that each worker has for one server.
 pub fn sum_cells(cells: &[Cells], now_ms: u64) -> Totals {
     let mut totals = Totals::default();
     cells.iter().for_each(|cells| totals.add(cells, now_ms));
@@ -459,7 +461,7 @@ pub fn sum_cells(cells: &[Cells], now_ms: u64) -> Totals {
     totals
 }
 
-/// Which cells to sum.
+/// Selects the cells to sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Part {
@@ -472,13 +474,13 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Counters {
     workers: Box<[WorkerCounters]>,
-    /// By proxy: the largest session, connection and request rates of frontend and backend that were seen while
-    /// several workers shared the load; a worker's own maximum knows only its share.
+    /// By proxy: the largest session, connection and request rates of frontend and backend across all workers, as
+    /// sampled; a worker's own maximum covers only its share.
     peaks: Box<[[[AtomicU32; 3]; 2]]>,
 }
 
 impl Counters {
-    /// Zeroes for that many workers.
+    /// Counters at zero for this many workers.
     pub fn new(workers: usize, shape: &Shape) -> Counters {
         Counters {
             workers: (0..workers).map(|_| WorkerCounters::new(shape)).collect(),
@@ -486,7 +488,7 @@ impl Counters {
         }
     }
 
-    /// What a worker writes.
+    /// The counters that one worker writes.
     pub fn worker(&self, id: usize) -> &WorkerCounters {
         &self.workers[id]
     }
@@ -527,12 +529,13 @@ impl Counters {
         sums
     }
 
-    /// Forgets the largest rates over all workers.
+    /// Resets the largest rates across all workers.
     pub(crate) fn clear_peaks(&self) {
         self.peaks.iter().flatten().flatten().for_each(|peak| peak.store(0, Relaxed));
     }
 
-    /// Several times a second while more than one worker runs: notes the largest rates.
+    /// Samples the rates across all workers to find the largest ones; called several times a second if there is more
+    /// than one worker.
     pub fn sample(&self, now_ms: u64) {
         for proxy in 0..self.peaks.len() {
             self.sum(proxy, Part::Frontend, now_ms);

@@ -1,4 +1,4 @@
-//! What each worker's crypto engine has done, where others can read it.
+//! The reports of each worker's crypto engine, published for other threads.
 
 use penstock_engine::{Counters, DeviceReport, worker};
 use penstock_tls::{LineCounts, StackCounts};
@@ -8,18 +8,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Reports(Vec<Mutex<Report>>);
 
-/// The engine of one worker, or of all together.
+/// The engine of one worker, or the sum of all.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its name.
     pub engine: &'static str,
-    /// What it did.
+    /// What it counted.
     pub counters: Counters,
     /// Its device, if it drives one.
     pub device: Option<DeviceReport>,
     /// The stacks of suspended handshakes.
     pub stacks: StackCounts,
-    /// The line of handshakes before it.
+    /// The line of handshakes that wait in front of it.
     pub line: LineCounts,
 }
 
@@ -40,7 +40,7 @@ impl Reports {
         Reports((0..workers).map(|_| Mutex::default()).collect())
     }
 
-    /// All workers together.
+    /// The sum over all workers.
     pub fn sum(&self) -> Report {
         let mut sum = Report::default();
         for report in &self.0 {

@@ -1,4 +1,4 @@
-//! What happened in the last second, as far as no counter keeps a rate of its own: handshakes, bytes, CPU time.
+//! Rates over the last second of what has no rate counter of its own: handshakes, bytes, CPU time.
 
 use crate::{Shared, counters::Part};
 use rustix::time::{ClockId, clock_gettime};
@@ -7,25 +7,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shorter stretches say little.
+/// Intervals shorter than this are too inaccurate.
 const STRETCH: Duration = Duration::from_millis(900);
 
-/// Rates over the stretch between the last two looks that were about a second apart, and the most they have been.
+/// Rates over the interval between the last two calls that were about a second apart, and their maxima.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paces {
-    /// TLS handshakes with clients a second, now and at most.
+    /// TLS handshakes with clients per second: current and highest rate.
     pub tls: (u32, u32),
-    /// Full ones.
+    /// Full handshakes with clients per second: current and highest rate.
     pub tls_full: (u32, u32),
-    /// Full ones with servers.
+    /// Full handshakes with servers per second: current and highest rate.
     pub tls_servers_full: (u32, u32),
-    /// Bytes to clients a second.
+    /// Bytes to clients per second.
     pub bytes_out: u64,
-    /// Share of the workers' time in which they waited, in percent.
+    /// Percentage of the workers' time that they spent waiting.
     pub idle_percent: u32,
 }
 
-/// What was counted when.
+/// The counts at one time.
 #[derive(Debug)]
 struct Mark {
     at: Instant,
@@ -42,12 +42,12 @@ struct Sums {
     bytes_out: u64,
 }
 
-/// Looks at counters from time to time.
+/// Computes rates from counters that are read from time to time.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(Mutex<Option<Mark>>);
 
 impl Pace {
-    /// The rates now. To be asked once a second, or they are those of a longer stretch.
+    /// The rates now. If it is not called once a second, they cover a longer interval.
     pub fn look(&self, shared: &Shared) -> Paces {
         let (now, cpu) = (Instant::now(), cpu());
         let workers = shared.loads.len();
@@ -103,7 +103,7 @@ fn sums(shared: &Shared) -> Sums {
     sums
 }
 
-/// CPU time of the process.
+/// CPU time used by the process.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! Everything an operator can see, as plain data, taken at one moment.
+//! Everything an operator can see, as plain data captured at one moment.
 
 use super::{
     counters::{Part, Totals, sum_cells},
@@ -18,62 +18,62 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The state of the whole process.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The process.
+    /// Figures of the process.
     pub process: Process,
-    /// Each proxy: its frontend, its listeners where `option socket-stats` asks for them, its servers, its backend.
+    /// Every proxy: its frontend, its listeners with `option socket-stats`, its servers, its backend.
     pub rows: Vec<Row>,
-    /// The crypto engine, over all workers.
+    /// The crypto engine, summed over all workers.
     pub engine: Report,
 }
 
-/// The process.
+/// Figures of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// `node`, or the host's name.
+    /// `node`, or the host name.
     pub node: String,
     /// `description`.
     pub description: Option<String>,
-    /// Workers.
+    /// Number of workers.
     pub threads: u32,
-    /// When it started, seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub started: u64,
     /// How long it has run.
     pub uptime: Duration,
-    /// It has stopped listening.
+    /// Whether it has stopped listening.
     pub stopping: bool,
     /// `maxconn`.
     pub maxconn: u32,
-    /// Client connections now, the most there have been, all there have been.
+    /// Client connections: current, highest and total number.
     pub connections: (u32, u32, u64),
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes to clients.
     pub bytes_out: u64,
-    /// Connections a second now, and the most; the same of sessions.
+    /// Connections per second: current and highest rate.
     pub connection_rate: (u32, u32),
-    /// See `connection_rate`.
+    /// Sessions per second: current and highest rate.
     pub session_rate: (u32, u32),
     /// TLS handshakes: done, resumed, failed.
     pub tls: (u64, u64, u64),
-    /// Listening sockets by configuration.
+    /// Number of configured listening sockets.
     pub listeners: u32,
-    /// Log lines that found no place.
+    /// Log lines that were lost.
     pub dropped_logs: u64,
     /// The limit of open files.
     pub max_fds: u64,
-    /// `maxconn` as the configuration has it.
+    /// `maxconn` as configured.
     pub configured_maxconn: u32,
-    /// TLS connections of clients now.
+    /// Current TLS connections of clients.
     pub tls_now: u32,
-    /// What happened in the last second.
+    /// Rates over the last second.
     pub paces: Paces,
-    /// Memory of the process, in bytes; 0 where the system does not tell.
+    /// Memory of the process in bytes; 0 if the system does not say.
     pub memory_bytes: u64,
-    /// Connections that workers have.
+    /// Connections on all workers.
     pub tasks: u32,
-    /// Workers that are at work right now.
+    /// How many workers are busy right now.
     pub working: u32,
 }
 
@@ -87,27 +87,27 @@ pub enum Kind {
     Listener,
 }
 
-/// A number that goes up and down.
+/// A value that rises and falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Now.
+    /// The current value.
     pub now: u32,
-    /// The most it has been.
+    /// The highest value so far.
     pub max: u32,
-    /// The most it may be; `None` for no limit.
+    /// The limit; `None` if there is none.
     pub limit: Option<u32>,
 }
 
 /// A frontend, backend, server or listener.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is.
+    /// Which of these it is.
     pub kind: Kind,
     /// The proxy's place in the configuration.
     pub proxy: usize,
     /// The server's or listener's place in its proxy.
     pub index: usize,
-    /// Of a server, what commands know it by.
+    /// For a server, its reference for commands.
     pub at: Option<ServerRef>,
     /// The proxy's name.
     pub proxy_name: String,
@@ -117,27 +117,27 @@ pub struct Row {
     pub iid: u32,
     /// The server's or listener's `id`, 0 for frontends and backends.
     pub sid: u32,
-    /// `mode http`.
+    /// Whether it has `mode http`.
     pub http: bool,
-    /// When the snapshot was taken, in seconds since start.
+    /// The time of the snapshot in seconds since start.
     pub now_seconds: u64,
-    /// What was counted.
+    /// Its counters.
     pub totals: Totals,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: Level,
-    /// Requests in queue, of backends and servers.
+    /// Requests in queue, for backends and servers.
     pub queue: Level,
-    /// The state in HAProxy's words.
+    /// The state in HAProxy's wording.
     pub status: String,
     /// `rate-limit sessions`.
     pub rate_limit: u32,
-    /// Of servers and backends.
+    /// For servers and backends only.
     pub upstream: Option<Upstream>,
-    /// Of servers.
+    /// For servers only.
     pub server: Option<ServerRow>,
     /// A listener's address.
     pub address: Option<String>,
-    /// How a backend balances.
+    /// The balance algorithm of a backend.
     pub algorithm: Option<&'static str>,
     /// `description` of the proxy.
     pub description: Option<String>,
@@ -146,36 +146,36 @@ pub struct Row {
 /// What servers and backends have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
-    /// It takes requests.
+    /// Whether it can take requests.
     pub up: bool,
     /// Effective weight.
     pub weight: u32,
-    /// Weight as set.
+    /// Weight as configured or set by an operator.
     pub user_weight: u32,
-    /// Active servers: of a server 1 or 0.
+    /// Number of active servers; for a server 1 or 0.
     pub active: u32,
-    /// Backup servers: of a server 1 or 0.
+    /// Number of backup servers; for a server 1 or 0.
     pub backup: u32,
     /// How long it has been in its state.
     pub since: Duration,
-    /// How long it was down.
+    /// Total time it was down.
     pub down_time: Duration,
     /// How often it went down.
     pub down_transitions: u64,
-    /// Requests the algorithm gave it.
+    /// Requests that the balance algorithm assigned to it.
     pub lb_total: u64,
 }
 
-/// What only servers have.
+/// Fields that only servers have.
 #[derive(Clone, Debug)]
 pub struct ServerRow {
     /// Its state.
     pub status: Status,
-    /// The server that decides over its state: itself unless it tracks another.
+    /// The state of the server that determines its own: itself, unless it tracks another.
     pub reference: Status,
-    /// `backend/server` that it tracks.
+    /// The server that it tracks, as `backend/server`.
     pub tracked: Option<String>,
-    /// Percent of its slow start.
+    /// The percentage that its slow start has reached.
     pub throttle: Option<u32>,
     /// Its address.
     pub address: Option<String>,
@@ -183,16 +183,16 @@ pub struct ServerRow {
     pub cookie: Option<String>,
     /// `maxqueue`.
     pub queue_limit: Option<u32>,
-    /// Errors in traffic are observed.
+    /// Whether errors in traffic are observed.
     pub observed: bool,
-    /// It is a backup.
+    /// Whether it is a backup.
     pub backup: bool,
     /// `pool-max-conn`.
     pub idle_limit: Option<u32>,
 }
 
 impl Row {
-    /// Seconds since the last session, of those that count it.
+    /// Seconds since the last session, where that is counted.
     pub fn idle_seconds(&self) -> Option<u64> {
         self.totals.last_session.map(|last| self.now_seconds.saturating_sub(last))
     }
@@ -251,7 +251,7 @@ fn process(handle: &Handle, rows: &[Row]) -> Process {
         ),
         requests: frontends().map(|totals| totals.requests).sum(),
         bytes_out: frontends().map(|totals| totals.bytes_out).sum(),
-        // The sum of the frontends' maxima is never less than the maximum of their sum.
+        // The sum of the frontends' maxima is at least the maximum of their sum.
         connection_rate: frontends()
             .fold((0, 0), |sum, t| (sum.0 + t.connection_rate.rate, sum.1 + t.connection_rate.max)),
         session_rate: frontends().fold((0, 0), |sum, t| (sum.0 + t.session_rate.rate, sum.1 + t.session_rate.max)),
@@ -278,7 +278,7 @@ fn tls_connections(shared: &Shared) -> u32 {
     shared.acceptors.iter().enumerate().map(of_proxy).sum()
 }
 
-/// What is resident of the process.
+/// The resident memory of the process.
 fn memory_bytes() -> Option<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
     Some(pages * rustix::param::page_size() as u64)
@@ -338,7 +338,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         rows.push(row);
     }
     let mut totals = sum(Part::Backend);
-    // A backend makes no connection but its servers' ones.
+    // A backend's connections are those of its servers.
     for row in rows.iter().filter(|row| row.proxy == index && row.kind == Kind::Server) {
         totals.connects += row.totals.connects;
         totals.reuses += row.totals.reuses;
@@ -348,7 +348,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
     rows.push(row);
 }
 
-/// A count against its limit, at most `above` where it has none.
+/// A counter with its limit, or with `above` if it has none.
 fn level(limit: &crate::process::shared::Limit, above: Option<u32>) -> Level {
     let max = limit.max.load(Relaxed);
     Level {
@@ -364,7 +364,7 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
     let reference = shared.backends.reference(at);
     let tracked = shared.backends.tracked_by(at).map(|tracked| shared.backends.name(tracked));
     let reference = shared.backends.status(reference);
-    // It may have been removed since: then it is as it was.
+    // If it was removed meanwhile, the row stays as it was.
     let Some(ServerView { status, member, weight }) = backend.view_server(at.server) else { return };
     let reference = reference.unwrap_or_else(|| status.clone());
     (row.index, row.sid, row.at) = (at.server.index(), server.id, Some(at));

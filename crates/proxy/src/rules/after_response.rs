@@ -1,10 +1,10 @@
-//! `http-after-response`: rules that run on every response, be it a server's or one made here.
+//! `http-after-response`: rules that run on every response, whether a server's or one made here.
 
 use super::context::{self, Stage};
 use crate::{connection::Conn, exchange::state::Exchange};
 use penstock_rules::Verdict;
 
-/// Runs `http-after-response` on any response; whether none of the rules failed.
+/// Runs `http-after-response` on any response; returns whether no rule failed.
 pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
     let worker = conn.worker.clone();
     for proxy in x.backend.into_iter().chain((x.backend != Some(conn.frontend)).then_some(conn.frontend)) {
@@ -13,7 +13,7 @@ pub(crate) fn run(conn: &mut Conn, x: &mut Exchange) -> bool {
             let mut from = 0;
             let verdict = loop {
                 match rules.run(&mut context::context(&worker, conn, x, Stage::Response), from) {
-                    // The answer is being sent: what its rules cost beyond the turn is taken from the next.
+                    // The response is being sent: what its rules cost beyond this turn is charged to the next.
                     Verdict::Rest { next } => from = next,
                     verdict => break verdict,
                 }

@@ -1,28 +1,28 @@
-//! What rules see of an exchange: made anew for each list that runs, from what is known by then.
+//! What rules can see of an exchange: created for each list that runs, from what is known by then.
 
 use crate::{connection::Conn, exchange::state::Exchange, worker::state::Worker};
 use penstock_rules::{Buffered, Context, Now, Phase, ProxyId};
 
-/// Which heads rules may look at and change.
+/// The heads that rules may read and change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// There is no HTTP message.
+    /// None: there is no HTTP message.
     Raw,
-    /// The request is there.
+    /// The request's.
     Request,
-    /// The response too.
+    /// The request's and the response's.
     Response,
 }
 
-/// Whether the exchange goes on after a list of rules.
+/// Whether the exchange continues after a list of rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     GoOn,
-    /// The client has been answered, or has been told nothing on purpose.
+    /// It is over: the client has been answered, or deliberately not.
     Over,
 }
 
-/// What rules see. They have to decide with it; the few lists that may wait for more say so in what is buffered.
+/// What rules can see. They decide on this basis; the few lists that may wait for more say so in what is buffered.
 pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
     let shared = &worker.shared;
     let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);

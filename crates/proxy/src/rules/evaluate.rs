@@ -1,4 +1,4 @@
-//! Runs lists of rules on a message, and does what they decide.
+//! Runs lists of rules on a message, and carries out what they decide.
 
 use super::{
     context::{Judged, Stage, context},
@@ -22,8 +22,8 @@ use penstock_http::{Framing, ResponseHead, Version};
 use penstock_rules::{By, During, Reply, ReplyBody, Rules, Termination, Verdict, Why};
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
-/// Runs `http-request` rules, or `tcp-request content` rules on a request: these may wait for more of the body for as long
-/// as `inspect`, their `inspect-delay`.
+/// Runs `http-request` rules, or `tcp-request content` rules on a request. The latter may wait for more of the body for
+/// up to `inspect`, their `inspect-delay`.
 pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<Duration>) -> Judged {
     let worker = live.worker;
     let mut from = 0;
@@ -99,7 +99,7 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
                     return Judged::Over;
                 }
             }
-            // More of the body is wanted than is here; when there is no more, the rule decides with what there is.
+            // The rule wants more of the body than there is; if no more will come, it decides on what there is.
             Verdict::WaitMore { next } if !last => {
                 from = next;
                 let before = body_len(live.x);
@@ -134,11 +134,11 @@ pub(crate) async fn request(live: &mut Live<'_>, rules: &Rules, inspect: Option<
     }
 }
 
-/// Waits for a part of the request's body; a client that does not send it is told so.
+/// Waits for part of the request's body; a client that does not send it gets an error response.
 pub(crate) async fn wait_for_body(live: &mut Live<'_>, at_least: u64, limit: Option<Duration>) -> Judged {
     match buffered_body::wait(live, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
-        // To the log a request whose body was waited for in vain was never complete.
+        // In the log, a request whose body did not arrive was never complete.
         Waited::Timeout => {
             (live.x.log.termination, live.x.log.TR) = (Termination(By::ClientTimeout, During::Request), -1);
             respond::error(live, 408).await;
@@ -148,7 +148,7 @@ pub(crate) async fn wait_for_body(live: &mut Live<'_>, at_least: u64, limit: Opt
     Judged::Over
 }
 
-/// There will be no more of the request's body, and what there is, is not whole.
+/// Handles a request body that ended before it was complete.
 async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
     if matches!(fault, Fault::Invalid(_)) {
         (live.x.log.termination, live.x.log.TR) = (Termination(By::Refusal, During::Request), -1);
@@ -161,7 +161,8 @@ async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
     Judged::Over
 }
 
-/// Sends the fields of `early-hint` rules, each in a 103 of its own (RFC 8297), which clients of HTTP/1.0 would not know (RFC 9110, 15.2).
+/// Sends the fields of `early-hint` rules, each in a 103 of its own (RFC 8297); not to HTTP/1.0 clients, which would
+/// not understand it (RFC 9110, 15.2).
 async fn say_early_hints(live: &mut Live<'_>) {
     let hints = std::mem::take(&mut live.x.txn.early_hints);
     if hints.is_empty() || live.x.request.version() == Version::Http10 {
@@ -169,7 +170,7 @@ async fn say_early_hints(live: &mut Live<'_>) {
     }
     for (name, value) in &hints {
         let mut head = ResponseHead::from_status(103);
-        // Rules write well-formed fields.
+        // Fields that rules write are well formed.
         let _ = head.fields.append(name, value);
         live.x.continued += weight(VERSION + 3 + head.reason().len(), &head.fields);
         live.client.interim(&head);
@@ -182,7 +183,8 @@ fn body_len(x: &Exchange) -> u64 {
     x.body.as_ref().map_or(0, |body| body.len() as u64)
 }
 
-/// Waits for a part of the response's body (`http-response wait-for-body`); a server that does not send it has failed.
+/// Waits for part of the response's body (`http-response wait-for-body`); a server that does not send it counts as
+/// failed.
 async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_least: u64, limit: Duration) -> Judged {
     let status = match buffered_body::wait_ahead(live, ahead, at_least, limit).await {
         Waited::Enough => return Judged::GoOn,
@@ -195,13 +197,13 @@ async fn wait_for_response_body(live: &mut Live<'_>, ahead: &mut Ahead<'_>, at_l
             502
         }
     };
-    // To the log there was no response, though what came of it counts.
+    // In the log there was no response, but the bytes that arrived are counted.
     (live.x.log.Tr, live.x.times.answered) = (-1, None);
     respond::error(live, status).await;
     Judged::Over
 }
 
-/// Holds a client that was caught for `timeout tarpit`, unless it leaves.
+/// Holds a client for `timeout tarpit`, unless it leaves.
 async fn tarpit(live: &mut Live<'_>) {
     let timeouts = &live.proxy().timeouts;
     let Some(time) = timeouts.tarpit.or(timeouts.connect) else { return };
@@ -213,7 +215,7 @@ async fn tarpit(live: &mut Live<'_>) {
     live.worker.clock.tick();
 }
 
-/// Answers with what a rule made.
+/// Sends a response that a rule made.
 pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
     let page = match &reply.body {
         ReplyBody::Bytes(bytes) => {
@@ -229,7 +231,7 @@ pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
     };
     let Page::Body(body) = page else { return respond::hang_up(live.client, live.x, reply.status) };
     for (name, value) in &reply.fields {
-        // Rules write well-formed fields.
+        // Fields that rules write are well formed.
         let _ = live.x.response.fields.append(name, value);
     }
     if !matches!(reply.body, ReplyBody::ErrorPage | ReplyBody::Raw(_)) {
@@ -238,8 +240,9 @@ pub(crate) async fn reply(live: &mut Live<'_>, reply: &Reply, close: bool) {
     respond::send(live, &body, reply.close || close, reply.status).await;
 }
 
-/// Runs `http-response` or `tcp-response content` rules; what they answer instead of the server's response has been sent
-/// when it is over. `seen` says whether they see the response: those of TCP without a delay decide before there is one.
+/// Runs `http-response` or `tcp-response content` rules. If they replace the server's response, theirs has been sent
+/// when this returns. `seen` says whether they see the response: those of TCP without a delay decide before there is
+/// one.
 pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahead: &mut Ahead<'_>) -> Judged {
     let worker = live.worker;
     let mut from = 0;
@@ -268,7 +271,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
             }
             Verdict::Reject | Verdict::Close => {
                 count_denied_response(live.conn, live.x);
-                // `tcp-response content`: to the log there was no response.
+                // `tcp-response content`: in the log there was no response.
                 live.x.txn.status = None;
                 live.x.log.termination = Termination(By::Refusal, During::Data);
                 live.client.close();
@@ -292,7 +295,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
                     return Judged::Over;
                 }
             }
-            // Responses are not held back for what rules want to see of them.
+            // Responses are not held back for data that rules would like to see.
             Verdict::WaitMore { next } => from = next + 1,
             Verdict::WaitHandshake { next } | Verdict::ExpectProxy { next } => from = next,
             Verdict::Rest { next } => {
@@ -311,7 +314,7 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
     }
 }
 
-/// A rule could not write what it had to: that is an error of ours.
+/// Counts a rule that could not write a field, as an internal error.
 fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
     let counters = conn.worker.counters();
     let backend = x.backend.map(|backend| counters.backend(backend));
@@ -322,7 +325,7 @@ fn count_failed_rewrite(conn: &Conn, x: &Exchange) {
     }
 }
 
-/// A server's response was refused.
+/// Counts a server's response that was denied.
 pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
     conn.listener_cells().iter().for_each(|cells| cells.denied_responses.inc());
     if let Some(server) = &x.server {
@@ -331,7 +334,7 @@ pub(crate) fn count_denied_response(conn: &Conn, x: &Exchange) {
     }
 }
 
-/// The client was left without a word: a denied request, whichever rules did it.
+/// Counts a client that was dropped silently as a denied request, whichever rule did it.
 pub(crate) fn count_silent_drop(conn: &Conn, x: &Exchange) {
     conn.listener_cells().iter().for_each(|cells| cells.denied_requests.inc());
     if let Some(backend) = x.backend {
@@ -339,16 +342,16 @@ pub(crate) fn count_silent_drop(conn: &Conn, x: &Exchange) {
     }
 }
 
-/// Rules that run before there is anything to read.
+/// The lists of rules that run before there is anything to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `tcp-request connection`: before PROXY header and TLS.
+    /// `tcp-request connection`: before the PROXY header and TLS.
     Connection,
-    /// `tcp-request session`: after them.
+    /// `tcp-request session`: after the PROXY header and TLS.
     Session,
 }
 
-/// Runs the rules of a fresh connection.
+/// Runs the rules for a new connection.
 pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged {
     let worker = conn.worker.clone();
     let rules = worker.shared.program.of(conn.frontend);
@@ -391,7 +394,7 @@ pub(crate) fn connection(conn: &mut Conn, socket: &Socket, kind: Kind) -> Judged
             }
         }
     };
-    // What these rules say of the addresses holds for all that follows on the connection.
+    // Changes that these rules make to the addresses apply to everything on the connection.
     let facts = &mut conn.facts;
     let (src, dst) = match kind {
         Kind::Connection => (&mut facts.src, &mut facts.dst),

@@ -1,4 +1,5 @@
-//! Passwords that are hashed slowly: rules ask, find that the answer is not known, and are run again once it is.
+//! Passwords whose hashing is slow: when rules need the result and it is not known, they are evaluated again once it
+//! is.
 
 use crate::{
     connection::{Conn, in_time, timer::Deadline},
@@ -12,22 +13,22 @@ use std::{
     time::Duration,
 };
 
-/// How long a password is still checked for a client that has ended its half of the connection: it may wait for its answer, or
-/// have left, which looks the same. With `option abortonclose` it has left.
+/// How long a password check goes on after the client has ended its half of the connection: the client may be waiting
+/// for the response or may have left, which looks the same. With `option abortonclose` it counts as having left.
 const AFTER_END: Duration = Duration::from_secs(3);
 
-/// What became of a password that the last evaluation asked for.
+/// The result of a password check that the last evaluation asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// None was asked for.
     NoneAsked,
-    /// It is known now whether it is right: what asked is to be evaluated again.
+    /// It is now known whether the password is right: the evaluation has to be repeated.
     Known,
-    /// It could not be checked: whatever asked must not let the request pass, nor refuse it as if the password were wrong.
+    /// It could not be checked: the request must neither pass nor be refused as if the password were wrong.
     Refused,
 }
 
-/// Has a password checked beside the workers, if the last evaluation asked for one.
+/// Checks a password beside the workers, if the last evaluation asked for that.
 pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
     let Some(claim) = live.x.txn.logins.take_claim() else { return Settled::NoneAsked };
     let worker = live.worker;
@@ -67,13 +68,14 @@ pub(crate) async fn settle(live: &mut Live<'_>) -> Settled {
     }
 }
 
-/// Evaluates, as often as passwords have to be checked for it; `None` once the client has been told that one cannot be.
+/// Evaluates, repeatedly if passwords have to be checked; `None` if one could not be checked, which the client has been
+/// told.
 pub(crate) async fn known<T>(
     live: &mut Live<'_>,
     mut evaluate: impl FnMut(&mut Conn, &mut Exchange) -> T,
 ) -> Option<T> {
     loop {
-        // What asked before and did not wait is of no interest here.
+        // A request left over from an earlier evaluation is of no interest.
         live.x.txn.logins.take_claim();
         let outcome = evaluate(live.conn, live.x);
         match settle(live).await {
@@ -87,7 +89,7 @@ pub(crate) async fn known<T>(
     }
 }
 
-/// A password could not be checked: the request goes no further.
+/// Responds to a request whose password could not be checked: it goes no further.
 pub(crate) async fn refuse(live: &mut Live<'_>) {
     live.x.log.termination = Termination(By::Exhaustion, During::Request);
     respond::error(live, 503).await;

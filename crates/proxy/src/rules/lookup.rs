@@ -1,4 +1,4 @@
-//! What rules may ask about everything above them.
+//! What rules may look up in the rest of the process.
 
 use crate::{
     observe::counters::{Part, sum_cells},
@@ -123,7 +123,7 @@ impl World for Worker {
         })
     }
 
-    /// One sequence a worker.
+    /// Each worker has its own sequence.
     fn random(&self) -> u64 {
         let mut state = self.random.get();
         let number = random::next(&mut state);
@@ -132,7 +132,7 @@ impl World for Worker {
     }
 
     fn utc_offset_s(&self, unix_s: i64) -> i32 {
-        // It changes at most at a quarter of an hour's beginning.
+        // It can only change at the start of a quarter of an hour.
         let quarter = unix_s.div_euclid(900);
         let (known, offset) = self.zone.get();
         if known == quarter {
@@ -159,7 +159,7 @@ impl World for Worker {
         self.handle.state() != State::Running
     }
 
-    /// The system lets a socket be bound to no address but its own.
+    /// The system only lets a socket be bound to a local address.
     fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
     }

@@ -1,5 +1,5 @@
-//! Health checks: one task for each server that starts runs on time. What a check asks and what its answer means is
-//! `penstock_backends::check`; only this file has sockets and clocks. All tasks live on the first worker.
+//! Health checks: one task for each server, which starts checks on time. What a check sends and how it judges the
+//! answer is in `penstock_backends::check`; only this file has sockets and clocks. All tasks run on the first worker.
 
 pub(crate) mod plans;
 
@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-/// Starts the checks of all servers on this worker.
+/// Starts checking all servers, on this worker.
 pub(crate) fn start(worker: &Rc<Worker>) {
     let shared = &worker.shared;
     let mut checked = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     }
 }
 
-/// Starts the checks of a server that was added, if it has any.
+/// Starts checking a server that was added, if it has checks.
 pub(crate) fn start_for(worker: &Rc<Worker>, server: Arc<Server>) {
     if has_checks(worker, &server) {
         spawn(worker, server, Duration::ZERO);
@@ -59,7 +59,7 @@ fn spawn(worker: &Rc<Worker>, server: Arc<Server>, delay: Duration) {
     task::spawn(worker, who, watch(worker.clone(), server, delay));
 }
 
-/// Checks one server for as long as the worker runs and the server is there.
+/// Checks one server for as long as the worker runs and the server exists.
 async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
     let shared = worker.shared.clone();
     let global = &shared.config.global;
@@ -90,7 +90,7 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
         let wait = spread(interval(check, &health), global.spread_checks, share);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            // Errors seen in traffic call for a check sooner. A server that has gone is let go of.
+            // Errors seen in traffic make the next check come sooner. A server that was removed is dropped.
             () = server.hurry.notified() => {
                 if !server.is_removed() {
                     tokio::time::sleep(check.fastinter.unwrap_or(check.inter).min(wait)).await;
@@ -100,13 +100,13 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
     }
 }
 
-/// One check: from the first connection to an outcome.
+/// Runs one check, from the first connection to the outcome.
 async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
     let proxy = &worker.shared.config.proxies[server.at.proxy];
     let settings = &server.config.settings.check;
     let started = Instant::now();
-    // The manual's rule: with a `timeout check`, connecting has the shorter of `inter` and `timeout connect`, and each
-    // answer has `timeout check`; without, `inter` is for everything.
+    // The manual's rule: with `timeout check`, connecting may take the shorter of `inter` and `timeout connect`, and
+    // each answer may take `timeout check`; without it, everything together may take `inter`.
     let (connect_limit, answer_limit) = match proxy.timeouts.check {
         Some(check) => (proxy.timeouts.connect.map_or(settings.inter, |limit| limit.min(settings.inter)), Some(check)),
         None => (settings.inter, None),
@@ -153,7 +153,7 @@ async fn probe(worker: &Worker, server: &Server, mut run: Run<'_>) -> Outcome {
     }
 }
 
-/// A connection as the step and the server's line say.
+/// Opens a connection as the step and the server's line say.
 async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instant) -> Result<Stream, ConnectError> {
     let shared = &worker.shared;
     let (settings, proxy) = (&server.config.settings, &shared.config.proxies[server.at.proxy]);
@@ -163,7 +163,7 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     let source = settings.source.as_ref().or(proxy.source.as_ref());
     let open = timeout_at(limit, open_socket(proxy, server, &target, source)).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
-    // A check to another port or address is no traffic: there, only what `check-*` says holds.
+    // A check of another port or address does not use the settings for traffic: only those of `check-*` apply.
     let elsewhere = server.check_place.load().is_elsewhere() || !connect.as_server;
     if connect.send_proxy
         || settings.check.send_proxy && connect.as_server
@@ -189,8 +189,8 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     }
 }
 
-/// What a check offers by ALPN: what the step says, else `check-alpn`, else what the server's line does. An HTTP check speaks
-/// HTTP/1, and does not offer what it could not go on with.
+/// The protocols a check offers by ALPN: those of the step, else of `check-alpn`, else of the server's line. An HTTP
+/// check speaks HTTP/1, and offers nothing that it could not speak.
 fn protocols<'a>(shared: &Shared, server: &'a Server, connect: &'a Connect) -> Vec<&'a [u8]> {
     let settings = &server.config.settings;
     let of_line = settings.tls.as_ref().unwrap_or(&settings.tls_settings).conf.alpn.as_ref();
@@ -200,21 +200,21 @@ fn protocols<'a>(shared: &Shared, server: &'a Server, connect: &'a Connect) -> V
     offered.filter(|name| !(http && *name == "h2")).map(String::as_bytes).collect()
 }
 
-/// Where a check goes: the step's address and port, else those of `check`, else the server's.
+/// The target of a check: the step's address and port, else those of `check`, else the server's.
 fn check_endpoint(server: &Server, connect: &Connect) -> crate::server::Endpoint {
     let place = server.check_place.load();
     let mut endpoint = crate::server::Endpoint::clone(&server.endpoint.load());
     if let Some(ip) = connect.addr.or(place.addr) {
         endpoint.host = Some(crate::server::Host::Ip(ip));
     }
-    // A step with an address and no port still asks the port that checks go to.
+    // A step with an address and no port still uses the port for checks.
     if let Some(port) = connect.port.or(place.port).or(server.config.settings.check.addr_port) {
         endpoint.port = ServerPort::Fixed(port);
     }
     endpoint
 }
 
-/// A PROXY header that speaks for ourselves.
+/// A PROXY header on our own behalf.
 fn proxy_header(socket: &Socket, version: u8) -> Vec<u8> {
     let mut header = Vec::new();
     if version == 2 {
@@ -228,7 +228,7 @@ fn proxy_header(socket: &Socket, version: u8) -> Vec<u8> {
     header
 }
 
-/// The system's words without Rust's addition.
+/// The system's error message without Rust's addition.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -240,7 +240,8 @@ fn words(error: &io::Error) -> String {
 /// A check's connection.
 struct Open {
     stream: Stream,
-    /// It is closed in good order. Others are reset, which leaves no socket in TIME_WAIT a check.
+    /// Whether it is closed in an orderly way. Otherwise it is reset, which avoids a socket in TIME_WAIT for each
+    /// check.
     linger: bool,
 }
 
@@ -252,7 +253,7 @@ impl Drop for Open {
     }
 }
 
-/// Tells what happens to servers, in the logs of their backends and on the terminal.
+/// Reports what happens to servers, in the logs of their backends and on the terminal.
 pub(crate) async fn tell(worker: Rc<Worker>) {
     let Some(mut notices) = worker.shared.take_notices() else { return };
     while let Some(notice) = notices.recv().await {
@@ -265,15 +266,15 @@ pub(crate) async fn tell(worker: Rc<Worker>) {
             }
             None => ("[WARNING] ", notice.text),
         };
-        // Standard error that is gone has nobody who reads it.
+        // If standard error is closed, there is no reader.
         let _ = writeln!(io::stderr(), "{level} ({}) : {text}", std::process::id());
     }
 }
 
-/// How long a slow start's step and a rate's sample take.
+/// Interval between the steps of a slow start, and between samples of rates.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Slow starts go on, and rates over all workers are noted, for as long as the worker runs.
+/// Advances slow starts and samples rates over all workers, for as long as the worker runs.
 pub(crate) async fn tick(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(TICK);
     loop {

@@ -1,4 +1,4 @@
-//! A new connection to a server: socket, PROXY header, TLS.
+//! Opens a connection to a server: socket, PROXY header, TLS.
 
 use crate::{
     connection::{Conn, socket::Socket, stream::Stream},
@@ -20,21 +20,21 @@ use tokio::{
     net::{TcpSocket, UnixStream},
 };
 
-/// Why there is no connection.
+/// Why a connection could not be opened.
 #[derive(Debug)]
 #[allow(dead_code, reason = "the reasons inside are for whoever debugs")]
 pub(crate) enum Failure {
     /// The server's name is not resolved.
     NoAddress,
-    /// Refused, unreachable, reset.
+    /// Refused, unreachable or reset.
     Refused(io::Error),
-    /// We have no descriptor, port or memory for it.
+    /// We lack a descriptor, port or memory for it.
     Exhausted(io::Error),
     /// TLS failed.
     Tls(HandshakeError),
 }
 
-/// Connects to a server, as the key of the connection says. The time limit is the caller's.
+/// Connects to a server as the key says. The caller limits the time.
 pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<Stream, Failure> {
     let settings = &server.config.settings;
     let proxy = &shared.config.proxies[key.at.proxy];
@@ -57,7 +57,7 @@ pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<
     }
 }
 
-/// A connected socket, clear text.
+/// Opens a clear-text connection.
 pub(crate) async fn open_socket(
     proxy: &Proxy,
     server: &Server,
@@ -97,11 +97,11 @@ pub(crate) async fn open_socket(
     socket.connect(address).await.map(Socket::from)
 }
 
-/// Binds to the source address; without a port the system chooses one only when it knows the destination, so that the
-/// same port may serve for many.
+/// Binds to the source address. Without a port, the system chooses one once it knows the destination, so that the same
+/// port can be used for many destinations.
 fn bind_source(socket: &TcpSocket, ip: IpAddr, ports: Option<(u16, u16)>) -> io::Result<()> {
     let Some((first, last)) = ports else {
-        // Without it a port is taken for good: fewer connections, but connections.
+        // If this fails, each connection takes a port of its own: there can be fewer of them, but they work.
         let _ = penstock_sys::set_bind_address_no_port(socket.as_fd());
         return socket.bind(SocketAddr::new(ip, 0));
     };
@@ -123,7 +123,8 @@ fn classify(e: io::Error) -> Failure {
     }
 }
 
-/// What `send-proxy` and its relatives write: who the client is. A unique-id must have been made before.
+/// Writes the header of `send-proxy` and similar options, which says who the client is. A unique-id must have been made
+/// before.
 pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[String], out: &mut Vec<u8>) {
     let facts = &conn.facts;
     let addresses = txn.source(facts).zip(txn.destination(facts));
@@ -135,7 +136,7 @@ pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[Strin
     let tls = facts.tls.as_deref();
     header.tlvs.alpn = tls.and_then(|tls| tls.alpn.clone());
     if asked("unique-id") {
-        // As HAProxy does, an empty one where no format is set.
+        // Like HAProxy, an empty one if no format is set.
         header.tlvs.unique_id = Some(txn.unique_id.borrow().clone().unwrap_or_default());
     }
     if asked("authority") {
@@ -160,7 +161,7 @@ pub(crate) fn proxy_header(conn: &Conn, txn: &Txn, version: u8, options: &[Strin
         });
     }
     if proxy_protocol::write_v2(&header, asked("crc32c"), out).is_err() {
-        // An option does not fit: the addresses always do.
+        // An optional part does not fit; the addresses alone always do.
         let plain = proxy_protocol::Header { addresses, ..Default::default() };
         let _ = proxy_protocol::write_v2(&plain, false, out);
     }

@@ -1,4 +1,4 @@
-//! What the connection of a request to its server must be like, as a [`Key`] by which kept connections are found.
+//! The required properties of a request's connection to its server, as a [`Key`] by which kept connections are found.
 
 use super::connect;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 use penstock_backends::reuse::Key;
 
-/// What the request's connection to that server must be; `None` while the server's name does not resolve.
+/// The required properties of the request's connection to that server; `None` while the server's name is not resolved.
 pub(crate) fn key_of(
     conn: &mut Conn,
     x: &mut Exchange,
@@ -32,7 +32,7 @@ pub(crate) fn key_of(
     Some(Key { at: server.at, target, sni: sni.map(String::into_boxed_str), header, only_http1 })
 }
 
-/// The name to ask a server's TLS for.
+/// The server name to send in TLS.
 fn sni(conn: &mut Conn, x: &mut Exchange, server: &Server, stage: Stage) -> Option<String> {
     let worker = conn.worker.clone();
     let expression = server.with.sni.as_ref()?;

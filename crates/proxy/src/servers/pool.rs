@@ -1,5 +1,5 @@
-//! Connections to servers between exchanges, kept by each worker for itself; which of them a request may use is what
-//! [`Claim`] and [`Key`] say.
+//! Idle connections to servers, which each worker keeps for itself; [`Claim`] and [`Key`] decide which of them a
+//! request may use.
 
 use crate::{
     connection::stream::Stream,
@@ -23,7 +23,7 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection that has carried an exchange and may carry another.
+/// A connection that has carried an exchange and can carry another.
 pub(crate) struct Returned {
     pub stream: Stream,
     pub facts: ServerConnFacts,
@@ -35,9 +35,9 @@ pub(crate) struct Returned {
 #[derive(Default)]
 struct List {
     alike: HashMap<Key, Vec<Idle>>,
-    /// How many there are.
+    /// Number of connections.
     len: usize,
-    /// Those that have carried more than one exchange.
+    /// Number of those that have carried more than one exchange.
     safe: usize,
 }
 
@@ -47,20 +47,20 @@ pub(crate) struct Pool {
     lists: RefCell<HashMap<ServerRef, List>>,
     shared: Arc<Shared>,
     worker: usize,
-    /// The worker ends: none is kept from now on.
+    /// Whether the worker is ending and keeps no more connections.
     closed: Cell<bool>,
 }
 
 impl Pool {
-    /// The pool of that worker.
+    /// The pool of one worker.
     pub fn new(shared: Arc<Shared>, worker: usize) -> Self {
         Pool { lists: RefCell::default(), shared, worker, closed: Cell::new(false) }
     }
-    /// What this worker counts for a server.
+    /// This worker's cells for a server.
     fn cells<'a>(&self, server: &'a Server) -> &'a Cells {
         &server.with.cells[self.worker]
     }
-    /// The connection used last that this request may have; those found closed by the server are dropped.
+    /// Takes the most recently used connection that this request may use; drops those that the server has closed.
     pub fn take(&self, server: &Server, key: &Key, claim: &Claim) -> Option<Returned> {
         let mut lists = self.lists.borrow_mut();
         let list = lists.get_mut(&server.at).filter(|list| list.len > 0)?;
@@ -68,7 +68,7 @@ impl Pool {
         list.count(self.cells(server));
         found
     }
-    /// Takes a connection back after its exchange, if the server's limits let it be kept.
+    /// Takes a connection back after its exchange, if the server's limits allow keeping it.
     pub fn give(&self, server: &Server, key: Key, connection: Returned, now: Instant) {
         let settings = &server.config.settings;
         let mut lists = self.lists.borrow_mut();
@@ -81,7 +81,7 @@ impl Pool {
             list.alike.entry(key).or_default().push(Idle { connection, since: now });
         }
     }
-    /// Closes all of them, and keeps none from now on.
+    /// Closes all connections, and keeps none from now on.
     pub fn close(&self) {
         self.closed.set(true);
         for (at, _) in self.lists.borrow_mut().drain() {
@@ -90,8 +90,8 @@ impl Pool {
             }
         }
     }
-    /// Drops what servers have closed, what leads to where a server is no more (its name resolves to another address, or it has
-    /// been removed), and half of what nobody needed for `pool-purge-delay`.
+    /// Drops connections that servers have closed, connections to an address that is no longer the server's (its name
+    /// resolves to another address, or the server was removed), and half of those not needed for `pool-purge-delay`.
     pub fn purge(&self) {
         let now = Instant::now();
         self.lists.borrow_mut().retain(|at, list| {
@@ -134,7 +134,7 @@ impl Pool {
 }
 
 impl List {
-    /// The connection used last that this request may have.
+    /// Takes the most recently used connection that this request may use.
     fn take(&mut self, key: &Key, claim: &Claim) -> Option<Returned> {
         let alike = self.alike.get_mut(key)?;
         loop {
@@ -147,15 +147,15 @@ impl List {
             }
         }
     }
-    /// Shows in the counters how many there are.
+    /// Updates the counters of idle connections.
     fn count(&self, cells: &Cells) {
         cells.idle_connections.set(self.len as u64);
         cells.safe_idle_connections.set(self.safe as u64);
     }
 }
 
-/// The server has sent nothing, an end included. Mostly the reactor knows; only after a read that took exactly what was
-/// there the kernel is asked.
+/// Whether the server has sent nothing, not even an end of stream. Usually the reactor knows; only after a read that
+/// took exactly what was there is the kernel asked.
 pub(crate) fn is_quiet(stream: &Stream) -> bool {
     !stream.has_news() && matches!(stream.socket().try_peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }

@@ -1,5 +1,5 @@
-//! Server connections that belong to one client's connection and may serve nobody else: those of `http-reuse never`, and
-//! those that a client has authenticated (NTLM and Negotiate authenticate connections, not requests).
+//! Server connections reserved for one client's connection: those of `http-reuse never`, and those that a client has
+//! authenticated (NTLM and Negotiate authenticate connections, not requests).
 
 use super::pool::{Returned, is_quiet};
 use crate::http2::mux::Mux;
@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-/// Those of one client. The exchanges on its connection share them, as many as run at a time.
+/// The reserved connections of one client, shared by the exchanges that run on its connection.
 #[derive(Default)]
 pub(crate) struct Own {
     idle: RefCell<Vec<(Key, Returned)>>,
@@ -20,21 +20,22 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The client as reserved connections know it.
+    /// The identity of this client for reserved connections.
     pub fn session(self: &Rc<Self>) -> Session {
         Rc::as_ptr(self).addr()
     }
-    /// The client authenticates connections: what is opened for it is its own, and it stays where it is known.
+    /// Whether the client authenticates connections: then those opened for it are its own, and it keeps to the server
+    /// that knows it.
     pub fn authenticates(&self) -> bool {
         self.authenticates.get()
     }
-    /// Takes note of what a response asks of the client.
+    /// Takes note if a response asks the client to authenticate its connection.
     pub fn heed(&self, response: &ResponseHead) {
         if authenticates_connection(response) {
             self.authenticates.set(true);
         }
     }
-    /// The one used last that fits, if the server still keeps it.
+    /// Takes the most recently used matching connection, if the server still keeps it open.
     pub fn take(&self, key: &Key) -> Option<Returned> {
         let mut idle = self.idle.borrow_mut();
         loop {
@@ -45,11 +46,11 @@ impl Own {
             }
         }
     }
-    /// Keeps one for the client's next request.
+    /// Keeps a connection for the client's next request.
     pub fn give(&self, key: Key, connection: Returned) {
         self.idle.borrow_mut().push((key, connection));
     }
-    /// One that speaks HTTP/2 and has room for another exchange.
+    /// A connection that speaks HTTP/2 and has room for another exchange.
     pub fn take_mux(&self, key: &Key, max_reuse: impl Fn(&Mux) -> bool) -> Option<Rc<Mux>> {
         let mut muxes = self.muxes.borrow_mut();
         if muxes.is_empty() {
@@ -59,11 +60,11 @@ impl Own {
         let found = muxes.iter().find(|(fits, mux)| fits == key && mux.has_room() && max_reuse(mux));
         found.map(|(_, mux)| mux.clone())
     }
-    /// Keeps one that speaks HTTP/2.
+    /// Keeps a connection that speaks HTTP/2.
     pub fn give_mux(&self, key: Key, mux: Rc<Mux>) {
         self.muxes.borrow_mut().push((key, mux));
     }
-    /// The server of that backend that the client used last, where it has a connection of its own to it.
+    /// The server of that backend that the client used last, if it has a connection of its own to it.
     pub fn last(&self, backend: usize) -> Option<ServerId> {
         let of = |key: &Key| (key.at.proxy == backend).then_some(key.at.server);
         let idle = self.idle.borrow().iter().rev().find_map(|(key, _)| of(key));
@@ -71,7 +72,7 @@ impl Own {
     }
 }
 
-/// The response asks for an authentication that will hold for the connection.
+/// Whether the response asks for an authentication that applies to the whole connection.
 fn authenticates_connection(response: &ResponseHead) -> bool {
     let field = match response.status() {
         401 => &b"www-authenticate"[..],

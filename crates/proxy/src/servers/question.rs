@@ -1,14 +1,14 @@
-//! Which names are resolved for which servers.
+//! Which host names are resolved for which servers.
 
 use crate::server::ServerRef;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-/// The servers that wait for one answer, in the order of their backends.
+/// The servers whose address is one answer, in the order of their backends.
 pub(crate) struct Question {
     pub name: String,
     pub prefers_ipv4: bool,
     pub servers: RefCell<Vec<ServerRef>>,
 }
 
-/// What is asked for on one worker, by section, name, and whether IPv4 is preferred.
+/// The questions asked on one worker, by section, name, and whether IPv4 is preferred.
 pub(crate) type Questions = RefCell<HashMap<(String, String, bool), Rc<Question>>>;

@@ -1,7 +1,7 @@
-//! Names of servers: resolved by the system at start (`init-addr`), and by `resolvers` sections while they run.
+//! Resolves the names of servers: by the system at start (`init-addr`), and by `resolvers` sections later.
 //!
-//! One task on the first worker asks for one name; its answer is shared out among the servers of each backend that
-//! carry the name, so that no two of them get one address.
+//! One task on the first worker asks for each name; the answer is distributed among the servers of each backend that
+//! have the name, so that no two of them get the same address.
 
 pub(crate) mod at_start;
 mod dns;
@@ -24,14 +24,15 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Starts to resolve what `resolvers` sections are asked for.
+/// Starts to resolve the names that use `resolvers` sections.
 pub(crate) fn start(worker: &Rc<Worker>) {
     for backend in worker.shared.backends.iter() {
         backend.servers().iter().for_each(|server| resolve_for(worker, server));
     }
 }
 
-/// Has the name of a server resolved, if its line asks a `resolvers` section for it. Servers with one name share its answers.
+/// Starts to resolve the name of a server, if its line has a `resolvers` section. Servers with the same name share
+/// answers.
 pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     let settings = &server.config.settings;
     let (Some(resolvers), ServerHost::Name(name)) = (&settings.resolvers, &server.config.host) else { return };
@@ -42,7 +43,7 @@ pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     if let Some(question) = worker.questions.borrow().get(&key) {
         let mut servers = question.servers.borrow_mut();
         servers.push(server.at);
-        // Stable: the servers of a backend stay in their order.
+        // The sort is stable: the servers of a backend keep their order.
         servers.sort_by_key(|at| at.proxy);
         return;
     }
@@ -56,7 +57,7 @@ pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     });
 }
 
-/// Those of the section, then those of the system if it wants them.
+/// The name servers of the section, then the system's if the section wants them.
 fn nameservers(section: &Resolvers) -> Vec<(String, SocketAddr)> {
     let mut list = section.nameservers.clone();
     if section.parse_resolv_conf {
@@ -67,10 +68,10 @@ fn nameservers(section: &Resolvers) -> Vec<(String, SocketAddr)> {
     list
 }
 
-/// How asking ended.
+/// The result of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Status {
-    /// With addresses, from that name server.
+    /// Addresses, and the name server they came from.
     Valid(Vec<IpAddr>, String),
     NoSuchName,
     Refused,
@@ -79,7 +80,8 @@ enum Status {
 }
 
 impl Status {
-    /// The name of its `hold`, that time's default, and the words for a server that goes down for it.
+    /// The word of `hold` for this result, its default time, and the reason shown for a server that goes down because
+    /// of it.
     fn hold(&self) -> (&'static str, u64, &'static str) {
         match self {
             Status::Valid(..) => ("valid", 10, ""),
@@ -91,7 +93,7 @@ impl Status {
     }
 }
 
-/// Asks for one name for as long as a server has it.
+/// Keeps asking for one name for as long as a server has it.
 async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, SocketAddr)>, question: &Question) {
     let backends = &worker.shared.backends;
     let mut last_valid: Option<Instant> = None;
@@ -120,13 +122,13 @@ async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, 
                 section.timeout_resolve
             }
         };
-        // Zero would ask without end.
+        // A pause of zero would ask continuously.
         tokio::time::sleep(pause.max(Duration::from_millis(100))).await;
     }
 }
 
-/// The preferred family, and the other where that has no address. Where there is silence, `resolve_retries` questions are
-/// asked in all, as HAProxy counts them; an error is an answer.
+/// Asks for the preferred family, and for the other if the name has no address of that. If no answer comes, it asks
+/// `resolve_retries` times in all, as HAProxy counts them; an error is an answer.
 async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question: &Question) -> Status {
     for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
@@ -144,7 +146,7 @@ async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question
     Status::Timeout
 }
 
-/// All name servers at once: the first that knows an address decides, else the last that answers.
+/// Asks all name servers at once: the first that knows an address decides, else the last that answers.
 async fn ask_once(section: &Resolvers, nameservers: &[(String, SocketAddr)], name: &str, family: Family) -> Status {
     let mut asked = JoinSet::new();
     for (by, address) in nameservers.iter().cloned() {
@@ -164,15 +166,15 @@ async fn ask_once(section: &Resolvers, nameservers: &[(String, SocketAddr)], nam
             Ok(Ok(Answer::Addresses(_) | Answer::Failed)) => Status::Other,
             Ok(Ok(Answer::NoSuchName)) => Status::NoSuchName,
             Ok(Ok(Answer::Refused)) => Status::Refused,
-            // Nothing listens there: that is silence too, and lasts as long.
+            // Nothing listens there, which counts as no answer, and takes as long.
             Ok(Err(_)) | Err(_) => continue,
         };
     }
     status
 }
 
-/// One question to one name server. The socket is new each time and connected, and the number random, so that a forged
-/// answer must guess both.
+/// Sends one question to one name server. The socket is new each time and connected, and the id random, so that a
+/// forged answer has to guess both.
 async fn exchange(to: SocketAddr, name: &str, family: Family, payload: u16) -> io::Result<Answer> {
     let local: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((local, 0)).await?;
@@ -189,7 +191,7 @@ async fn exchange(to: SocketAddr, name: &str, family: Family, payload: u16) -> i
     }
 }
 
-/// Gives each server of a backend an address of its own: the one it has while that is still answered.
+/// Gives each server of a backend an address of its own: the current one for as long as the answer includes it.
 fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], by: &str) {
     let mut by = by;
     for group in servers.chunk_by(|a, b| a.proxy == b.proxy) {
@@ -211,7 +213,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
                 let text = format!("{} changed its IP from {was} to {ip} by {by}.", backends.name(*at));
                 backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
                 backends.set_host(*at, Some(Host::Ip(ip)));
-                // What the others take comes from the same answer.
+                // The other servers' addresses come from the same answer.
                 by = "DNS cache";
             }
             backends.set_resolved(*at, Instant::now());
@@ -219,7 +221,7 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
     }
 }
 
-/// Who keeps its address keeps it; the rest goes to the others in order; who gets none has none.
+/// A server keeps its address if it can; the other addresses go to the other servers in order; any left over have none.
 fn distribute(current: &[Option<IpAddr>], addresses: &[IpAddr]) -> Vec<Option<IpAddr>> {
     let mut free: Vec<IpAddr> = Vec::new();
     for address in addresses {

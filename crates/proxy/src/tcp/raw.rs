@@ -1,4 +1,4 @@
-//! One end of a connection in `mode tcp`: bytes without a protocol, of which rules may see the first.
+//! One end of a connection in `mode tcp`: a byte stream without a protocol, whose first bytes rules may see.
 
 use crate::{
     connection::stream::{Fill, Stream},
@@ -20,21 +20,21 @@ use std::{
 };
 use tokio::io::AsyncWrite;
 
-/// So much of what a client has sent is thrown away before its connection is closed; one that sends more is reset.
+/// How much of a client's data is discarded before its connection is closed; a client that has sent more is reset.
 const DISCARD_BYTES: usize = 64 * 1024;
 
 /// One end of a connection as a stream of bytes.
 pub(crate) struct Raw {
     pub stream: Stream,
     worker: Rc<Worker>,
-    /// Read while rules looked at it.
+    /// Bytes read while rules looked at them.
     pub input: Option<Buffer>,
     pub counts: Counts,
-    /// Our half is closed.
+    /// Whether our half is closed.
     shut: bool,
-    /// Nothing behind what was read already is wanted.
+    /// Whether bytes after those already read are ignored.
     pub cut: bool,
-    /// It is the client's end, not the server's.
+    /// Whether this is the client's end rather than the server's.
     is_client: bool,
 }
 
@@ -55,7 +55,7 @@ impl Raw {
         give_if_empty(&mut self.input, &self.worker.buffers);
         read
     }
-    /// Throws away what has come already: a close that leaves it unread would make a reset of what should be an end.
+    /// Discards what has arrived already: if it stayed unread, closing would send a reset instead of an orderly end.
     pub async fn discard(&mut self) {
         let mut left = DISCARD_BYTES;
         poll_fn(|cx| {
@@ -72,11 +72,11 @@ impl Raw {
         })
         .await;
     }
-    /// Nothing more can be read before some is forwarded.
+    /// Whether nothing more can be read before some is forwarded.
     pub fn is_full(&self) -> bool {
         self.input.as_ref().is_some_and(Buffer::is_full)
     }
-    /// Bytes that have come, read by anybody or not yet.
+    /// Bytes that have arrived, whether or not they have been read.
     pub fn received(&self) -> u64 {
         self.counts.received + self.pending().len() as u64
     }
@@ -105,7 +105,7 @@ impl Source for Raw {
             }
             Ok(Fill::Full) => Ok(Body::Full),
             Ok(Fill::End) => Ok(Body::End),
-            // Clients often just close: without a protocol to say so, what they sent counts as whole.
+            // TLS clients often just close: what they sent counts as complete, since no protocol says otherwise.
             Err(e) if self.is_client && e.kind() == io::ErrorKind::UnexpectedEof => Ok(Body::End),
             Err(e) => Err(e.into()),
         })
@@ -123,7 +123,8 @@ impl Sink for Raw {
         ready!(result)?;
         ready!(self.stream.poll_flush_all(cx))?;
         if end.is_some() && !self.shut {
-            // All there is has been sent: a peer that has reset the connection since, having said its own last, misses nothing.
+            // Everything has been sent: if the peer has reset the connection after its own last bytes, it misses
+            // nothing.
             let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
             self.shut = true;
         }

@@ -1,4 +1,4 @@
-//! The TLS that checks speak where their servers' own traffic has none, or other settings.
+//! TLS settings of checks, where they differ from those of the servers' traffic.
 
 use penstock_backends::check::script::{Action, Script};
 use penstock_config::{
@@ -7,7 +7,7 @@ use penstock_config::{
 };
 use penstock_tls::{Connector, Disk, Store};
 
-/// What a server's `check` and the script of its backend ask for; what is wrong with it goes to `diagnostics`.
+/// The TLS settings that a server's `check` and its backend's script ask for; errors are added to `diagnostics`.
 pub(crate) fn connector(
     script: Option<&Script>,
     server: &Server,
@@ -20,7 +20,7 @@ pub(crate) fn connector(
     if !own || settings.tls.is_some() {
         return None;
     }
-    // Without `ssl` the line's TLS settings were kept for this.
+    // The TLS settings of a line without `ssl` were kept for this.
     let tls = ServerTls { sni: None, ..settings.tls_settings.clone() };
     Connector::build(&tls, server.span, certificates, &Disk, diagnostics)
 }

@@ -1,4 +1,4 @@
-//! Names of servers as the system resolves them before anything runs (`init-addr`).
+//! Resolves the names of servers by the system before anything runs (`init-addr`).
 
 use crate::server::{Backends, Host};
 use penstock_config::{
@@ -10,7 +10,7 @@ use std::{
     net::{IpAddr, ToSocketAddrs as _},
 };
 
-/// Finds the first address of every server whose line gives a name, in the order of its `init-addr`.
+/// Finds an address for every server whose line gives a name, by the methods of its `init-addr` in order.
 pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
     let mut known: BTreeMap<String, Option<IpAddr>> = BTreeMap::new();
     for backend in backends.iter() {
@@ -21,7 +21,7 @@ pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
                 given => given,
             };
             let found = methods.iter().find_map(|method| match method {
-                // There is no state file to take the last address from.
+                // There is no state file to read the last address from.
                 InitAddr::Last => None,
                 InitAddr::Libc => known.entry(name.clone()).or_insert_with(|| system(name)).map(Some),
                 InitAddr::Ip(ip) => Some(Some(*ip)),
@@ -40,7 +40,7 @@ pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The first address that the system knows for a name.
+/// The first address that the system finds for a name.
 pub(crate) fn system(name: &str) -> Option<IpAddr> {
     (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
 }

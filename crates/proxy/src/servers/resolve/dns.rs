@@ -1,18 +1,18 @@
-//! DNS messages (RFC 1035): one question out, addresses in. Pure and bounded.
+//! DNS messages (RFC 1035): writes a question, and parses addresses out of the answer. Pure and bounded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses are asked for.
+/// The kind of addresses asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// A.
+    /// IPv4: A records.
     V4,
-    /// AAAA.
+    /// IPv6: AAAA records.
     V6,
 }
 
 impl Family {
-    /// The record's type.
+    /// The number of the record type.
     fn number(self) -> u16 {
         match self {
             Family::V4 => 1,
@@ -30,25 +30,25 @@ impl Family {
     }
 }
 
-/// What a name server answers.
+/// The answer of a name server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Addresses, in its order; none if the name has none of that family.
+    /// Addresses, in the server's order; empty if the name has none of that family.
     Addresses(Vec<IpAddr>),
     /// The name does not exist.
     NoSuchName,
-    /// The server refuses.
+    /// The server refuses to answer.
     Refused,
-    /// Another error, or an answer cut short.
+    /// Another error, or a truncated answer.
     Failed,
 }
 
-/// Records looked at in one answer; HAProxy's bound on the addresses of a name is the same.
+/// Most records looked at in one answer, like HAProxy's limit of addresses per name.
 const RECORDS_MAX: usize = 100;
-/// Pointers followed in one name.
+/// Most compression pointers followed in one name.
 const JUMPS_MAX: usize = 16;
 
-/// A query with EDNS0, or `None` where the name cannot be asked for.
+/// Writes a query with EDNS0; `None` if the name is not valid in DNS.
 pub fn query(id: u16, name: &str, family: Family, payload: u16) -> Option<Vec<u8>> {
     // Recursion desired; one question, one additional record.
     let mut out = id.to_be_bytes().to_vec();
@@ -65,14 +65,14 @@ pub fn query(id: u16, name: &str, family: Family, payload: u16) -> Option<Vec<u8
     out.push(0);
     out.extend_from_slice(&family.number().to_be_bytes());
     out.extend_from_slice(&1_u16.to_be_bytes());
-    // OPT (RFC 6891): the root, type 41, the payload size we take, no flags, no data.
+    // OPT (RFC 6891): the root, type 41, the payload size we accept, no flags, no data.
     out.extend_from_slice(&[0, 0, 41]);
     out.extend_from_slice(&payload.to_be_bytes());
     out.extend_from_slice(&[0; 6]);
     Some(out)
 }
 
-/// The answer to `query(id, name, family, ..)`; `None` if the bytes are not that, so that they are waited past.
+/// Parses the answer to `query(id, name, family, ..)`; `None` if the bytes are something else, which is to be ignored.
 pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answer> {
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let flags = word(2)?;
@@ -98,7 +98,7 @@ pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answe
     Some(addresses(bytes, at + 4, records, wanted, family).map_or(Answer::Failed, Answer::Addresses))
 }
 
-/// The addresses at the end of the chain of aliases that starts at `name`; aliases stand before what they lead to.
+/// The addresses at the end of the chain of aliases that starts at `name`; aliases precede what they lead to.
 fn addresses(bytes: &[u8], mut at: usize, records: usize, mut name: String, family: Family) -> Option<Vec<IpAddr>> {
     let mut found = Vec::new();
     for _ in 0..records {
@@ -120,7 +120,8 @@ fn addresses(bytes: &[u8], mut at: usize, records: usize, mut name: String, fami
     Some(found)
 }
 
-/// A name in lower case, and where the bytes behind it begin. Pointers lead backwards only, and not for ever.
+/// Reads a name in lower case, and returns where the bytes after it start. Pointers may only lead backwards, and only a
+/// limited number of times.
 fn read_name(bytes: &[u8], start: usize) -> Option<(String, usize)> {
     let (mut name, mut at, mut after) = (String::new(), start, None);
     let mut jumps = 0;
