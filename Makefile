@@ -21,7 +21,7 @@ test-full: ## the same, then endurance, scanners, long fuzzing and benchmarks
 check: ## what a commit must pass: format, lints, tests
 	@scripts/check.sh
 
-generate: ## write anew what is made from tables and data: docs/keywords.md, docs/rules.md, docs/runtime-api.md, the expected messages, pages of figures
+generate: ## write anew what is made from tables and data: docs/keywords.md, docs/rules.md, docs/runtime-api.md, man pages, completion, the expected messages, pages of figures
 	UPDATE=1 cargo test --workspace --test manual --test messages --test pages
 	scripts/pages.py
 

@@ -8,7 +8,6 @@
 
 mod args;
 mod commands;
-mod completion;
 mod help;
 mod line;
 mod manual;
@@ -19,7 +18,6 @@ mod words;
 
 pub use args::{Args, Refusal};
 pub use commands::*;
-pub use completion::{Shell, script};
 pub use manual::page;
 pub use session::{Prompt, Request, Session, Settings, Step};
 pub use table::Mode;

@@ -1,6 +1,51 @@
 //! Arguments of the subcommands: `--name value`, `--name` and words, from one table each.
 
-use std::{ffi::OsString, fmt::Write};
+use std::{ffi::OsString, fmt::Write, process::ExitCode};
+
+/// A subcommand, or what one of them can do. Dispatch, help, manual and completion come from tables of these.
+pub struct Command {
+    /// The word that chooses it.
+    pub name: &'static str,
+    /// What follows the name, as the manual shows it.
+    pub usage: &'static str,
+    /// One line for the help.
+    pub help: &'static str,
+    /// Its options.
+    pub options: fn() -> Vec<Opt>,
+    /// Words that may follow it.
+    pub words: fn() -> Vec<&'static str>,
+    /// What it can do, where that is several things.
+    pub below: &'static [Command],
+    /// Runs it with the arguments after its name.
+    pub run: fn(&[OsString]) -> ExitCode,
+}
+
+impl Command {
+    /// One without options and words.
+    pub const fn new(
+        name: &'static str,
+        usage: &'static str,
+        help: &'static str,
+        run: fn(&[OsString]) -> ExitCode,
+    ) -> Command {
+        Command { name, usage, help, options: Vec::new, words: Vec::new, below: &[], run }
+    }
+
+    /// With these options.
+    pub const fn options(self, options: fn() -> Vec<Opt>) -> Command {
+        Command { options, ..self }
+    }
+
+    /// With words that may follow.
+    pub const fn words(self, words: fn() -> Vec<&'static str>) -> Command {
+        Command { words, ..self }
+    }
+
+    /// With what it can do.
+    pub const fn below(self, below: &'static [Command]) -> Command {
+        Command { below, ..self }
+    }
+}
 
 /// An option of a subcommand.
 #[derive(Clone, Debug)]

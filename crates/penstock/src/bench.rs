@@ -8,19 +8,32 @@ mod report;
 mod study;
 mod words;
 
-use crate::serve;
+use crate::{arguments::Command, serve};
 use std::{ffi::OsString, process::ExitCode};
 
-/// What can be done: its name, one line for the help, and who does it.
-type Command = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
-
-const COMMANDS: [Command; 6] = [
-    ("load", "loads a server and says what came of it", load::run),
-    ("agent", "makes its share of a load that another machine runs", agent::run),
-    ("certs", "makes the certificates for mutual TLS between the machines of a test", agent::certificates),
-    ("study", "starts servers, loads them in turn, and reports with figures", study::run),
-    ("report", "the report of a result that was written before", report::run),
-    ("compare", "two results of one study side by side, with intervals", compare::run),
+/// What can be done.
+pub const COMMANDS: &[Command] = &[
+    Command::new("load", "URL [options]", "loads a server and says what came of it", load::run).options(load::options),
+    Command::new("agent", "[options]", "makes its share of a load that another machine runs", agent::run)
+        .options(agent::options),
+    Command::new(
+        "certs",
+        "DIR HOST...",
+        "makes the certificates for mutual TLS between the machines of a test",
+        agent::certificates,
+    ),
+    Command::new("study", "NAME [options]", "starts servers, loads them in turn, and reports with figures", study::run)
+        .options(study::options)
+        .words(study::names),
+    Command::new("report", "result.json [options]", "the report of a result that was written before", report::run)
+        .options(report::options),
+    Command::new(
+        "compare",
+        "A.json B.json [options]",
+        "two results of one study side by side, with intervals",
+        compare::run,
+    )
+    .options(compare::options),
 ];
 
 /// Runs it.
@@ -30,16 +43,16 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         print!("{}", usage());
         return ExitCode::SUCCESS;
     }
-    match COMMANDS.iter().find(|(name, ..)| Some(*name) == first) {
-        Some((.., command)) => command(&arguments[1..]),
+    match COMMANDS.iter().find(|command| Some(command.name) == first) {
+        Some(command) => (command.run)(&arguments[1..]),
         None => serve::fail(&format!("bench: '{}' is nothing it can do\n\n{}", arguments[0].display(), usage())),
     }
 }
 
 fn usage() -> String {
     let mut page = "Usage: penstock bench COMMAND [options]; each has its own --help\n\n".to_owned();
-    for (name, help, _) in COMMANDS {
-        page.push_str(&format!("  {name:<10} {help}\n"));
+    for command in COMMANDS {
+        page.push_str(&format!("  {:<10} {}\n", command.name, command.help));
     }
     page
 }

@@ -2,8 +2,9 @@
 
 mod show;
 
+use crate::arguments::{Opt, help, switch, value};
 use penstock_config::model::{ListenAddress, StatsLevel};
-use penstock_control::{Shell, TABLE, script};
+use penstock_control::{Mode, TABLE};
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal, Read, Write},
@@ -14,19 +15,34 @@ use std::{
     time::Duration,
 };
 
-const USAGE: &str = "\
-usage: penstock ctl [OPTIONS] COMMAND...          one command, such as: penstock ctl show stat
-       penstock ctl [OPTIONS]                     commands as they are typed
-       penstock ctl [OPTIONS] watch COMMAND...    the same command again and again
-       penstock ctl completion bash|zsh|fish      the script that completes commands
+fn usage() -> String {
+    format!(
+        "usage: penstock ctl [OPTIONS] COMMAND...          one command, such as: penstock ctl show stat\n       \
+         penstock ctl [OPTIONS]                     commands as they are typed\n       \
+         penstock ctl [OPTIONS] watch COMMAND...    the same command again and again\n\n{}\n\
+         A command that ends with << has its payload from standard input.\n",
+        help(&options())
+    )
+}
 
-  -s ADDRESS      the stats socket: a path, or HOST:PORT; else PENSTOCK_SOCKET says it
-  -f FILE         the configuration whose stats socket it is
-  --json          JSON, of commands that show something
-  --interval SEC  how often to ask when watching, 2
+/// What may be given before the command.
+pub fn options() -> Vec<Opt> {
+    vec![
+        value("-s", "ADDRESS", "the stats socket: a path, or HOST:PORT; else PENSTOCK_SOCKET says it"),
+        value("-f", "FILE", "the configuration whose stats socket it is"),
+        switch("--json", "JSON, of commands that show something"),
+        value("--interval", "SECONDS", "how often to ask when watching [2]"),
+        switch("--help", "shows this help"),
+    ]
+}
 
-A command that ends with << has its payload from standard input.
-";
+/// The commands that shells complete: those that `help` shows and that need no mode.
+pub fn words() -> Vec<&'static str> {
+    let shown = TABLE.entries().filter(|entry| !entry.usage.is_empty() && entry.mode == Mode::Always);
+    let mut names: Vec<&str> = shown.map(|entry| entry.words).collect();
+    names.sort_unstable();
+    names
+}
 
 /// How long an answer may keep silent.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,6 +54,7 @@ const PAYLOAD_END: &str = "<<%penstock-ctl-end%";
 struct Options {
     socket: Option<String>,
     files: Vec<PathBuf>,
+    help: bool,
     json: bool,
     interval: Option<f64>,
     words: Vec<String>,
@@ -62,7 +79,7 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
         let text = argument.to_str().ok_or("an argument is no text")?;
         let mut value = || {
             let value = rest.next().and_then(|value| value.to_str());
-            value.map(str::to_owned).ok_or_else(|| format!("{text} needs a value\n\n{USAGE}"))
+            value.map(str::to_owned).ok_or_else(|| format!("{text} needs a value\n\n{}", usage()))
         };
         match text {
             // Behind the first word of the command, all belongs to the command.
@@ -74,8 +91,8 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
                 let seconds = value()?.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e6);
                 options.interval = Some(seconds.ok_or("--interval needs a number of seconds")?);
             }
-            "-h" | "--help" => return Err(USAGE.into()),
-            flag if flag.starts_with('-') => return Err(format!("there is no option {flag}\n\n{USAGE}")),
+            "-h" | "--help" => options.help = true,
+            flag if flag.starts_with('-') => return Err(format!("there is no option {flag}\n\n{}", usage())),
             word => options.words.push(word.into()),
         }
     }
@@ -84,14 +101,13 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
 
 /// Whether all was carried out.
 fn obey(options: &Options) -> Result<bool, String> {
+    if options.help {
+        print(&usage())?;
+        return Ok(true);
+    }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["completion", shell] => {
-            let shell = Shell::parse(shell).ok_or("completion is for bash, zsh and fish")?;
-            print(&script(&TABLE, shell))?;
-            Ok(true)
-        }
-        ["watch"] => Err(format!("watch what?\n\n{USAGE}")),
+        ["watch"] => Err(format!("watch what?\n\n{}", usage())),
         ["watch", ..] => loop {
             let answer = ask(options, &line(&options.words[1..], options.json))?;
             let clear = if io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -191,7 +207,7 @@ fn address(options: &Options) -> Result<String, String> {
     }
     match std::env::var("PENSTOCK_SOCKET") {
         Ok(socket) => Ok(plain(&socket)),
-        Err(_) => Err(format!("where is the stats socket? Say it with -s, -f or PENSTOCK_SOCKET\n\n{USAGE}")),
+        Err(_) => Err(format!("where is the stats socket? Say it with -s, -f or PENSTOCK_SOCKET\n\n{}", usage())),
     }
 }
 

@@ -24,7 +24,8 @@ const CRITICAL: u8 = 4;
 /// Where changes are written down, on the host that they are made on.
 const JOURNAL: &str = "/var/lib/penstock/doctor.json";
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("-f", "FILE|DIR", "the configuration to be served; may be repeated"),
         switch("--json", "findings as JSON"),

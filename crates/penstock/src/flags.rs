@@ -1,6 +1,7 @@
 //! HAProxy's command line: one table of options, parsed by hand because `-Ws`, `-dM50` and `-sf 1 2 3` follow no library's
 //! rules (management guide, section 3).
 
+use crate::arguments;
 use std::{
     ffi::OsString,
     os::unix::ffi::OsStrExt,
@@ -237,28 +238,49 @@ impl Flags {
     }
 }
 
+/// Those that do something, or those that are accepted without effect, with the reason.
+pub fn listed(has_effect: bool) -> Vec<arguments::Opt> {
+    let of_kind = OPTIONS.iter().filter(|o| o.apply.is_some() == has_effect);
+    let listed = of_kind.map(|o| arguments::Opt {
+        name: o.name.into(),
+        takes: match o.takes {
+            Nothing | Glued(_) => None,
+            Next(what) => Some(what),
+            Pids => Some("pid..."),
+            Rest => Some("file..."),
+        },
+        help: o.help.into(),
+    });
+    listed.collect()
+}
+
+/// How the option of this name is typed, with what follows it.
+pub fn typed(name: &str) -> String {
+    match OPTIONS.iter().find(|o| o.name == name).map(|o| o.takes) {
+        Some(Next(what)) => format!("{name} <{what}>"),
+        Some(Glued(what)) => format!("{name}[{what}]"),
+        Some(Pids) => format!("{name} <pid>..."),
+        Some(Rest) => format!("{name} <file>..."),
+        Some(Nothing) | None => name.to_owned(),
+    }
+}
+
 /// The help page.
-pub fn usage() -> String {
+pub fn usage(commands: &[arguments::Command]) -> String {
     use std::fmt::Write;
-    let mut page = String::from(
-        "Usage: penstock -f <file|dir>... [options]\n       penstock quickstart | check <file|dir>... | bench --help | plan --help | doctor --help | lab-setup --help | top [URL] | ctl --help | keywords | help\n\n",
-    );
-    let (real, rest): (Vec<_>, Vec<_>) = OPTIONS.iter().filter(|o| o.name != "--help").partition(|o| o.apply.is_some());
-    let mut list = |title: &str, options: Vec<&Opt>| {
+    let mut page = String::from("Usage: penstock -f <file|dir>... [options]\n       penstock COMMAND ...\n\n");
+    let mut list = |title: &str, options: Vec<arguments::Opt>| {
         let _ = writeln!(page, "{title}");
-        for option in options {
-            let typed = match option.takes {
-                Nothing => option.name.to_owned(),
-                Next(what) => format!("{} <{what}>", option.name),
-                Glued(what) => format!("{}[{what}]", option.name),
-                Pids => format!("{} <pid>...", option.name),
-                Rest => format!("{} <file>...", option.name),
-            };
-            let _ = writeln!(page, "  {typed:<16} {}", option.help);
+        for option in options.iter().filter(|o| o.name != "--help") {
+            let _ = writeln!(page, "  {:<16} {}", typed(&option.name), option.help);
         }
     };
-    list("HAProxy's options:", real);
-    list("\nAccepted without effect:", rest);
+    list("HAProxy's options:", listed(true));
+    list("\nAccepted without effect:", listed(false));
+    let _ = writeln!(page, "\nCommands; each has its own --help if it has options:");
+    for command in commands {
+        let _ = writeln!(page, "  {:<16} {}", command.name, command.help);
+    }
     page
 }
 
@@ -304,7 +326,7 @@ mod tests {
 
     #[test]
     fn every_option_is_in_the_help_once() {
-        let page = usage();
+        let page = usage(crate::commands::COMMANDS);
         for option in OPTIONS.iter().filter(|o| o.name != "--help") {
             let at_line_start = |l: &&str| l.trim_start().split([' ', '[']).next() == Some(option.name);
             assert_eq!(page.lines().filter(at_line_start).count(), 1, "{}", option.name);

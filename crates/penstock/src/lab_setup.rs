@@ -18,7 +18,8 @@ use std::{
 /// Where the files go, unless told.
 const DIRECTORY: &str = "/var/lib/penstock/lab";
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("--role", "server|client", "which side this host is"),
         value("--mode", "native|sw|hw", "which engine the server uses [native]; run again to switch"),

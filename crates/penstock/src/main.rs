@@ -4,6 +4,8 @@
 
 mod arguments;
 mod bench;
+mod commands;
+mod completion;
 mod configuration;
 mod control;
 mod ctl;
@@ -14,6 +16,7 @@ mod flags;
 mod heritage;
 mod lab_setup;
 mod limits;
+mod man;
 mod master;
 mod measure;
 mod name;
@@ -30,7 +33,7 @@ mod version;
 
 use flags::Flags;
 use ready::Reporter;
-use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 use tie::Tie;
 
 #[global_allocator]
@@ -45,49 +48,14 @@ fn main() -> ExitCode {
         let _ = rustix::thread::set_name(c"haproxy");
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let rest = arguments.get(1..).unwrap_or_default();
-    match arguments.first().and_then(|word| word.to_str()) {
-        Some("quickstart") if rest.is_empty() => quickstart::run(),
-        Some("check") if !rest.is_empty() => {
-            check(&Flags { files: rest.iter().map(PathBuf::from).collect(), check: true, ..Flags::default() })
-        }
-        Some("bench") => bench::run(rest),
-        Some("plan") => plan::run(rest),
-        Some("lab-setup") => lab_setup::run(rest),
-        Some("doctor") => doctor::run(rest),
-        Some("top") => top::run(rest),
-        Some("ctl") => ctl::run(rest),
-        Some("keywords") if rest.is_empty() => {
-            list_keywords();
-            ExitCode::SUCCESS
-        }
-        Some("help") => {
-            print!("{}", flags::usage());
-            ExitCode::SUCCESS
-        }
-        _ => match Flags::parse(arguments) {
-            Ok(flags) => obey(flags),
-            Err(why) => {
-                eprintln!("penstock: {why}\n\n{}", flags::usage());
-                ExitCode::FAILURE
-            }
-        },
+    if let Some(command) = arguments.first().and_then(|word| commands::find(word.to_str()?)) {
+        return (command.run)(&arguments[1..]);
     }
-}
-
-/// Every keyword, a line each: where, its name, its class, what it means.
-fn list_keywords() {
-    use penstock_config::Support;
-    let mut out = std::io::stdout().lock();
-    for entry in penstock_config::manual::keywords() {
-        let class = match entry.support {
-            Support::Implemented => "implemented",
-            Support::Accepted(_) => "no effect",
-            Support::Refused { .. } => "refused",
-        };
-        // A reader that has seen enough closes the pipe.
-        if writeln!(out, "{:<12} {:<40} {class:<12} {}", entry.section, entry.name, entry.doc).is_err() {
-            return;
+    match Flags::parse(arguments) {
+        Ok(flags) => obey(flags),
+        Err(why) => {
+            eprintln!("penstock: {why}\n\n{}", flags::usage(commands::COMMANDS));
+            ExitCode::FAILURE
         }
     }
 }
@@ -104,7 +72,7 @@ fn obey(flags: Flags) -> ExitCode {
         return evaluate(condition, &flags);
     }
     if flags.help || flags.files.is_empty() {
-        eprint!("{}\n{}", version::short(), flags::usage());
+        eprint!("{}\n{}", version::short(), flags::usage(commands::COMMANDS));
         return ExitCode::FAILURE;
     }
     if tie::is_worker() {

@@ -17,7 +17,8 @@ use std::{
     process::ExitCode,
 };
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     let mut options = vec![
         switch("--published", "plans with the published rates and design points of an eight-server rack"),
         value("--level", "TPS", "a service level; may be repeated; 5K, 9K, 18K and 30K unless told"),

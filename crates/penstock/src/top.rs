@@ -15,7 +15,8 @@ use std::{
 /// Where quickstart serves its metrics.
 const DEFAULT: &str = "http://127.0.0.1:8404/metrics";
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         switch("--once", "prints one view, of one interval, and ends: for scripts"),
         value("--interval", "SECONDS", "time between two views [1]"),

@@ -220,19 +220,3 @@ fn a_person_gives_commands_with_ctl() {
     let nowhere = common::run(&[&"ctl", &"-s", &served.path("nothing"), &"show", &"info"]);
     assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("No such file"));
 }
-
-#[test]
-fn shells_complete_the_words_of_commands() {
-    let script = common::run(&[&"ctl", &"completion", &"bash"]);
-    let script = String::from_utf8(script.stdout).unwrap();
-    let completed = |typed: &str| {
-        let words = format!(
-            "{script}\nCOMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _penstock_ctl; echo \"${{COMPREPLY[*]}}\""
-        );
-        let output = std::process::Command::new("bash").args(["-c", &words]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-    };
-    assert_eq!(completed("penstock ctl show serv"), "servers");
-    assert_eq!(completed("penstock ctl show servers ''"), "conn state");
-    assert_eq!(completed("penstock top show serv"), "");
-}

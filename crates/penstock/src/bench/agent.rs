@@ -8,7 +8,8 @@ use penstock_lab::agents::{self, Address, Identity};
 use penstock_lab::load::Stop;
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("--listen", "ADDRESS[:PORT]", "where, or unix:PATH [127.0.0.1:7313]"),
         value("--ca", "FILE", "the authority of all machines of the test; with it, mutual TLS"),

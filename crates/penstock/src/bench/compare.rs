@@ -8,7 +8,8 @@ use crate::{
 use penstock_lab::{compare, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("--target-rate", "N", "the rate that cores are counted for [the studies', else the highest of A]"),
         value("--html", "FILE", "writes a page"),

@@ -14,7 +14,8 @@ const SOME_FAILED: u8 = 2;
 /// Cut short by a signal, as a shell would say it of SIGINT.
 const INTERRUPTED: u8 = 130;
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("--mode", "MODE", "handshake, request (a handshake for each), keep-alive, download, idle [keep-alive]"),
         switch("--resume", "resumes sessions; otherwise every handshake is a full one, and that is checked"),

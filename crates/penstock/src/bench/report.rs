@@ -7,7 +7,8 @@ use crate::{
 use penstock_lab::{report, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         value("--html", "FILE", "writes the page"),
         value("--svg", "FILE", "writes the first figure"),

@@ -13,7 +13,8 @@ use penstock_lab::{
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-fn options() -> Vec<Opt> {
+/// What may be given to it.
+pub fn options() -> Vec<Opt> {
     vec![
         switch(
             "--quick",
@@ -57,6 +58,11 @@ fn options() -> Vec<Opt> {
         switch("--json", "the result as JSON instead of a report"),
         switch("--help", "shows this help"),
     ]
+}
+
+/// The studies that there are.
+pub fn names() -> Vec<&'static str> {
+    STUDIES.iter().map(|study| study.name).collect()
 }
 
 /// Runs it.
