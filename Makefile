@@ -1,6 +1,6 @@
 # `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-full check generate fmt bench studies fuzz differences packages
+.PHONY: help run release test test-full check generate fmt bench studies fuzz differences packages deb
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +11,9 @@ run: ## a first look, built in some minutes: HTTPS on 127.0.0.1:8443, stats on 1
 
 release: ## build the penstock to install, compiled by what it was seen to do: target/install/penstock
 	@scripts/release.sh
+
+deb: ## the Debian packages penstock and penstock-haproxy, with the binary of make release: target/debian
+	@scripts/deb.sh
 
 test: ## build and pass every test, the scenarios beside the real HAProxy among them
 	@scripts/test.sh

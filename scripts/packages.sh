@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the groups named (build, test, check, full), or says exactly what to install.
+# Installs the Debian packages of the groups named (build, test, check, package, image, full), or says exactly what to install.
 # A package counts as present when the command it brings is found, so a machine set up by other means is left alone.
 set -euo pipefail
 
@@ -28,6 +28,13 @@ test fish=fish
 check shellcheck=shellcheck
 check pyflakes3=pyflakes3
 check mypy=mypy
+package dpkg-dev=dpkg-shlibdeps
+package binutils=strip
+package lintian=lintian
+package debootstrap=debootstrap
+package systemd-container=systemd-nspawn
+image buildah=buildah
+image crun=crun
 full wrk=wrk
 full chromium=chromium
 full golang-go=go

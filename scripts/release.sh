@@ -6,6 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test
 
+# shellcheck source=scripts/reproducible.sh
+. scripts/reproducible.sh
+
 host=$(rustc -vV | sed -n 's/^host: //p')
 llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
@@ -16,8 +19,8 @@ if [ ! -x "$profdata" ]; then
     echo "A PLAIN RELEASE: llvm-profdata for LLVM $llvm is missing. Have it by one of:" >&2
     echo "    rustup component add llvm-tools" >&2
     echo "    sudo apt-get install llvm-$llvm" >&2
-    cargo build --release --bin penstock
-    cp target/release/penstock target/install/penstock
+    RUSTFLAGS=$remap cargo build --release --target "$host" --bin penstock
+    cp "target/$host/release/penstock" target/install/penstock
     echo "$commit, without a profile" >target/install/how
     exit
 fi
@@ -28,7 +31,7 @@ mkdir -p "$profile"
 # Both builds have the same options but for these, or a function's counts would not be found by its name. With --target, what
 # only runs at build time is left alone.
 build() {
-    CARGO_TARGET_DIR=target/guided RUSTFLAGS=$1 cargo build --release --target "$host" --bin penstock
+    CARGO_TARGET_DIR=target/guided RUSTFLAGS="$1 $remap" cargo build --release --target "$host" --bin penstock
     cp "target/guided/$host/release/penstock" "$2"
 }
 echo "1/3 a build that counts"

@@ -9,6 +9,10 @@ fn main() {
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=PENSTOCK_COMPILER={said}");
     println!("cargo::rustc-env=PENSTOCK_PROFILE={}", profile().unwrap_or_default());
+    println!("cargo::rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
+    let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let guided = flags.split('\x1f').any(|flag| flag.trim_start_matches("-C").trim().starts_with("profile-use="));
+    println!("cargo::rustc-env=PENSTOCK_GUIDED={}", if guided { "yes, by a profile of its own work" } else { "no" });
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     println!("cargo::rustc-env=PENSTOCK_DATE={}", date().unwrap_or_else(|| "1970/01/01".into()));
 }

@@ -25,6 +25,8 @@ pub struct Flags {
     pub daemon: bool,
     /// `-W`, or `-Ws`: systemd is told of readiness wherever it listens for that.
     pub master: bool,
+    /// `-Ws`: the `daemon` of the file does not count, since systemd waits for the process that it started.
+    pub service: bool,
     /// `-db`, and `-d`, which implies it: neither `daemon` nor `master-worker` of the file counts.
     pub foreground: bool,
     /// `-d`.
@@ -149,7 +151,7 @@ const OPTIONS: &[Opt] = &[
     opt("-h", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("--help", Nothing, "shows this help", |f, _, _| { f.help = true; Ok(()) }),
     opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
-    opt("-Ws", Nothing, "as -W, for a systemd service of type notify", |f, _, _| { f.master = true; Ok(()) }),
+    opt("-Ws", Nothing, "as -W, for a systemd service of type notify: the file's 'daemon' does not count", |f, _, _| { f.master = true; f.service = true; Ok(()) }),
     opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
     opt("-db", Nothing, "stays in the foreground, one process", |f, _, _| { f.foreground = true; Ok(()) }),
     opt("-dW", Nothing, "does not start when there is a warning", |f, _, _| { f.warnings_are_errors = true; Ok(()) }),

@@ -39,6 +39,7 @@ pub fn long() -> String {
     let mut row = |name: &str, value: String| page.push_str(&format!("{name:<28}{value}\n"));
     row("\nBuild", String::new());
     row("  profile", PROFILE.into());
+    row("  guided", env!("PENSTOCK_GUIDED").into());
     row("  compiler", env!("PENSTOCK_COMPILER").into());
     row("  target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
     row("\nTLS", String::new());

@@ -193,6 +193,19 @@ fn a_master_replaces_its_worker_on_sigusr2_and_keeps_it_when_the_new_one_fails()
 }
 
 #[test]
+fn systemd_keeps_the_process_that_it_started_whatever_the_file_says() {
+    let place = Place::new("service");
+    let port = free_port();
+    let text = std::fs::read_to_string(place.config(port)).unwrap();
+    let config = place.file("daemon.cfg", &text.replace("global\n", "global\n  daemon\n"));
+    let master = Running::start(&[&"-Ws", &"-f", &config]);
+    until("it answers", || is_alive(port));
+    assert_eq!(children(master.id()).len(), 1, "the worker is a child of the process that was started");
+    master.signal(TERM);
+    assert_eq!(master.end(), 128 + TERM);
+}
+
+#[test]
 fn debug_mode_shows_requests() {
     let place = Place::new("debug");
     let port = free_port();

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Makes the Debian packages of the last commit, penstock and penstock-haproxy, in target/debian: of the binary that scripts/release.sh builds, or of
+# that which PENSTOCK_BIN names. PENSTOCK_VERSION is their version; without it, that of Cargo.toml where the commit has its tag, else one that
+# sorts before it, by the commit's time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/packages.sh build package
+# shellcheck source=scripts/reproducible.sh
+. scripts/reproducible.sh
+export LC_ALL=C TZ=UTC
+
+tool=3.8.0
+if [ "$(target/tools/bin/cargo-deb --version 2>/dev/null)" != $tool ]; then
+    CARGO_TARGET_DIR=target/tools/build cargo install cargo-deb --version $tool --locked --quiet --root target/tools
+    rm -rf target/tools/build
+fi
+
+if [ -z "${PENSTOCK_BIN:-}" ]; then
+    PENSTOCK_BIN=target/install/penstock
+    if [ "$(cut -d, -f1 target/install/how 2>/dev/null)" != "commit $(git rev-parse --short HEAD)" ]; then
+        scripts/release.sh
+    fi
+fi
+"$PENSTOCK_BIN" -vv | grep -q '^  guided *yes' || echo "note: $PENSTOCK_BIN is not guided by a profile (make release)" >&2
+
+number=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+version=${PENSTOCK_VERSION:-}
+if [ -z "$version" ]; then
+    version=$number-1
+    if [ "$(git tag --points-at HEAD "v$number" 2>/dev/null)" = "" ]; then
+        version=$number~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S)-1
+    fi
+fi
+
+made=target/package
+rm -rf $made target/debian
+mkdir -p $made
+cp "$PENSTOCK_BIN" $made/penstock
+strip --strip-unneeded --remove-section=.comment $made/penstock
+ln -s penstock $made/haproxy
+scripts/third-party.py | gzip -9n >$made/third-party.gz
+gzip -9n <CHANGELOG.md >$made/changelog.gz
+for package in penstock penstock-haproxy; do
+    cat >$made/changelog-$package <<LOG
+$package ($version) unstable; urgency=medium
+
+  * What changed is in /usr/share/doc/$package/changelog.gz.
+
+ -- the penstock maintainers <maintainers@penstock.example>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+LOG
+done
+make_deb() {
+    target/tools/bin/cargo-deb --quiet --no-build --no-strip -p penstock --deb-version "$version" --output target/debian "$@"
+}
+make_deb
+make_deb --variant haproxy
+ls target/debian/*.deb
