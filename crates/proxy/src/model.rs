@@ -119,7 +119,7 @@ impl Service for Page {
     }
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse {
         let body = [request.method, b" page ", &[b'p'; 150]].concat();
-        ServiceResponse { status: 200, fields: vec![("Content-Type".into(), "text/plain".into())], body }
+        ServiceResponse { status: 200, fields: vec![("Content-Type".into(), "text/plain".into())], body, stream: None }
     }
 }
 

@@ -1,7 +1,11 @@
-//! What operators see: counters, the reports of crypto engines, and the snapshot that collects everything.
+//! What operators see: counters, the reports of crypto engines, the snapshot that collects everything, and its history.
 
 pub(crate) mod captures;
 pub mod counters;
 pub mod engine;
+pub mod histogram;
+pub mod history;
+mod mean;
 pub mod pace;
+pub(crate) mod sampling;
 pub mod snapshot;

@@ -21,7 +21,7 @@ impl Service for Page {
         "<PAGE>"
     }
     fn answer(&self, _: ServiceRequest<'_>) -> ServiceResponse {
-        ServiceResponse { status: 200, fields: Vec::new(), body: b"statistics".to_vec() }
+        ServiceResponse { status: 200, fields: Vec::new(), body: b"statistics".to_vec(), stream: None }
     }
 }
 

@@ -136,11 +136,18 @@ fn count(conn: &Conn, x: &Exchange) {
     let Some(backend) = x.backend else { return };
     let total = ms(x.log.Ta).unwrap_or(0);
     let cells = counters.backend(backend);
+    let queue_us = ms(x.log.Tw).unwrap_or(0) * 1000;
+    let response = x.times.connected.zip(x.times.answered).filter(|_| x.log.Tr >= 0);
+    let response_us = response.map(|(from, to)| to.saturating_duration_since(from).as_micros() as u64);
+    if x.server.is_some() {
+        frontend.latency(queue_us, response_us);
+    }
     for cells in [Some(cells), x.server.as_ref().map(|server| conn.worker.cells(server))].into_iter().flatten() {
         cells.bytes_in.add(x.log.bytes_uploaded);
         cells.bytes_out.add(x.log.bytes_read);
         if x.server.is_some() {
             cells.times(ms(x.log.Tw), ms(x.log.Tc), ms(x.log.Tr), total);
+            cells.latency(queue_us, response_us);
         }
     }
     if http {

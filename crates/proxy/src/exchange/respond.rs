@@ -17,6 +17,7 @@ use penstock_config::{Span, model::Proxy};
 use penstock_http::{Connection, Framing, Known, Limits, Parse, ResponseHead, Version};
 use penstock_rules::{ReplyBody, ReplyTemplate};
 use std::{fmt::Write, future::poll_fn, sync::Arc, task::Poll};
+use tokio::sync::mpsc::Receiver;
 
 /// Responds to a request that could not be parsed, and ends the connection. HAProxy does so below the layer that counts
 /// bytes and runs `http-after-response` rules, and uses the page set for the status only to see whether it is empty.
@@ -221,6 +222,38 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
     live.client.skip_body();
     live.client.respond(&mut live.x.response, framing, last);
     live.x.responded = true;
+    if !pour(live, body, true).await {
+        live.client.abort();
+    }
+}
+
+/// Sends the response's head and `first`, and then the pieces as they come, for as long as the client takes each within its
+/// time; logs `status`.
+pub(crate) async fn stream(live: &mut Live<'_>, first: &[u8], mut pieces: Receiver<Vec<u8>>, status: u16) {
+    // A rule that fails here leaves the answer as it is: there is none to take its place.
+    let _ = after_response::run(live.conn, live.x);
+    live.x.response.fields.remove_known(Known::Connection);
+    live.x.txn.status = Some(status);
+    live.x.log.bytes_read += weight(VERSION + 3 + live.x.response.reason().len(), &live.x.response.fields);
+    live.client.skip_body();
+    live.client.respond(&mut live.x.response, Framing::Chunked, crate::exchange::headers::closes(live.conn));
+    live.x.responded = true;
+    let mut piece = Some(first.to_vec());
+    while let Some(bytes) = &piece {
+        live.x.log.bytes_read += bytes.len() as u64;
+        if !pour(live, bytes, false).await {
+            return live.client.abort();
+        }
+        piece = pieces.recv().await;
+        live.worker.clock.tick();
+    }
+    if !pour(live, b"", true).await {
+        live.client.abort();
+    }
+}
+
+/// Sends a part of the body, the last one with `is_last`; whether the client took it within its time.
+async fn pour(live: &mut Live<'_>, body: &[u8], is_last: bool) -> bool {
     let mut lent = None;
     let mut rest = body;
     let buffers = &live.worker.buffers;
@@ -231,7 +264,8 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
                 let taken = buffer.append(rest);
                 rest = &rest[taken..];
             }
-            let end = rest.is_empty().then_some(End { trailers: None });
+            let is_all = rest.is_empty();
+            let end = (is_all && is_last).then_some(End { trailers: None });
             match live.client.poll_send(cx, buffer, end) {
                 Poll::Pending => {
                     // If the client does not take the response, its copy is not held in a buffer.
@@ -242,7 +276,7 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
                     return Poll::Pending;
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
-                Poll::Ready(Ok(())) if end.is_some() => return Poll::Ready(true),
+                Poll::Ready(Ok(())) if is_all => return Poll::Ready(true),
                 Poll::Ready(Ok(())) => {}
             }
         }
@@ -254,7 +288,5 @@ pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u
     if let Some(buffer) = lent {
         buffers.give(buffer);
     }
-    if sent != Some(true) {
-        live.client.abort();
-    }
+    sent == Some(true)
 }

@@ -2,7 +2,7 @@
 
 use super::{
     buffered_body::{self, Waited},
-    respond::{error, send},
+    respond::{error, send, stream},
     state::{Exchange, ms_between},
 };
 use crate::{
@@ -94,8 +94,13 @@ pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy
         // The services in this program write well-formed fields.
         let _ = live.x.response.fields.append(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
     }
-    let _ = live.x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
+    if answer.stream.is_none() {
+        let _ = live.x.response.fields.set(b"content-length", answer.body.len().to_string().as_bytes());
+    }
     live.worker.counters().frontend(live.conn.frontend).intercepted.inc();
     live.x.log.termination = Termination(By::Ourselves, During::Request);
-    send(live, &answer.body, false, answer.status).await;
+    match answer.stream {
+        None => send(live, &answer.body, false, answer.status).await,
+        Some(pieces) => stream(live, &answer.body, pieces, answer.status).await,
+    }
 }

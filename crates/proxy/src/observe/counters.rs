@@ -4,6 +4,8 @@
 //! exact across workers at any moment (connections against a limit, requests on a server) are kept with the limit
 //! instead.
 
+use super::histogram::Histogram;
+pub use super::mean::{Mean, MeanTotal};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
@@ -85,47 +87,6 @@ impl Rate {
     }
 }
 
-/// The mean in milliseconds of the last 512 values, or of all if there are fewer.
-#[derive(Debug, Default)]
-pub struct Mean {
-    sum: Count,
-    values: Count,
-    max: Count,
-}
-
-const WINDOW: u64 = 512;
-
-impl Mean {
-    /// Adds a value.
-    pub fn push(&self, ms: u64) {
-        self.max.raise(ms);
-        let values = self.values.read();
-        let sum = self.sum.read();
-        if values < WINDOW {
-            self.values.inc();
-            self.sum.add(ms);
-        } else {
-            self.sum.0.store(sum - sum.div_ceil(WINDOW) + ms, Relaxed);
-        }
-    }
-}
-
-/// The combined means of several workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MeanTotal {
-    sum: u64,
-    values: u64,
-    /// The largest value so far.
-    pub max: u64,
-}
-
-impl MeanTotal {
-    /// The mean, rounded up.
-    pub fn mean(&self) -> u64 {
-        if self.values == 0 { 0 } else { self.sum.div_ceil(self.values) }
-    }
-}
-
 /// A rate over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateTotal {
@@ -162,6 +123,10 @@ macro_rules! counters {
             pub response_time: Mean,
             /// Duration of the whole session or request.
             pub total_time: Mean,
+            /// Times in queue, by how often they occurred.
+            pub queue_times: Histogram,
+            /// Times to the first byte of the response, likewise.
+            pub response_times: Histogram,
         }
 
         impl Cells {
@@ -171,11 +136,7 @@ macro_rules! counters {
                     rate.max.store(0, Relaxed);
                 }
                 for mean in [&self.queue_time, &self.connect_time, &self.response_time, &self.total_time] {
-                    mean.max.set(0);
-                    if all {
-                        mean.sum.set(0);
-                        mean.values.set(0);
-                    }
+                    mean.clear(all);
                 }
                 if !all {
                     return;
@@ -225,9 +186,7 @@ macro_rules! counters {
                     (&mut self.response_time, &cells.response_time),
                     (&mut self.total_time, &cells.total_time),
                 ] {
-                    total.sum += cell.sum.read();
-                    total.values += cell.values.read();
-                    total.max = total.max.max(cell.max.read());
+                    total.add(cell);
                 }
             }
         }
@@ -398,6 +357,11 @@ impl Cells {
             mean.push(ms.unwrap_or(0));
         }
     }
+    /// It took so many microseconds in queue, and to the response where there was one.
+    pub fn latency(&self, queue: u64, response: Option<u64>) {
+        self.queue_times.push(queue);
+        response.into_iter().for_each(|us| self.response_times.push(us));
+    }
 }
 
 /// The number of listeners of each proxy.
@@ -515,6 +479,11 @@ impl Counters {
         totals
     }
 
+    /// The cells that each worker has for one part of a proxy.
+    pub(crate) fn cells(&self, proxy: usize, part: Part) -> impl Iterator<Item = &Cells> {
+        self.workers.iter().map(move |worker| worker.part(proxy, part))
+    }
+
     /// Sums a few cells of one part of a proxy.
     pub(crate) fn sum_of<const N: usize>(
         &self,
@@ -570,7 +539,7 @@ mod tests {
         totals.add(&cells, 0);
         assert_eq!((totals.queue_time.mean(), totals.queue_time.max), (15, 20));
         assert_eq!((totals.response_time.mean(), totals.total_time.mean()), (0, 40));
-        for _ in 0..WINDOW * 20 {
+        for _ in 0..512 * 20 {
             cells.queue_time.push(100);
         }
         let mut totals = Totals::default();

@@ -190,8 +190,7 @@ impl Inner {
 
     /// The main loop of a thread.
     fn work(&self) {
-        // This fails where a sandbox forbids it; the thread then has a worker's priority.
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        step_back();
         while let Some(job) = self.wait() {
             let begun = Instant::now();
             // The panic hook has reported it; the thread goes on with the next job.
@@ -217,6 +216,12 @@ impl Inner {
             queue.idle -= 1;
         }
     }
+}
+
+/// Gives the calling thread a lower priority than the workers have.
+pub(crate) fn step_back() {
+    // This fails where a sandbox forbids it; the thread then has a worker's priority.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
 /// The unit that shares a turn: an IPv4 address, or the /64 network of an IPv6 address, since one host usually has all

@@ -108,6 +108,17 @@ impl Handle {
         let shared = self.shared();
         [("passwords", shared.hashing.report()), ("services", shared.answering.report())]
     }
+    /// Runs `work` on a thread of its own with a lower priority than the workers.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn beside(&self, name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let work = move || {
+            crate::process::aside::step_back();
+            work();
+        };
+        std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    }
     /// How many task turns used up their whole budget, so that a task with more to do had to wait for the others.
     pub fn turns_spent(&self) -> u64 {
         self.shared().pulses.iter().map(crate::worker::pulse::Pulse::turns_spent).sum()

@@ -3,6 +3,7 @@
 use super::{handle::Handle, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
+    observe::sampling,
     worker,
 };
 use penstock_config::{Config, Diagnostics};
@@ -115,7 +116,7 @@ impl Runtime {
                 return Err(e);
             }
         }
-        watchdog::start(handle.clone()).inspect_err(|_| {
+        watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle)).inspect_err(|_| {
             handle.stop();
             handle.wait();
         })?;

@@ -4,6 +4,7 @@
 use super::handle::Handle;
 use penstock_config::model::Proxy;
 use std::sync::Arc;
+use tokio::sync::mpsc::Receiver;
 
 /// A request for a [`Service`].
 pub struct ServiceRequest<'a> {
@@ -31,7 +32,7 @@ impl ServiceRequest<'_> {
 }
 
 /// The response of a [`Service`].
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct ServiceResponse {
     /// Status code.
     pub status: u16,
@@ -39,6 +40,9 @@ pub struct ServiceResponse {
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// What follows the body, as it comes, until the other end is dropped. Its bound is all that is kept for a client that
+    /// does not read.
+    pub stream: Option<Receiver<Vec<u8>>>,
 }
 
 /// Answers requests inside the process. It is called on a thread beside the workers, so that it may take its time.

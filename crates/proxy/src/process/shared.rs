@@ -13,6 +13,7 @@ use crate::{
         counters::{Counters, Shape},
         engine::Reports,
         pace::Pace,
+        sampling,
     },
     server::{Backends, Notice, Parts, ServerRef, numbers},
     servers::{checks::plans, resolve::at_start},
@@ -68,6 +69,8 @@ pub struct Shared {
     pub(crate) answering: Aside,
     /// Rates over the last second.
     pub(crate) pace: Pace,
+    /// What happened over time.
+    pub(crate) history: sampling::Kept,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// Messages that were none.
@@ -163,6 +166,7 @@ impl Shared {
             answering: Aside::new("answering", 1),
             pace: Pace::default(),
             captures: Captures::new(config.proxies.len()),
+            history: sampling::Kept::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))
