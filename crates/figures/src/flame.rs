@@ -23,18 +23,18 @@ const ROW: f64 = 17.0;
 /// The narrowest box: narrower ones only make towers that cannot be read.
 const LEAST: f64 = 2.5;
 /// The width of a letter at the size of the text, generously.
-const LETTER: f64 = 6.1;
+const LETTER: f64 = 6.7;
 
 /// Draws a flame graph, with a legend for the colours.
 pub fn flames(title: &str, roots: &[Flame], legend: &[&str]) -> String {
     let rows = roots.iter().map(depth).max().unwrap_or(0).max(1) as f64;
     let mut out = format!(
-        "<svg class=\"flames\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
+        "<div class=\"scroll\"><svg class=\"flames\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
         rows * ROW,
         escaped(title)
     );
     stand_beside_each_other(&mut out, roots, 0.0, rows * ROW);
-    out.push_str("</svg><p class=\"legend\">");
+    out.push_str("</svg></div><p class=\"legend\">");
     for (at, name) in legend.iter().enumerate() {
         // Writing to a String does not fail.
         let _ = write!(out, "<span><i class=\"f{at}\"></i>{}</span>", escaped(name));
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_too_narrow_is_left_out_and_what_is_narrow_is_cut() {
         let roots = [flame("a_long_function", 0.05, vec![flame("x", 0.0001, vec![])])];
         let drawn = flames("t", &roots, &[]);
-        assert!(drawn.contains(">a_long_…</text>") && drawn.matches("<rect").count() == 1, "{drawn}");
+        assert!(drawn.contains(">a_long…</text>") && drawn.matches("<rect").count() == 1, "{drawn}");
         assert!(!flames("t", &[], &[]).contains("NaN"));
     }
 }

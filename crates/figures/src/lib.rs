@@ -8,8 +8,10 @@ pub mod number;
 mod page;
 mod standalone;
 mod svg;
+mod timeline;
 
 pub use flame::{Flame, flames};
 pub use page::{escaped, page};
 pub use standalone::standalone;
-pub use svg::{Axis, Figure, Mark, Scale, Series, bars, lines};
+pub use svg::{Axis, Figure, Mark, Scale, Series, bars, lines, round_up};
+pub use timeline::timeline;

@@ -70,7 +70,7 @@ pub(crate) fn size() -> (f64, f64) {
 }
 
 /// A round number at or above `value`, whose fifth part is round as well.
-fn round_up(value: f64) -> f64 {
+pub fn round_up(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;
     }

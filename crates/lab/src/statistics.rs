@@ -18,6 +18,9 @@ pub struct Ratio {
     pub n: usize,
 }
 
+/// Said in place of an interval that says nothing.
+pub const TOO_FEW: &str = "too few rounds";
+
 impl Ratio {
     /// Whether the data tells the two apart.
     #[must_use]
@@ -25,11 +28,18 @@ impl Ratio {
         self.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
     }
 
+    /// The interval, if it says anything: one that reaches from less than half to more than twice the estimate does not.
+    #[must_use]
+    pub fn telling(&self) -> Option<(f64, f64)> {
+        self.interval.filter(|(_, high)| *high <= 2.0 * self.value)
+    }
+
     /// For people: `3.12 (2.95-3.30)`.
     #[must_use]
     pub fn text(&self) -> String {
-        match self.interval {
+        match self.telling() {
             Some((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", self.value),
+            None if self.interval.is_some() => format!("{:.2} ({TOO_FEW})", self.value),
             None => format!("{:.2} (n = {})", self.value, self.n),
         }
     }
@@ -192,6 +202,15 @@ mod tests {
         assert_eq!(in_pairs(&[(0.0, 1.0)]), None);
         let alike = apart(&[2.0, 2.0], &[1.0, 1.0]).unwrap();
         assert_eq!(alike.interval, Some((alike.value, alike.value)));
+    }
+
+    #[test]
+    fn an_interval_that_says_nothing_is_not_shown() {
+        let noisy = in_pairs(&[(3.6, 1.0), (1.44, 1.0)]).unwrap();
+        assert!(noisy.interval.is_some_and(|(low, high)| low < 0.1 && high > 100.0), "{noisy:?}");
+        assert_eq!((noisy.text().as_str(), noisy.telling()), ("2.28 (too few rounds)", None));
+        let calm = in_pairs(&[(2.0, 1.0), (2.1, 1.0), (1.9, 1.0)]).unwrap();
+        assert!(calm.telling() == calm.interval && calm.text().starts_with("2.00 (1.7"), "{}", calm.text());
     }
 
     #[test]

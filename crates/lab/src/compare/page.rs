@@ -40,7 +40,7 @@ fn gains(out: &mut String, comparison: &Comparison) {
             series.len() - 1
         });
         series[at].points.push((group as f64, gain.value));
-        series[at].spread.push(gain.interval.unwrap_or((gain.value, gain.value)));
+        series[at].spread.push(gain.telling().unwrap_or((gain.value, gain.value)));
     }
     let names: Vec<String> =
         groups.iter().map(|group| group.split(", ").next().unwrap_or_default().to_owned()).collect();

@@ -90,7 +90,7 @@ fn findings(out: &mut String, outcome: &Outcome) {
     for note in &outcome.notes {
         let _ = write!(out, "<p class=\"note\">{}</p>", escaped(note));
     }
-    let intervals = "Ratios are of geometric means over rounds in which all took turns, with the interval that holds in 95 of 100 repetitions.";
+    let intervals = "Ratios are of geometric means over rounds in which all took turns, with the interval that holds in 95 of 100 repetitions; one that reaches from less than half to more than twice the estimate says only that there were too few rounds.";
     let _ = write!(out, "<p class=\"note\">{intervals}</p></section>");
 }
 

@@ -414,9 +414,11 @@ fn against_rate(outcome: &Outcome) -> Section {
     for cell in outcome.cells.iter().filter(|cell| !cell.windows.is_empty()) {
         let all = cell.latency();
         let saved = against_baseline(outcome, cell, |w| w.server_cores).map_or(String::new(), |ratio| {
-            let reach = ratio
-                .interval
-                .map_or(String::new(), |(low, high)| format!(" ({}-{})", percent(1.0 - high), percent(1.0 - low)));
+            let reach = match (ratio.telling(), ratio.interval) {
+                (Some((low, high)), _) => format!(" ({}-{})", percent(1.0 - high), percent(1.0 - low)),
+                (None, Some(_)) => format!(" ({})", crate::statistics::TOO_FEW),
+                (None, None) => String::new(),
+            };
             format!("{}{reach}", percent(1.0 - ratio.value))
         });
         let failed: u64 = cell.windows.iter().map(|window| window.failed).sum();
