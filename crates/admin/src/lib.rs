@@ -13,6 +13,7 @@ mod engine;
 mod handshakes;
 mod html;
 pub mod json;
+mod live;
 pub mod metrics;
 pub mod page;
 pub mod prometheus;

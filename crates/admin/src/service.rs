@@ -1,7 +1,9 @@
 //! The two services: the statistics page with its other formats and its actions, and the exporter.
 
-use crate::page::{self, View};
+use crate::live::Viewers;
+use crate::page::{Page, SCRIPT, STYLE, View, decode, forms::FormKey, graphs::Shown};
 use crate::{csv, json, prometheus};
+use aws_lc_rs::digest;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use penstock_config::model::StatsPage;
 use penstock_proxy::server::{Command, ServerRef};
@@ -12,8 +14,16 @@ use std::time::Instant;
 /// `stats enable`.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// The version the page shows.
-    pub version: String,
+    version: String,
+    secret: FormKey,
+    viewers: Viewers,
+}
+
+impl Stats {
+    /// A page that shows this version.
+    pub fn new(version: String) -> Stats {
+        Stats { version, secret: FormKey::new(), viewers: Viewers::default() }
+    }
 }
 
 /// `http-request use-service prometheus-exporter`.
@@ -30,7 +40,7 @@ const UNAUTHORIZED: &str = "<html><body><h1>401 Unauthorized</h1>\n\
 fn answer(status: u16, kind: &str, body: String) -> ServiceResponse {
     let fields =
         vec![("Cache-Control".to_string(), "no-cache".to_string()), ("Content-Type".to_string(), kind.to_string())];
-    ServiceResponse { status, fields, body: body.into_bytes() }
+    ServiceResponse { status, fields, body: body.into_bytes(), stream: None }
 }
 
 impl Service for Exporter {
@@ -65,58 +75,103 @@ impl Service for Stats {
         }
         let target = String::from_utf8_lossy(request.target).into_owned();
         let options = target.get(page.uri.len()..).unwrap_or_default();
-        let mut view = View { uri: page.uri.clone(), admin: request.admin, ..View::default() };
-        view.only_up = options.contains(";up");
-        view.no_refresh = options.contains(";norefresh");
-        view.done = after(options, ";st=").map(|code| code.chars().take(4).collect());
-        view.scope = after(options, "scope=").map(decode).unwrap_or_default();
+        let view = View::parse(&page.uri, options, request.admin);
         if request.method == b"POST" {
-            return act(&request, &view, page);
+            return self.act(&request, &view, page);
+        }
+        if options.contains(";stream") {
+            return self.stream(&request, view);
         }
         let snapshot = request.handle.snapshot();
-        let rows = snapshot.rows.iter().filter(|row| view.shows(page, row, &request.proxy.name));
+        let rows = || snapshot.rows.iter().filter(|row| view.shows(page, row, &request.proxy.name));
         if options.contains(";csv") {
-            return answer(200, "text/plain", csv::render(rows, page.show_legends));
+            return answer(200, "text/plain", csv::render(rows(), page.show_legends));
         }
         if options.contains(";json") {
-            return answer(200, "application/json", json::render(rows, page.show_legends));
+            return answer(200, "application/json", json::render(rows(), page.show_legends));
         }
-        let body = page::render(&snapshot, page, &view, &self.version, &request.proxy.name);
+        let shown = Shown::of(request.handle, &view, &rows().collect::<Vec<_>>());
+        let token = if view.admin { self.secret.token(&request.proxy.name) } else { String::new() };
+        let body = Page {
+            snapshot: &snapshot,
+            config: page,
+            view: &view,
+            version: &self.version,
+            self_name: &request.proxy.name,
+            token: &token,
+            shown,
+        };
+        let body = body.render();
         let mut found = answer(200, "text/html", body);
         let refresh = view.refresh(page);
         if refresh > 0 {
             found.fields.push(("Refresh".into(), refresh.to_string()));
         }
-        let policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'self'";
-        found.fields.push(("Content-Security-Policy".into(), policy.into()));
+        found.fields.push(("Content-Security-Policy".into(), policy()));
         found
     }
 }
 
-/// What stands behind `key`, up to the next option.
-fn after<'a>(options: &'a str, key: &str) -> Option<&'a str> {
-    let at = options.find(key)? + key.len();
-    Some(options[at..].split([';', '&', '?']).next().unwrap_or_default())
+impl Stats {
+    /// Events for who looks at the page, one a second.
+    fn stream(&self, request: &ServiceRequest<'_>, view: View) -> ServiceResponse {
+        if request.method != b"GET" {
+            return answer(405, "text/plain", "only GET\n".into());
+        }
+        match self.viewers.add(request, view) {
+            Some((first, stream)) => {
+                let mut found = answer(200, "text/event-stream", String::new());
+                (found.body, found.stream) = (first, Some(stream));
+                found
+            }
+            None => answer(503, "text/plain", "too many look at the page already, or the process is ending\n".into()),
+        }
+    }
+
+    /// Carries out a form's action on the servers it names, then sends the browser back to the page.
+    fn act(&self, request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> ServiceResponse {
+        let code = if request.admin { self.perform(request, view, page) } else { "DENY" };
+        let mut found = answer(303, "text/plain", String::new());
+        found.fields.push(("Location".into(), format!("{}{};st={code}", page.uri, view.kept())));
+        found
+    }
+
+    fn perform(&self, request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> &'static str {
+        let body = String::from_utf8_lossy(request.body).into_owned();
+        let pairs = body.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs: Vec<(String, String)> = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
+        let first = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        if !self.secret.admits(request, first("token")) {
+            return "FORM";
+        }
+        let (Some(action), Some(backend)) = (first("action"), first("b")) else { return "ERRP" };
+        let Some(command) = command(action) else { return if action.is_empty() { "NONE" } else { "ERRP" } };
+        let snapshot = request.handle.snapshot();
+        let (mut wanted, mut done) = (0, 0);
+        for (_, server) in pairs.iter().filter(|(name, _)| name == "s") {
+            wanted += 1;
+            if let Some(at) = find(&snapshot, view, page, &request.proxy.name, backend, server) {
+                request.handle.shared().backends.command(at, command, "changed from Web interface", Instant::now());
+                done += 1;
+            }
+        }
+        match (wanted, done) {
+            (0, _) | (_, 0) => "NONE",
+            (wanted, done) if wanted == done => "DONE",
+            _ => "PART",
+        }
+    }
 }
 
-/// Percent and plus signs undone.
-fn decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            (b'%', Some(value)) => {
-                out.push(value);
-                at += 2;
-            }
-            (b'+', _) => out.push(b' '),
-            _ => out.push(byte),
-        }
-        at += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
+/// What the page may do: its own style and script, its own stream and forms, and nothing else.
+fn policy() -> String {
+    let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'self'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
 }
 
 /// Whether the request has the credentials of one of the users; every user is compared, whichever matches.
@@ -133,41 +188,6 @@ fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
             wanted.iter().zip(given.iter()).fold(wanted.len() ^ given.len(), |d, (a, b)| d | usize::from(a ^ b));
         found | (differences == 0)
     })
-}
-
-/// Carries out a form's action on the servers it names, then sends the browser back to the page.
-fn act(request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> ServiceResponse {
-    let code = if request.admin { perform(request, view, page) } else { "DENY" };
-    let mut options = String::new();
-    options.push_str(if view.only_up { ";up" } else { "" });
-    options.push_str(if view.no_refresh { ";norefresh" } else { "" });
-    let location = format!("{}{options};st={code}", page.uri);
-    let mut found = answer(303, "text/plain", String::new());
-    found.fields.push(("Location".into(), location));
-    found
-}
-
-fn perform(request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> &'static str {
-    let body = String::from_utf8_lossy(request.body).into_owned();
-    let pairs = body.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let pairs: Vec<(String, String)> = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
-    let first = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let (Some(action), Some(backend)) = (first("action"), first("b")) else { return "ERRP" };
-    let Some(command) = command(action) else { return if action.is_empty() { "NONE" } else { "ERRP" } };
-    let snapshot = request.handle.snapshot();
-    let (mut wanted, mut done) = (0, 0);
-    for (_, server) in pairs.iter().filter(|(name, _)| name == "s") {
-        wanted += 1;
-        if let Some(at) = find(&snapshot, view, page, &request.proxy.name, backend, server) {
-            request.handle.shared().backends.command(at, command, "changed from Web interface", Instant::now());
-            done += 1;
-        }
-    }
-    match (wanted, done) {
-        (0, _) | (_, 0) => "NONE",
-        (wanted, done) if wanted == done => "DONE",
-        _ => "PART",
-    }
 }
 
 /// A server by name, or by number behind `#`, in a backend found likewise, of those the page shows.
@@ -205,16 +225,4 @@ fn command(action: &str) -> Option<Command> {
         "shutdown" => Command::ShutdownSessions,
         _ => return None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn forms_are_decoded() {
-        assert_eq!(decode("a+b%2Fc%zz%4"), "a b/c%zz%4");
-        assert_eq!(after(";csv;st=DONE;up", ";st="), Some("DONE"));
-        assert_eq!(after("?scope=web&x", "scope="), Some("web"));
-    }
 }

@@ -81,7 +81,7 @@ impl Running {
         assert!(!found.has_errors(), "{found:#?}");
         let version = || "0.0.0-test".to_string();
         let services = Services {
-            stats: Some(Arc::new(Stats { version: version() })),
+            stats: Some(Arc::new(Stats::new(version()))),
             named: vec![("prometheus-exporter", Arc::new(Exporter { version: version() }))],
         };
         let mut diagnostics = Diagnostics::default();

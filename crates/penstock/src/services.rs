@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub fn all() -> Services {
     let version = || env!("CARGO_PKG_VERSION").to_string();
     Services {
-        stats: Some(Arc::new(Stats { version: version() })),
+        stats: Some(Arc::new(Stats::new(version()))),
         named: vec![("prometheus-exporter", Arc::new(Exporter { version: version() }))],
     }
 }

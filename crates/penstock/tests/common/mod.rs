@@ -1,6 +1,7 @@
 //! What tests of the real binary share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod browser;
 pub mod crowd;
 pub mod running;
 pub mod study;

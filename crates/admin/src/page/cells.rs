@@ -1,0 +1,261 @@
+//! The columns of a proxy's table: HAProxy's, in its order, each with its legend and its cell.
+
+use crate::html::{Age, Count, Text};
+use penstock_proxy::counters::MeanTotal;
+use penstock_proxy::snapshot::{Kind, Row, ServerRow, Upstream};
+use std::time::Duration;
+
+/// A column.
+pub struct Column {
+    /// Its heading.
+    pub name: &'static str,
+    /// What it says.
+    pub legend: &'static str,
+    /// It is text, which begins at the left.
+    pub text: bool,
+    /// The cell of a row, as markup.
+    pub cell: fn(&Row) -> String,
+}
+
+const fn number(name: &'static str, legend: &'static str, cell: fn(&Row) -> String) -> Column {
+    Column { name, legend, text: false, cell }
+}
+
+const fn text(name: &'static str, legend: &'static str, cell: fn(&Row) -> String) -> Column {
+    Column { name, legend, text: true, cell }
+}
+
+/// Groups of columns, and the columns in them.
+#[rustfmt::skip] // One line a column reads as the table that it is.
+pub const GROUPS: &[(&str, &[Column])] = &[
+    ("Queue", &[
+        number("Now", "Requests waiting", |r| if_upstream(r, r.queue.now)),
+        number("Max", "Most that waited at once", |r| if_upstream(r, r.queue.max)),
+        number("Limit", "maxqueue", |r| limit(r.server.as_ref().and_then(|server| server.queue_limit))),
+    ]),
+    ("Sessions/s", &[
+        number("Now", "Sessions a second", |r| if r.kind == Kind::Listener { String::new() } else { tip(count(r.totals.session_rate.rate), &rates(r)) }),
+        number("Max", "Most in a second", |r| if r.kind == Kind::Listener { String::new() } else { count(r.totals.session_rate.max) }),
+        number("Limit", "rate-limit sessions", |r| limit(Some(r.rate_limit).filter(|limit| *limit > 0))),
+    ]),
+    ("Sessions", &[
+        number("Now", "Sessions or requests in progress", |r| tip(count(r.sessions.now), &connections(r))),
+        number("Max", "Most at once", |r| count(r.sessions.max)),
+        number("Limit", "maxconn, or fullconn of a backend", |r| limit(r.sessions.limit)),
+        number("Total", "All since the start", |r| tip(Count(r.totals.sessions).to_string(), &totals(r))),
+        number("LbTot", "Chosen by the balancing algorithm", |r| upstream(r, |up| Count(up.lb_total).to_string())),
+        number("Last", "Time since the last one", |r| r.idle_seconds().filter(|_| r.upstream.is_some()).map(|s| Age(s).to_string()).unwrap_or_default()),
+    ]),
+    ("Bytes", &[
+        number("In", "From clients", |r| bytes(r.totals.bytes_in)),
+        number("Out", "To clients", |r| bytes(r.totals.bytes_out)),
+    ]),
+    ("Denied", &[
+        number("Req", "Requests denied by rules", |r| if r.kind == Kind::Server { String::new() } else { Count(r.totals.denied_requests).to_string() }),
+        number("Resp", "Responses denied by rules", |r| Count(r.totals.denied_responses).to_string()),
+    ]),
+    ("Errors", &[
+        number("Req", "Requests that could not be read", |r| if faces_clients(r) { Count(r.totals.request_errors).to_string() } else { String::new() }),
+        number("Conn", "Connections to servers that failed", |r| upstream(r, |_| Count(r.totals.connect_errors).to_string())),
+        number("Resp", "Responses that failed", |r| upstream(r, |_| tip(Count(r.totals.response_errors).to_string(), &aborts(r)))),
+    ]),
+    ("Warnings", &[
+        number("Retr", "Connections tried again", |r| upstream(r, |_| Count(r.totals.retries).to_string())),
+        number("Redis", "Requests sent to another server", |r| upstream(r, |_| Count(r.totals.redispatches).to_string())),
+    ]),
+    ("Server", &[
+        text("Status", "State and for how long", status),
+        text("LastChk", "Last health check", last_check),
+        number("Wght", "Effective weight / weight as configured", |r| upstream(r, |up| format!("{}/{}", up.weight, up.user_weight))),
+        number("Act", "Active servers", |r| upstream(r, |up| servers(r, up.active))),
+        number("Bck", "Backup servers", |r| upstream(r, |up| servers(r, up.backup))),
+        number("Chk", "Failed health checks", |r| r.server.as_ref().and_then(ServerRow::check).map(|check| Count(check.failed).to_string()).unwrap_or_default()),
+        number("Dwn", "Times it went down", |r| upstream(r, |up| if is_checked(r) { Count(up.down_transitions).to_string() } else { String::new() })),
+        number("Dwntme", "Time spent down", |r| upstream(r, |up| if is_checked(r) { Age(up.down_time.as_secs()).to_string() } else { String::new() })),
+        number("Thrtle", "Slow start", |r| r.server.as_ref().and_then(|server| server.throttle).map(|percent| format!("{percent} %")).unwrap_or_default()),
+    ]),
+];
+
+/// The columns one after another, and whether each begins a group.
+pub fn columns() -> impl Iterator<Item = (&'static Column, bool)> {
+    GROUPS.iter().flat_map(|(_, columns)| columns.iter().enumerate().map(|(at, column)| (column, at == 0)))
+}
+
+fn count(n: u32) -> String {
+    Count(n.into()).to_string()
+}
+
+fn limit(n: Option<u32>) -> String {
+    n.map(count).unwrap_or_default()
+}
+
+fn upstream(row: &Row, cell: impl Fn(&Upstream) -> String) -> String {
+    row.upstream.as_ref().map(cell).unwrap_or_default()
+}
+
+fn if_upstream(row: &Row, n: u32) -> String {
+    upstream(row, |_| count(n))
+}
+
+fn faces_clients(row: &Row) -> bool {
+    matches!(row.kind, Kind::Frontend | Kind::Listener)
+}
+
+/// Of one server, whether it is such a one.
+fn servers(row: &Row, n: u32) -> String {
+    match (row.kind, n) {
+        (Kind::Server, 0) => "–".into(),
+        (Kind::Server, _) => "Y".into(),
+        _ => n.to_string(),
+    }
+}
+
+fn is_checked(row: &Row) -> bool {
+    row.kind == Kind::Backend || row.server.as_ref().is_some_and(|server| server.check().is_some())
+}
+
+/// A cell that tells more when the pointer rests on it.
+fn tip(cell: String, more: &str) -> String {
+    if more.is_empty() { cell } else { format!("<abbr title=\"{}\">{cell}</abbr>", Text(more)) }
+}
+
+fn rates(row: &Row) -> String {
+    let totals = &row.totals;
+    if row.kind != Kind::Frontend {
+        return String::new();
+    }
+    let of =
+        |name: &str, rate: penstock_proxy::counters::RateTotal| format!("{name}: {}/s, most {}/s", rate.rate, rate.max);
+    let connections = of("Connections", totals.connection_rate);
+    if row.http { format!("{connections}\n{}", of("Requests", totals.request_rate)) } else { connections }
+}
+
+fn connections(row: &Row) -> String {
+    let totals = &row.totals;
+    match row.kind {
+        Kind::Server => {
+            let idle = totals.idle_connections;
+            format!(
+                "Connections in use: {}\nConnections idle: {idle}\nConnections estimated to be needed: {}",
+                totals.used_connections, totals.needed_connections
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Responses by their status and mean times, as HAProxy's page tells them.
+fn totals(row: &Row) -> String {
+    let totals = &row.totals;
+    let mut lines = vec![format!("Sessions: {}", totals.sessions)];
+    if row.kind == Kind::Listener {
+        return String::new();
+    }
+    if row.kind == Kind::Frontend {
+        lines.push(format!("Connections: {}", totals.connections));
+    }
+    if row.kind == Kind::Server {
+        lines.push(format!("New connections: {}\nReused connections: {}", totals.connects, totals.reuses));
+    }
+    if row.http {
+        lines.push(format!("Requests: {}", totals.requests));
+        let names = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+        lines.extend(names.iter().zip(totals.responses).map(|(name, count)| format!("  {name} responses: {count}")));
+        lines.push(format!("Intercepted: {}", totals.intercepted));
+    }
+    if row.upstream.is_some() {
+        lines.push("Mean of the last 512, and most:".into());
+        let mut time =
+            |name: &str, mean: &MeanTotal| lines.push(format!("  {name}: {} ms, {} ms", mean.mean(), mean.max));
+        time("queue", &totals.queue_time);
+        time("connect", &totals.connect_time);
+        time("response", &totals.response_time);
+        time("total", &totals.total_time);
+    }
+    lines.join("\n")
+}
+
+fn aborts(row: &Row) -> String {
+    format!("Aborted by clients: {}\nAborted by servers: {}", row.totals.client_aborts, row.totals.server_aborts)
+}
+
+fn status(row: &Row) -> String {
+    let since = upstream(row, |up| format!(" {}", Age(up.since.as_secs())));
+    format!("<span class=\"state {}\">{}</span>{since}", state(&row.status), Text(&row.status))
+}
+
+fn last_check(row: &Row) -> String {
+    let Some(check) = row.server.as_ref().and_then(ServerRow::check).filter(|check| !check.status.is_empty()) else {
+        return String::new();
+    };
+    let code = check.code.filter(|&code| code > 0).map(|code| format!("/{code}")).unwrap_or_default();
+    let took = check.duration.map(|took| format!(" in {}", milliseconds(took))).unwrap_or_default();
+    let info = if check.info.is_empty() { String::new() } else { format!(": {}", check.info) };
+    let star = if check.running { "* " } else { "" };
+    let brief = Text(&format!("{star}{}{code}{took}", check.status)).to_string();
+    tip(brief, &format!("{}{info}", check.description))
+}
+
+fn milliseconds(took: Duration) -> String {
+    format!("{} ms", took.as_millis())
+}
+
+/// The class of a state, by which it has its colour.
+pub fn state(status: &str) -> &'static str {
+    let partial = status.contains('/') && !status.starts_with("MAINT");
+    match status.split(' ').next().unwrap_or_default() {
+        "DOWN" if partial => "turning",
+        "UP" if partial => "turning",
+        "UP" | "OPEN" => "up",
+        "DOWN" => "down",
+        "MAINT" | "STOP" | "PAUSED" => "maint",
+        "DRAIN" | "NOLB" => "drain",
+        _ => "unchecked",
+    }
+}
+
+/// Bytes in the unit that leaves three digits; all of them stand in the title.
+pub fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    let mut unit = "";
+    for next in ["K", "M", "G", "T", "P"] {
+        if value < 10_000.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit.is_empty() {
+        return Count(n).to_string();
+    }
+    format!("<span title=\"{n}\">{value:.0} {unit}</span>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_their_colours() {
+        for (status, class) in [
+            ("UP", "up"),
+            ("UP 1/3", "turning"),
+            ("DOWN 1/2", "turning"),
+            ("DOWN", "down"),
+            ("OPEN", "up"),
+            ("no check", "unchecked"),
+            ("MAINT (via b/s)", "maint"),
+            ("NOLB", "drain"),
+            ("DRAIN (agent)", "drain"),
+            ("PAUSED", "maint"),
+        ] {
+            assert_eq!(state(status), class, "{status}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_short_and_whole_in_the_title() {
+        assert_eq!(bytes(9999), "9\u{202f}999");
+        assert_eq!(bytes(123_456_789), "<span title=\"123456789\">118 M</span>");
+    }
+}

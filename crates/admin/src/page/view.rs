@@ -1,0 +1,158 @@
+//! What a request asks of the page: the options behind its address.
+
+use penstock_config::model::StatsPage;
+use penstock_proxy::history::Range;
+use penstock_proxy::snapshot::{Kind, Row};
+use std::fmt::Write as _;
+
+/// What a request asks of the page.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The page's own address, without parameters.
+    pub uri: String,
+    /// `;up`: servers that are down are left out.
+    pub only_up: bool,
+    /// `;norefresh`: the page stays as it is.
+    pub no_refresh: bool,
+    /// `;hour`, `;week`: how much of the past graphs show.
+    pub range: Range,
+    /// `;of=PROXY/NAME`: whose graphs are shown, as the row of a table has its names; the process's without it.
+    pub subject: Option<(String, String)>,
+    /// `scope=`: only proxies with this in their names.
+    pub scope: String,
+    /// Actions may be taken.
+    pub admin: bool,
+    /// The outcome of the last action: `;st=`.
+    pub done: Option<String>,
+}
+
+impl View {
+    /// Of the page at `uri`, with what stands behind it.
+    pub fn parse(uri: &str, options: &str, admin: bool) -> View {
+        let subject = after(options, ";of=").map(decode);
+        View {
+            uri: uri.to_string(),
+            only_up: options.contains(";up"),
+            no_refresh: options.contains(";norefresh"),
+            range: Range::ALL.into_iter().find(|range| options.contains(word(*range))).unwrap_or_default(),
+            subject: subject
+                .and_then(|of| of.split_once('/').map(|(proxy, name)| (proxy.to_string(), name.to_string()))),
+            scope: after(options, "scope=").map(decode).unwrap_or_default(),
+            admin,
+            done: after(options, ";st=").map(|code| code.chars().take(4).collect()),
+        }
+    }
+
+    /// Whether a row is wanted.
+    pub fn shows(&self, page: &StatsPage, row: &Row, self_name: &str) -> bool {
+        let in_scope = page.scope.is_empty()
+            || page.scope.iter().any(|name| name == &row.proxy_name || name == "." && row.proxy_name == self_name);
+        let hidden = self.only_up && row.kind == Kind::Server && row.status.starts_with("DOWN");
+        in_scope && !hidden && row.proxy_name.contains(&self.scope)
+    }
+
+    /// After how many seconds the browser asks again, 0 for never.
+    pub fn refresh(&self, page: &StatsPage) -> u64 {
+        page.refresh.filter(|_| !self.no_refresh).unwrap_or_default().as_secs()
+    }
+
+    /// Options that an action leaves as they were.
+    pub fn kept(&self) -> String {
+        let mut kept = String::new();
+        kept.push_str(if self.only_up { ";up" } else { "" });
+        kept.push_str(if self.no_refresh { ";norefresh" } else { "" });
+        kept.push_str(word(self.range).trim_start_matches(";minutes"));
+        if let Some((proxy, name)) = &self.subject {
+            // Writing to a String does not fail.
+            let _ = write!(kept, ";of={}", encode(&format!("{proxy}/{name}")));
+        }
+        kept
+    }
+
+    /// The page's address with all options.
+    pub fn link(&self) -> String {
+        self.with("")
+    }
+
+    /// Where the page's stream is.
+    pub fn stream(&self) -> String {
+        self.with(";stream")
+    }
+
+    fn with(&self, more: &str) -> String {
+        let scope = if self.scope.is_empty() { String::new() } else { format!("?scope={}", encode(&self.scope)) };
+        format!("{}{more}{}{scope}", self.uri, self.kept())
+    }
+}
+
+/// What stands for a range in addresses.
+fn word(range: Range) -> &'static str {
+    match range {
+        Range::Minutes => ";minutes",
+        Range::Hour => ";hour",
+        Range::Week => ";week",
+    }
+}
+
+/// What stands behind `key`, up to the next option.
+fn after<'a>(options: &'a str, key: &str) -> Option<&'a str> {
+    let at = options.find(key)? + key.len();
+    Some(options[at..].split([';', '&', '?']).next().unwrap_or_default())
+}
+
+fn encode(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(char::from(byte)),
+            _ => {
+                // Writing to a String does not fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// Percent and plus signs undone.
+pub fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let hex = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', Some(value)) => {
+                out.push(value);
+                at += 2;
+            }
+            (b'+', _) => out.push(b' '),
+            _ => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_decoded() {
+        assert_eq!(decode("a+b%2Fc%zz%4"), "a b/c%zz%4");
+        assert_eq!(after(";csv;st=DONE;up", ";st="), Some("DONE"));
+        assert_eq!(after("?scope=web&x", "scope="), Some("web"));
+    }
+
+    #[test]
+    fn an_address_says_what_is_shown_and_is_read_back() {
+        let view = View::parse("/admin?stats", ";up;week;of=a%3Bup%2Fs+1?scope=we%26b", true);
+        assert_eq!(view.subject, Some(("a;up".into(), "s 1".into())));
+        assert_eq!(view.link(), "/admin?stats;up;week;of=a%3Bup%2Fs%201?scope=we%26b");
+        let again = View::parse("/admin?stats", &view.stream()["/admin?stats".len()..], true);
+        assert_eq!((again.link(), again.scope.as_str(), again.range), (view.link(), "we&b", Range::Week));
+        let plain = View::parse("/s", "", false);
+        assert_eq!((plain.link().as_str(), plain.range, plain.subject), ("/s", Range::Minutes, None));
+    }
+}
