@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,7 @@ fn runtime(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure>
     };
     let mut lines = Vec::new();
     for sent in conversations {
-        let mut stream = UnixStream::connect(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut stream = stats_socket(&path)?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(|e| e.to_string())?;
         lines.extend(sent.lines().map(|line| format!("> {line}")));
         let written = stream.write_all(format!("{sent}\n").as_bytes());
@@ -170,6 +171,20 @@ fn runtime(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure>
         lines.extend(ending);
     }
     Ok(lines)
+}
+
+/// A connection to a stats socket, which may appear a little after the listeners that the start is known by.
+fn stats_socket(path: &Path) -> Result<UnixStream, Failure> {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(e) => return Err(format!("{}: {e}", path.display())),
+        }
+    }
 }
 
 /// `[tcp BIND ...]`: a connection script.

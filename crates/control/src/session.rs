@@ -299,7 +299,7 @@ impl Session {
             Found::Entry(entry, args) => (entry, args),
             Found::Nothing => match table.find(words.clone(), payload, modes) {
                 Found::Entry(entry, args) => (entry, args),
-                Found::Nothing => return Err((Severity::Info, help::unknown(table, &words, modes))),
+                Found::Nothing => return Err(self.unknown(&words)),
             },
         };
         if self.level < entry.level {
@@ -308,6 +308,15 @@ impl Session {
         let command = (entry.parse)(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
         let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
         Ok(Request { command, changes: entry.changes, told, level: self.level })
+    }
+
+    /// What is said to words that lead nowhere, or to a command that the client has not asked for the mode of.
+    fn unknown(&self, words: &[String]) -> (Severity, String) {
+        let Found::Entry(entry, _) = self.settings.table.find(words.to_vec(), None, |_| true) else {
+            return (Severity::Info, help::unknown(&self.settings.table, words, |mode| self.has_mode(mode)));
+        };
+        let mode = if entry.mode == Mode::Expert { "expert" } else { "experimental" };
+        (Severity::Error, format!("This command is restricted to {mode} mode only."))
     }
 
     fn has_mode(&self, mode: Mode) -> bool {

@@ -130,7 +130,16 @@ fn announces(severity: Severity) -> bool {
 
 /// A line for each finding, before all of them are shown for people.
 fn announce(config: &Config, diagnostics: &Diagnostics) {
-    for found in diagnostics.list.iter().filter(|found| announces(found.severity)) {
+    lines(config, diagnostics, announces).for_each(|line| say::show(&line));
+}
+
+/// What was found, a line each, as `show startup-logs` tells it.
+pub fn told(config: &Config, diagnostics: &Diagnostics) -> String {
+    lines(config, diagnostics, |_| true).collect()
+}
+
+fn lines(config: &Config, diagnostics: &Diagnostics, chosen: fn(Severity) -> bool) -> impl Iterator<Item = String> {
+    diagnostics.list.iter().filter(move |found| chosen(found.severity)).map(|found| {
         let weight = match found.severity {
             Severity::Error => Weight::Alert,
             Severity::Warning => Weight::Warning,
@@ -138,8 +147,8 @@ fn announce(config: &Config, diagnostics: &Diagnostics) {
         };
         let place = found.span.and_then(|span| Some((&config.source(span.file)?.name, span.line)));
         let place = place.map_or_else(String::new, |(file, line)| format!("parsing [{file}:{line}] : "));
-        say::show(&say::line(weight, format_args!("config : {place}{}", found.message)));
-    }
+        say::line(weight, format_args!("config : {place}{}", found.message))
+    })
 }
 
 /// Whether anything listens anywhere: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The

@@ -52,7 +52,12 @@ impl Control {
     ///
     /// # Errors
     /// When there is no descriptor or thread for it.
-    pub fn start(sockets: Vec<(usize, OwnedFd)>, copies: Vec<OwnedFd>, handle: &Handle) -> io::Result<Control> {
+    pub fn start(
+        sockets: Vec<(usize, OwnedFd)>,
+        copies: Vec<OwnedFd>,
+        startup_log: String,
+        handle: &Handle,
+    ) -> io::Result<Control> {
         let (orders, told) = mpsc::unbounded_channel();
         let (handle, (begun, begins)) = (handle.clone(), sync_channel(1));
         std::thread::Builder::new().name("control".into()).spawn(move || {
@@ -68,7 +73,7 @@ impl Control {
                 match Doors::open(sockets) {
                     Ok(doors) => {
                         let _ = begun.send(Ok(()));
-                        doors.serve(copies, handle, told).await;
+                        doors.serve(copies, startup_log, handle, told).await;
                     }
                     Err(e) => drop(begun.send(Err(e))),
                 }
@@ -143,7 +148,13 @@ impl Doors {
         Ok(Doors(sockets.into_iter().map(door).collect::<io::Result<_>>()?))
     }
 
-    async fn serve(self, copies: Vec<OwnedFd>, handle: Handle, mut orders: mpsc::UnboundedReceiver<Order>) {
+    async fn serve(
+        self,
+        copies: Vec<OwnedFd>,
+        startup_log: String,
+        handle: Handle,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+    ) {
         let shared = handle.shared().clone();
         let global = &shared.config.global;
         let sockets = global.stats_sockets.iter();
@@ -152,6 +163,7 @@ impl Doors {
             version: env!("CARGO_PKG_VERSION").into(),
             release_date: env!("PENSTOCK_DATE").into(),
             sockets: sockets.collect(),
+            startup_log,
             listeners: listeners(&shared.config),
         };
         let hub = Rc::new(Hub {

@@ -162,7 +162,8 @@ pub fn serve(
         awaited.in_background(handle.clone());
     }
     started(&handle);
-    let control = match control(stats, copies, &handle, reporter) {
+    let startup_log = configuration::told(&config, &diagnostics);
+    let control = match control(stats, copies, startup_log, &handle, reporter) {
         Ok(control) => control,
         Err(why) => {
             handle.stop();
@@ -183,6 +184,7 @@ pub fn serve(
 fn control(
     stats: Vec<(usize, OwnedFd)>,
     copies: Vec<OwnedFd>,
+    startup_log: String,
     handle: &Handle,
     reporter: Reporter,
 ) -> Result<(Option<Control>, Option<Arc<AtomicBool>>), String> {
@@ -190,7 +192,7 @@ fn control(
     if stats.is_empty() && tie.is_none() {
         return Ok((None, None));
     }
-    let control = Control::start(stats, copies, handle);
+    let control = Control::start(stats, copies, startup_log, handle);
     let control = control.map_err(|e| format!("cannot answer commands: {e}"))?;
     let orphaned = tie.map(|tie| tie.watch(control.introductions())).transpose();
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))

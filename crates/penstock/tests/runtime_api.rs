@@ -220,3 +220,43 @@ fn a_person_gives_commands_with_ctl() {
     let nowhere = common::run(&[&"ctl", &"-s", &served.path("nothing"), &"show", &"info"]);
     assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("No such file"));
 }
+
+#[test]
+fn what_goes_on_inside_is_told_as_text_and_as_json() {
+    let served = Served::start("inside", "stats socket PLACE/user level user name x nice 3\n  maxpipes 7");
+    let json = |command: &str| -> serde_json::Value {
+        let answer = served.ask(&format!("{command} json\n"));
+        serde_json::from_str(answer.trim()).unwrap_or_else(|e| panic!("{command}: {e}: {answer}"))
+    };
+    assert!(served.ask("show activity\n").contains("\nturns: "));
+    assert!(json("show activity")["workers"][0]["turns"].as_u64().unwrap() > 0);
+    assert!(served.ask("show threads\n").starts_with("  Thread 1 : id="));
+    assert_ne!(json("show threads")[0]["thread"], 0);
+    assert!(served.ask("show tasks\n").starts_with("Running tasks: "));
+    assert_eq!(json("show tasks")["workers"], 1);
+    assert!(served.ask("show libs\n").contains("/penstock"));
+    assert!(
+        json("show libs").as_array().unwrap().iter().any(|file| file["path"].as_str().unwrap().ends_with("/penstock"))
+    );
+    let descriptors = json("show fd");
+    let socket =
+        descriptors.as_array().unwrap().iter().find(|open| open["what"].as_str().unwrap().starts_with("socket:"));
+    let number = &socket.unwrap()["fd"];
+    assert!(served.ask(&format!("show fd {number}\n")).contains(&format!("{number} : socket:[")));
+    assert_eq!(served.ask("show fd 999999\n"), "\n");
+    assert!(served.ask("show engine\n").starts_with("engine: "));
+    assert_eq!(json("show engine")["workers"].as_array().unwrap().len(), 1);
+    assert_eq!(json("show resolvers"), serde_json::json!([]));
+    assert_eq!(json("show errors"), serde_json::json!({"count": 0, "last": []}));
+    assert_eq!(json("show sess"), serde_json::json!([]));
+    // What was said at the start is still told, of words without effect too.
+    let log = served.ask("show startup-logs\n");
+    assert!(log.contains("[NOTICE]") && log.contains("maxpipes"), "{log}");
+    for word in ["name", "nice"] {
+        assert!(log.contains(&format!("'{word}' has no effect on a stats socket")), "{log}");
+    }
+    let user = |command: &str| ask(UnixStream::connect(served.path("user")).unwrap(), &format!("{command}\n"));
+    for command in ["show fd", "show libs", "show errors", "show sess", "get var proc.x", "shutdown session 0x1"] {
+        assert_eq!(user(command), "Permission denied\n\n", "{command}");
+    }
+}

@@ -28,6 +28,7 @@ pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
 pub use observe::{captures::BadMessage, counters, engine, history, pace, snapshot, snapshot::Snapshot};
 pub use penstock_tls::store as certificates;
 pub use process::{
+    activity::WorkerView,
     aside::AsideReport,
     compiled::Program,
     gates::{Listening, Rated},
@@ -40,4 +41,5 @@ pub use process::{
     sessions::SessionList,
     shared::Shared,
 };
+pub use servers::resolve::counts as resolving;
 pub use worker::roster::SessionView;

@@ -1,5 +1,6 @@
 //! The process around the workers: how it is built, started, changed, watched and replaced.
 
+pub(crate) mod activity;
 pub(crate) mod aside;
 pub(crate) mod compiled;
 pub(crate) mod fault;

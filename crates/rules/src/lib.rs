@@ -56,5 +56,5 @@ pub use stick::StickRule;
 pub use tls_facts::{Captured, PeerCertificate, TlsFacts};
 pub use userlist::{Claim, Logins, Userlist};
 pub use value::{Type, Value, parse_int, write_int};
-pub use vars::{Condition as VarCondition, Scope, Store, VarRef};
+pub use vars::{Condition as VarCondition, Scope, Store, VarRef, Variables};
 pub use verdict::{Reply, ReplyBody, Verdict, Why};

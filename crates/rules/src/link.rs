@@ -35,7 +35,7 @@ pub struct Linker<'a> {
     /// A frontend and a backend may have one name.
     proxies: HashMap<&'a str, Vec<usize>>,
     files_of_host: &'a dyn Files,
-    vars: HashMap<String, VarRef>,
+    pub(crate) vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
     /// The line that is being compiled.

@@ -2,7 +2,7 @@
 
 use crate::{
     Buffered, Compiler, ConnFacts, Context, Kind, LogFacts, Now, Phase, Places, ProxyFacts, ProxyId, Session, Txn,
-    World,
+    VarRef, Variables, World,
     acl::Acls,
     action::{Build, Captures},
     link::Scope,
@@ -17,6 +17,20 @@ impl Compiler<'_> {
         for line in lines {
             self.set_variable(line, now, world);
         }
+    }
+
+    /// Shares the variables of the process with those who compiled before: an expression finds their values, and sets them.
+    pub fn share_variables(&mut self, known: &Variables) {
+        for (name, var) in known.all() {
+            // Numbers are this compiler's own; of a variable of the process only where it lives counts.
+            let id = self.parts().0.vars.len() as u32;
+            self.parts().0.vars.insert(name, VarRef { id, ..var });
+        }
+    }
+
+    /// Tells of the variables of the process that were named since.
+    pub fn tell_variables(&mut self, known: &Variables) {
+        known.add(self.parts().0.vars.iter().map(|(name, var)| (name.clone(), var.clone())));
     }
 
     fn set_variable(&mut self, line: &Line, now: Now, world: &dyn World) -> Option<()> {

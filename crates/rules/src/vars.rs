@@ -1,7 +1,10 @@
 //! Variables: named values with the life time of a process, a session, a transaction, a request, a response or a health check.
 
 use crate::{context::Context, value::Value};
-use std::sync::{Arc, RwLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
 
 /// How long a variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,32 @@ pub type VarId = u32;
 /// A variable of the process.
 #[derive(Debug, Default)]
 pub struct ProcVar(RwLock<Option<Value<'static>>>);
+
+/// The variables of the process by their names: those that the configuration names, and those that were set since.
+#[derive(Debug, Default)]
+pub struct Variables(Mutex<BTreeMap<String, VarRef>>);
+
+impl Variables {
+    /// The value of one; `None` where it has none.
+    pub fn value(&self, name: &str) -> Option<Value<'static>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(name)?.shared.as_ref()?.0.read().ok()?.clone()
+    }
+
+    /// Every one that has been named.
+    pub(crate) fn all(&self) -> Vec<(String, VarRef)> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
+    }
+
+    /// Takes in those that a configuration or a command names.
+    pub(crate) fn add(&self, named: impl Iterator<Item = (String, VarRef)>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, var) in named.filter(|(_, var)| var.scope == Scope::Proc) {
+            known.entry(name).or_insert(var);
+        }
+    }
+}
 
 /// A variable named in a rule.
 #[derive(Clone, Debug)]

@@ -16,7 +16,10 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 use zeroize::Zeroizing;
@@ -260,6 +263,8 @@ impl ProducesTickets for Tickets {
 /// Sessions kept here, for clients without tickets and for `no-tls-tickets`. One for the process (`tune.ssl.cachesize`).
 pub(crate) struct SessionCache {
     state: Mutex<Cached>,
+    lookups: AtomicU64,
+    misses: AtomicU64,
     size: usize,
     lifetime: Duration,
 }
@@ -273,7 +278,13 @@ struct Cached {
 
 impl SessionCache {
     pub fn new(size: usize, lifetime: Duration) -> Arc<SessionCache> {
-        Arc::new(SessionCache { state: Mutex::default(), size, lifetime })
+        let (lookups, misses) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(SessionCache { state: Mutex::default(), lookups, misses, size, lifetime })
+    }
+
+    /// How often a session was looked for, and how often there was none.
+    pub fn lookups(&self) -> (u64, u64) {
+        (self.lookups.load(Relaxed), self.misses.load(Relaxed))
     }
 
     fn put(&self, key: Vec<u8>, value: Vec<u8>, now: Instant) -> bool {
@@ -296,6 +307,15 @@ impl SessionCache {
     }
 
     fn get(&self, key: &[u8], remove: bool, now: Instant) -> Option<Vec<u8>> {
+        let found = self.find(key, remove, now);
+        self.lookups.fetch_add(1, Relaxed);
+        if found.is_none() {
+            self.misses.fetch_add(1, Relaxed);
+        }
+        found
+    }
+
+    fn find(&self, key: &[u8], remove: bool, now: Instant) -> Option<Vec<u8>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (value, until) = state.sessions.get(key)?;
         let found = (*until > now).then(|| value.to_vec());

@@ -7,6 +7,7 @@ mod answer;
 mod certificates;
 mod frontends;
 mod info;
+mod inside;
 mod membership;
 mod patterns;
 mod process;
@@ -38,6 +39,8 @@ pub struct Facts {
     pub release_date: String,
     /// The sockets that answer commands.
     pub sockets: Vec<Socket>,
+    /// What was said when the process started, in lines.
+    pub startup_log: String,
     /// How many sockets listen.
     pub listeners: u32,
 }
@@ -62,6 +65,7 @@ impl Executor {
             Command::Tables(command) => self.tables(command),
             Command::Certificates(command) => self.certificates(command, level),
             Command::Process(command) => self.process(command),
+            Command::Inside(command) => self.inside(command),
             Command::Frontends(command) => self.frontends(command),
             Command::Servers(command) => self.servers(command),
             Command::Sessions(command) => self.sessions(command),

@@ -288,9 +288,18 @@ pub(super) const LIMITS: &[Entry] = &[
     }),
     Entry::accepted("fd-hard-limit", ONE, "Most file descriptors", "use 'ulimit-n'"),
     Entry::accepted("maxsslconn", ONE, "Most TLS connections", "'maxconn' bounds them all"),
-    Entry::accepted("maxconnrate", ONE, "Most connections a second", "use 'rate-limit sessions' in frontends"),
-    Entry::accepted("maxsessrate", ONE, "Most sessions a second", "use 'rate-limit sessions' in frontends"),
-    Entry::accepted("maxsslrate", ONE, "Most TLS handshakes a second", "the handshake queue is bounded by itself"),
+    Entry::new("maxconnrate", ONE, "Most connections a second", |g, a| {
+        g.maxconnrate = a.number("a number a second", 0..=u32::MAX)?;
+        Ok(())
+    }),
+    Entry::new("maxsessrate", ONE, "Most sessions a second", |g, a| {
+        g.maxsessrate = a.number("a number a second", 0..=u32::MAX)?;
+        Ok(())
+    }),
+    Entry::new("maxsslrate", ONE, "Most TLS handshakes a second", |g, a| {
+        g.maxsslrate = a.number("a number a second", 0..=u32::MAX)?;
+        Ok(())
+    }),
     Entry::accepted("maxcomprate", ONE, "Most input of compression", "responses are forwarded as they come"),
     Entry::accepted("maxcompcpuusage", ONE, "Most CPU with compression", "responses are forwarded as they come"),
     Entry::accepted("maxzlibmem", ONE, "Memory of compression", "responses are forwarded as they come"),
@@ -370,6 +379,13 @@ fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
             }
             "process" | "thread" | "name" | "maxconn" | "backlog" | "nice" | "id" => {
                 args.word("a value")?;
+                let why = match word.text.as_str() {
+                    "process" | "thread" | "nice" => "commands are answered by a thread of their own",
+                    "maxconn" => "'stats maxconn' bounds the clients of all these sockets",
+                    "backlog" => "the system's own queue is used",
+                    _ => "there is no such place for it: 'show cli sockets' names sockets by their addresses",
+                };
+                args.diagnostics().notice(word.span, format!("'{}' has no effect on a stats socket: {why}", word.text));
             }
             "accept-proxy" | "ssl" | "crt" => {
                 return args.wrong(word, format!("'{}' is not supported on a stats socket", word.text), "remove it");

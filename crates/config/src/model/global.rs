@@ -15,6 +15,12 @@ pub struct Global {
     pub cpu_map: BTreeMap<u32, Vec<u32>>,
     /// `maxconn` of the process.
     pub maxconn: Option<u32>,
+    /// `maxconnrate`, 0 for none.
+    pub maxconnrate: u32,
+    /// `maxsessrate`, 0 for none.
+    pub maxsessrate: u32,
+    /// `maxsslrate`, 0 for none.
+    pub maxsslrate: u32,
     /// `daemon`.
     pub daemon: bool,
     /// `zero-warning`: a configuration with warnings does not start.

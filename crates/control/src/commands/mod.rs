@@ -2,6 +2,7 @@
 
 mod certificates;
 mod frontends;
+mod inside;
 mod membership;
 mod patterns;
 mod process;
@@ -13,6 +14,7 @@ mod tables;
 
 pub use certificates::{Certificates, TlsFile, Verb};
 pub use frontends::{FrontendChange, Frontends, Rate};
+pub use inside::Inside;
 pub use membership::Membership;
 pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf};
 pub use process::Process;
@@ -45,6 +47,7 @@ const GROUPS: &[&[Entry]] = &[
     sessions::ENTRIES,
     frontends::ENTRIES,
     process::ENTRIES,
+    inside::ENTRIES,
     patterns::ENTRIES,
     tables::ENTRIES,
     session::ENTRIES,
@@ -61,6 +64,8 @@ pub enum Command {
     Own(Own),
     /// Something about the process as a whole.
     Process(Process),
+    /// A look inside, or at a variable of the process.
+    Inside(Inside),
     /// Something about frontends or limits.
     Frontends(Frontends),
     /// Something about servers.

@@ -58,6 +58,11 @@ impl Reports {
         sum
     }
 
+    /// One worker's.
+    pub fn of(&self, worker: usize) -> Report {
+        lock(&self.0[worker]).clone()
+    }
+
     /// Replaces the report of the calling worker.
     pub(crate) fn publish(&self, id: usize) {
         let report = Report {

@@ -10,7 +10,7 @@ use penstock_config::{
     model::{BalanceKey, Proxy},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Now, Places, ProxyId, ProxyRules, World, log::Purpose, patterns::Reference,
+    Compiler, Expr, LogFormat, Now, Places, ProxyId, ProxyRules, Variables, World, log::Purpose, patterns::Reference,
     table::StickTable,
 };
 use std::{
@@ -29,6 +29,8 @@ pub struct Program {
     pub tables: BTreeMap<String, Arc<StickTable>>,
     /// Lists and maps that rules read, by number.
     pub references: Vec<Arc<Reference>>,
+    /// The variables of the process.
+    pub variables: Variables,
     /// Whether some rule looks at the body of a response.
     pub(crate) reads_responses: bool,
     /// Whether some rule looks at the body of a request.
@@ -74,9 +76,7 @@ impl Program {
     /// Compiles all of it; errors are added to `diagnostics`.
     pub fn compile(config: &Config, diagnostics: &mut Diagnostics) -> Program {
         let mut compiler = Compiler::new(config, &Disk, diagnostics);
-        let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-        let now = Now { mono: 0, unix_us };
-        compiler.set_variables(&config.global.set_vars, now, &Starting(hostname()));
+        compiler.set_variables(&config.global.set_vars, now(), &Starting(hostname()));
         let rules = compiler.proxies();
         let mut sni = Vec::new();
         let mut balance = Vec::new();
@@ -102,8 +102,11 @@ impl Program {
             let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
             handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
         }
+        let variables = Variables::default();
+        compiler.tell_variables(&variables);
         Program {
             rules,
+            variables,
             tables: compiler.tables(),
             references: compiler.references(),
             reads_responses: compiler.reads_responses(),
@@ -117,6 +120,27 @@ impl Program {
         }
     }
 
+    /// Sets a variable of the process, as `set-var` of a `global` section does: `line` has its keyword, the name and an expression, or
+    /// a format.
+    ///
+    /// # Errors
+    /// Why it cannot be understood.
+    pub fn set_variable(&self, line: Line) -> Result<(), String> {
+        let mut diagnostics = Diagnostics::default();
+        {
+            // The tables and lists of the process are the rules' own: what is set here reads none of them.
+            let bare = Config::default();
+            let mut compiler = Compiler::new(&bare, &Disk, &mut diagnostics);
+            compiler.share_variables(&self.variables);
+            compiler.set_variables(&[line], now(), &Starting(hostname()));
+            compiler.tell_variables(&self.variables);
+        }
+        match diagnostics.list.first() {
+            Some(found) => Err(found.message.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// The rules of the proxy at this place in the configuration.
     pub fn of(&self, proxy: usize) -> &ProxyRules {
         &self.rules[proxy]
@@ -126,6 +150,11 @@ impl Program {
     pub(crate) fn backend_named(&self, name: &[u8]) -> Option<usize> {
         self.backends.get(std::str::from_utf8(name).ok()?).copied()
     }
+}
+
+fn now() -> Now {
+    let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    Now { mono: 0, unix_us }
 }
 
 /// HAProxy's format for a connection that never became a session; the listener's name and the reason follow.

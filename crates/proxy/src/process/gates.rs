@@ -1,5 +1,6 @@
 //! What admits connections: whether a frontend listens, and how many connections may come in per second.
 
+use penstock_config::model::Global;
 use std::{
     sync::{
         Mutex, PoisonError,
@@ -95,6 +96,14 @@ pub(crate) struct Throttles {
 }
 
 impl Throttles {
+    pub fn new(global: &Global) -> Throttles {
+        let throttles = Throttles::default();
+        throttles.connections.set(global.maxconnrate);
+        throttles.sessions.set(global.maxsessrate);
+        throttles.tls.set(global.maxsslrate);
+        throttles
+    }
+
     fn of(&self, tls: bool) -> impl Iterator<Item = &Throttle> {
         [&self.connections, &self.sessions].into_iter().chain(tls.then_some(&self.tls))
     }

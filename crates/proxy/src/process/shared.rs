@@ -16,7 +16,10 @@ use crate::{
         sampling,
     },
     server::{Backends, Notice, Parts, ServerRef, numbers},
-    servers::{checks::plans, resolve::at_start},
+    servers::{
+        checks::plans,
+        resolve::{at_start, counts::Resolving},
+    },
     worker::pulse::Pulse,
 };
 use penstock_config::{
@@ -73,6 +76,8 @@ pub struct Shared {
     pub(crate) history: sampling::Kept,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
+    /// What came of questions to name servers.
+    pub resolving: Resolving,
     /// Messages that were none.
     pub(crate) captures: Captures,
     /// The machine's name.
@@ -165,6 +170,7 @@ impl Shared {
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             pace: Pace::default(),
+            resolving: Resolving::new(&config),
             captures: Captures::new(config.proxies.len()),
             history: sampling::Kept::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
@@ -297,7 +303,7 @@ impl Limits {
         Limits {
             process: Limit::new(config.global.maxconn.unwrap_or(u32::MAX)),
             frontends: frontends.collect(),
-            throttles: Throttles::default(),
+            throttles: Throttles::new(&config.global),
             freed: Notify::new(),
             waiting: AtomicU32::new(0),
         }

@@ -88,7 +88,7 @@ fn stuck(shared: &Shared, id: usize, thread: i32, pulse: &Pulse, spent: Duration
 }
 
 /// Whose turn it is, described by the names in the configuration.
-fn named(config: &Config, who: Who) -> String {
+pub(crate) fn named(config: &Config, who: Who) -> String {
     let bind = |proxy: usize, bind: usize| match config.proxies.get(proxy) {
         Some(conf) => {
             let at =

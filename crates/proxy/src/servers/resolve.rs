@@ -4,21 +4,25 @@
 //! have the name, so that no two of them get the same address.
 
 pub(crate) mod at_start;
+pub mod counts;
 mod dns;
 
 use super::question::Question;
 use crate::{
     log::severity,
+    process::shared::Shared,
     server::{Backends, Host, Notice, Server, ServerRef},
     worker::{pulse::Who, state::Worker, task},
 };
+use counts::{Count, NameServer, Section};
 use dns::{Answer, Family};
 use penstock_config::model::{Resolvers, ServerHost};
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
@@ -50,22 +54,11 @@ pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     let servers = RefCell::new(vec![server.at]);
     let question = Rc::new(Question { name: name.clone(), prefers_ipv4: ipv4, servers });
     worker.questions.borrow_mut().insert(key.clone(), question.clone());
-    let (worker_, nameservers, section) = (worker.clone(), nameservers(section), section.clone());
+    let (worker_, section) = (worker.clone(), section.clone());
     task::spawn(worker, Who::Worker, async move {
-        resolve(&worker_, section, nameservers, &question).await;
+        resolve(&worker_, section, &question).await;
         worker_.questions.borrow_mut().remove(&key);
     });
-}
-
-/// The name servers of the section, then the system's if the section wants them.
-fn nameservers(section: &Resolvers) -> Vec<(String, SocketAddr)> {
-    let mut list = section.nameservers.clone();
-    if section.parse_resolv_conf {
-        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
-        list.extend(lines.map(|ip: IpAddr| (ip.to_string(), SocketAddr::new(ip, 53))));
-    }
-    list
 }
 
 /// The result of a question.
@@ -94,11 +87,13 @@ impl Status {
 }
 
 /// Keeps asking for one name for as long as a server has it.
-async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, SocketAddr)>, question: &Question) {
+async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
+    let counted = &worker.shared.resolving;
+    let Some(asked) = counted.sections.iter().find(|counted| counted.name == section.name) else { return };
     let backends = &worker.shared.backends;
     let mut last_valid: Option<Instant> = None;
     loop {
-        let status = ask(&section, &nameservers, question).await;
+        let status = ask(&worker.shared, &section, asked, question).await;
         let servers = {
             let mut servers = question.servers.borrow_mut();
             servers.retain(|at| backends.server(*at).is_some());
@@ -112,10 +107,14 @@ async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, 
         let pause = match &status {
             Status::Valid(addresses, by) => {
                 last_valid = Some(Instant::now());
-                share_out(backends, &servers, addresses, &format!("{}/{by}", section.name));
+                let changed = share_out(backends, &servers, addresses, &format!("{}/{by}", section.name));
+                if let Some(server) = asked.nameservers.iter().find(|server| server.name == *by && changed) {
+                    server.count(Count::Update);
+                }
                 hold
             }
             _ => {
+                counted.has_failed();
                 if last_valid.is_none_or(|last| last.elapsed() >= hold) {
                     servers.iter().for_each(|at| backends.set_unresolved(*at, reason, Instant::now()));
                 }
@@ -129,12 +128,12 @@ async fn resolve(worker: &Worker, section: Resolvers, nameservers: Vec<(String, 
 
 /// Asks for the preferred family, and for the other if the name has no address of that. If no answer comes, it asks
 /// `resolve_retries` times in all, as HAProxy counts them; an error is an answer.
-async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question: &Question) -> Status {
+async fn ask(shared: &Arc<Shared>, section: &Resolvers, asked: &Section, question: &Question) -> Status {
     for _ in 0..section.resolve_retries.max(1) {
         let mut status = Status::Timeout;
         let first = if question.prefers_ipv4 { Family::V4 } else { Family::V6 };
         for family in [first, first.other()] {
-            status = ask_once(section, nameservers, &question.name, family).await;
+            status = ask_once(shared, section, asked, &question.name, family).await;
             if matches!(status, Status::Valid(..) | Status::Timeout) {
                 break;
             }
@@ -147,16 +146,27 @@ async fn ask(section: &Resolvers, nameservers: &[(String, SocketAddr)], question
 }
 
 /// Asks all name servers at once: the first that knows an address decides, else the last that answers.
-async fn ask_once(section: &Resolvers, nameservers: &[(String, SocketAddr)], name: &str, family: Family) -> Status {
+async fn ask_once(shared: &Arc<Shared>, section: &Resolvers, to: &Section, name: &str, family: Family) -> Status {
     let mut asked = JoinSet::new();
-    for (by, address) in nameservers.iter().cloned() {
+    let place = shared.resolving.sections.iter().position(|known| known.name == to.name).unwrap_or(0);
+    for number in 0..to.nameservers.len() {
         let (name, payload, limit) = (name.to_string(), section.accepted_payload_size, section.timeout_retry);
+        let shared = shared.clone();
         asked.spawn_local(async move {
-            let answer = timeout(limit, exchange(address, &name, family, payload)).await;
+            let server = &shared.resolving.sections[place].nameservers[number];
+            let answer = timeout(limit, exchange(server, &name, family, payload)).await;
+            match &answer {
+                Ok(Ok(Answer::Addresses(addresses))) if !addresses.is_empty() => server.count(Count::Valid),
+                Ok(Ok(Answer::Addresses(_) | Answer::Failed)) => server.count(Count::Other),
+                Ok(Ok(Answer::NoSuchName)) => server.count(Count::NoSuchName),
+                Ok(Ok(Answer::Refused)) => server.count(Count::Refused),
+                Ok(Err(_)) => server.count(Count::SendError),
+                Err(_) => server.count(Count::Timeout),
+            }
             if let Ok(Err(_)) = answer {
                 tokio::time::sleep(limit).await;
             }
-            (answer, by)
+            (answer, server.name.clone())
         });
     }
     let mut status = Status::Timeout;
@@ -175,25 +185,29 @@ async fn ask_once(section: &Resolvers, nameservers: &[(String, SocketAddr)], nam
 
 /// Sends one question to one name server. The socket is new each time and connected, and the id random, so that a
 /// forged answer has to guess both.
-async fn exchange(to: SocketAddr, name: &str, family: Family, payload: u16) -> io::Result<Answer> {
+async fn exchange(server: &NameServer, name: &str, family: Family, payload: u16) -> io::Result<Answer> {
+    let to = server.address;
     let local: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((local, 0)).await?;
     socket.connect(to).await?;
     let id = RandomState::new().build_hasher().finish() as u16;
     let query = dns::query(id, name, family, payload).ok_or(io::ErrorKind::InvalidInput)?;
     socket.send(&query).await?;
+    server.count(Count::Sent);
     let mut buffer = vec![0; usize::from(payload.max(512))];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        if let Some(answer) = dns::answer(&buffer[..length], id, name, family) {
-            return Ok(answer);
+        match dns::answer(&buffer[..length], id, name, family) {
+            Some(answer) => return Ok(answer),
+            None => server.count(Count::Invalid),
         }
     }
 }
 
-/// Gives each server of a backend an address of its own: the current one for as long as the answer includes it.
-fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], by: &str) {
-    let mut by = by;
+/// Gives each server of a backend an address of its own: the current one for as long as the answer includes it. Returns whether an
+/// address has changed.
+fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], by: &str) -> bool {
+    let (mut by, mut changed) = (by, false);
     for group in servers.chunk_by(|a, b| a.proxy == b.proxy) {
         let Some(backend) = backends.get(group[0].proxy) else { continue };
         let current: Vec<Option<IpAddr>> = group
@@ -214,11 +228,12 @@ fn share_out(backends: &Backends, servers: &[ServerRef], addresses: &[IpAddr], b
                 backends.announce(&Notice { proxy: at.proxy, severity: severity::NOTICE, text });
                 backends.set_host(*at, Some(Host::Ip(ip)));
                 // The other servers' addresses come from the same answer.
-                by = "DNS cache";
+                (by, changed) = ("DNS cache", true);
             }
             backends.set_resolved(*at, Instant::now());
         }
     }
+    changed
 }
 
 /// A server keeps its address if it can; the other addresses go to the other servers in order; any left over have none.

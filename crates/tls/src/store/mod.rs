@@ -105,6 +105,11 @@ impl Store {
         Store { inner: Arc::new(Inner { settings, state: Mutex::default() }) }
     }
 
+    /// How often a session was looked for in the cache, and how often it was not there.
+    pub fn session_lookups(&self) -> (u64, u64) {
+        self.settings().cache.lookups()
+    }
+
     fn settings(&self) -> &Settings {
         &self.inner.settings
     }

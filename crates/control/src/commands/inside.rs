@@ -1,0 +1,190 @@
+//! What goes on inside the process, for whoever looks for the cause of something; and what there is not, with the reason.
+
+use super::Command;
+use crate::{Args, Entry, Level, Mode, Refusal};
+
+/// A look inside, or at a variable of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// What each worker did.
+    Activity {
+        /// As JSON.
+        json: bool,
+    },
+    /// What each worker does.
+    Threads {
+        /// As JSON.
+        json: bool,
+    },
+    /// How many workers are at work, and what they have.
+    Tasks {
+        /// As JSON.
+        json: bool,
+    },
+    /// The descriptors that are open, or one of them.
+    Descriptors {
+        /// Its number.
+        number: Option<u32>,
+        /// As JSON.
+        json: bool,
+    },
+    /// The files that the program is loaded from.
+    Libraries {
+        /// As JSON.
+        json: bool,
+    },
+    /// What came of questions to name servers, of one section or of all.
+    Resolvers {
+        /// The section.
+        name: Option<String>,
+        /// As JSON.
+        json: bool,
+    },
+    /// What computes handshakes, and how busy it is.
+    Engine {
+        /// As JSON.
+        json: bool,
+    },
+    /// What was said when the process started.
+    StartupLogs,
+    /// The value of a variable of the process.
+    Variable(String),
+    /// Gives one a value: the keyword of the configuration that does so, and its words.
+    SetVariable(&'static str, Vec<String>),
+    /// Something about the cookies that a backend makes up, which ours does not.
+    DynamicCookie(String),
+}
+
+const NO_PROFILE: &str = "Nothing is profiled from inside: run 'perf record -p PID' beside the process.";
+const NO_TRACES: &str = "There are no trace sources: use the log, 'show sess' and 'show errors'.";
+const NO_DEBUGGING: &str =
+    "There is none of these here: a client of this socket could crash or stall the process with them.";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("debug dev", "debug dev <what>", "debug the process: refused", |_| Err(Refusal::new(NO_DEBUGGING)))
+        .level(Level::Admin)
+        .mode(Mode::Expert),
+    cookie("disable dynamic-cookie backend", "disable dynamic-cookie backend <bk>", |args| made_up(args, false)),
+    cookie("enable dynamic-cookie backend", "enable dynamic-cookie backend <bk>", |args| made_up(args, false)),
+    cookie("set dynamic-cookie-key backend", "set dynamic-cookie-key backend <bk> <k>", |args| made_up(args, true))
+        .tells(1),
+    Entry::new("get var", "get var <name>", "retrieve contents of a process-wide variable", |args| {
+        let name = args.require("Missing process-wide variable identifier.")?;
+        Ok(Command::Inside(Inside::Variable(name)))
+    })
+    .level(Level::Operator),
+    Entry::new("httpclient", "httpclient <method> <URI>", "launch an HTTP request: refused", |_| {
+        Err(Refusal::new("There is no HTTP client inside: use curl."))
+    })
+    .level(Level::Admin)
+    .mode(Mode::Expert),
+    Entry::new(
+        "set profiling",
+        "set profiling <what> {auto|on|off}",
+        "enable/disable resource profiling: refused",
+        |_| Err(Refusal::new(NO_PROFILE)),
+    )
+    .level(Level::Admin),
+    Entry::new(
+        "set var",
+        "set var <name> [fmt|expr] {<fmt>|<expr>}",
+        "set variable from an expression or a format",
+        set_var,
+    )
+    .level(Level::Admin)
+    .mode(Mode::Experimental)
+    .changes("variables"),
+    Entry::new("show activity", "show activity", "show per-thread activity stats (for support/developers)", |args| {
+        Ok(Command::Inside(Inside::Activity { json: args.take("json") }))
+    }),
+    Entry::new("show cache", "show cache", "show cache status: refused", |_| {
+        Err(Refusal::new("Nothing is cached here."))
+    })
+    .level(Level::Operator),
+    Entry::new("show engine", "show engine", "show what computes handshakes: its queue, batches and fills", |args| {
+        Ok(Command::Inside(Inside::Engine { json: args.take("json") }))
+    }),
+    Entry::new("show events", "show events [<sink>] [-w] [-n]", "show event sink state: refused", |_| {
+        Err(Refusal::new("There are no event sinks: events go to the log, as 'log' in the global section says."))
+    }),
+    Entry::new("show fd", "show fd [num]", "dump list of file descriptors in use or a specific one", |args| {
+        let json = args.take_anywhere("json");
+        let number = args.word().map(|word| word.parse().unwrap_or(0));
+        Ok(Command::Inside(Inside::Descriptors { number, json }))
+    })
+    .level(Level::Operator),
+    Entry::new("show libs", "show libs", "show loaded object files and libraries", |args| {
+        Ok(Command::Inside(Inside::Libraries { json: args.take("json") }))
+    })
+    .level(Level::Operator),
+    Entry::new(
+        "show peers",
+        "show peers [dict|-] [section]",
+        "dump some information about all the peers: refused",
+        |_| Err(Refusal::new("There are no peers: stick tables are not sent to others.")),
+    ),
+    Entry::new("show pools", "show pools", "report information about the memory pools usage: refused", |_| {
+        Err(Refusal::new(
+            "There are no pools: memory comes from the allocator; 'show info' says how much the process has (PoolAlloc_bytes).",
+        ))
+    }),
+    Entry::new("show profiling", "show profiling [<what>|<#lines>|byaddr]*", "show profiling state: refused", |_| {
+        Err(Refusal::new(NO_PROFILE))
+    })
+    .level(Level::Operator),
+    Entry::new(
+        "show resolvers",
+        "show resolvers [id]",
+        "dumps counters from all resolvers section and associated name servers",
+        |args| {
+            let json = args.take_anywhere("json");
+            Ok(Command::Inside(Inside::Resolvers { name: args.word(), json }))
+        },
+    ),
+    Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |_| {
+        Ok(Command::Inside(Inside::StartupLogs))
+    }),
+    Entry::new("show tasks", "show tasks", "show running tasks", |args| {
+        Ok(Command::Inside(Inside::Tasks { json: args.take("json") }))
+    }),
+    Entry::new("show threads", "show threads", "show what each thread does", |args| {
+        Ok(Command::Inside(Inside::Threads { json: args.take("json") }))
+    }),
+    Entry::new("show trace", "show trace [<module>]", "show live tracing state: refused", |_| {
+        Err(Refusal::new(NO_TRACES))
+    }),
+    Entry::new("trace", "trace [<module>|0] [cmd [args...]]", "manage live tracing: refused", |_| {
+        Err(Refusal::new(NO_TRACES))
+    })
+    .level(Level::Operator),
+];
+
+const fn cookie(words: &'static str, usage: &'static str, parse: fn(&mut Args) -> Result<Command, Refusal>) -> Entry {
+    Entry::new(words, usage, "cookies that a backend makes up: refused", parse).level(Level::Admin)
+}
+
+/// Cookies that a backend makes up, perhaps with a key.
+fn made_up(args: &mut Args, with_key: bool) -> Result<Command, Refusal> {
+    let backend = args.require("A backend name is expected.")?;
+    if with_key {
+        args.require("String value expected.")?;
+    }
+    Ok(Command::Inside(Inside::DynamicCookie(backend)))
+}
+
+fn set_var(args: &mut Args) -> Result<Command, Refusal> {
+    let name = args.require("Missing process-wide variable identifier.")?;
+    if !name.starts_with("proc.") {
+        let sentence = format!("'set var': cannot set variable '{name}', only scope 'proc' is permitted here.");
+        return Err(Refusal::new(sentence));
+    }
+    let keyword = if args.take("fmt") { "set-var-fmt" } else { "set-var" };
+    if keyword == "set-var" {
+        args.take("expr");
+    }
+    let words = args.rest();
+    if words.is_empty() {
+        return Err(Refusal::new("Missing either 'expr', 'fmt' or expression."));
+    }
+    Ok(Command::Inside(Inside::SetVariable(keyword, [vec![name], words].concat())))
+}

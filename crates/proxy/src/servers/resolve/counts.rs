@@ -1,0 +1,112 @@
+//! What came of questions to name servers, as `show resolvers` tells it.
+
+use penstock_config::{Config, model::Resolvers};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// The name servers of each `resolvers` section, and what was counted.
+#[derive(Debug, Default)]
+pub struct Resolving {
+    /// The sections in their order.
+    pub sections: Vec<Section>,
+    failed: AtomicU64,
+}
+
+/// A section.
+#[derive(Debug)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Its name servers.
+    pub nameservers: Vec<NameServer>,
+}
+
+/// A name server.
+#[derive(Debug)]
+pub struct NameServer {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub address: SocketAddr,
+    counts: [AtomicU64; COUNTS.len()],
+}
+
+/// What is counted of each, in HAProxy's words and order. What stays at nought cannot happen here: aliases are followed where they
+/// stand, a cut answer is one that failed, and no answer is waited for after its time.
+pub const COUNTS: [&str; 15] = [
+    "sent",
+    "snd_error",
+    "valid",
+    "update",
+    "cname",
+    "cname_error",
+    "any_err",
+    "nx",
+    "timeout",
+    "refused",
+    "other",
+    "invalid",
+    "too_big",
+    "truncated",
+    "outdated",
+];
+
+/// What can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(usize)]
+pub(crate) enum Count {
+    Sent = 0,
+    SendError = 1,
+    Valid = 2,
+    Update = 3,
+    NoSuchName = 7,
+    Timeout = 8,
+    Refused = 9,
+    Other = 10,
+    Invalid = 11,
+}
+
+impl NameServer {
+    /// What was counted, by the words of [`COUNTS`].
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        COUNTS.into_iter().zip(self.counts.iter().map(|count| count.load(Relaxed)))
+    }
+
+    pub(crate) fn count(&self, what: Count) {
+        self.counts[what as usize].fetch_add(1, Relaxed);
+    }
+}
+
+impl Resolving {
+    /// Of a configuration: with the name servers of the system, where a section wants them.
+    pub(crate) fn new(config: &Config) -> Resolving {
+        let sections = config
+            .resolvers
+            .iter()
+            .map(|section| Section { name: section.name.clone(), nameservers: nameservers(section) });
+        Resolving { sections: sections.collect(), failed: AtomicU64::new(0) }
+    }
+
+    /// How often a name was asked for and no address came of it.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    pub(crate) fn has_failed(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+}
+
+/// Those of the section, then those of the system if it wants them.
+fn nameservers(section: &Resolvers) -> Vec<NameServer> {
+    let mut list = section.nameservers.clone();
+    if section.parse_resolv_conf {
+        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
+        list.extend(lines.map(|ip: IpAddr| (ip.to_string(), SocketAddr::new(ip, 53))));
+    }
+    list.into_iter().map(|(name, address)| NameServer { name, address, counts: Default::default() }).collect()
+}
