@@ -12,6 +12,9 @@ use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr, time::
 #[derive(Debug)]
 pub(crate) struct Reported;
 
+/// The longest `guid`, in characters (configuration manual of HAProxy 3.0, 4.2).
+const GUID_MAX: usize = 127;
+
 /// What a keyword's parser returns.
 pub(crate) type Parsed<T = ()> = Result<T, Reported>;
 
@@ -84,6 +87,20 @@ impl<'a> Args<'a> {
     pub(crate) fn path(&mut self, what: &str) -> Parsed<Spanned<PathBuf>> {
         let word = self.word(what)?;
         Ok(Spanned { value: self.around.default_path(&word.text), span: word.span })
+    }
+
+    /// A `guid`: letters, digits, dots, colons, dashes and underscores.
+    pub(crate) fn guid(&mut self) -> Parsed<Spanned<String>> {
+        let word = self.word("a unique name")?;
+        let wrong = word.text.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '.' | ':' | '-' | '_'));
+        if let Some(wrong) = wrong {
+            let hint = "use letters, digits, '.', ':', '-' and '_'";
+            return self.wrong(word, format!("{wrong:?} cannot be in a guid"), hint);
+        }
+        if word.text.is_empty() || word.text.len() > GUID_MAX {
+            return self.wrong(word, format!("a guid has 1 to {GUID_MAX} characters"), "shorten it");
+        }
+        Ok(Spanned { value: word.text.clone(), span: word.span })
     }
 
     pub(crate) fn number<N>(&mut self, what: &str, range: RangeInclusive<N>) -> Parsed<N>

@@ -50,7 +50,15 @@ const SOCKET: &[Entry] = &[
         d.bind.group = Some(Account::Name(a.text("a group")?));
         Ok(())
     }),
-    Entry::accepted("guid-prefix", ONE, "Begins the names of the sockets for ever", "nothing refers to it yet"),
+    Entry::new(
+        "guid-prefix",
+        ONE,
+        "Begins unique names under which its sockets' counters outlive the process",
+        |d, a| {
+            d.bind.guid_prefix = Some(a.guid()?);
+            Ok(())
+        },
+    ),
     Entry::new("id", ONE, "Number of the socket in statistics", |d, a| {
         d.bind.id = Some(a.number("a socket's number", 1..=i32::MAX as u32)?);
         Ok(())

@@ -5,7 +5,7 @@ use crate::{
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
     proxy::Draft,
     reading::Surroundings,
-    span::{Span, Word},
+    span::{Span, Spanned, Word},
     units::suggestion,
 };
 use std::collections::HashMap;
@@ -103,6 +103,7 @@ fn unlogged(config: &Config, proxy: &Proxy, diagnostics: &mut Diagnostics) {
 pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
     let names = Names::new(config);
     proxy_numbers(config, diagnostics);
+    guids(config, diagnostics);
     listeners(config, diagnostics);
     for proxy in config.proxies.iter().filter(|p| !p.disabled) {
         unlogged(config, proxy, diagnostics);
@@ -136,6 +137,25 @@ fn proxy_numbers(config: &Config, diagnostics: &mut Diagnostics) {
                 .error(proxy.span, format!("'{}' has the same 'id' as '{}'", proxy.name, first.name))
                 .hint(format!("the first one is at line {}", first.span.line));
         }
+    }
+}
+
+/// Checks that a guid names one thing only, of whatever kind.
+fn guids(config: &Config, diagnostics: &mut Diagnostics) {
+    let mut seen: HashMap<String, Span> = HashMap::new();
+    let mut unique = |guid: &Spanned<String>, name: String| {
+        if let Some(first) = seen.insert(name, guid.span) {
+            diagnostics
+                .error(guid.span, format!("the guid '{}' is already used", guid.value))
+                .hint(format!("the first one is at line {}", first.line));
+        }
+    };
+    for proxy in &config.proxies {
+        let servers = proxy.servers.iter().filter_map(|server| server.settings.guid.as_ref());
+        proxy.guid.iter().chain(servers).for_each(|guid| unique(guid, guid.value.clone()));
+        // The names that its sockets get.
+        let prefixes = proxy.binds.iter().filter_map(|bind| bind.guid_prefix.as_ref());
+        prefixes.for_each(|prefix| unique(prefix, format!("{}-0", prefix.value)));
     }
 }
 

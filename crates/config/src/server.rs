@@ -93,7 +93,10 @@ const LOAD: &[Entry] = &[
         s.pool_purge_delay = a.time("a time")?;
         Ok(())
     }),
-    Entry::accepted("guid", ONE, "Its name for ever", "nothing refers to it yet"),
+    Entry::new("guid", ONE, "A unique name under which its counters outlive the process", |s, a| {
+        s.guid = Some(a.guid()?);
+        Ok(())
+    }),
     Entry::accepted("hash-key", ONE, "What places it on the hash ring", "its number does"),
     Entry::accepted("strict-maxconn", NONE, "maxconn counts connections, not requests", "connections are counted"),
     Entry::accepted("log-proto", ONE, "How a log server is spoken to", "logs go out over UDP and unix sockets"),
@@ -548,9 +551,9 @@ pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
 pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let given = |name: &str| args.words.iter().find(|w| w.text == name).map(|w| w.span);
     let own: Option<(&str, Span)> =
-        ["id", "cookie", "redir", "track"].into_iter().find_map(|name| given(name).map(|span| (name, span)));
+        ["id", "guid", "cookie", "redir", "track"].into_iter().find_map(|name| given(name).map(|span| (name, span)));
     if let Some((name, span)) = own {
-        let only_one = matches!(name, "id" | "track");
+        let only_one = matches!(name, "id" | "guid" | "track");
         if only_one {
             args.diagnostics()
                 .error(span, format!("'{name}' cannot be a default: each server has its own"))

@@ -132,6 +132,8 @@ struct Master<'a> {
     /// same configuration, whatever the files say by then.
     sockets: Arc<Vec<OwnedFd>>,
     configuration: Arc<File>,
+    /// The counters of the worker that served last.
+    counters: Arc<File>,
     settings: Settings,
     /// The worker that serves, the one that will, and the former ones that still drain.
     current: Option<Worker>,
@@ -186,8 +188,8 @@ pub fn run(config: &Config, sources: &[Source], flags: &Flags) -> ExitCode {
     let desk = Desk::new(sender.clone(), &sockets, crowd.clone());
     let names: Vec<String> = sockets.iter().map(|socket| clients::name(&socket.address)).collect();
     let prepared = Launcher::new(sender.clone(), flags, &names.join(";"))
-        .and_then(|launcher| Ok((launcher, worker::keep(sources)?)));
-    let (launcher, configuration) = match prepared {
+        .and_then(|launcher| Ok((launcher, worker::keep(sources)?, worker::counters()?)));
+    let (launcher, configuration, counters) = match prepared {
         Ok(prepared) => prepared,
         Err(e) => return serve::fail(&format!("cannot start workers: {e}")),
     };
@@ -200,6 +202,7 @@ pub fn run(config: &Config, sources: &[Source], flags: &Flags) -> ExitCode {
         launcher,
         sockets: Arc::default(),
         configuration: configuration.clone(),
+        counters,
         settings: Settings::of(config),
         current: None,
         coming: None,
@@ -293,7 +296,7 @@ impl Master<'_> {
         settings: Settings,
         wish: Option<Wish>,
     ) -> io::Result<()> {
-        let worker = self.launcher.launch(occasion, &configuration, self.sockets.clone())?;
+        let worker = self.launcher.launch(occasion, &configuration, &self.counters, self.sockets.clone())?;
         self.log.say(Weight::Notice, format_args!("New worker ({}) forked", worker.pid));
         self.coming = Some(Coming { worker, occasion, settings, configuration, wish, code: None });
         Ok(())
@@ -366,6 +369,7 @@ impl Master<'_> {
                 coming.worker.serves(version);
                 self.settings = coming.settings;
                 self.configuration = coming.configuration;
+                self.counters = coming.worker.counters.clone();
                 self.succeed(coming.worker, coming.wish);
                 if let Some(code) = coming.code {
                     let pid = started.pid;

@@ -4,6 +4,7 @@
 use crate::tie::{Occasion, Tie};
 use penstock_proxy::handover;
 use std::{
+    fs::File,
     io::{self, Read, Write},
     os::fd::OwnedFd,
 };
@@ -34,6 +35,14 @@ impl Reporter {
     pub fn occasion(&self) -> Option<Occasion> {
         match self {
             Reporter::Master(tie) => Some(tie.occasion()),
+            Reporter::Nobody | Reporter::Parent(_) => None,
+        }
+    }
+
+    /// The files of a master's in which the worker before keeps its counters, and this one is to keep its own; once.
+    pub fn counters(&mut self) -> Option<(File, File)> {
+        match self {
+            Reporter::Master(tie) => tie.counters(),
             Reporter::Nobody | Reporter::Parent(_) => None,
         }
     }

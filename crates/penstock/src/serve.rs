@@ -19,7 +19,7 @@ use penstock_config::{
     Config, Diagnostics, Span,
     model::{Account, Global},
 };
-use penstock_proxy::{Handle, ListenError, Runtime};
+use penstock_proxy::{Before, Handle, ListenError, Predecessor, Runtime, past::Past};
 use penstock_sys::{Forked, Signal, Signals, Silence};
 use std::{
     io,
@@ -62,6 +62,31 @@ impl Ended {
     }
 }
 
+/// When the counters are kept for the next worker, beside each time that somebody looks at them.
+struct Keeping {
+    due: Instant,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Keeping { due: Instant::now() + Keeping::PAUSE }
+    }
+}
+
+impl Keeping {
+    const PAUSE: Duration = Duration::from_secs(1);
+    /// Of this thread's time, one part in so many.
+    const SHARE: u32 = 100;
+
+    fn keep_if_due(&mut self, handle: &Handle) {
+        let now = Instant::now();
+        if now >= self.due {
+            handle.keep_counters();
+            self.due = now + Keeping::PAUSE.max(now.elapsed() * Keeping::SHARE);
+        }
+    }
+}
+
 /// How often a process without signals looks whether its workers have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -72,7 +97,7 @@ pub fn serve(
     reporter: Reporter,
     started: impl FnOnce(&Handle),
 ) -> Ended {
-    let Some(mut runtime) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
+    let Some((mut runtime, past)) = build(config, flags, &mut diagnostics) else { return ExitCode::FAILURE.into() };
     let config = runtime.shared().config.clone();
     if !configuration::has_listener(&config) {
         return fail("no proxy listens anywhere: write a 'bind' line").into();
@@ -105,7 +130,7 @@ pub fn serve(
         Err(e) => return fail(&format!("cannot block signals: {e}")).into(),
     };
     let background = config.global.daemon && !config.global.master_worker;
-    let reporter = match background.then(detach) {
+    let mut reporter = match background.then(detach) {
         None => reporter,
         Some(Ok(Side::Child(reporter))) => reporter,
         Some(Ok(Side::Parent(code))) => return code.into(),
@@ -161,6 +186,7 @@ pub fn serve(
     if let Some(awaited) = awaited {
         awaited.in_background(handle.clone());
     }
+    carry_counters(&handle, past, &mut reporter);
     started(&handle);
     let startup_log = configuration::told(&config, &diagnostics);
     let control = match control(stats, copies, startup_log, &handle, reporter) {
@@ -177,6 +203,35 @@ pub fn serve(
     // dup2(2) on descriptors that are open does not fail.
     let _ = silence.map(Silence::begin);
     obey(&handle, signals, &config.global, control)
+}
+
+/// Lets counters go on from those of the worker before this one, which are at least those of `stats-file`.
+fn carry_counters(handle: &Handle, past: Before, reporter: &mut Reporter) {
+    let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
+    let (before, ledger) = reporter.counters().unzip();
+    let before = before.filter(|_| !is_first).map_or(past, |before| Before::Worker(Predecessor::new(before)));
+    handle.carry_counters(before, ledger);
+}
+
+/// What `stats-file` says. What cannot be read is said, and keeps nothing else from being served.
+fn stats_file(global: &Global, diagnostics: &mut Diagnostics) -> Before {
+    let Some(file) = &global.stats_file else { return Before::Nothing };
+    let text = match std::fs::read(&file.value) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(e) => {
+            diagnostics.warning(file.span, format!("cannot read the stats file: {e}")).hint("counters begin at 0");
+            return Before::Nothing;
+        }
+    };
+    let (past, bad) = Past::read(&text);
+    if let Some(first) = bad.first() {
+        let what = match bad.len() {
+            1 => "a line of the stats file cannot be read and is passed over".to_owned(),
+            lines => format!("{lines} lines of the stats file cannot be read and are passed over; the first"),
+        };
+        diagnostics.warning(file.span, format!("{what}: {first}"));
+    }
+    Before::Past(past)
 }
 
 /// Reports that this process serves, and answers commands from now on: on its sockets, and those that its master passes on. Also
@@ -204,8 +259,9 @@ fn taken_by(error: &ListenError) -> Option<(i32, String)> {
     is_taken.then(|| strangers::owner(&error.address)).flatten()
 }
 
-/// Compiles and checks everything that can be checked without opening a socket, and shows what was found.
-pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -> Option<Runtime> {
+/// Compiles and checks everything that can be checked without opening a socket, and shows what was found. Also what counters begin
+/// with.
+pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -> Option<(Runtime, Before)> {
     let workers = config
         .global
         .nbthread
@@ -217,18 +273,18 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     check_accounts(&config.global, diagnostics);
     check_programs(&config, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
+    let past = stats_file(&config.global, diagnostics);
     // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
     shown.global.zero_warning = config.global.zero_warning;
-    let mut runtime = Runtime::build(config, services::all(), diagnostics);
+    let runtime = Runtime::build(config, services::all(), diagnostics);
     if !configuration::accepted(&shown, diagnostics, flags) {
         return None;
     }
-    if let Some(runtime) = &mut runtime {
-        let computes = runtime.has_tls() && !flags.check;
-        runtime.set_engine(if computes { engine::measured(engine) } else { engine });
-    }
-    runtime
+    let mut runtime = runtime?;
+    let computes = runtime.has_tls() && !flags.check;
+    runtime.set_engine(if computes { engine::measured(engine) } else { engine });
+    Some((runtime, past))
 }
 
 /// Which process of a detached pair this is.
@@ -343,7 +399,9 @@ fn obey(
     (control, mut orphaned): (Option<Control>, Option<Arc<AtomicBool>>),
 ) -> Ended {
     let (mut asked, mut draining, mut cut) = (None::<Instant>, false, false);
+    let mut keeping = Keeping::default();
     loop {
+        keeping.keep_if_due(handle);
         // The next master would start workers of its own beside this one, perhaps with another configuration.
         if orphaned.take_if(|gone| gone.load(Ordering::Acquire)).is_some() {
             warning("The master is gone: finishing as after SIGUSR1");
@@ -353,6 +411,7 @@ fn obey(
             Some(signal @ (Signal::Term | Signal::Int)) => {
                 handle.stop();
                 handle.wait();
+                handle.keep_counters();
                 return Ended::Signalled(signals, signal);
             }
             Some(Signal::Usr1) => {
@@ -383,6 +442,7 @@ fn obey(
         }
         if handle.is_finished() {
             handle.wait();
+            handle.keep_counters();
             return ExitCode::SUCCESS.into();
         }
     }

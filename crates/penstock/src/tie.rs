@@ -130,6 +130,8 @@ pub struct Tie {
     /// Standard error as the master has it, until this worker serves.
     stderr: Option<OwnedFd>,
     configuration: File,
+    /// Where the worker before this one keeps its counters, and where this one is to keep its own.
+    counters: Option<(File, File)>,
 }
 
 impl Tie {
@@ -147,11 +149,23 @@ impl Tie {
             io::Result::Ok(descriptor)
         };
         let (socket, stderr, configuration) = (descriptor()?, descriptor()?, descriptor()?);
+        let counters = (descriptor()?.into(), descriptor()?.into());
         let occasion = [Occasion::Start, Occasion::Reload, Occasion::Replacement]
             .into_iter()
             .find(|occasion| words.clone().next() == Some(occasion.word()));
         let occasion = occasion.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Tie { socket: socket.into(), occasion, stderr: Some(stderr), configuration: configuration.into() })
+        Ok(Tie {
+            socket: socket.into(),
+            occasion,
+            stderr: Some(stderr),
+            configuration: configuration.into(),
+            counters: Some(counters),
+        })
+    }
+
+    /// The files in which the worker before this one keeps its counters, and this one is to keep its own; once.
+    pub fn counters(&mut self) -> Option<(File, File)> {
+        self.counters.take()
     }
 
     /// Why this worker was started.

@@ -25,7 +25,13 @@ mod tcp;
 mod worker;
 
 pub use accept::listener::{Inherited, ListenError, Listener, Listeners};
-pub use observe::{captures::BadMessage, counters, engine, history, pace, snapshot, snapshot::Snapshot};
+pub use observe::{
+    captures::BadMessage,
+    counters, engine, history,
+    ledger::{Before, Predecessor},
+    pace, past, snapshot,
+    snapshot::Snapshot,
+};
 pub use penstock_tls::store as certificates;
 pub use process::{
     activity::WorkerView,

@@ -20,7 +20,10 @@ pub use answer::{Answer, Piece};
 pub use info::SPEAKS;
 
 use penstock_control::{Command, Level, Statistics};
-use penstock_proxy::Handle;
+use penstock_proxy::{
+    Handle,
+    past::{self, Which},
+};
 
 /// Carries out commands.
 pub struct Executor {
@@ -72,6 +75,9 @@ impl Executor {
             Command::Statistics(Statistics::Info(format)) => self.info(format),
             Command::Statistics(Statistics::Stat(format, rows)) => self.stat(format, rows, level),
             Command::Statistics(Statistics::Schema) => Answer::data(stat::SCHEMA),
+            Command::Statistics(Statistics::StatsFile) => {
+                Answer::data(past::write(&self.handle.snapshot().rows, Which::Named))
+            }
         }
     }
 }

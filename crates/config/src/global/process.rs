@@ -135,6 +135,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare(),
     Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once")
         .spare(),
+    Entry::new("stats-file", ONE, "A file of 'dump stats-file', whose values counters begin with", |g, a| {
+        g.stats_file = Some(a.path("a file")?);
+        Ok(())
+    }),
     Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
         g.server_state_file = Some(PathBuf::from(a.text("a file")?));
         Ok(())

@@ -76,6 +76,8 @@ pub struct Bind {
     pub group: Option<Account>,
     /// `id`.
     pub id: Option<u32>,
+    /// `guid-prefix`: its sockets are called by it, `-` and their place on the line.
+    pub guid_prefix: Option<Spanned<String>>,
     /// Where it was written.
     pub span: Span,
 }
@@ -103,6 +105,7 @@ impl Bind {
             user: None,
             group: None,
             id: None,
+            guid_prefix: None,
             span,
         }
     }

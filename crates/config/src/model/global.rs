@@ -89,6 +89,8 @@ pub struct Global {
     pub tune: Tune,
     /// The crypto engine, from `tune.crypto.engine`, `ssl-engine`, `ssl-provider` and `ssl-mode-async`.
     pub crypto: CryptoSettings,
+    /// `stats-file`: what counters begin with.
+    pub stats_file: Option<Spanned<PathBuf>>,
     /// `server-state-file`.
     pub server_state_file: Option<PathBuf>,
     /// `server-state-base`.

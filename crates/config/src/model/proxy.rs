@@ -2,7 +2,7 @@
 
 use crate::{
     model::{Bind, LogTarget, Options, Server, ServerSettings, SourceAddress},
-    span::{Line, Span, Word},
+    span::{Line, Span, Spanned, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -73,6 +73,8 @@ pub struct Proxy {
     pub span: Span,
     /// `id`.
     pub id: Option<u32>,
+    /// `guid`.
+    pub guid: Option<Spanned<String>>,
     /// `description`.
     pub description: Option<String>,
     /// `mode`.
@@ -207,6 +209,7 @@ impl Proxy {
             kind,
             span,
             id: None,
+            guid: None,
             description: None,
             mode: Mode::Tcp,
             disabled: false,

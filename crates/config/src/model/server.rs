@@ -2,7 +2,7 @@
 
 use crate::{
     model::ServerTls,
-    span::{Span, Word},
+    span::{Span, Spanned, Word},
 };
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -75,6 +75,8 @@ pub struct ServerSettings {
     pub cookie: Option<String>,
     /// `id`.
     pub id: Option<u32>,
+    /// `guid`.
+    pub guid: Option<Spanned<String>>,
     /// `redir`.
     pub redir: Option<String>,
     /// `source`.
@@ -143,6 +145,7 @@ impl Default for ServerSettings {
             slowstart: None,
             cookie: None,
             id: None,
+            guid: None,
             redir: None,
             source: None,
             check: ServerCheck::default(),

@@ -51,6 +51,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .at(ANY),
+    Entry::new("guid", ONE, "A unique name under which counters outlive the process", |d, a| {
+        d.proxy.guid = Some(a.guid()?);
+        Ok(())
+    })
+    .at(ANY),
     Entry::new("description", SOME, "Free text shown on the statistics page", |d, a| {
         d.proxy.description = Some(joined(a));
         Ok(())

@@ -70,7 +70,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "Which processes serve a proxy",
         "there is one process; 'thread' on a bind line would say which threads",
     ),
-    Entry::accepted("guid", ONE, "A name of the proxy for ever", "nothing refers to it yet").at(ANY),
     Entry::accepted("force-be-switch", at_least(2), "Disabled backends are used under a condition", "nothing yet")
         .at(crate::keyword::FRONT_ONLY),
     Entry::refused("grace", "Time before a stop", "HAProxy 2.4 moved it", "write 'grace' in 'global'"),

@@ -12,6 +12,8 @@ pub enum Statistics {
     Stat(Format, Rows),
     /// What the JSON of the others looks like.
     Schema,
+    /// The counters that a later process can begin with.
+    StatsFile,
 }
 
 /// How fields are written.
@@ -61,6 +63,9 @@ impl Default for Rows {
 }
 
 pub(crate) const ENTRIES: &[Entry] = &[
+    Entry::new("dump stats-file", "dump stats-file", "dump counters for 'stats-file' to begin with", |_| {
+        Ok(Command::Statistics(Statistics::StatsFile))
+    }),
     Entry::new(
         "show info",
         "show info [desc|json|typed|float]*",

@@ -12,7 +12,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     path::PathBuf,
@@ -33,6 +33,8 @@ pub struct Worker {
     pub started: Instant,
     pub version: String,
     pub tie: Arc<UnixStream>,
+    /// Where it keeps its counters.
+    pub counters: Arc<File>,
     serves_since: Option<Instant>,
 }
 
@@ -84,23 +86,32 @@ impl Launcher {
         Ok(Launcher { program: std::env::current_exe()?, arguments, variables, events })
     }
 
-    /// Starts one. That it serves, or will not, comes as an event.
+    /// Starts one, whose counters go on from those in `before`. That it serves, or will not, comes as an event.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn launch(&self, occasion: Occasion, configuration: &File, sockets: Arc<Vec<OwnedFd>>) -> io::Result<Worker> {
+    pub fn launch(
+        &self,
+        occasion: Occasion,
+        configuration: &File,
+        before: &File,
+        sockets: Arc<Vec<OwnedFd>>,
+    ) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         let (said, says) = io::pipe()?;
         // Copies that the program which is started keeps; ours are closed when this returns.
-        let given = [rustix::io::dup(&theirs)?, rustix::io::dup(io::stderr())?, rustix::io::dup(configuration)?];
-        let [socket, stderr, file] = given.each_ref().map(AsRawFd::as_raw_fd);
+        let counters = counters()?;
+        let stderr = io::stderr();
+        let given = [theirs.as_fd(), stderr.as_fd(), configuration.as_fd(), before.as_fd(), counters.as_fd()];
+        let given = given.into_iter().map(rustix::io::dup).collect::<Result<Vec<_>, _>>()?;
+        let numbers: Vec<String> = given.iter().map(|descriptor| descriptor.as_raw_fd().to_string()).collect();
         let terminal = if tie::is_on_terminal() { tie::TERMINAL } else { "" };
         let mut command = Command::new(&self.program);
         if let Some((name, arguments)) = self.arguments.split_first() {
             command.arg0(name).args(arguments);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.env(tie::VARIABLE, format!("{socket}:{stderr}:{file}:{}:{terminal}", occasion.word())).stderr(says);
+        command.env(tie::VARIABLE, format!("{}:{}:{terminal}", numbers.join(":"), occasion.word())).stderr(says);
         let pid = command.spawn()?.id() as i32;
         // Its end of the pipe would never be the last one.
         drop(command);
@@ -114,7 +125,7 @@ impl Launcher {
             let _ = events.send(Event::Started(Started { pid, result, log: finished(log) }));
         })?;
         let now = Instant::now();
-        Ok(Worker { pid, reloads: 0, started: now, version: String::new(), tie, serves_since: None })
+        Ok(Worker { pid, reloads: 0, started: now, version: String::new(), tie, counters, serves_since: None })
     }
 }
 
@@ -158,6 +169,14 @@ pub fn keep(sources: &[Source]) -> io::Result<Arc<File>> {
     let mut file = File::from(rustix::fs::memfd_create("configuration", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.write_all(&tie::pack(sources))?;
     Ok(Arc::new(file))
+}
+
+/// An empty file in memory, for the counters of one worker.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn counters() -> io::Result<Arc<File>> {
+    Ok(Arc::new(File::from(rustix::fs::memfd_create("counters", rustix::fs::MemfdFlags::CLOEXEC)?)))
 }
 
 /// A status as HAProxy shows it: `0 (Exit)`, `137 (Killed)`.

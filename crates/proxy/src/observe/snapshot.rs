@@ -113,6 +113,8 @@ pub struct Row {
     pub proxy_name: String,
     /// `FRONTEND`, `BACKEND`, or the name of the server or listener.
     pub name: String,
+    /// `guid`, or of a listener what `guid-prefix` makes of its place.
+    pub guid: Option<String>,
     /// The proxy's `id`.
     pub iid: u32,
     /// The server's or listener's `id`, 0 for frontends and backends.
@@ -221,12 +223,16 @@ impl Handle {
                 _ => "STOP".into(),
             };
         }
-        let process = process(self, &rows);
+        let mut connections = shared.limits.process.total.load(Relaxed);
+        if let Some(carried) = shared.carried.get() {
+            carried.complete(&mut rows, &mut connections);
+        }
+        let process = process(self, &rows, connections);
         Snapshot { process, rows, engine: shared.engines.sum() }
     }
 }
 
-fn process(handle: &Handle, rows: &[Row]) -> Process {
+fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
     let shared = handle.shared();
     let global = &shared.config.global;
     let uptime = handle.started().elapsed();
@@ -244,11 +250,7 @@ fn process(handle: &Handle, rows: &[Row]) -> Process {
         uptime,
         stopping: handle.state() != State::Running,
         maxconn: connections.max.load(Relaxed),
-        connections: (
-            connections.current.load(Relaxed),
-            connections.peak.load(Relaxed),
-            connections.total.load(Relaxed),
-        ),
+        connections: (connections.current.load(Relaxed), connections.peak.load(Relaxed), connections_total),
         requests: frontends().map(|totals| totals.requests).sum(),
         bytes_out: frontends().map(|totals| totals.bytes_out).sum(),
         // The sum of the frontends' maxima is at least the maximum of their sum.
@@ -298,6 +300,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         at: None,
         proxy_name: proxy.name.clone(),
         name: name.to_string(),
+        guid: proxy.guid.as_ref().map(|guid| guid.value.clone()),
         iid: shared.proxies[index].id,
         sid: 0,
         http: proxy.mode == Mode::Http,
@@ -325,6 +328,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
             let name = config.name.clone().unwrap_or_else(|| format!("sock-{}", bind + 1));
             let mut row = blank(Kind::Listener, &name, sum(Part::Listener(bind)));
             (row.index, row.sid) = (bind, config.id.unwrap_or(bind as u32 + 1));
+            row.guid = config.guid_prefix.as_ref().map(|prefix| format!("{}-0", prefix.value));
             row.sessions = level(limit, None);
             row.address = config.addresses.first().map(|address| listen_address(&address.value));
             rows.push(row);
@@ -368,6 +372,7 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
     let Some(ServerView { status, member, weight }) = backend.view_server(at.server) else { return };
     let reference = reference.unwrap_or_else(|| status.clone());
     (row.index, row.sid, row.at) = (at.server.index(), server.id, Some(at));
+    row.guid = settings.guid.as_ref().map(|guid| guid.value.clone());
     row.status = status.words(&reference, tracked.as_deref());
     let limit = (member.maxconn > 0).then_some(member.maxconn);
     row.sessions = Level { now: member.served, max: server.served_max(), limit };

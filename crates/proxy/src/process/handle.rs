@@ -1,10 +1,14 @@
 //! Everything an operator can see or change: commands in, snapshots out.
 
 use super::{service::Services, shared::Shared};
-use crate::server::Shutdown;
 use crate::worker::control::Control;
+use crate::{
+    observe::ledger::{Before, Carried},
+    server::Shutdown,
+};
 use penstock_engine::Plan;
 use std::{
+    fs::File,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU8, AtomicU32, Ordering},
@@ -131,6 +135,18 @@ impl Handle {
     pub fn pace(&self) {
         let shared = self.shared();
         shared.pace.look(shared);
+    }
+    /// Adds to the counters what was counted before this process, and keeps them in a file for the next one: at each look at them, and
+    /// whenever [`Handle::keep_counters`] is called. Works once; to be called before anybody looks.
+    pub fn carry_counters(&self, before: Before, ledger: Option<File>) {
+        let _ = self.shared().carried.set(Carried::new(before, ledger));
+        self.keep_counters();
+    }
+    /// Keeps the counters as they are now, if [`Handle::carry_counters`] has said where.
+    pub fn keep_counters(&self) {
+        if self.shared().carried.get().is_some() {
+            drop(self.snapshot());
+        }
     }
     /// Writes a line about the process to its log, with a syslog severity.
     pub fn log(&self, severity: u8, text: String) {

@@ -109,6 +109,9 @@ impl Handle {
         let (done, waits) = tokio::sync::mpsc::channel(1);
         let shared = self.shared();
         shared.limits.clear(all);
+        if all && let Some(carried) = shared.carried.get() {
+            carried.forget();
+        }
         shared.counters.clear_peaks();
         for backend in shared.backends.iter() {
             backend.clear_counters(all);

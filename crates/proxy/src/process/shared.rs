@@ -12,6 +12,7 @@ use crate::{
         captures::Captures,
         counters::{Counters, Shape},
         engine::Reports,
+        ledger::Carried,
         pace::Pace,
         sampling,
     },
@@ -29,7 +30,7 @@ use penstock_config::{
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk, Store};
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use std::time::Instant;
@@ -70,6 +71,8 @@ pub struct Shared {
     /// Threads that hash passwords, and one that runs services. They are separate so that neither waits for the other.
     pub(crate) hashing: Aside,
     pub(crate) answering: Aside,
+    /// What was counted before this process, and where its own counters are kept.
+    pub(crate) carried: OnceLock<Carried>,
     /// Rates over the last second.
     pub(crate) pace: Pace,
     /// What happened over time.
@@ -169,6 +172,7 @@ impl Shared {
             hostname: hostname(),
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
+            carried: OnceLock::new(),
             pace: Pace::default(),
             resolving: Resolving::new(&config),
             captures: Captures::new(config.proxies.len()),

@@ -1,0 +1,224 @@
+//! A file in memory in which a worker keeps its counters, so that they outlive it: the next worker adds them to its own, whether
+//! this one was asked to finish or was killed.
+//!
+//! A look at the counters writes them here before anybody sees them, so that no counter that was shown ever goes back.
+
+use super::{
+    past::{self, Past, Which},
+    snapshot::Row,
+};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Where the texts are, in turns: one is whole while the other is written. Pages that nobody wrote to take no memory.
+const PLACES: [u64; 2] = [1 << 12, 1 << 40];
+
+/// The longest text that is read.
+const TEXT_MAX: u64 = 1 << 30;
+
+/// What stands at the beginning of the file: which text holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Heading {
+    /// How many texts were written; the last one is at this number's place.
+    writes: u64,
+    length: u64,
+    hash: u64,
+}
+
+impl Heading {
+    fn read(file: &File) -> io::Result<Heading> {
+        let mut bytes = [0; 24];
+        file.read_exact_at(&mut bytes, 0)?;
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        Ok(Heading { writes: word(0), length: word(8), hash: word(16) })
+    }
+    fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.writes, self.length, self.hash]) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+    fn place(self) -> u64 {
+        PLACES[(self.writes % 2) as usize]
+    }
+}
+
+/// FNV-1a: tells a text that is being written over from one that is whole.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// What counters begin with.
+#[derive(Debug, Default)]
+pub enum Before {
+    /// Nought.
+    #[default]
+    Nothing,
+    /// What a file says.
+    Past(Past),
+    /// What the worker before this one counted, and counts while it finishes what it has: the file that it writes.
+    Worker(Predecessor),
+}
+
+/// Where counters come from, and where they are kept.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    before: Mutex<Before>,
+    ledger: Option<Ledger>,
+}
+
+impl Carried {
+    pub fn new(before: Before, ledger: Option<File>) -> Carried {
+        Carried { before: Mutex::new(before), ledger: ledger.map(Ledger::new) }
+    }
+
+    /// Adds what was counted before, and keeps the sums before anybody sees them.
+    pub fn complete(&self, rows: &mut [Row], connections: &mut u64) {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let known;
+        let past = match &*before {
+            Before::Nothing => None,
+            Before::Past(past) => Some(past),
+            Before::Worker(predecessor) => {
+                known = predecessor.past();
+                Some(&*known)
+            }
+        };
+        if let Some(past) = past {
+            past.add_to(rows);
+            *connections += past.connections();
+        }
+        if let Some(ledger) = &self.ledger {
+            // Without memory for it, the next worker begins with what was written before.
+            let _ = ledger.write(&past::write(rows, Which::All(*connections)));
+        }
+    }
+
+    /// What was counted before counts no longer.
+    pub fn forget(&self) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Before::Nothing;
+    }
+}
+
+/// Where a worker writes.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    file: File,
+    writes: Mutex<u64>,
+}
+
+impl Ledger {
+    pub fn new(file: File) -> Ledger {
+        Ledger { file, writes: Mutex::new(0) }
+    }
+
+    /// Puts a text in the place of the last.
+    ///
+    /// # Errors
+    /// When there is no memory for it; the last one still holds.
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let heading = Heading { writes: *writes + 1, length: text.len() as u64, hash: hash(text.as_bytes()) };
+        self.file.write_all_at(text.as_bytes(), heading.place())?;
+        self.file.write_all_at(&heading.to_bytes(), 0)?;
+        *writes += 1;
+        Ok(())
+    }
+}
+
+/// What the worker before this one has written, and goes on to write while it finishes what it has.
+#[derive(Debug)]
+pub struct Predecessor {
+    file: File,
+    known: Mutex<(Heading, Arc<Past>)>,
+}
+
+impl Predecessor {
+    /// That writes to this file.
+    pub fn new(file: File) -> Predecessor {
+        Predecessor { file, known: Mutex::default() }
+    }
+
+    /// The last text that was whole.
+    fn past(&self) -> Arc<Past> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // A text is written over only by the second one after it: whoever meets that finds a whole one at the next try.
+        for _ in 0..3 {
+            match self.newer(known.0) {
+                Ok(Some((heading, text))) if hash(&text) == heading.hash => {
+                    let text = String::from_utf8_lossy(&text);
+                    *known = (heading, Arc::new(Past::read(&text).0));
+                    break;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        known.1.clone()
+    }
+
+    fn newer(&self, known: Heading) -> io::Result<Option<(Heading, Vec<u8>)>> {
+        let heading = Heading::read(&self.file)?;
+        if heading == known || heading.length > TEXT_MAX {
+            return Ok(None);
+        }
+        let mut text = vec![0; heading.length as usize];
+        self.file.read_exact_at(&mut text, heading.place())?;
+        Ok(Some((heading, text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Ledger, Predecessor) {
+        let file = File::from(rustix::fs::memfd_create("counters", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        (Ledger::new(file.try_clone().unwrap()), Predecessor::new(file))
+    }
+
+    fn text(connections: u64) -> String {
+        format!("#process name,conn_tot,\nprocess,{connections},\n")
+    }
+
+    #[test]
+    fn the_last_whole_text_holds() {
+        let (ledger, predecessor) = pair();
+        assert_eq!(*predecessor.past(), Past::default());
+        for n in [1, 2, 1000, 7] {
+            ledger.write(&text(n)).unwrap();
+            assert_eq!(predecessor.past().connections(), n);
+        }
+        // A writer that is killed while it writes the next one has not said yet that it holds.
+        ledger.file.write_all_at(b"#process name,conn_tot,\nprocess,9", PLACES[1]).unwrap();
+        assert_eq!(predecessor.past().connections(), 7);
+        // Nor does a text hold that is not what its heading says.
+        let heading = Heading { writes: 5, length: 10, hash: 1 };
+        ledger.file.write_all_at(&heading.to_bytes(), 0).unwrap();
+        assert_eq!(predecessor.past().connections(), 7);
+        let heading = Heading { length: u64::MAX, ..heading };
+        ledger.file.write_all_at(&heading.to_bytes(), 0).unwrap();
+        assert_eq!(predecessor.past().connections(), 7);
+    }
+
+    #[test]
+    fn a_reader_beside_a_writer_sees_whole_texts_only() {
+        let (ledger, predecessor) = pair();
+        ledger.write(&text(0)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..2000).for_each(|n| ledger.write(&text(n)).unwrap()));
+            let mut last = 0;
+            for _ in 0..2000 {
+                let now = predecessor.past().connections();
+                assert!(now >= last, "{now} after {last}");
+                last = now;
+            }
+        });
+        assert_eq!(predecessor.past().connections(), 1999);
+    }
+}
