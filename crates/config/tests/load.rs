@@ -191,3 +191,19 @@ fn all_errors_are_reported_at_once() {
     assert_eq!(found.len(), 5, "{found:#?}");
     assert!(found.last().unwrap().contains("no backend is called 'nowhere'"));
 }
+
+#[test]
+fn a_guid_names_one_thing_only() {
+    let config = |listener: &str, backend: &str, server: &str| {
+        format!(
+            "frontend f\n  bind :80 guid-prefix {listener}\nbackend b\n  guid {backend}\n  server s 127.0.0.1:1 guid {server}\n"
+        )
+    };
+    valid(&config("a-0", "a", "b.:_-9"));
+    assert_eq!(errors(&config("a", "b", "b")), ["the guid 'b' is already used"]);
+    // The line's first socket is called by this.
+    assert_eq!(errors(&config("a", "a-0", "b")), ["the guid 'a-0' is already used"]);
+    assert_eq!(errors(&config("a", "a", "b@c")), ["'@' cannot be in a guid"]);
+    assert_eq!(errors(&config("a", &"x".repeat(128), "b")), ["a guid has 1 to 127 characters"]);
+    assert!(errors("backend b\n  default-server guid x\n")[0].contains("'guid' cannot be a default"));
+}
