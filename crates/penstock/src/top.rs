@@ -4,7 +4,7 @@ use crate::{
     arguments::{Arguments, Opt, help, switch, value},
     serve,
 };
-use penstock_top::{Address, Key, Looks, Sample, Screen, frame};
+use penstock_top::{Address, Choices, Looks, Sample, Screen, Trail, frame};
 use std::{
     ffi::OsString,
     io::Write,
@@ -36,7 +36,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         print!(
             "Usage: penstock top [URL] [options]\n\n\
              URL is where a frontend has 'http-request use-service prometheus-exporter' [{DEFAULT}].\n\
-             Keys: q quits, the space bar pauses.\n\n{}",
+             Keys: q quits, the space bar pauses, ? lists the others: sort, filter, one proxy, servers, engine, scroll.\n\n{}",
             help(&options)
         );
         return ExitCode::SUCCESS;
@@ -66,8 +66,10 @@ fn top(arguments: &Arguments) -> Result<(), String> {
     std::thread::sleep(interval);
     let second = read(&address)?;
     let looks = Looks { width, height: 0, styled: false };
+    let between = (second.1 - first.1).as_secs_f64();
+    let (choices, trail) = (Choices::default(), Trail::default());
     let mut out = std::io::stdout().lock();
-    for line in frame(&address.to_string(), &first.0, &second.0, (second.1 - first.1).as_secs_f64(), looks) {
+    for line in frame(&address.to_string(), (&first.0, &second.0), between, looks, &choices, &trail) {
         // A reader that has seen enough closes the pipe.
         if writeln!(out, "{line}").is_err() {
             break;
@@ -89,28 +91,30 @@ fn watch(address: &Address, first: (Sample, Instant), interval: Duration) -> Res
     let screen = Screen::open()?;
     let (mut before, mut now) = (first.clone(), first);
     let mut title = address.to_string();
-    let mut paused = false;
+    let (mut choices, mut trail) = (Choices::default(), Trail::default());
     loop {
-        let (width, height) = screen.size();
-        let shown = if paused { format!("{title}   paused") } else { title.clone() };
-        let between = (now.1 - before.1).as_secs_f64();
-        screen.draw(&frame(&shown, &before.0, &now.0, between, Looks { width, height, styled: true }));
         let next = Instant::now() + interval;
         loop {
-            match screen.key(next.saturating_duration_since(Instant::now())) {
-                Some(Key::Quit) => return Ok(()),
-                Some(Key::Pause) => paused = !paused,
-                Some(Key::Other) => {}
-                None if paused => continue,
-                None => match read(address) {
-                    Ok(sample) => {
-                        before = std::mem::replace(&mut now, sample);
-                        title = address.to_string();
-                    }
-                    Err(why) => title = why,
-                },
+            let (width, height) = screen.size();
+            let looks = Looks { width, height, styled: true };
+            let between = (now.1 - before.1).as_secs_f64();
+            screen.draw(&frame(&title, (&before.0, &now.0), between, looks, &choices, &trail));
+            let left = next.saturating_duration_since(Instant::now());
+            let keys = screen.keys(if choices.paused { interval } else { left });
+            if !keys.iter().all(|key| choices.press(*key)) {
+                return Ok(());
             }
-            break;
+            if keys.is_empty() && !choices.paused {
+                break;
+            }
+        }
+        match read(address) {
+            Ok(sample) => {
+                before = std::mem::replace(&mut now, sample);
+                trail.push(&before.0, &now.0, (now.1 - before.1).as_secs_f64());
+                title = address.to_string();
+            }
+            Err(why) => title = why,
         }
     }
 }

@@ -2,14 +2,16 @@
 
 use crate::{
     rates::{Rates, quantile},
-    view::{Line, number},
+    table::{Column, fitting},
+    trail::bar,
+    view::{Line, number, wrapped},
 };
 
 /// The budget of a turn: a bound of the histogram of turns, as the metrics write it.
 const BUDGET: f64 = 0.0003;
 
 /// Engine, turns, stacks, the line before it, and a row for each class of operations.
-pub(crate) fn lines(rates: &Rates<'_>) -> Vec<Line> {
+pub(crate) fn lines(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     let Some(info) = rates.now.all("penstock_engine_info").first() else {
         return vec![Line::plain("no metrics of an engine: this is not penstock, or an older one")];
     };
@@ -19,18 +21,24 @@ pub(crate) fn lines(rates: &Rates<'_>) -> Vec<Line> {
         true => Line::bad(format!("ENGINE {name}: benched {} times, computing natively", gauge("benched_total"))),
         false => Line::title(format!("ENGINE {name}")),
     }];
-    lines.push(Line::plain(turns(rates)));
+    lines.extend(turns(rates, width));
     let stack = |state| rates.gauge("penstock_engine_stacks", &[("state", state)]).unwrap_or(0.0);
-    lines.push(Line::plain(format!(
-        "  stacks {} used, {} kept, {} at most   line {} waiting, {} at most, {}/s turned away, {}/s left",
-        number(stack("used")),
-        number(stack("kept")),
-        number(stack("most")),
-        number(gauge("waiting")),
-        number(gauge("waiting_max")),
-        number(rates.rate("penstock_engine_turned_away_total", &[])),
-        number(rates.rate("penstock_engine_left_total", &[])),
-    )));
+    let waiting = [
+        format!(
+            "  stacks {} used, {} kept, {} at most",
+            number(stack("used")),
+            number(stack("kept")),
+            number(stack("most"))
+        ),
+        format!(
+            "  line {} waiting, {} at most, {}/s turned away, {}/s left",
+            number(gauge("waiting")),
+            number(gauge("waiting_max")),
+            number(rates.rate("penstock_engine_turned_away_total", &[])),
+            number(rates.rate("penstock_engine_left_total", &[])),
+        ),
+    ];
+    lines.extend(wrapped(&waiting, width));
     let closed =
         ["full", "idle", "age"].map(|reason| rates.grown("penstock_engine_closed_total", &[("reason", reason)]));
     let all: f64 = closed.iter().sum();
@@ -42,43 +50,31 @@ pub(crate) fn lines(rates: &Rates<'_>) -> Vec<Line> {
         share(closed[2])
     )));
     lines.extend(device(rates));
-    lines.push(Line::head(format!(
-        "{:<22}{:>8}{:>10}{:>6}  {:<9}{:>9}{:>7}{:>9}{:>10}{:>10}{:>8}{:>7}{:>6}",
-        "CLASS",
-        "ops/s",
-        "batches/s",
-        "fill",
-        "of 1-8,9+",
-        "inline/s",
-        "few/s",
-        "ahead/s",
-        "wait p50",
-        "p99",
-        "redone",
-        "wrong",
-        "late"
-    )));
+    let shown = fitting(&COLUMNS, width.saturating_sub(CLASS));
+    let heads = shown.iter().map(|at| padded(COLUMNS[*at], COLUMNS[*at].heading)).collect::<String>();
+    lines.push(Line::head(format!("{:<CLASS$}{heads}", "CLASS")));
     let classes = rates.now.all("penstock_engine_operations_total");
-    lines.extend(classes.iter().map(|series| class(rates, series.label("class"))));
+    lines.extend(classes.iter().map(|series| class(rates, series.label("class"), &shown)));
     if classes.is_empty() {
         lines.push(Line::plain("  no operation yet"));
     }
     lines
 }
 
-fn turns(rates: &Rates<'_>) -> String {
+fn turns(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     let buckets = rates.buckets("penstock_engine_turn_seconds_bucket", &[]);
     let all: f64 = buckets.iter().map(|(_, count)| count).sum();
     let within: f64 = buckets.iter().filter(|(bound, _)| *bound <= BUDGET).map(|(_, count)| count).sum();
     let share = if all > 0.0 { format!("{:.1} %", 100.0 * within / all) } else { "none".into() };
     let longest = rates.gauge("penstock_engine_turn_seconds_max", &[]).unwrap_or(0.0);
-    format!(
-        "  turns {}/s, {:.0} % of a core, {share} within {:.0} µs, the longest ever {:.0} µs",
-        number(all / rates.between),
-        100.0 * rates.rate("penstock_engine_turn_seconds_sum", &[]),
-        BUDGET * 1e6,
-        longest * 1e6
-    )
+    let busy = rates.rate("penstock_engine_turn_seconds_sum", &[]);
+    let full = rates.rate("haproxy_process_ssl_cache_misses_total", &[]);
+    let each = if full > 0.0 { format!(", {:.0} µs a full handshake", 1e6 * busy / full) } else { String::new() };
+    let parts = [
+        format!("  turns {}/s, {:.0} % of a core{each}", number(all / rates.between), 100.0 * busy),
+        format!("  {share} within {:.0} µs, the longest ever {:.0} µs", BUDGET * 1e6, longest * 1e6),
+    ];
+    wrapped(&parts, width)
 }
 
 /// The device: its rings, and its instances that take nothing; nothing where there is no device.
@@ -111,7 +107,37 @@ fn device(rates: &Rates<'_>) -> Option<Line> {
     })
 }
 
-fn class(rates: &Rates<'_>, class: &str) -> Line {
+/// Room for the name of a class.
+const CLASS: usize = 18;
+
+const fn column(heading: &'static str, width: usize, rank: u8) -> Column {
+    Column { heading, width, rank }
+}
+
+const COLUMNS: [Column; 12] = [
+    column("ops/s", 8, 0),
+    column("batches/s", 10, 6),
+    column("fill", 6, 1),
+    column("of 1-8,9+", 11, 8),
+    column("inline/s", 9, 7),
+    column("few/s", 7, 9),
+    column("ahead/s", 8, 10),
+    column("wait p50", 10, 3),
+    column("p99", 9, 2),
+    column("redone", 7, 11),
+    column("wrong", 6, 4),
+    column("late", 6, 5),
+];
+
+/// The histogram begins at the left, numbers end at the right.
+fn padded(column: Column, text: &str) -> String {
+    match column.heading {
+        "of 1-8,9+" => format!("  {text:<width$}", width = column.width - 2),
+        _ => format!("{text:>width$}", width = column.width),
+    }
+}
+
+fn class(rates: &Rates<'_>, class: &str, shown: &[usize]) -> Line {
     let labels = &[("class", class)];
     let metric = |name: &str| format!("penstock_engine_{name}");
     let rate = |name: &str| rates.rate(&metric(name), labels);
@@ -121,8 +147,7 @@ fn class(rates: &Rates<'_>, class: &str) -> Line {
     let waits = rates.buckets(&metric("wait_seconds_bucket"), labels);
     let wait = |share| quantile(&waits, share).map_or_else(String::new, time);
     let [redone, wrong, late] = ["redone_total", "wrong_total", "late_total"].map(total);
-    let text = format!(
-        "{class:<22}{:>8}{:>10}{:>6}  {:<9}{:>9}{:>7}{:>9}{:>10}{:>10}{:>8}{:>7}{:>6}",
+    let cells: [String; COLUMNS.len()] = [
         number(rate("operations_total")),
         number(batches / rates.between),
         if batches > 0.0 { format!("{fill:.1}") } else { String::new() },
@@ -134,17 +159,17 @@ fn class(rates: &Rates<'_>, class: &str) -> Line {
         wait(0.99),
         number(redone),
         number(wrong),
-        number(late)
-    );
+        number(late),
+    ];
+    let cells = shown.iter().map(|at| padded(COLUMNS[*at], &cells[*at])).collect::<String>();
+    let text = format!("{class:<CLASS$}{cells}");
     if redone + wrong + late > 0.0 { Line::bad(text) } else { Line::plain(text) }
 }
 
 /// A histogram as a character a bucket, the fullest as high as a line.
 fn bars(buckets: &[(f64, f64)]) -> String {
-    const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = buckets.iter().map(|(_, count)| *count).fold(0.0, f64::max);
-    let height = |count: f64| if most > 0.0 { (count / most * 8.0).ceil() as usize } else { 0 };
-    buckets.iter().map(|(_, count)| HEIGHTS[height(*count).min(8)]).collect()
+    buckets.iter().map(|(_, count)| bar(*count, most)).collect()
 }
 
 /// A bound of the histogram of waits: powers of two, in µs.
@@ -160,7 +185,8 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Sample,
+        Choices, Sample,
+        trail::Trail,
         view::{Looks, frame},
     };
 
@@ -189,7 +215,25 @@ mod tests {
     }
 
     fn shown(before: &Sample, now: &Sample) -> Vec<String> {
-        frame("t", before, now, 2.0, Looks { width: 140, height: 0, styled: false })
+        at(before, now, 140)
+    }
+
+    fn at(before: &Sample, now: &Sample, width: usize) -> Vec<String> {
+        let looks = Looks { width, height: 0, styled: false };
+        frame("t", (before, now), 2.0, looks, &Choices::default(), &Trail::default())
+    }
+
+    #[test]
+    fn all_columns_are_there_at_120_and_the_first_ones_at_80() {
+        let heads = |width| {
+            let lines = at(&page(800, 0), &page(2400, 0), width);
+            let head = lines.iter().find(|line| line.starts_with("CLASS")).unwrap().clone();
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            head.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+        };
+        let all = "ops/s batches/s fill of 1-8,9+ inline/s few/s ahead/s wait p50 p99 redone wrong late";
+        assert_eq!((heads(120).as_str(), heads(200).as_str()), (all, all));
+        assert_eq!(heads(80), "ops/s batches/s fill wait p50 p99 wrong late");
     }
 
     #[test]

@@ -5,14 +5,19 @@
 
 #![forbid(unsafe_code)]
 
+mod choices;
 mod engine;
 mod fetch;
 mod rates;
 mod sample;
 mod screen;
+mod table;
+mod trail;
 mod view;
 
+pub use choices::Choices;
 pub use fetch::Address;
 pub use sample::Sample;
 pub use screen::{Key, Screen};
+pub use trail::Trail;
 pub use view::{Looks, frame};

@@ -1,6 +1,13 @@
 //! From two samples to the lines of a screen.
 
-use crate::{engine, rates::Rates, sample::Sample};
+use crate::{
+    choices::{Choices, HELP},
+    engine,
+    rates::Rates,
+    sample::Sample,
+    table,
+    trail::Trail,
+};
 
 /// How the view is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +48,7 @@ impl Line {
         Line { text: text.into(), style: Style::Bad }
     }
 
-    fn show(&self, looks: Looks) -> String {
+    pub(crate) fn show(&self, looks: Looks) -> String {
         let mut text: String = self.text.chars().take(looks.width).collect();
         if !looks.styled {
             return text.trim_end().to_owned();
@@ -59,114 +66,79 @@ impl Line {
     }
 }
 
-/// The lines of a screen: what `now` is, and what has happened in the seconds since `before`.
-pub fn frame(title: &str, before: &Sample, now: &Sample, seconds: f64, looks: Looks) -> Vec<String> {
+/// The lines of a screen: what `now` is, what has happened in the seconds since `before`, and what came before that.
+pub fn frame(
+    title: &str,
+    (before, now): (&Sample, &Sample),
+    seconds: f64,
+    looks: Looks,
+    choices: &Choices,
+    trail: &Trail,
+) -> Vec<String> {
     let rates = Rates { before, now, between: seconds.max(0.001) };
     let mut lines = vec![Line::title(format!("penstock top  {title}"))];
-    lines.extend(process(&rates));
-    lines.push(Line::plain(""));
-    lines.extend(engine::lines(&rates));
-    lines.push(Line::plain(""));
-    lines.extend(proxies(&rates));
-    let height = if looks.height == 0 { lines.len() } else { looks.height };
-    lines.iter().take(height).map(|line| line.show(looks)).collect()
+    if choices.help {
+        lines.push(Line::plain(""));
+        lines.extend(HELP.iter().map(|line| Line::plain(*line)));
+    } else {
+        lines.extend(process(&rates, looks.width));
+        lines.extend(trail.lines(looks.width));
+        lines.push(Line::plain(""));
+        if !choices.no_engine {
+            lines.extend(engine::lines(&rates, looks.width));
+            lines.push(Line::plain(""));
+        }
+        lines.extend(table::proxies(&rates, choices, looks.width));
+    }
+    if looks.height == 0 {
+        return lines.iter().map(|line| line.show(looks)).collect();
+    }
+    // The first line and the last one stay where they are.
+    let room = looks.height.saturating_sub(2);
+    let most = (lines.len() - 1).saturating_sub(room);
+    let rest = lines.iter().skip(1 + choices.scrolled.min(most)).take(room);
+    let mut shown: Vec<String> = lines.iter().take(1).chain(rest).map(|line| line.show(looks)).collect();
+    if looks.height > 1 {
+        shown.resize(looks.height - 1, String::new());
+        shown.push(Line::head(choices.status()).show(looks));
+    }
+    shown
 }
 
-fn process(rates: &Rates<'_>) -> Vec<Line> {
+/// The process, in one line or in two, whichever there is room for.
+fn process(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     let gauge = |name: &str| rates.gauge(&format!("haproxy_process_{name}"), &[]).unwrap_or(0.0);
     let rate = |name: &str| rates.rate(&format!("haproxy_process_{name}"), &[]);
     let (done, fresh) = (rate("ssl_cache_lookups_total"), rate("ssl_cache_misses_total"));
     let resumed = if done > 0.0 { 100.0 * (done - fresh).max(0.0) / done } else { 0.0 };
-    vec![Line::plain(format!(
-        "up {}   threads {}   connections {} of {}, {}/s   requests {}/s   TLS {}/s, {resumed:.0} % resumed",
-        span(gauge("uptime_seconds")),
-        number(gauge("nbthread")),
-        number(gauge("current_connections")),
-        number(gauge("max_connections")),
-        number(rate("connections_total")),
-        number(rate("requests_total")),
-        number(done),
-    ))]
+    let busy = rates.gauge("haproxy_process_idle_time_percent", &[]);
+    let busy = busy.map_or(String::new(), |idle| format!("   busy {} %", number(100.0 - idle)));
+    let parts = [
+        format!("up {}   threads {}{busy}", span(gauge("uptime_seconds")), number(gauge("nbthread"))),
+        format!(
+            "connections {} of {}, {}/s",
+            number(gauge("current_connections")),
+            number(gauge("max_connections")),
+            number(rate("connections_total")),
+        ),
+        format!("requests {}/s   TLS {}/s, {resumed:.0} % resumed", number(rate("requests_total")), number(done)),
+    ];
+    wrapped(&parts, width)
 }
 
-/// A column of the table of proxies: its heading, and what each kind shows.
-type Cell = fn(&Rates<'_>, Kind, &[(&str, &str)]) -> Option<f64>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Frontend,
-    Backend,
-    Server,
-}
-
-impl Kind {
-    fn metric(self, name: &str) -> String {
-        let kind = match self {
-            Kind::Frontend => "frontend",
-            Kind::Backend => "backend",
-            Kind::Server => "server",
-        };
-        format!("haproxy_{kind}_{name}")
-    }
-}
-
-const CELLS: [(&str, Cell); 11] = [
-    ("queue", |r, k, l| r.gauge(&k.metric("current_queue"), l)),
-    ("sess", |r, k, l| r.gauge(&k.metric("current_sessions"), l)),
-    ("sess/s", |r, k, l| known(r, k, "sessions_total", l)),
-    ("req/s", |r, k, l| known(r, k, if k == Kind::Server { "loadbalanced_total" } else { "http_requests_total" }, l)),
-    ("in B/s", |r, k, l| known(r, k, "bytes_in_total", l)),
-    ("out B/s", |r, k, l| known(r, k, "bytes_out_total", l)),
-    ("2xx/s", |r, k, l| status(r, k, "2xx", l)),
-    ("3xx/s", |r, k, l| status(r, k, "3xx", l)),
-    ("4xx/s", |r, k, l| status(r, k, "4xx", l)),
-    ("5xx/s", |r, k, l| status(r, k, "5xx", l)),
-    ("err/s", |r, k, l| match k {
-        Kind::Frontend => known(r, k, "request_errors_total", l),
-        _ => Some(known(r, k, "connection_errors_total", l)? + known(r, k, "response_errors_total", l)?),
-    }),
-];
-
-/// The rate of a counter, where it exists.
-fn known(rates: &Rates<'_>, kind: Kind, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-    let metric = kind.metric(name);
-    rates.gauge(&metric, labels).map(|_| rates.rate(&metric, labels))
-}
-
-fn status(rates: &Rates<'_>, kind: Kind, class: &str, labels: &[(&str, &str)]) -> Option<f64> {
-    let labels: Vec<_> = labels.iter().copied().chain([("code", class)]).collect();
-    known(rates, kind, "http_responses_total", &labels)
-}
-
-fn proxies(rates: &Rates<'_>) -> Vec<Line> {
-    let cells = |text: &dyn Fn(&(&str, Cell)) -> String| -> String {
-        CELLS.iter().map(|cell| format!("{:>8}", text(cell))).collect()
-    };
-    let mut lines = vec![Line::head(format!("{:<24} {:<6}{}", "PROXY / SERVER", "STATE", cells(&|c| c.0.into())))];
-    let mut row = |kind: Kind, name: &str, labels: &[(&str, &str)]| {
-        let state = rates
-            .now
-            .all(&kind.metric("status"))
-            .iter()
-            .find(|series| labels.iter().all(|(name, value)| series.label(name) == *value) && series.value == 1.0);
-        let state = state.map_or("", |series| series.label("state"));
-        let shown = |(_, cell): &(&str, Cell)| cell(rates, kind, labels).map_or_else(String::new, number);
-        let text = format!("{name:<24.24} {state:<6}{}", cells(&shown));
-        lines.push(if state == "DOWN" { Line::bad(text) } else { Line::plain(text) });
-    };
-    for series in rates.now.all("haproxy_frontend_sessions_total") {
-        let proxy = series.label("proxy");
-        row(Kind::Frontend, &format!("> {proxy}"), &[("proxy", proxy)]);
-    }
-    for series in rates.now.all("haproxy_backend_sessions_total") {
-        let proxy = series.label("proxy");
-        row(Kind::Backend, &format!("< {proxy}"), &[("proxy", proxy)]);
-        for series in rates.now.all("haproxy_server_sessions_total").iter().filter(|s| s.label("proxy") == proxy) {
-            let server = series.label("server");
-            row(Kind::Server, &format!("  {server}"), &[("proxy", proxy), ("server", server)]);
+/// Parts one behind the other, in as many lines as it takes.
+pub(crate) fn wrapped(parts: &[String], width: usize) -> Vec<Line> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 3 + part.chars().count() <= width => {
+                line.push_str("   ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.clone()),
         }
     }
-    lines
+    lines.into_iter().map(Line::plain).collect()
 }
 
 /// Three or four digits and a unit.
@@ -199,7 +171,13 @@ fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Looks = Looks { width: 130, height: 0, styled: false };
+    const PLAIN: Looks = Looks { width: 140, height: 0, styled: false };
+
+    fn shown(before: &Sample, now: &Sample, looks: Looks, keys: &str) -> Vec<String> {
+        let mut choices = Choices::default();
+        assert!(keys.chars().all(|key| choices.press(crate::Key::Char(key))));
+        frame("http://x", (before, now), 2.0, looks, &choices, &Trail::default())
+    }
 
     fn sample(requests: u32) -> Sample {
         Sample::parse(&format!(
@@ -221,7 +199,7 @@ mod tests {
 
     #[test]
     fn proxies_and_their_servers_are_rows_with_rates() {
-        let lines = frame("http://x", &sample(1000), &sample(13_000), 2.0, PLAIN);
+        let lines = shown(&sample(1000), &sample(13_000), PLAIN, "");
         assert!(lines[1].starts_with("up 1 h 2 min   threads 2   connections 12 of"), "{}", lines[1]);
         let row = |name: &str| lines.iter().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{lines:#?}"));
         assert_eq!(
@@ -234,9 +212,62 @@ mod tests {
     #[test]
     fn lines_are_cut_to_the_terminal_and_styled_after_that() {
         let looks = Looks { width: 20, height: 4, styled: true };
-        let lines = frame("http://a-long-address/metrics", &sample(1), &sample(1), 1.0, looks);
+        let lines = shown(&sample(1), &sample(1), looks, "");
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0], "\x1b[1mpenstock top  http:/\x1b[0m");
+        assert_eq!(lines[3], "\x1b[7m? help   q quit   sp\x1b[0m");
+    }
+
+    #[test]
+    fn every_heading_of_a_table_is_whole_at_every_width() {
+        for width in 40..=220 {
+            let looks = Looks { width, ..PLAIN };
+            let lines = shown(&sample(1000), &sample(13_000), looks, "");
+            let head = lines.iter().find(|line| line.starts_with("PROXY / SERVER")).unwrap();
+            let known = (0..table::columns()).map(table::heading).collect::<Vec<_>>().join(" ");
+            for word in head.split_whitespace().skip(4) {
+                assert!(known.contains(word) || word == "ms" || word == "B/s", "{word} in {head}");
+            }
+            let row = lines.iter().find(|line| line.starts_with("> web")).unwrap();
+            assert!(row.contains("6000") && head.contains("req/s"), "{width}: {head}\n{row}");
+        }
+        let wide = shown(&sample(1000), &sample(13_000), Looks { width: 140, ..PLAIN }, "");
+        let head = wide.iter().find(|line| line.starts_with("PROXY / SERVER")).unwrap();
+        assert!((0..table::columns()).all(|column| head.contains(table::heading(column))), "{head}");
+    }
+
+    #[test]
+    fn keys_choose_what_is_shown() {
+        let rows = |keys: &str| -> Vec<String> {
+            let lines = shown(&sample(1000), &sample(13_000), PLAIN, keys);
+            let at = lines.iter().position(|line| line.starts_with("PROXY / SERVER")).unwrap();
+            lines[at + 1..].iter().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(rows(""), ["> web", "< app", "s1 DOWN"]);
+        assert_eq!(rows("p"), ["> web", "< app"]);
+        assert_eq!(rows("/s1"), ["s1 DOWN"]);
+        assert_eq!(rows("n"), ["> web"]);
+        assert_eq!(rows("nn"), ["< app", "s1 DOWN"]);
+        assert_eq!(rows("nnn").len(), 3, "behind the last come all again");
+        // By sessions a second, and the other way round.
+        assert_eq!(rows("sss"), ["> web", "< app", "app/s1 DOWN"]);
+        assert_eq!(rows("sssr"), ["app/s1 DOWN", "< app", "> web"]);
+        let help = shown(&sample(1), &sample(1), PLAIN, "?");
+        assert!(help.iter().any(|line| line.starts_with("space")) && !help.iter().any(|line| line.contains("web")));
+        assert!(
+            !shown(&sample(1), &sample(1), PLAIN, "e")
+                .iter()
+                .any(|line| line.contains("ENGINE") || line.contains("engine"))
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_scrolled_to_and_the_keys_stay() {
+        let looks = Looks { height: 5, ..PLAIN };
+        let all = shown(&sample(1), &sample(1), PLAIN, "");
+        let lines = shown(&sample(1), &sample(1), looks, &"j".repeat(100));
+        assert_eq!(lines[1..4], all[all.len() - 3..]);
+        assert!(lines[0].starts_with("penstock top") && lines[4].starts_with("? help"), "{lines:#?}");
     }
 
     #[test]
