@@ -13,20 +13,20 @@ use crate::{
 use penstock_config::{Diagnostics, Severity, Span, Word, bytes_of};
 use std::{collections::HashMap, sync::Arc};
 
-/// A test: a sample, and what it is compared with.
+/// A test: a sample, and the patterns it is compared with.
 #[derive(Clone, Debug)]
 pub struct Test {
     expr: Expr,
-    /// The patterns written in the line, and then those of its files.
+    /// First the patterns written in the line, then those of its files.
     lists: Vec<Reading>,
 }
 
-/// What is known of a condition.
+/// The result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It does not hold.
     No,
-    /// It cannot be told before more bytes come.
+    /// It depends on bytes that have not arrived.
     NotYet,
     /// It holds.
     Yes,
@@ -55,7 +55,7 @@ impl Test {
         let matches = |value: &Value<'_>| self.lists.iter().any(|list| list.matches(value));
         match self.expr.any(ctx, matches) {
             Ok(true) => Answer::Yes,
-            // A length that is too short may grow: the test is lost only once nothing more will come.
+            // A length that is too short may still grow: the test only fails for good once nothing more can arrive.
             Ok(false) | Err(Missing::Absent) if self.expr.may_change(ctx) => Answer::NotYet,
             Ok(false) | Err(Missing::Absent) => Answer::No,
             Err(Missing::NotYet) => Answer::NotYet,
@@ -84,7 +84,7 @@ impl Acl {
         }
         answer
     }
-    /// Warns where nothing that it looks at is available.
+    /// Warns if nothing that it looks at is available in `place`.
     fn warn_if_blind(&self, place: Places, span: Span, diagnostics: &mut Diagnostics) {
         if !self.tests.is_empty() && !self.tests.iter().any(|test| test.expr.places.meets(place)) {
             let name = if self.name.is_empty() { "this ACL".to_owned() } else { format!("the ACL `{}`", self.name) };
@@ -95,7 +95,7 @@ impl Acl {
     }
 }
 
-/// `if` or `unless` and what follows: alternatives of which each wants all its terms.
+/// `if` or `unless` and what follows: alternatives, each of which is a list of terms that must all hold.
 #[derive(Clone, Debug, Default)]
 pub struct Condition {
     unless: bool,
@@ -109,11 +109,11 @@ struct Term {
 }
 
 impl Condition {
-    /// The condition of a rule without one.
+    /// The condition of a rule that has none.
     pub fn always() -> Condition {
         Condition::default()
     }
-    /// Whether there is nothing to ask.
+    /// Whether it holds without evaluating anything.
     pub fn is_always(&self) -> bool {
         self.alternatives.is_empty()
     }
@@ -145,7 +145,7 @@ impl Condition {
     }
 }
 
-/// The ACLs of a section by name. Those the manual predefines are made when first used.
+/// The ACLs of a section by name. Those that the manual predefines are created when first used.
 #[derive(Clone, Debug, Default)]
 pub struct Acls(HashMap<String, Arc<Acl>>);
 
@@ -179,17 +179,17 @@ pub const PREDEFINED: &[(&str, &str)] = &[
     ("WAIT_END", "wait_end"),
 ];
 
-/// Fetches that have forms of their own for each way to compare text.
+/// Fetches with a variant for each way of comparing text (`path_beg` and so on).
 const WITH_FORMS: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp", "ssl_fc_sni"];
 const FORMS: &[&str] = &["beg", "dir", "dom", "end", "len", "reg", "sub"];
 
-/// The fetch and the method that an ACL's own keyword stands for.
+/// The fetch and the matching method that an ACL's own keyword stands for.
 fn criterion(word: &str) -> Option<(&str, Method)> {
     let (fetch, form) = word.rsplit_once('_')?;
     (WITH_FORMS.contains(&fetch) && FORMS.contains(&form)).then(|| Some((fetch, Method::parse(form)?)))?
 }
 
-/// Names of all criteria that are no fetches, for the manual and for hints.
+/// Names of all criteria that are not fetches, for the manual and for hints.
 pub fn criteria() -> impl Iterator<Item = String> {
     WITH_FORMS.iter().flat_map(|fetch| FORMS.iter().map(move |form| format!("{fetch}_{form}")))
 }
@@ -198,7 +198,8 @@ impl Linker<'_> {
     /// Compiles the criterion, flags and values of an ACL.
     ///
     /// # Errors
-    /// The first thing that is wrong, and the word it is in.
+    ///
+    /// The first problem, and the word it is in.
     pub fn test(&mut self, words: &[Word], scope: Scope) -> Result<Test, (Span, Problem)> {
         let Some((first, values)) = words.split_first() else {
             return Err((Span::default(), Problem::new(0..0, "a criterion is missing")));
@@ -220,7 +221,7 @@ impl Linker<'_> {
             )));
         }
         let dotted = expr.fetch == "req.ssl_ver" && !expr.has_converters();
-        // A form's own method counts only as long as no converter follows.
+        // The method of a variant only applies if no converter follows.
         let mut method = match form {
             Some((_, method)) if !expr.has_converters() => Some(method),
             _ if expr.fetch.ends_with(".payload") || expr.fetch.ends_with(".payload_lv") => Some(Method::Bin),
@@ -339,7 +340,7 @@ impl Linker<'_> {
                 diagnostics.error(name.span, format!("the ACL `{}` wants a criterion", name.text));
                 continue;
             }
-            // Which rules use it is not known yet, so it may look at anything.
+            // The rules that use it are not known yet, so it may look at anything.
             let anywhere = Scope { place: Places::ALWAYS, ..scope };
             match self.test(words.rest(), anywhere) {
                 Ok(test) => {
@@ -351,7 +352,7 @@ impl Linker<'_> {
                 }
                 Err((span, problem)) => {
                     problem.report(span, word_text(words.rest(), span), diagnostics);
-                    // A rule that uses it should not be blamed as well.
+                    // A rule that uses it should not be reported as well.
                     acls.0
                         .entry(name.text.clone())
                         .or_insert_with(|| Arc::new(Acl { name: name.text.clone(), tests: Vec::new() }));
@@ -489,14 +490,14 @@ struct Flags {
     id: Option<u32>,
 }
 
-/// Patterns written in the line, each with its case and the operator before it.
+/// Patterns written in the line, each with its case sensitivity and the operator before it.
 #[derive(Default)]
 struct Patterns {
     list: Vec<(Word, bool, Option<String>)>,
 }
 
 impl Linker<'_> {
-    /// The patterns written in an ACL, as a list of their own that operators may change.
+    /// Makes a list of the patterns written in an ACL, which operators can change like a file's.
     fn inline(
         &mut self,
         fetch: &str,
@@ -528,7 +529,7 @@ impl Linker<'_> {
     }
 }
 
-/// `gt 5` as the range `6:`. With versions the last part counts.
+/// Writes `gt 5` as the range `6:`. For versions, the last part is incremented.
 fn range_of(text: &str, operator: Option<&str>, dotted: bool) -> String {
     let step = |by: i64| -> String {
         match (dotted, text.rsplit_once('.')) {
@@ -548,13 +549,13 @@ fn range_of(text: &str, operator: Option<&str>, dotted: bool) -> String {
     }
 }
 
-/// The text of the word at a span, to tell whether quotes were taken off it.
+/// The text of the word at a span, to tell whether quotes were removed from it.
 fn word_text(words: &[Word], span: Span) -> &str {
     words.iter().find(|word| word.span == span).map_or("", |word| &word.text)
 }
 
 impl Problem {
-    /// Reports it, underlining the bytes it is about where the word stands in the file as it is.
+    /// Reports the problem and underlines the affected bytes at the word's place in the original file.
     pub(crate) fn report(self, span: Span, text: &str, diagnostics: &mut Diagnostics) {
         let plain = (span.end - span.start) as usize == text.len();
         let span = if plain && self.at.end <= text.len() && self.at.start < self.at.end {
@@ -562,7 +563,7 @@ impl Problem {
         } else {
             span
         };
-        // Names of backends are looked at by the reader of the configuration too: one word is blamed once.
+        // The configuration's parser checks names of backends too: each word is reported only once.
         let known = diagnostics.list.iter().any(|d| d.span == Some(span) && d.severity == Severity::Error);
         if !known {
             diagnostics.error(span, self.message).hint = self.hint;

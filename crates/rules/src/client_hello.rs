@@ -1,35 +1,36 @@
-//! The ClientHello reader: bytes in, the offer out.
+//! The ClientHello parser: bytes in, the client's offer out.
 //!
-//! What `req.ssl_sni` and its relatives look at, and what the TLS acceptor chooses a configuration by, before a TLS
-//! library has seen a byte. It reads the message through any number of records (RFC 8446, section 5.1 lets a handshake
-//! message be fragmented), allocates only when there is more than one, and is bounded in bytes and in records.
+//! This is what `req.ssl_sni` and similar fetches look at, and what the TLS acceptor uses to choose a configuration
+//! before the TLS library has seen a byte. It reads the message through any number of records (RFC 8446, section 5.1
+//! permits fragmented handshake messages), allocates only if there is more than one, and is bounded in bytes and in
+//! records.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
-/// The longest handshake message taken, a limit the largest honest offers (hybrid key shares, a ticket that carries a
-/// client certificate chain) stay far below.
+/// The longest handshake message accepted; even the largest real ones (with hybrid key shares, or a ticket that
+/// contains a client certificate chain) stay far below.
 pub const MAX_MESSAGE: usize = 16 * 1024;
 
-/// The most records one ClientHello may be spread over. Most clients use one or two; some send a byte in each, to pass by those who
-/// only look at the first.
+/// Most records that one ClientHello may be spread over. Most clients use one or two; some send one byte per record, to
+/// evade filters that only look at the first.
 pub const MAX_RECORDS: usize = 2048;
 
 /// The longest prefix of a connection that [`ClientHello::read`] ever needs: a caller that buffers this many bytes can
 /// always decide.
 pub const MAX_INPUT: usize = MAX_MESSAGE + 5 * MAX_RECORDS;
 
-/// Why the bytes are no ClientHello.
+/// Why the bytes are not a ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloError {
-    /// The first byte is not that of a handshake record: another protocol, most likely.
+    /// The first byte is not that of a handshake record; it is probably another protocol.
     NotTls,
-    /// A record of another type or a hopeless length came before the message was complete.
+    /// A record of another type, or of an impossible length, came before the message was complete.
     BadRecord,
     /// A handshake message, but not a ClientHello.
     NotClientHello,
     /// Longer than [`MAX_MESSAGE`] or spread over more than [`MAX_RECORDS`].
     TooLong,
-    /// A length inside the message does not fit: the named field.
+    /// A length inside the message is wrong, in the named field.
     Malformed(&'static str),
 }
 
@@ -65,7 +66,7 @@ pub mod extension {
     pub const KEY_SHARE: u16 = 51;
 }
 
-/// What a client offers. Ranges point into the message; nothing is interpreted before it is asked for.
+/// A client's offer. Ranges refer to the message; nothing is interpreted before it is asked for.
 #[derive(Clone, Debug)]
 pub struct ClientHello<'a> {
     message: Cow<'a, [u8]>,
@@ -74,18 +75,19 @@ pub struct ClientHello<'a> {
     cipher_suites: Range<usize>,
     extensions: Range<usize>,
     sni: Option<Range<usize>>,
-    /// The bytes of the input that carried the message: whole records, as far as they are there.
+    /// How many bytes of input carried the message: whole records, as far as they have arrived.
     pub consumed: usize,
     /// The version field of the first record.
     pub record_version: u16,
-    /// `legacy_version`; TLS 1.3 clients say 0x0303 here.
+    /// `legacy_version`; TLS 1.3 clients send 0x0303.
     pub legacy_version: u16,
 }
 
 impl<'a> ClientHello<'a> {
-    /// Reads a ClientHello from the start of a connection. `Ok(None)`: what is there is fine so far, but not all.
+    /// Parses a ClientHello from the start of a connection. `Ok(None)` if it is valid so far, but incomplete.
     ///
     /// # Errors
+    ///
     /// As soon as the bytes can no longer become a ClientHello within the limits.
     pub fn read(input: &'a [u8]) -> Result<Option<Self>, HelloError> {
         let Some((message, consumed)) = reassemble(input)? else { return Ok(None) };
@@ -95,7 +97,7 @@ impl<'a> ClientHello<'a> {
         Ok(Some(hello))
     }
 
-    /// Reads the handshake message itself: its type byte, its length and its body.
+    /// Parses the handshake message itself: its type byte, its length and its body.
     fn parse(message: Cow<'a, [u8]>) -> Result<Self, HelloError> {
         let mut at = Cursor { bytes: &message, pos: 4, end: message.len() };
         let legacy_version = at.u16("version")?;
@@ -109,7 +111,7 @@ impl<'a> ClientHello<'a> {
             return Err(HelloError::Malformed("list of cipher suites"));
         }
         at.vec8("list of compression methods")?;
-        // A hello of TLS 1.2 may end here; anything that follows is the one list of extensions.
+        // A TLS 1.2 hello may end here; anything that follows must be the single list of extensions.
         let extensions = if at.pos == at.end { at.end..at.end } else { at.vec16("list of extensions")? };
         if at.pos != at.end {
             return Err(HelloError::Malformed("end"));
@@ -144,11 +146,11 @@ impl<'a> ClientHello<'a> {
     pub fn session_id(&self) -> &[u8] {
         &self.message[self.session_id.clone()]
     }
-    /// The suites in the client's order, GREASE included.
+    /// The suites in the client's order, including GREASE.
     pub fn cipher_suites(&self) -> impl Iterator<Item = u16> + '_ {
         pairs(&self.message[self.cipher_suites.clone()])
     }
-    /// The suites as they stand in the message, two bytes each.
+    /// The suites as encoded in the message, two bytes each.
     pub fn cipher_suites_bytes(&self) -> &[u8] {
         &self.message[self.cipher_suites.clone()]
     }
@@ -156,7 +158,7 @@ impl<'a> ClientHello<'a> {
     pub fn sni(&self) -> Option<&[u8]> {
         self.sni.clone().map(|range| &self.message[range])
     }
-    /// All extensions in order: number and body.
+    /// All extensions in order, as number and body.
     pub fn extensions(&self) -> impl Iterator<Item = (u16, &[u8])> + '_ {
         let mut rest = &self.message[self.extensions.clone()];
         std::iter::from_fn(move || {
@@ -181,11 +183,11 @@ impl<'a> ClientHello<'a> {
             (!name.is_empty()).then_some(name)
         })
     }
-    /// The versions of `supported_versions`; empty where there is no such extension.
+    /// The versions of `supported_versions`; empty if there is no such extension.
     pub fn supported_versions(&self) -> impl Iterator<Item = u16> + '_ {
         pairs(self.extension(extension::SUPPORTED_VERSIONS).and_then(|body| body.get(1..)).unwrap_or_default())
     }
-    /// Whether the client accepts this protocol version, by `supported_versions` or by `legacy_version`.
+    /// Whether the client accepts this protocol version, according to `supported_versions` or else `legacy_version`.
     pub fn supports_version(&self, version: u16) -> bool {
         if self.extension(extension::SUPPORTED_VERSIONS).is_some() {
             self.supported_versions().any(|v| v == version)
@@ -201,7 +203,7 @@ impl<'a> ClientHello<'a> {
     pub fn signature_algorithms(&self) -> impl Iterator<Item = u16> + '_ {
         pairs(self.extension(extension::SIGNATURE_ALGORITHMS).and_then(|body| body.get(2..)).unwrap_or_default())
     }
-    /// The groups the client sent a key share for.
+    /// The groups for which the client sent a key share.
     pub fn key_shares(&self) -> impl Iterator<Item = u16> + '_ {
         let mut rest = self.extension(extension::KEY_SHARE).and_then(|body| body.get(2..)).unwrap_or_default();
         std::iter::from_fn(move || {
@@ -211,19 +213,19 @@ impl<'a> ClientHello<'a> {
             Some(group)
         })
     }
-    /// A TLS 1.2 session ticket is presented (the extension is there and not empty).
+    /// Whether the client presents a TLS 1.2 session ticket (the extension is there and not empty).
     pub fn has_session_ticket(&self) -> bool {
         self.extension(extension::SESSION_TICKET).is_some_and(|body| !body.is_empty())
     }
-    /// A TLS 1.3 pre-shared key (ticket) is presented.
+    /// Whether the client presents a TLS 1.3 pre-shared key (ticket).
     pub fn has_pre_shared_key(&self) -> bool {
         self.extension(extension::PRE_SHARED_KEY).is_some()
     }
-    /// The client announces 0-RTT data.
+    /// Whether the client announces 0-RTT data.
     pub fn has_early_data(&self) -> bool {
         self.extension(extension::EARLY_DATA).is_some()
     }
-    /// The client asks for a stapled OCSP answer.
+    /// Whether the client asks for a stapled OCSP response.
     pub fn wants_ocsp(&self) -> bool {
         self.extension(extension::STATUS_REQUEST).is_some()
     }
@@ -233,10 +235,10 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// A message and the bytes of input it took.
+/// A message, and how many bytes of input it took.
 type Reassembled<'a> = (Cow<'a, [u8]>, usize);
 
-/// Takes the first handshake message out of its records.
+/// Joins the first handshake message from its records.
 fn reassemble(input: &[u8]) -> Result<Option<Reassembled<'_>>, HelloError> {
     let Some((&kind, _)) = input.split_first() else { return Ok(None) };
     if kind != RECORD_HANDSHAKE {
@@ -247,7 +249,7 @@ fn reassemble(input: &[u8]) -> Result<Option<Reassembled<'_>>, HelloError> {
     for _ in 0..MAX_RECORDS {
         let Some(fragment) = record(rest, joined.is_empty())? else { return Ok(None) };
         let consumed = (input.len() - rest.len() + 5 + fragment.len).min(input.len());
-        // The type and the length are judged as soon as they are there, before waiting for a body that cannot fit.
+        // The type and the length are checked as soon as they have arrived, before waiting for a body that cannot fit.
         let byte = |at: usize| joined.get(at).or_else(|| fragment.bytes.get(at.checked_sub(joined.len())?)).copied();
         if byte(0).is_some_and(|kind| kind != HANDSHAKE_CLIENT_HELLO) {
             return Err(HelloError::NotClientHello);
@@ -278,17 +280,17 @@ fn reassemble(input: &[u8]) -> Result<Option<Reassembled<'_>>, HelloError> {
 
 const RECORD_HANDSHAKE: u8 = 22;
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
-/// RFC 8446, section 5.2: 2^14 bytes of plaintext; HAProxy and OpenSSL let 2048 more pass.
+/// RFC 8446, section 5.2: 2^14 bytes of plaintext; HAProxy and OpenSSL accept 2048 more.
 const RECORD_MAX: usize = (1 << 14) + 2048;
 
-/// One record: its announced length and as much of its fragment as is there.
+/// One record: its announced length, and as much of its fragment as has arrived.
 struct Fragment<'a> {
     len: usize,
     bytes: &'a [u8],
 }
 
 fn record(rest: &[u8], first: bool) -> Result<Option<Fragment<'_>>, HelloError> {
-    // Each byte is judged as soon as it is there, so that another protocol is not waited for.
+    // Each byte is checked as soon as it has arrived, so that no time is spent waiting for another protocol.
     let bad = if first { HelloError::NotTls } else { HelloError::BadRecord };
     if rest.first().is_some_and(|&kind| kind != RECORD_HANDSHAKE) || rest.get(1).is_some_and(|&major| major != 3) {
         return Err(bad);

@@ -1,4 +1,4 @@
-//! A whole configuration's rules, compiled proxy by proxy.
+//! Compiles the rules of a whole configuration, proxy by proxy.
 
 use crate::{
     acl::{Acls, Condition},
@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The rules of one proxy, ready to run.
 #[derive(Debug)]
 pub struct ProxyRules {
-    /// Whose rules they are.
+    /// The proxy they belong to.
     pub proxy: ProxyId,
     /// `tcp-request connection`.
     pub tcp_connection: Rules,
@@ -41,7 +41,7 @@ pub struct ProxyRules {
     pub http_response: Rules,
     /// `http-after-response`.
     pub http_after_response: Rules,
-    /// `use_backend`, in order; the first whose condition holds is taken.
+    /// `use_backend`, in order; the first rule whose condition holds is used.
     pub use_backend: Vec<Switch>,
     /// `use-server`.
     pub use_server: Vec<UseServer>,
@@ -51,7 +51,7 @@ pub struct ProxyRules {
     pub stick: Vec<StickRule>,
     /// The proxy's own stick table.
     pub table: Option<Arc<StickTable>>,
-    /// `monitor fail`: any that holds makes the monitor's answer 503.
+    /// `monitor fail`: if any of them holds, the monitor's response is 503.
     pub monitor_fail: Vec<Condition>,
     /// `stats http-request`.
     pub stats_request: Rules,
@@ -65,18 +65,18 @@ pub struct ProxyRules {
     pub error_log_format: Option<LogFormat>,
     /// `unique-id-format`.
     pub unique_id_format: Option<Arc<LogFormat>>,
-    /// `http-error`: answers for statuses.
+    /// `http-error`: responses by status.
     pub http_errors: BTreeMap<u16, ReplyTemplate>,
     /// Names and lengths of request capture slots; a slot without a name is filled by rules.
     pub request_captures: Vec<CaptureSlot>,
-    /// The same for responses.
+    /// Names and lengths of response capture slots.
     pub response_captures: Vec<CaptureSlot>,
 }
 
 /// A capture slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureSlot {
-    /// The header kept in it, in lower case.
+    /// The header that is kept in it, in lower case.
     pub header: Option<String>,
     /// The most bytes kept.
     pub len: usize,
@@ -85,49 +85,49 @@ pub struct CaptureSlot {
 /// `use_backend`.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// When.
+    /// When it applies.
     pub condition: Condition,
-    /// To where.
+    /// Where it sends the request.
     pub to: Destination,
-    /// The rule.
+    /// Where the rule was written.
     pub span: Span,
 }
 
-/// Where `use_backend` sends.
+/// The destination of a `use_backend` rule.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// A backend known from the start.
     Backend(ProxyId),
-    /// The backend whose name this gives; where there is none of the name, the next rule is tried.
+    /// The backend with the name that this format gives.
     Named(LogFormat),
 }
 
 /// `use-server`.
 #[derive(Clone, Debug)]
 pub struct UseServer {
-    /// When.
+    /// When it applies.
     pub condition: Condition,
-    /// A server of this backend.
+    /// The server of this backend to use.
     pub server: ServerOf,
-    /// The rule.
+    /// Where the rule was written.
     pub span: Span,
 }
 
-/// Which server `use-server` means.
+/// The server that a `use-server` rule selects.
 #[derive(Clone, Debug)]
 pub enum ServerOf {
     /// A server known from the start.
     Server(ServerId),
-    /// The server whose name this gives.
+    /// The server with the name that this format gives.
     Named(LogFormat),
 }
 
 /// `force-persist` or `ignore-persist`.
 #[derive(Clone, Debug)]
 pub struct PersistRule {
-    /// When.
+    /// When it applies.
     pub condition: Condition,
-    /// `force-persist`: a server that is down is used all the same; otherwise its cookie is ignored.
+    /// `force-persist`: a server is used even if it is down; otherwise (`ignore-persist`) its cookie is ignored.
     pub force: bool,
 }
 
@@ -172,22 +172,22 @@ impl<'a> Compiler<'a> {
         self.linker.tables.iter().map(|(name, table)| (name.clone(), Arc::clone(table))).collect()
     }
 
-    /// The lists and maps that rules read, by their numbers. To be called when everything is compiled.
+    /// The lists and maps that rules read, by number. To be called once everything is compiled.
     pub fn references(&self) -> Vec<Arc<Reference>> {
         self.linker.references()
     }
 
-    /// Whether what was compiled looks at bodies of requests.
+    /// Whether anything compiled looks at the body of a request.
     pub fn reads_requests(&self) -> bool {
         self.linker.reads_requests
     }
 
-    /// Whether what was compiled looks at bodies of responses.
+    /// Whether anything compiled looks at the body of a response.
     pub fn reads_responses(&self) -> bool {
         self.linker.reads_responses
     }
 
-    /// An expression that stands by itself (`sni`, `balance hash`): all words of a line.
+    /// Compiles a stand-alone expression (`sni`, `balance hash`), made of all the words of a line.
     pub fn expression(&mut self, line: &Line, proxy: ProxyId, place: Places) -> Option<Expr> {
         let text = line.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
         let scope = Scope { proxy: Some(proxy), place };
@@ -208,7 +208,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A log-format string that stands by itself (`http-check send hdr`).
+    /// Compiles a stand-alone log-format string (`http-check send hdr`).
     pub fn format(&mut self, word: &Word, purpose: Purpose, proxy: ProxyId, place: Places) -> Option<LogFormat> {
         let scope = Scope { proxy: Some(proxy), place };
         self.linker.line = word.span;
@@ -221,7 +221,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A step of a health check that sets or unsets a variable: `set-var(check.port) int(80)`.
+    /// Compiles a step of a health check that sets or unsets a variable: `set-var(check.port) int(80)`.
     pub fn check_step(&mut self, line: &Line, proxy: ProxyId) -> Option<Rules> {
         let mut section = Section {
             id: proxy,
@@ -233,7 +233,7 @@ impl<'a> Compiler<'a> {
         Some(Rules { kind: Kind::Check, list: vec![rule] })
     }
 
-    /// Where what is wrong with the configuration goes.
+    /// Where errors in the configuration are reported.
     pub fn diagnostics(&mut self) -> &mut Diagnostics {
         self.diagnostics
     }
@@ -371,7 +371,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A line whose words are a condition.
+    /// Compiles a line whose words are a condition.
     fn condition_of(&mut self, section: &mut Section<'_>, line: &Line, place: Places) -> Option<Condition> {
         let scope = Scope { proxy: Some(section.id), place };
         self.linker.condition(&mut Words::new(line), section.acls, scope, self.diagnostics)
@@ -470,7 +470,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A proxy while it is compiled.
+/// A proxy that is being compiled.
 struct Section<'s> {
     id: ProxyId,
     proxy: &'s Proxy,
@@ -478,8 +478,8 @@ struct Section<'s> {
     captures: Captures,
 }
 
-/// The slots of a proxy, numbered in the order in which they are written: those of a named `defaults` come first, as do
-/// rules that stand before `capture` and `declare` lines.
+/// The capture slots of a proxy, numbered in the order in which they are written: those of a named `defaults` come
+/// first, and so do rules before `capture` and `declare` lines.
 fn slots(proxy: &Proxy) -> Captures {
     let mut all: Vec<(bool, Slot)> = Vec::new();
     for (request, headers) in [(true, &proxy.capture_request_headers), (false, &proxy.capture_response_headers)] {
@@ -500,7 +500,7 @@ fn slots(proxy: &Proxy) -> Captures {
             all.push((true, Slot { header: None, len, at: line.span }));
         }
     }
-    // Only the places of one file are compared by line; files are read one after the other.
+    // Lines are only compared within one file; files are read one after the other.
     all.sort_by_key(|(_, slot)| (slot.at.file, slot.at.line));
     let (request, response): (Vec<_>, Vec<_>) = all.into_iter().partition(|(request, _)| *request);
     let slots = |list: Vec<(bool, Slot)>| list.into_iter().map(|(_, slot)| slot).collect();
@@ -512,20 +512,20 @@ fn capture_slots(slots: &[Slot]) -> Vec<CaptureSlot> {
 }
 
 impl ProxyRules {
-    /// Keeps the request headers that `capture request header` names. Slots are made for all, so that those without a
-    /// header are there for rules, and those of the response for logs, whether or not there will be one.
+    /// Captures the request headers that `capture request header` names. All slots are created, so that rules find
+    /// those without a header, and logs find those of the response even if there never is one.
     pub fn capture_request(&self, fields: &penstock_http::Fields, txn: &mut crate::Txn) {
         txn.response_captures.resize(self.response_captures.len(), None);
         capture(&self.request_captures, fields, &mut txn.request_captures);
     }
 
-    /// The same for the response.
+    /// Captures the response headers that `capture response header` names.
     pub fn capture_response(&self, fields: &penstock_http::Fields, txn: &mut crate::Txn) {
         capture(&self.response_captures, fields, &mut txn.response_captures);
     }
 }
 
-/// The last occurrence of each header wins, as in HAProxy.
+/// The last occurrence of each header is kept, as in HAProxy.
 fn capture(slots: &[CaptureSlot], fields: &penstock_http::Fields, into: &mut Vec<Option<Vec<u8>>>) {
     if into.len() < slots.len() {
         into.resize(slots.len(), None);

@@ -1,4 +1,4 @@
-//! What a rule sees when it runs, and what it may leave behind.
+//! What a rule can see when it runs, and what it can change.
 
 use crate::{
     facts::{ConnFacts, Now, ProxyFacts, ProxyId, ServerConnFacts, ServerFacts, World},
@@ -10,22 +10,22 @@ use crate::{
 use penstock_http::{RequestHead, ResponseHead};
 use std::{cell::RefCell, net::SocketAddr};
 
-/// Everything an evaluation may look at, borrowed for the evaluation. Two requests of one HTTP/2 connection share its
+/// Everything an evaluation may look at, borrowed for the evaluation. Requests on one HTTP/2 connection share its
 /// [`Session`] and have a [`Txn`] each.
 pub struct Context<'a> {
-    /// The moment.
+    /// The time of the evaluation.
     pub now: Now,
-    /// How far the exchange is.
+    /// How far the exchange has progressed.
     pub phase: Phase,
     /// The client's connection.
     pub conn: &'a ConnFacts,
-    /// The frontend that took it.
+    /// The frontend that accepted it.
     pub frontend: (ProxyId, &'a ProxyFacts),
-    /// The backend chosen, once it is; until then HAProxy shows the frontend in its place.
+    /// The backend, once chosen; until then HAProxy shows the frontend in its place.
     pub backend: Option<(ProxyId, &'a ProxyFacts)>,
-    /// The server chosen, once it is.
+    /// The server, once chosen.
     pub server: Option<&'a ServerFacts>,
-    /// The connection to it.
+    /// The connection to the server.
     pub server_conn: Option<&'a ServerConnFacts>,
     /// The request's head.
     pub request: Option<&'a mut RequestHead>,
@@ -33,7 +33,7 @@ pub struct Context<'a> {
     pub response: Option<&'a mut ResponseHead>,
     /// Bytes buffered from the client: raw in TCP rules, the body in HTTP rules.
     pub input: Buffered<'a>,
-    /// The same from the server.
+    /// Bytes buffered from the server.
     pub output: Buffered<'a>,
     /// State of the connection.
     pub session: &'a mut Session,
@@ -41,19 +41,19 @@ pub struct Context<'a> {
     pub txn: &'a mut Txn,
     /// What only a log line needs, as far as it is known yet.
     pub log: &'a LogFacts,
-    /// What lives above.
+    /// Access to the rest of the process.
     pub world: &'a dyn World,
 }
 
-/// How far an exchange is: what is known of a request depends on there being one.
+/// How far an exchange has progressed: request data is only available while there is a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// There is a connection and no request yet, or none at all: rules of the connection, the log line of a bad request.
+    /// There is no request (yet): rules of the connection, or the log line of an invalid request.
     Before,
-    /// From a request's head, or the beginning of a connection in `mode tcp`, on.
+    /// From the request's head on, or in `mode tcp` from the start of the connection.
     #[default]
     During,
-    /// Its log line is written: what was buffered has gone.
+    /// Its log line is being written: nothing is buffered any more.
     After,
 }
 
@@ -62,39 +62,40 @@ pub enum Phase {
 pub struct Buffered<'a> {
     /// What is there.
     pub bytes: &'a [u8],
-    /// No more will come before the decision: the stream ended, the buffer is full or the inspection delay is over.
+    /// Whether no more will come before the decision: the stream has ended, the buffer is full or the inspection delay
+    /// is over.
     pub complete: bool,
-    /// The length announced for an HTTP body, where one was.
+    /// The announced length of an HTTP body, if there was one.
     pub announced: Option<u64>,
 }
 
-/// State of a connection that rules read and write.
+/// The state of a connection that rules read and write.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     /// Variables of scope `sess`.
     pub vars: Store,
-    /// Variables of scope `check`, where this is a health check.
+    /// Variables of scope `check`; only in health checks.
     pub check_vars: Option<Box<Store>>,
-    /// What `tcp-request connection` and `session` rules track.
+    /// What rules of `tcp-request connection` and `session` track.
     pub tracking: Tracking,
     /// Requests received so far on the connection.
     pub requests: u64,
 }
 
-/// State of a request and its response that rules read and write.
+/// The state of a request and its response that rules read and write.
 #[derive(Debug, Default)]
 pub struct Txn {
     /// Variables of scope `txn`.
     pub vars: Store,
-    /// Variables of scope `req`, gone when the request has been forwarded.
+    /// Variables of scope `req`, dropped once the request has been forwarded.
     pub req_vars: Store,
     /// Variables of scope `res`.
     pub res_vars: Store,
-    /// Assignments by the `set-var` converter, made while the variables were borrowed.
+    /// Assignments by the `set-var` converter, deferred because the variables were borrowed.
     pub(crate) pending: RefCell<Vec<crate::vars::Assignment>>,
     /// What `content` and `http-request` rules track.
     pub tracking: Tracking,
-    /// The request line as it was received, which logs show whatever rules make of it.
+    /// The request line as received, which logs show however rules change it.
     pub received: RequestLine,
     /// `capture request header`, `http-request capture`: by slot.
     pub request_captures: Vec<Option<Vec<u8>>>,
@@ -106,21 +107,21 @@ pub struct Txn {
     pub response_cookie: Option<Vec<u8>>,
     /// The response's version as it was received.
     pub response_version: Option<penstock_http::Version>,
-    /// The status the client is given, once known.
+    /// The status sent to the client, once known.
     pub status: Option<u16>,
-    /// `unique-id-format`, rendered at its first use.
+    /// `unique-id-format`, rendered when first used.
     pub unique_id: RefCell<Option<Vec<u8>>>,
-    /// Passwords that were checked for this request, and the one that has to be.
+    /// Passwords that were checked for this request, and the one that has to be checked.
     pub logins: Logins,
     /// `set-log-level`.
     pub log_level: Option<LogLevel>,
-    /// The destination that `set-dst` and `set-dst-port` made.
+    /// The destination set by `set-dst` and `set-dst-port`.
     pub dst: Option<SocketAddr>,
-    /// The source that `set-src` and `set-src-port` made.
+    /// The source set by `set-src` and `set-src-port`.
     pub src: Option<SocketAddr>,
     /// `set-priority-class`.
     pub priority_class: i32,
-    /// `set-priority-offset`, ms.
+    /// `set-priority-offset`, in ms.
     pub priority_offset_ms: i32,
     /// `set-timeout server`.
     pub timeout_server_ms: Option<u64>,
@@ -128,16 +129,16 @@ pub struct Txn {
     pub timeout_tunnel_ms: Option<u64>,
     /// `disable-l7-retry`.
     pub no_retry: bool,
-    /// `strict-mode off`: for the request, for the response.
+    /// `strict-mode off`: for the request, and for the response.
     pub lenient: [bool; 2],
-    /// 103 responses that `early-hint` rules prepared, each a complete list of fields.
+    /// The 103 responses that `early-hint` rules prepared, as fields.
     pub early_hints: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The last rule that decided: file and line.
+    /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
 }
 
 impl Txn {
-    /// Forgets the request and keeps the memory.
+    /// Resets the state for another request, and keeps the allocated memory.
     pub fn clear(&mut self) {
         let mut kept = Txn {
             vars: std::mem::take(&mut self.vars),
@@ -157,33 +158,33 @@ impl Txn {
         *self = kept;
     }
 
-    /// Where the client is: what rules said of the request, else of its session, else what its connection says.
+    /// The client's address: as changed by rules for the request, else for its session, else that of its connection.
     pub fn source(&self, conn: &ConnFacts) -> Option<SocketAddr> {
         self.src.or(conn.source())
     }
 
-    /// Where the client went, in the same way.
+    /// The address that the client connected to, as changed by rules for the request or its session.
     pub fn destination(&self, conn: &ConnFacts) -> Option<SocketAddr> {
         self.dst.or(conn.destination())
     }
 
-    /// The request has been forwarded: variables of scope `req` end.
+    /// Called once the request has been forwarded: drops the variables of scope `req`.
     pub fn request_forwarded(&mut self) {
         self.req_vars.clear();
     }
 }
 
-/// Method, target and version as they were received.
+/// Method, target and version as received.
 #[derive(Clone, Debug, Default)]
 pub struct RequestLine {
     bytes: Vec<u8>,
-    /// Where the two spaces are.
+    /// The positions of the two spaces.
     method: usize,
     target: usize,
 }
 
 impl RequestLine {
-    /// Keeps a copy of a request's line, cut at `max` bytes (`tune.http.logurilen`).
+    /// Stores a copy of a request's line, truncated to `max` bytes (`tune.http.logurilen`).
     pub fn keep(&mut self, head: &RequestHead, max: usize) {
         self.clear();
         self.bytes.extend_from_slice(head.method());
@@ -196,7 +197,7 @@ impl RequestLine {
         self.bytes.truncate(max);
         (self.method, self.target) = (self.method.min(max), self.target.min(max));
     }
-    /// Nothing was received.
+    /// Resets it: no request was received.
     pub fn clear(&mut self) {
         *self = RequestLine { bytes: std::mem::take(&mut self.bytes), ..Default::default() };
         self.bytes.clear();
@@ -217,7 +218,7 @@ impl RequestLine {
     pub fn target(&self) -> &[u8] {
         self.bytes.get(self.method + 1..self.target).unwrap_or_default()
     }
-    /// `HTTP/1.1`; that of a request without a version where the line was cut before it.
+    /// `HTTP/1.1`; the default version if the line was truncated before it.
     pub fn version(&self) -> &[u8] {
         match self.bytes.get(self.target + 1..).unwrap_or_default() {
             b"" if !self.bytes.is_empty() => b"HTTP/0.9",

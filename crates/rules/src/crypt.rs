@@ -1,32 +1,32 @@
-//! crypt(3) hashes of passwords: `$5$` and `$6$` (SHA-crypt) and `$1$` (MD5).
+//! crypt(3) password hashes: `$5$` and `$6$` (SHA-crypt) and `$1$` (MD5).
 //!
 //! Written from Ulrich Drepper's "Unix crypt using SHA-256 and SHA-512" and Poul-Henning Kamp's MD5 scheme; the tests
-//! compare with what openssl(1) makes. Traditional DES is refused: it sees eight characters of 56 bits' worth.
+//! compare with the output of openssl(1). Traditional DES is refused: it only uses eight characters, 56 bits.
 
 use aws_lc_rs::digest;
 use md5::{Digest as _, Md5};
 use subtle::ConstantTimeEq as _;
 
-/// The most rounds that the format allows: minutes for each check.
+/// The most rounds that the format allows, which take minutes per check.
 const MAX_ROUNDS: u32 = 999_999_999;
 
-/// The longest password that crypt(3) of Debian hashes (libxcrypt's `CRYPT_MAX_PASSPHRASE_SIZE`). Each round costs a
-/// password's length, and a client sends what it likes.
+/// The longest password that crypt(3) of Debian hashes (libxcrypt's `CRYPT_MAX_PASSPHRASE_SIZE`). The cost of each
+/// round grows with the password, whose length the client chooses.
 const PASSWORD_MAX: usize = 512;
 
-/// So many rounds are some hundred microseconds: then it is asked whether the answer is still wanted.
+/// After this many rounds, some hundred microseconds, the check asks whether its result is still wanted.
 const ROUNDS_AT_ONCE: u32 = 1024;
 
-/// A password as a userlist keeps it.
+/// The stored form of a password in a userlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// `insecure-password`.
     Clear(Vec<u8>),
     /// `$5$` and `$6$`.
     Sha {
-        /// SHA-512 rather than SHA-256.
+        /// Whether it is SHA-512 rather than SHA-256.
         wide: bool,
-        /// How many times it is hashed.
+        /// The number of rounds.
         rounds: u32,
         /// The salt.
         salt: Vec<u8>,
@@ -43,9 +43,10 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Reads what crypt(3) wrote.
+    /// Parses a hash written by crypt(3).
     ///
     /// # Errors
+    ///
     /// Why it cannot be checked.
     pub fn parse(text: &str) -> Result<Hash, String> {
         let parts: Vec<&str> = text.split('$').collect();
@@ -87,7 +88,8 @@ impl Hash {
         }
     }
 
-    /// Whether it is the hash of a password; `None` if that was given up. Takes the same time wherever they differ.
+    /// Whether it is the hash of a password; `None` if the check was given up. The time does not depend on where they
+    /// differ.
     pub fn check(&self, password: &[u8], given_up: &dyn Fn() -> bool) -> Option<bool> {
         let right = match self {
             Hash::Clear(clear) => clear.ct_eq(password),
@@ -101,7 +103,7 @@ impl Hash {
         Some(right.into())
     }
 
-    /// Whether a check is slow enough to be worth remembering.
+    /// Whether a check is slow enough for its result to be worth remembering.
     pub fn is_slow(&self) -> bool {
         !matches!(self, Hash::Clear(_))
     }
@@ -120,7 +122,7 @@ fn sha_crypt(
         parts.iter().for_each(|part| context.update(part));
         context.finish()
     };
-    // `len` bytes of a digest repeated.
+    // A digest, repeated to `len` bytes.
     let stretch = |digest: &[u8], len: usize| -> Vec<u8> { digest.iter().copied().cycle().take(len).collect() };
 
     let b = hash(&[password, salt, password]);
@@ -160,7 +162,7 @@ fn sha_crypt(
     let a = a.as_ref();
     let mut out = Vec::with_capacity(86);
     if wide {
-        // The published order: each row is the one before, rotated and moved on by one.
+        // The published order: each row is the previous one, rotated and incremented.
         let (mut x, mut y, mut z) = (0, 21, 42);
         for _ in 0..21 {
             encode(&mut out, &[a[x], a[y], a[z]], 4);
@@ -210,7 +212,7 @@ fn md5_crypt(salt: &[u8], password: &[u8]) -> Vec<u8> {
     out
 }
 
-/// crypt's base 64: six bits a character from the low end of three bytes.
+/// Crypt's base 64: six bits per character, starting from the low end of three bytes.
 fn encode(out: &mut Vec<u8>, bytes: &[u8; 3], characters: usize) {
     const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
@@ -224,7 +226,7 @@ fn encode(out: &mut Vec<u8>, bytes: &[u8; 3], characters: usize) {
 mod tests {
     use super::*;
 
-    /// Made with `openssl passwd` and crypt(3) of glibc.
+    /// Created with `openssl passwd` and crypt(3) of glibc.
     const KNOWN: &[(&str, &str)] = &[
         ("Hello world!", "$1$saltstri$YMyguxXMBpd2TEZ.vS/3q1"),
         ("Hello world!", "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5"),

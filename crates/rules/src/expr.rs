@@ -15,25 +15,25 @@ use std::ops::Range;
 /// Why there is no sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// There is none, and there will be none.
+    /// There is none, and more bytes will not change that.
     Absent,
-    /// More bytes may bring it.
+    /// More bytes may produce one.
     NotYet,
 }
 
 /// A sample, or why there is none.
 pub type Fetched<'c> = Result<Value<'c>, Missing>;
 
-/// Where an evaluation that looks at every value of a field stands.
+/// The position of an evaluation that goes through all values of a field.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    /// All values are wanted one after the other, not just the last.
+    /// Whether all values are wanted one after another, rather than only the last.
     pub iterating: bool,
-    /// Values already given.
+    /// How many values have been returned.
     pub given: usize,
-    /// Where the next one may begin; its meaning is the fetch's.
+    /// Where the next value may start; its meaning depends on the fetch.
     pub position: usize,
-    /// There may be another.
+    /// Whether there may be another value.
     pub more: bool,
 }
 
@@ -45,31 +45,31 @@ pub struct Expr {
     steps: Box<[Step]>,
     output: Type,
     changes: ChangeFn,
-    /// Name of the fetch, for logs and diagnostics.
+    /// The name of the fetch, for logs and diagnostics.
     pub fetch: &'static str,
     /// Where the fetch may be evaluated.
     pub places: Places,
 }
 
-/// One converter.
+/// A converter in an expression.
 #[derive(Clone, Debug)]
 struct Step {
     input: Type,
     run: ConvFn,
     args: Box<[Arg]>,
-    /// A result that is too long is none at all, instead of its beginning.
+    /// Whether a result that is too long is dropped, rather than truncated.
     whole: bool,
 }
 
 impl Step {
-    /// As in HAProxy, whose converters write to a buffer, a result is no longer than `tune.bufsize`: a client cannot have
-    /// rules make megabytes of a header, nor a variable that is added to grow for ever.
+    /// Truncates a result to `tune.bufsize`, like HAProxy, whose converters write to a buffer: so clients cannot make
+    /// rules expand a header to megabytes, and a variable that is appended to cannot grow for ever.
     fn bound<'c>(&self, value: Value<'c>, ctx: &Context<'_>) -> Option<Value<'c>> {
         let length = value.bytes().map_or(0, <[u8]>::len);
         if length <= SHORT {
             return Some(value);
         }
-        // HAProxy's text has a NUL behind it.
+        // HAProxy's text is followed by a NUL.
         let most = ctx.world.head_bytes() - 1;
         if length <= most {
             return Some(value);
@@ -78,10 +78,10 @@ impl Step {
     }
 }
 
-/// What needs no look at the limit: no buffer is smaller.
+/// Results up to this length are not compared with the limit, since no buffer is smaller.
 const SHORT: usize = 1_024;
 
-/// Converters whose results mean nothing cut off.
+/// Converters whose results are meaningless if truncated.
 const WHOLE: &[&str] = &["base64", "json", "ub64enc"];
 
 impl Expr {
@@ -90,28 +90,30 @@ impl Expr {
         self.output
     }
 
-    /// Whether it is a bare fetch.
+    /// Whether it has converters after the fetch.
     pub fn has_converters(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// Whether its sample may be another one before the rules have to decide.
+    /// Whether the sample may still change before the rules have to decide.
     pub(crate) fn may_change(&self, ctx: &Context<'_>) -> bool {
         (self.changes)(ctx, &self.args)
     }
 
-    /// Its sample. Of a field that occurs several times, the last value.
+    /// Evaluates it. If a field occurs several times, this is the last value.
     ///
     /// # Errors
+    ///
     /// See [`Missing`].
     pub fn eval<'c>(&'c self, ctx: &'c Context<'_>) -> Fetched<'c> {
         self.step(ctx, &mut Cursor::default())
     }
 
-    /// Gives every value to `f` until it says true; returns whether it did.
+    /// Passes each value to `f` until it returns true; returns whether it did.
     ///
     /// # Errors
-    /// When there is no value at all.
+    ///
+    /// If there is no value at all.
     pub fn any<'c>(&'c self, ctx: &'c Context<'_>, mut f: impl FnMut(&Value<'c>) -> bool) -> Result<bool, Missing> {
         let mut cursor = Cursor { iterating: true, ..Cursor::default() };
         let mut seen = Err(Missing::Absent);
@@ -125,8 +127,8 @@ impl Expr {
                     seen = Ok(false);
                 }
                 Err(Missing::NotYet) => return Err(Missing::NotYet),
-                // As in HAProxy, a value that a converter makes nothing of is the last one: `map_str` in a rule that lets
-                // through what it knows must not be tried with one guess after the other.
+                // As in HAProxy, no more values are tried after one for which a converter has no result: a rule with
+                // `map_str` that permits known values must not be given one guess after another.
                 Err(Missing::Absent) => return seen,
             }
             if !cursor.more {
@@ -150,17 +152,18 @@ impl Expr {
 }
 
 impl Linker<'_> {
-    /// Compiles the expression that `text` begins with at `at`; returns it and where it ends.
+    /// Compiles the expression that starts at `at` in `text`; returns it and where it ends.
     ///
     /// # Errors
-    /// What cannot be read or does not fit together.
+    ///
+    /// If it cannot be parsed, or its parts do not fit together.
     pub fn expression_in(&mut self, text: &str, at: usize, scope: Scope) -> Result<(Expr, usize), Problem> {
         let name = word_at(text, at);
         let fetch = text[name.clone()].to_owned();
         self.expression_of(text, name, &fetch, scope)
     }
 
-    /// The same, where the word at `name` stands for the fetch `word` (`path_beg` for `path`).
+    /// Like [`Linker::expression_in`], but the word at `name` stands for the fetch `word` (`path_beg` for `path`).
     pub(crate) fn expression_of(
         &mut self,
         text: &str,
@@ -195,7 +198,7 @@ impl Linker<'_> {
         self.reads_responses |= matches!(spec.name, "res.body" | "res.body_len" | "res.body_size" | "res.len");
         let (mut args, mut end) = self.arguments_in(text, name.clone(), spec.args, scope)?;
         if spec.name == "env" {
-            // The environment is read once, as HAProxy does.
+            // The environment is read once, like HAProxy does.
             let name = args.bytes(0).and_then(|name| std::str::from_utf8(name).ok());
             let variable = name.and_then(|name| self.config.environment.get(name));
             args = vec![variable.map_or(Arg::None, |value| Arg::Bytes(value.as_bytes().into()))];
@@ -214,7 +217,7 @@ impl Linker<'_> {
             let name = word_at(text, end + 1);
             let word = &text[name.clone()];
             if word.is_empty() && text.as_bytes().get(name.end).is_none_or(|&next| next == b',') {
-                // A comma with nothing after it changes nothing.
+                // A comma with nothing after it is ignored.
                 end = name.end;
                 continue;
             }
@@ -250,7 +253,7 @@ impl Linker<'_> {
         Ok((expr, end))
     }
 
-    /// Reads the arguments of the keyword at `name`, which may have none.
+    /// Parses the arguments of the keyword at `name`, if it has any.
     fn arguments_in(
         &mut self,
         text: &str,
@@ -261,7 +264,7 @@ impl Linker<'_> {
         let (raw, end) = split_arguments(text, name.end)?;
         let word = &text[name.clone()];
         if let Some((_, at)) = raw.get(specs.len()) {
-            // `fetch()` has one empty argument, which is none.
+            // `fetch()` has one empty argument, which counts as none.
             if !(specs.is_empty() && raw.len() == 1 && at.is_empty()) {
                 let takes = match specs.len() {
                     0 => "no argument".to_owned(),
@@ -276,7 +279,7 @@ impl Linker<'_> {
         for (place, spec) in specs.iter().enumerate() {
             let given = raw.get(place).map(|(value, at)| (value.as_str(), at.clone()));
             args.push(match (spec.kind, given) {
-                // `regsub` alone: whether case matters is said two arguments later.
+                // Only for `regsub`: case sensitivity is given two arguments later.
                 (ArgKind::Regex, Some((pattern, at))) => {
                     let ignore_case = raw.get(place + 2).is_some_and(|(flags, _)| flags.contains('i'));
                     Arg::Regex(Regex::new(pattern, ignore_case).map_err(|problem| Problem { at, ..problem })?)
@@ -298,7 +301,7 @@ impl Linker<'_> {
     }
 }
 
-/// A keyword's name from `at` on.
+/// The name of the keyword at `at`.
 pub(crate) fn word_at(text: &str, at: usize) -> Range<usize> {
     let len = text[at..]
         .bytes()
@@ -307,11 +310,11 @@ pub(crate) fn word_at(text: &str, at: usize) -> Range<usize> {
     at..at + len
 }
 
-/// An argument with its quotes and escapes resolved, and where it stands.
+/// An argument after its quotes and escapes are resolved, and its position.
 type Raw = (String, Range<usize>);
 
-/// Splits `(a,"b,c",d)` at `at`. Outside single quotes a backslash protects a quote, a backslash or a space, and makes
-/// the usual control characters; before anything else it is itself. Unquoted spaces stay.
+/// Splits `(a,"b,c",d)` at `at`. Outside single quotes a backslash escapes a quote, a backslash or a space, and forms
+/// the usual control characters; before anything else it is literal. Unquoted spaces are kept.
 fn split_arguments(text: &str, at: usize) -> Result<(Vec<Raw>, usize), Problem> {
     let mut chars = text[at..].char_indices().map(|(offset, c)| (at + offset, c)).peekable();
     if chars.next_if(|(_, c)| *c == '(').is_none() {

@@ -1,4 +1,4 @@
-//! What the layers above tell the rules about a connection, its two sides and the world around it.
+//! What the other layers tell the rules about a connection, its two sides and the process.
 
 use crate::{kind::Kind, log::LogFormat, table::Millis, tls_facts::TlsFacts};
 use std::{
@@ -17,65 +17,65 @@ pub struct ServerId {
     pub proxy: ProxyId,
     /// Its place there.
     pub index: u32,
-    /// Of the servers that have had that place while the process ran, which it is: 0 for the configuration's.
+    /// Counts the servers that have had this place since the process started: 0 for the configuration's.
     pub generation: u32,
 }
 
-/// What does not change about a proxy once the configuration is read.
+/// The properties of a proxy that do not change once the configuration is read.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyFacts {
     /// Its name.
     pub name: String,
-    /// `id`, given or counted.
+    /// `id`, configured or assigned.
     pub id: u32,
     /// `mode http`.
     pub http: bool,
     /// `default_backend`, as written.
     pub default_backend: Option<String>,
-    /// `timeout client`, in ms; 0 where there is none.
+    /// `timeout client` in ms; 0 if there is none.
     pub timeout_client_ms: u64,
-    /// `timeout server`.
+    /// `timeout server` in ms; 0 if there is none.
     pub timeout_server_ms: u64,
-    /// `timeout tunnel`.
+    /// `timeout tunnel` in ms; 0 if there is none.
     pub timeout_tunnel_ms: u64,
     /// `unique-id-format`, from [`crate::ProxyRules`].
     pub unique_id_format: Option<Arc<LogFormat>>,
 }
 
-/// What does not change about a server.
+/// The properties of a server that do not change.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
     /// Its name.
     pub name: String,
-    /// `id`, given or counted.
+    /// `id`, configured or assigned.
     pub id: u32,
 }
 
-/// The moment of an evaluation, read once by the caller.
+/// The time of an evaluation, read once by the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
-    /// A clock that never steps back, in ms: stick tables and rates count by it.
+    /// A monotonic clock in ms, used by stick tables and rates.
     pub mono: Millis,
     /// Microseconds since 1970.
     pub unix_us: u64,
 }
 
-/// A connection from a client. Made at accept, completed by the PROXY protocol and the TLS handshake.
+/// A connection from a client. Created when it is accepted, and completed by the PROXY protocol and the TLS handshake.
 #[derive(Clone, Debug, Default)]
 pub struct ConnFacts {
-    /// Where the connection comes from, as `tcp-request connection` rules have it; `None` on a unix socket.
+    /// The client's address, as `tcp-request connection` rules may have changed it; `None` on a unix socket.
     pub src: Option<SocketAddr>,
-    /// Where it went, in the same way.
+    /// The address the client connected to, as `tcp-request connection` rules may have changed it.
     pub dst: Option<SocketAddr>,
-    /// What the PROXY protocol or `tcp-request session` rules say in place of `src`.
+    /// Overrides `src`: set by the PROXY protocol or `tcp-request session` rules.
     pub session_src: Option<SocketAddr>,
-    /// The same of `dst`.
+    /// Overrides `dst`: set by the PROXY protocol or `tcp-request session` rules.
     pub session_dst: Option<SocketAddr>,
-    /// The client's address as the socket has it, before the PROXY protocol.
+    /// The socket's remote address, regardless of the PROXY protocol.
     pub peer: Option<SocketAddr>,
-    /// The local address as the socket has it.
+    /// The socket's local address.
     pub local: Option<SocketAddr>,
-    /// Place of the `bind` line in its section.
+    /// The place of the `bind` line in its section.
     pub bind: u32,
     /// Number of the listener (`bind ... id`, or counted from 1).
     pub listener_id: u32,
@@ -83,27 +83,27 @@ pub struct ConnFacts {
     pub listener_name: Option<Arc<str>>,
     /// When it was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// What a PROXY header carried; `None` when there was no such header.
+    /// The contents of a PROXY header; `None` if there was no such header.
     pub proxy_header: Option<ProxyHeaderFacts>,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
-    /// OpenSSL's number and reason for a handshake that failed.
+    /// OpenSSL's number and reason for a failed handshake.
     pub tls_error: Option<(u32, &'static str)>,
-    /// What the TLS handshake agreed on.
+    /// The results of the TLS handshake.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The number of its socket, which may be another's by now: see [`World::client_tcp_info`].
+    /// The descriptor number of its socket, which may belong to another by now: see [`World::client_tcp_info`].
     pub socket: Option<i32>,
 }
 
 impl ConnFacts {
-    /// Where the client is, as far as its connection and session say.
+    /// The client's address according to its connection and session.
     pub fn source(&self) -> Option<SocketAddr> {
         self.session_src.or(self.src)
     }
 
-    /// Where the client went, in the same way.
+    /// The address that the client connected to, according to its connection and session.
     pub fn destination(&self) -> Option<SocketAddr> {
         self.session_dst.or(self.dst)
     }
@@ -129,9 +129,9 @@ pub struct ServerConnFacts {
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.
     pub error: (u32, &'static str),
-    /// OpenSSL's number and reason for a handshake that failed.
+    /// OpenSSL's number and reason for a failed handshake.
     pub tls_error: Option<(u32, &'static str)>,
-    /// What the TLS handshake agreed on.
+    /// The results of the TLS handshake.
     pub tls: Option<Arc<TlsFacts>>,
 }
 
@@ -139,19 +139,19 @@ pub struct ServerConnFacts {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct BackendLoad {
-    /// Servers that may take traffic (`nbsrv`).
+    /// Servers that can take traffic (`nbsrv`).
     pub usable_servers: u32,
     /// Current connections.
     pub conn: u32,
-    /// Requests in its queue, the servers' queues not counted.
+    /// Requests in its queue, without the servers' queues.
     pub queue: u32,
     /// Requests in its queue and in those of its servers.
     pub queue_total: u32,
     /// New sessions in the last second.
     pub sess_rate: u32,
-    /// Sum of `maxconn` minus connections over usable servers; -1 when one has no `maxconn`.
+    /// Sum of `maxconn` minus connections over usable servers; -1 if one has no `maxconn`.
     pub conn_free: i64,
-    /// Connection and queue slots still free; -1 when a server has no limit.
+    /// Free connection and queue slots; -1 if a server has no limit.
     pub conn_slots: i64,
 }
 
@@ -168,18 +168,18 @@ pub struct FrontendLoad {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct ServerLoad {
-    /// It may take traffic.
+    /// Whether it can take traffic.
     pub up: bool,
     pub conn: u32,
-    /// -1 when it has no `maxconn`.
+    /// `maxconn` minus connections; -1 if it has no `maxconn`.
     pub conn_free: i64,
     pub queue: u32,
     pub sess_rate: u32,
-    /// Weight in effect now (slow start included), in the user's scale.
+    /// Effective weight (including slow start), in the user's scale.
     pub weight: u32,
     /// `weight` as configured.
     pub initial_weight: u32,
-    /// `weight` as set now.
+    /// `weight` as set at present.
     pub user_weight: u32,
 }
 
@@ -197,10 +197,10 @@ pub struct TcpInfo {
     pub reordering: u32,
 }
 
-/// What lives above the rules. Every question has an answer for "I do not know", so that a test, or a tool, can pass
-/// [`NoWorld`] and a real worker answers what it can.
+/// Access to the rest of the process. Every function has a default for "not known", so that a test or a tool can use
+/// [`NoWorld`], and a real worker overrides what it can answer.
 pub trait World {
-    /// The most bytes of names and values that rules may make of a head.
+    /// The most bytes of names and values that rules may make a head contain.
     fn head_bytes(&self) -> usize {
         usize::MAX
     }
@@ -212,7 +212,7 @@ pub trait World {
     fn frontend(&self, _: ProxyId) -> FrontendLoad {
         FrontendLoad::default()
     }
-    /// Connections on the listener that took this one.
+    /// The number of connections of the listener that accepted this one.
     fn listener(&self, _: ProxyId, _: &ConnFacts) -> u32 {
         0
     }
@@ -228,11 +228,11 @@ pub trait World {
     fn find_server(&self, _name: &[u8]) -> Option<ServerId> {
         None
     }
-    /// 64 random bits, good enough for load spreading and request identifiers.
+    /// 64 random bits, good enough for spreading load and for request identifiers.
     fn random(&self) -> u64 {
         0
     }
-    /// Seconds that local time is ahead of UTC at this moment of UTC.
+    /// How many seconds local time is ahead of UTC at this time.
     fn utc_offset_s(&self, _unix_s: i64) -> i32 {
         0
     }
@@ -248,11 +248,11 @@ pub trait World {
     fn thread(&self) -> u32 {
         0
     }
-    /// The process drains.
+    /// Whether the process is draining.
     fn stopping(&self) -> bool {
         false
     }
-    /// Whether an address is one of this machine's.
+    /// Whether an address belongs to this machine.
     fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback()
     }
@@ -260,11 +260,12 @@ pub trait World {
     fn client_tcp_info(&self, _: &ConnFacts) -> Option<TcpInfo> {
         None
     }
-    /// A rule begins, so that whoever watches knows which one does not end; `None` after the last of a list.
+    /// Called when a rule starts, so that the watchdog can name one that does not end; with `None` after the last of a
+    /// list.
     fn at_rule(&self, _: Option<(Kind, penstock_config::Span)>) {}
 }
 
-/// Nothing is known of what is above.
+/// Knows nothing of the rest of the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWorld;
 

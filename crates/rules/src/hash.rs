@@ -1,4 +1,4 @@
-//! The hash functions of HAProxy, bit for bit: users expect the same key to map to the same server and number.
+//! HAProxy's hash functions, bit for bit, since users expect the same key to map to the same server and number.
 
 /// `sdbm`: h = c + h * 65599.
 pub fn sdbm(bytes: &[u8]) -> u32 {
@@ -12,7 +12,7 @@ pub fn djb2(bytes: &[u8]) -> u32 {
     bytes.iter().fold(5381u32, |hash, &byte| (hash << 5).wrapping_add(hash).wrapping_add(byte.into()))
 }
 
-/// `wt6`: two words rotated by amounts that depend on what was read before.
+/// `wt6`: two words, rotated by amounts that depend on the previous bytes.
 pub fn wt6(bytes: &[u8]) -> u32 {
     let (mut h0, mut h1) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
     let (mut step0, mut step1) = (6u32, 18u32);
@@ -37,8 +37,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc(bytes, &CRC32C)
 }
 
-/// `avalanche`: spreads the entropy of a hash over all its bits (Bob Jenkins' six-shift integer hash, then a prime close to three
-/// quarters of 2^32). Each step can be undone, so that distinct points of a ring never collide.
+/// `avalanche`: spreads the entropy of a hash over all its bits (Bob Jenkins' six-shift integer hash, then a prime
+/// close to three quarters of 2^32). Each step is reversible, so that distinct points of a ring never collide.
 pub fn avalanche(a: u32) -> u32 {
     let a = a.wrapping_add(0x7ed5_5d16).wrapping_add(a << 12);
     let a = (a ^ 0xc761_c23c) ^ (a >> 19);

@@ -2,7 +2,7 @@
 
 use penstock_config::units;
 
-/// `did you mean ...?`, where one of the known words is close enough to be a slip.
+/// `did you mean ...?`, if one of the known words is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     units::nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }

@@ -1,4 +1,4 @@
-//! What the tables of fetches, converters and actions have in common: arguments, places, support.
+//! What the tables of fetches, converters and actions have in common: arguments, places and support.
 
 use crate::{
     facts::{ProxyId, ServerId},
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{net::Ipv4Addr, net::Ipv6Addr, sync::Arc};
 
-/// What an argument of a fetch or a converter must be.
+/// The kind of an argument of a fetch or a converter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// A signed number.
@@ -24,11 +24,11 @@ pub enum ArgKind {
     Range(i64, i64),
     /// Text that is not empty.
     Word,
-    /// Text made of these characters.
+    /// Text made of these characters only.
     Within(&'static str),
     /// A number, or the name of a variable that holds one.
     IntOrVar,
-    /// Bytes in base64, or the name of a variable that holds them so.
+    /// Bytes in base64, or the name of a variable that holds base64.
     Base64OrVar,
     /// The name of a variable.
     Var,
@@ -48,13 +48,13 @@ pub enum ArgKind {
     Mask6,
     /// A regular expression.
     Regex,
-    /// The name of a backend; the current one where none is given.
+    /// The name of a backend; the current one if none is given.
     Backend,
-    /// The name of a frontend; the current one where none is given.
+    /// The name of a frontend; the current one if none is given.
     Frontend,
     /// `backend/server`, or a server of the current backend.
     Server,
-    /// The name of a proxy that has a stick table; the current one where none is given.
+    /// The name of a proxy that has a stick table; the current one if none is given.
     Table,
     /// The name of a userlist.
     Userlist,
@@ -65,12 +65,12 @@ pub enum ArgKind {
 }
 
 impl ArgKind {
-    /// Whether an empty argument is one.
+    /// Whether an empty argument is valid.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, ArgKind::Str | ArgKind::Word | ArgKind::Within(_))
     }
 
-    /// For the manual.
+    /// A description for the manual.
     pub fn describe(self) -> String {
         match self {
             ArgKind::Int => "integer".into(),
@@ -105,28 +105,28 @@ impl ArgKind {
 /// One argument of a keyword.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
-    /// For the manual.
+    /// Its name in the manual.
     pub name: &'static str,
-    /// What it must be.
+    /// Its kind.
     pub kind: ArgKind,
     /// Whether it may be left out.
     pub optional: bool,
 }
 
-/// An argument that must be there.
+/// A required argument.
 pub(crate) const fn arg(name: &'static str, kind: ArgKind) -> ArgSpec {
     ArgSpec { name, kind, optional: false }
 }
 
-/// An argument that may be left out.
+/// An optional argument.
 pub(crate) const fn opt(name: &'static str, kind: ArgKind) -> ArgSpec {
     ArgSpec { name, kind, optional: true }
 }
 
-/// An argument, resolved.
+/// A resolved argument.
 #[derive(Clone, Debug)]
 pub enum Arg {
-    /// Left out.
+    /// Not given.
     None,
     /// A number.
     Int(i64),
@@ -154,11 +154,11 @@ pub enum Arg {
     Userlist(Arc<Userlist>),
     /// See [`ArgKind::Map`].
     Map(Reading),
-    /// Place of the word in [`ArgKind::OneOf`].
+    /// The index of the word in [`ArgKind::OneOf`].
     Word(usize),
 }
 
-/// Reading compiled arguments. What a keyword's table promises is there; a missing optional argument is `None`.
+/// Access to compiled arguments. The types are those of the keyword's table; a missing optional argument is `None`.
 pub(crate) trait Args {
     fn int(&self, at: usize) -> Option<i64>;
     fn bytes(&self, at: usize) -> Option<&[u8]>;
@@ -207,18 +207,18 @@ impl Args for [Arg] {
     }
 }
 
-/// A set of the moments at which something can be evaluated.
+/// A set of the points at which something can be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places(pub u16);
 
 impl Places {
     /// `tcp-request connection`.
     pub const CONNECTION: Places = Places(1);
-    /// `tcp-request session`: handshakes are done.
+    /// `tcp-request session`: after the handshakes.
     pub const SESSION: Places = Places(1 << 1);
     /// `tcp-request content`, `http-request`, `use_backend`, `use-server`, `balance`, `stick match`.
     pub const REQUEST: Places = Places(1 << 2);
-    /// A server has been chosen, its connection not yet made (`source`, `sni`).
+    /// After a server is chosen, before there is a connection to it (`source`, `sni`).
     pub const SERVER: Places = Places(1 << 3);
     /// `tcp-response content`, `http-response`, `http-after-response`, `stick store-response`.
     pub const RESPONSE: Places = Places(1 << 4);
@@ -231,36 +231,36 @@ impl Places {
     /// `error-log-format`: the connection failed before it became a session.
     pub const ERROR: Places = Places(1 << 8);
 
-    /// Anywhere at all.
+    /// Everywhere.
     pub const ALWAYS: Places = Places(0x1ff);
-    /// Wherever there is a process that serves.
+    /// Everywhere in a running process.
     pub const SERVING: Places = Places(0x1ff & !Self::CONFIG.0);
-    /// From the accepted connection on.
+    /// From the accepted connection onwards.
     pub const FROM_CONNECTION: Places = Places(0x1ff & !Self::CONFIG.0);
-    /// From the established session on, logs included.
+    /// From the established session onwards, including logs.
     pub const FROM_SESSION: Places =
         Places(Self::SESSION.0 | Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0 | Self::ERROR.0);
-    /// While the request is there.
+    /// While the request is available.
     pub const IN_REQUEST: Places = Places(Self::REQUEST.0 | Self::SERVER.0);
-    /// While the response is there.
+    /// While the response is available.
     pub const IN_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::CHECK.0);
     /// From the request to the log line.
     pub const FROM_REQUEST: Places = Places(Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0);
-    /// From the connection to the server on.
+    /// From the connection to the server onwards.
     pub const FROM_SERVER: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
     /// From the response to the log line.
     pub const FROM_RESPONSE: Places = Places(Self::RESPONSE.0 | Self::LOG.0 | Self::CHECK.0);
 
-    /// Both.
+    /// The union of both.
     #[must_use]
     pub const fn or(self, other: Places) -> Places {
         Places(self.0 | other.0)
     }
-    /// Whether they share a place.
+    /// Whether they have a place in common.
     pub const fn meets(self, other: Places) -> bool {
         self.0 & other.0 != 0
     }
-    /// In words.
+    /// A description in words.
     pub fn describe(self) -> String {
         if self == Self::ALWAYS {
             return "anywhere".into();
@@ -281,17 +281,17 @@ impl Places {
     }
 }
 
-/// Whether a keyword works here.
+/// Whether a keyword is implemented.
 #[derive(Clone, Copy, Debug)]
 pub enum Support<F> {
-    /// It does, by this function.
+    /// It is, by this function.
     Yes(F),
-    /// It is refused; why, and what to write instead.
+    /// It is refused; the text says why, and what to write instead.
     No(&'static str),
 }
 
 impl<F> Support<F> {
-    /// For the manual.
+    /// A description for the manual.
     pub fn describe(&self) -> String {
         match self {
             Support::Yes(_) => "yes".into(),
@@ -300,14 +300,14 @@ impl<F> Support<F> {
     }
 }
 
-/// What is wrong in a word, where in it, and what to write instead.
+/// An error in a word: where it is, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Bytes of the word's text.
+    /// The affected bytes of the word's text.
     pub at: std::ops::Range<usize>,
     /// One sentence without a full stop.
     pub message: String,
-    /// What instead.
+    /// What to write instead.
     pub hint: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! The lists that rules stand in.
+//! The lists that rules are in.
 
-/// Which list of rules.
+/// A list of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `tcp-request connection`.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that are lists of directives.
+    /// The kinds that are lists of directives.
     pub const ALL: &'static [Kind] = &[
         Kind::TcpConnection,
         Kind::TcpSession,
@@ -32,7 +32,7 @@ impl Kind {
         Kind::HttpResponse,
         Kind::HttpAfterResponse,
     ];
-    /// The directive.
+    /// The name of the directive.
     pub fn name(self) -> &'static str {
         match self {
             Kind::TcpConnection => "tcp-request connection",

@@ -1,4 +1,4 @@
-//! Names in expressions and rules, tied to what they mean in this configuration.
+//! Resolves names in expressions and rules to what they refer to in this configuration.
 
 use crate::{
     facts::{ProxyId, ServerId},
@@ -20,10 +20,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Where an expression stands.
+/// The place of an expression in the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// The proxy whose section it stands in.
+    /// The proxy in whose section it is.
     pub proxy: Option<ProxyId>,
     /// When it will be evaluated.
     pub place: Places,
@@ -32,31 +32,31 @@ pub struct Scope {
 /// The names of a configuration.
 pub struct Linker<'a> {
     pub(crate) config: &'a Config,
-    /// A frontend and a backend may have one name.
+    /// A frontend and a backend may have the same name.
     proxies: HashMap<&'a str, Vec<usize>>,
     files_of_host: &'a dyn Files,
     pub(crate) vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
     pub(crate) userlists: HashMap<String, Arc<Userlist>>,
-    /// The line that is being compiled.
+    /// The line being compiled.
     pub(crate) line: Span,
-    /// All lists and maps with the line that came upon them first and the number it asks for.
+    /// All lists and maps, with the line that named each first, and the number it requested.
     references: Vec<(Span, Option<u32>, Arc<Reference>)>,
-    /// Numbers of lists that lines ask for.
+    /// Numbers of lists that lines request.
     ids: HashSet<u32>,
-    /// Lists and maps by the names of their files, for those that have been read.
+    /// Lists and maps by the names of their files.
     files: HashMap<String, Named>,
-    /// An expression looks at what a server has sent of a body.
+    /// Whether an expression looks at the body of a response.
     pub(crate) reads_responses: bool,
-    /// The same of a request's.
+    /// Whether an expression looks at the body of a request.
     pub(crate) reads_requests: bool,
 }
 
-/// The list or map of a file's name, once some rule reads it: actions that change it may stand before that rule.
+/// The list or map of a file, once some rule reads it: actions that change it may come before that rule.
 pub(crate) type Named = Arc<OnceLock<Arc<Reference>>>;
 
 impl<'a> Linker<'a> {
-    /// Knows the proxies and servers of a configuration; tables and userlists are added to it.
+    /// A linker that knows the proxies and servers of a configuration; tables and userlists are added to it.
     pub fn new(config: &'a Config, host: &'a dyn Files) -> Self {
         let mut proxies: HashMap<&str, Vec<usize>> = HashMap::new();
         for (index, proxy) in config.proxies.iter().enumerate() {
@@ -93,7 +93,7 @@ impl<'a> Linker<'a> {
         name: Range<usize>,
         scope: Scope,
     ) -> Result<Arg, Problem> {
-        // What names a section means the current one when it is left out or empty.
+        // If an argument that names a section is omitted or empty, it means the current section.
         let named = matches!(spec.kind, ArgKind::Backend | ArgKind::Frontend | ArgKind::Table);
         let (text, at) = match given {
             Some((text, at)) if !(text.is_empty() && (named || spec.optional && !spec.kind.is_text())) => (text, at),
@@ -199,7 +199,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// The section the expression stands in.
+    /// Resolves an argument to the section that the expression is in.
     fn current(&self, keyword: &str, spec: &ArgSpec, name: Range<usize>, scope: Scope) -> Result<Arg, Problem> {
         let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id.0 as usize).map(|proxy| (id, proxy)));
         match (spec.kind, proxy) {
@@ -221,7 +221,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A proxy of a kind by name.
+    /// Finds a proxy of this kind by name.
     pub(crate) fn proxy(
         &self,
         name: &str,
@@ -237,7 +237,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// A stick table by the name of its section.
+    /// Finds a stick table by the name of its section.
     pub(crate) fn table(&self, name: &str, at: Range<usize>) -> Result<Arc<StickTable>, Problem> {
         self.tables.get(name).cloned().ok_or_else(|| {
             let exists = self.proxies.contains_key(name);
@@ -250,7 +250,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// A server by `backend/server`, or by its name in the current section.
+    /// Finds a server by `backend/server`, or by its name in the current section.
     pub(crate) fn server(&self, name: &str, at: Range<usize>, scope: Scope) -> Result<ServerId, Problem> {
         let (proxy, server) = match name.split_once('/') {
             Some((backend, server)) => (self.proxy(backend, at.clone(), "backend", |kind| kind.has_backend())?, server),
@@ -267,7 +267,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A variable by its name with scope.
+    /// Resolves a variable by its name with scope.
     pub(crate) fn var(&mut self, name: &str) -> Result<VarRef, Problem> {
         use crate::vars::Scope;
         if let Some(var) = self.vars.get(name) {
@@ -306,18 +306,22 @@ impl<'a> Linker<'a> {
         Ok(var)
     }
 
-    /// A map for a converter.
+    /// Opens a map for a converter.
     ///
     /// # Errors
-    /// When the file cannot be read, or a line of it cannot be compared so or has no value of this type.
+    ///
+    /// If the file cannot be read, or a line of it is invalid for this comparison or this type of value.
     pub(crate) fn map(&mut self, name: &str, how: Comparison, output: Type) -> Result<Reading, Problem> {
         self.pattern_file(name, how, true, Some(output))
     }
 
-    /// The list or map of a file, which is read once whoever uses it; an ACL wants no type of values.
+    /// Opens the list or map of a file, which is read once even if several rules use it; an ACL needs no type of
+    /// values.
     ///
     /// # Errors
-    /// As for [`Linker::map`], and when a list is wanted of what is a map already, or the reverse.
+    ///
+    /// As for [`Linker::map`], and if a list is asked for and the file is already used as a map, or the other way
+    /// round.
     pub(crate) fn pattern_file(
         &mut self,
         name: &str,
@@ -362,29 +366,29 @@ impl<'a> Linker<'a> {
         Ok(reading)
     }
 
-    /// The list or map of a file that some rule reads or will read; actions change it.
+    /// The list or map of a file that some rule reads or will read, so that actions can change it.
     pub(crate) fn file_named(&mut self, name: &str) -> Named {
         Arc::clone(self.files.entry(name.to_owned()).or_default())
     }
 
-    /// Takes a number for a list; whether it was free.
+    /// Reserves a number for a list; returns whether it was free.
     pub(crate) fn take_id(&mut self, id: u32) -> bool {
         self.ids.insert(id)
     }
 
-    /// Remembers a list or map that the current line came upon first.
+    /// Registers a list or map that the current line is the first to name.
     pub(crate) fn keep(&mut self, reference: Arc<Reference>, id: Option<u32>) {
         self.references.push((self.line, id, reference));
     }
 
-    /// File and number of the current line.
+    /// File and line number of the current line.
     pub(crate) fn written(&self) -> (&str, u32) {
         let file = self.config.files.get(self.line.file.0 as usize);
         (file.map_or("", |file| &file.name), self.line.line)
     }
 
-    /// All lists and maps, numbered in the order in which their lines are written, except those that have a number of
-    /// their own.
+    /// All lists and maps, numbered in the order in which their lines are written, except those that requested a
+    /// number.
     pub(crate) fn references(&self) -> Vec<Arc<Reference>> {
         let mut all: Vec<_> = self.references.iter().collect();
         all.sort_by_key(|(span, ..)| (span.file, span.line));
@@ -398,7 +402,7 @@ impl<'a> Linker<'a> {
     }
 }
 
-/// A number; one that is too large or too small is the nearest that there is.
+/// Parses a number; one that is out of range becomes the nearest valid one.
 fn saturated(text: &str) -> Option<i64> {
     text.parse().map_or_else(
         |error: std::num::ParseIntError| match error.kind() {

@@ -1,4 +1,4 @@
-//! The reference of the rules' language, made from its tables.
+//! The reference of the rules language, generated from its tables.
 
 use crate::{
     acl::{PREDEFINED, criteria},
@@ -11,8 +11,9 @@ use crate::{
 };
 use std::fmt::Write as _;
 
-/// The reference as Markdown. `docs/rules.md` is this text; a test keeps it so. `proof` gives the link to the test of a
-/// row: the table is `fetch`, `converter`, `alias` or, for an action, the name of a list of rules.
+/// The reference as Markdown. `docs/rules.md` is this text, which a test checks. `proof` returns the link to the test
+/// of a row, given the table (`fetch`, `converter`, `alias` or, for an action, the name of a list of rules) and the
+/// name.
 pub fn manual(proof: impl Fn(&str, &str) -> String) -> String {
     let mut out = String::from(INTRODUCTION);
     let written = write(&mut out, &proof);

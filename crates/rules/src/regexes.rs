@@ -18,10 +18,10 @@ use std::{
 
 /// A compiled regular expression on bytes.
 ///
-/// HAProxy uses PCRE where it is built with it. Here the engine never backtracks, so that no request can make a match
-/// slow. The syntax is the same but for what needs backtracking (back-references, look-around, atomic groups, possessive
+/// HAProxy uses PCRE if built with it. The engine here never backtracks, so that no request can make a match slow. The
+/// syntax is the same except for what needs backtracking (back-references, look-around, atomic groups, possessive
 /// repetition), which is refused by name; leftmost-first preference, greedy and lazy repetition are as in PCRE. `\d`,
-/// `\w`, `\s` and `.` mean bytes of ASCII, as in PCRE without its UTF mode; `$` matches only at the very end, where PCRE
+/// `\w`, `\s` and `.` match ASCII bytes, as in PCRE without its UTF mode; `$` matches only at the very end, where PCRE
 /// also matches before a final line feed.
 #[derive(Clone, Debug)]
 pub struct Regex(Arc<Compiled>);
@@ -29,25 +29,27 @@ pub struct Regex(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     regex: bytes::Regex,
-    /// The states that its counted repetitions unfold to, where those are many: see [`Regex::charge`].
+    /// The number of states that its counted repetitions expand to, if there are many: see [`Regex::charge`].
     unfolded: usize,
     ignore_case: bool,
-    /// For long texts in which all matches are replaced: where they end, and what their groups are. Made when first needed.
+    /// For replacing all matches in long texts: finds where they end, and what their groups are. Built when first
+    /// needed.
     ends: OnceLock<Option<DFA>>,
     grouping: OnceLock<Option<meta::Regex>>,
 }
 
-/// In a text up to this long all matches are found by as many searches, each of which may go to its end.
+/// In a text up to this length, each match is found by a search of its own, even if each goes to the end.
 const SHORT: usize = 256;
 
-/// Where the groups of a match are, the whole of it first.
+/// The positions of the groups of a match; the first is the whole match.
 type Groups = [Option<Range<usize>>; 10];
 
 impl Regex {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is not supported or malformed, by name.
+    ///
+    /// What is unsupported or malformed, by name.
     pub fn new(pattern: &str, ignore_case: bool) -> Result<Regex, Problem> {
         bytes::RegexBuilder::new(&translate(pattern))
             .case_insensitive(ignore_case)
@@ -75,15 +77,15 @@ impl Regex {
         self.charge(text.len());
         self.0.regex.is_match(text)
     }
-    /// Spends what a search in a text of that length costs. An automaton of some hundred states that may all be live at once, as
-    /// in `a[ab]{255}c`, is not made deterministic: each byte is then looked at by each state (measured: 20 to 90 ms for 13 KB
-    /// and 256 states).
+    /// Charges the turn for a search in a text of this length. An automaton with some hundred states that may all be
+    /// live at once, as in `a[ab]{255}c`, is not made deterministic, so each byte is processed for each state
+    /// (measured: 20 to 90 ms for 13 KB and 256 states).
     fn charge(&self, len: usize) {
         let states = (len.saturating_mul(self.0.unfolded) / cost::REGEX_STATES).min(u32::MAX as usize / 2);
         turn::spend(cost::REGEX + (len / cost::REGEX_BYTES) as u32 + states as u32);
     }
-    /// Appends `text` with the first match, or all of them, replaced. `\0` to `\9` in the replacement are groups; returns
-    /// whether anything matched.
+    /// Appends `text` with the first match, or all of them, replaced. `\0` to `\9` in the replacement are groups.
+    /// Returns whether anything matched.
     pub fn replace(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
         let (before, long) = (out.len(), all && text.len() > SHORT);
         match long.then(|| self.replace_long(text, by, out)).flatten() {
@@ -94,12 +96,12 @@ impl Regex {
             }
         }
     }
-    /// For each match all that follows it may be looked at.
+    /// Each match may cost a search of everything that follows.
     fn replace_short(&self, text: &[u8], by: &[u8], all: bool, out: &mut Vec<u8>) -> bool {
         let plain = !by.contains(&b'\\');
         let search = |at, groups: &mut Groups| {
             self.charge(text.len() - at);
-            // Where a match is costs a tenth of what its groups cost.
+            // Finding a match costs a tenth of finding its groups.
             let Some(whole) = self.0.regex.find_at(text, at) else { return Some(false) };
             groups[0] = Some(whole.range());
             if let Some(found) = (!plain).then(|| self.0.regex.captures_at(text, whole.start())).flatten() {
@@ -109,7 +111,7 @@ impl Regex {
         };
         substitute(text, by, all, out, search).unwrap_or(false)
     }
-    /// All matches, in time that grows with the text; `None` where the automaton for that cannot be had.
+    /// Finds all matches, in time proportional to the text; `None` if the automaton for that could not be built.
     fn replace_long(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> Option<bool> {
         let inner = &*self.0;
         let dfa = inner.ends.get_or_init(|| ends::compile(inner.regex.as_str(), inner.ignore_case)).as_ref()?;
@@ -121,14 +123,14 @@ impl Regex {
             let span = end.map_or(0, |end| end - at);
             self.charge(ends.steps - before + span);
             let Some(end) = end else { return Some(false) };
-            // Its context counts, though no more than the match is searched.
+            // The surrounding text serves as context, though only the match is searched.
             grouping.search_captures(&Input::new(text).range(at..end), &mut found);
             *groups = array::from_fn(|group| found.get_group(group).map(|part| part.range()));
             groups[0].is_some().then_some(true)
         };
         substitute(text, by, true, out, search)
     }
-    /// Appends the replacement for the first match in `text`, without what stands around it.
+    /// Appends the replacement for the first match in `text`, without the text around it.
     pub fn rewrite(&self, text: &[u8], by: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(found) = self.0.regex.captures(text) else { return false };
         expand(by, text, &array::from_fn(|group| found.get(group).map(|part| part.range())), out);
@@ -136,12 +138,12 @@ impl Regex {
     }
 }
 
-/// A text that grew longer than this by substitutions grows no further: no message is as long, and every match of a short
-/// text may be replaced by a long one.
+/// The length at which a text stops growing by substitutions: no message is as long, and every match in a short text
+/// could be replaced by a long one.
 const LONGEST: usize = 1 << 20;
 
-/// Appends `text` with matches replaced, as `search` finds them: from a place on, whether there is one, and where its groups are.
-/// `None` where it gives up.
+/// Appends `text` with matches replaced. `search` finds the first match from a position on, if any, and its groups.
+/// `None` if it gives up.
 fn substitute(
     text: &[u8],
     by: &[u8],
@@ -161,11 +163,11 @@ fn substitute(
             break;
         }
         if out.len() > LONGEST {
-            // Whoever asked for it has no use for so much.
+            // No use needs a longer text.
             return Some(found);
         }
         if whole.is_empty() {
-            // It takes a byte along, or the search would stand still.
+            // An empty match moves on by one byte, or the search would not advance.
             out.extend_from_slice(text.get(at..=at).unwrap_or_default());
             at += 1;
         }
@@ -174,7 +176,7 @@ fn substitute(
     Some(found)
 }
 
-/// The same expression in a form that can be searched in a part of a text, with the rest for its context.
+/// The same expression in a form that can search part of a text, with the rest as its context.
 fn grouping(pattern: &str, ignore_case: bool) -> Option<meta::Regex> {
     meta::Regex::builder()
         .configure(meta::Config::new().utf8_empty(false))
@@ -183,7 +185,8 @@ fn grouping(pattern: &str, ignore_case: bool) -> Option<meta::Regex> {
         .ok()
 }
 
-/// `\1` stands for a group, `\\` for a backslash, `\xHH` for a byte; a backslash before anything else is dropped.
+/// Expands a replacement: `\1` stands for a group, `\\` for a backslash, `\xHH` for a byte; a backslash before anything
+/// else is dropped.
 fn expand(by: &[u8], text: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     let mut rest = by;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -214,8 +217,8 @@ fn expand(by: &[u8], text: &[u8], groups: &Groups, out: &mut Vec<u8>) {
     }
 }
 
-/// PCRE takes a backslash before any character that is not alphanumeric as that character; the crate does so only for
-/// some. And PCRE takes a `{` that begins no repetition as itself.
+/// PCRE accepts a backslash before any character that is not alphanumeric, the crate only before some; and PCRE takes a
+/// `{` that starts no repetition literally.
 fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut chars = pattern.char_indices().peekable();
@@ -235,7 +238,7 @@ fn translate(pattern: &str) -> String {
             },
             '{' if !begins_repetition(&pattern[at + 1..]) => out.push_str("\\{"),
             c => match penstock_config::byte_of(c) {
-                // Part of no character: the byte itself is meant.
+                // Not part of a character: the byte itself is meant.
                 Some(byte) => out.extend(format!("\\x{byte:02x}").chars()),
                 None => out.push(c),
             },
@@ -256,21 +259,22 @@ fn begins_repetition(rest: &str) -> bool {
         && inner.bytes().all(|b| b.is_ascii_digit() || b == b',')
 }
 
-/// Texts of which everything that `pattern` matches holds at least one, in lower case and whatever the case of a match; `None`
-/// where there are none of use.
+/// Texts of which every match of `pattern` contains at least one, in lower case regardless of the case of a match;
+/// `None` if no useful ones are known.
 ///
 /// # Errors
-/// As [`Regex::new`] has them, but for an expression that is too large.
+///
+/// As for [`Regex::new`], except that an expression may be too large.
 pub(crate) fn required_texts(pattern: &str) -> Result<Option<Vec<Vec<u8>>>, Problem> {
     let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&translate(pattern));
     match parsed {
         Ok(hir) => Ok(required(&hir)),
-        // What exactly is wrong is said by who compiles it.
+        // The compiler reports the exact error.
         Err(_) => Regex::new(pattern, false).map(|_| None),
     }
 }
 
-/// The states that counted repetitions add to a pattern's own, if they are many enough to tell.
+/// The number of states that counted repetitions add to those of a pattern, if that is large.
 fn unfolded(pattern: &str) -> usize {
     const MANY: usize = 100;
     let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
@@ -279,7 +283,7 @@ fn unfolded(pattern: &str) -> usize {
     if all - once > MANY { all } else { 0 }
 }
 
-/// The states of a pattern with each repetition once, and with as many as are counted.
+/// The number of states of a pattern with each repetition counted once, and with each expanded.
 fn states(hir: &Hir) -> [usize; 2] {
     let sum = |parts: &[Hir]| parts.iter().map(states).fold([0, 0], |[a, b], [c, d]| [a + c, b.saturating_add(d)]);
     match hir.kind() {
@@ -295,7 +299,7 @@ fn states(hir: &Hir) -> [usize; 2] {
     }
 }
 
-/// Alternatives that are followed: more of them say less.
+/// Most alternatives that are followed; with more of them, the result would be less selective.
 const ALTERNATIVES: usize = 16;
 
 fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
@@ -335,7 +339,7 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The text that is all it matches but for case, in lower case.
+/// The only text that it matches, in lower case, ignoring case.
 fn fixed(hir: &Hir) -> Option<Vec<u8>> {
     match hir.kind() {
         HirKind::Literal(text) => Some(text.0.to_ascii_lowercase()),

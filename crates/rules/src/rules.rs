@@ -22,13 +22,13 @@ pub struct Rule {
 /// A list of rules of one kind.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Which.
+    /// The kind of the list.
     pub kind: Kind,
     pub(crate) list: Vec<Rule>,
 }
 
 impl Rules {
-    /// No rules.
+    /// An empty list.
     pub fn none(kind: Kind) -> Rules {
         Rules { kind, list: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl Rules {
         self.list.len()
     }
 
-    /// Runs the rules from a place on, 0 at first and what a waiting verdict named later.
+    /// Runs the rules from a place on: 0 at first, later the one that a waiting verdict named.
     pub fn run(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
         let verdict = self.decide(ctx, from);
         ctx.world.at_rule(None);
@@ -50,7 +50,7 @@ impl Rules {
 
     fn decide(&self, ctx: &mut Context<'_>, from: usize) -> Verdict {
         for (at, rule) in self.list.iter().enumerate().skip(from) {
-            // Never before the first of them: each turn goes on by a rule.
+            // Not before the first rule of this turn, so that each turn makes progress.
             if at > from && turn::is_spent() {
                 return Verdict::Rest { next: at };
             }
@@ -72,7 +72,7 @@ impl Rules {
             let outcome = rule.action.run(self.kind, rule.span, ctx, at);
             ctx.settle();
             if ctx.txn.logins.has_claim() {
-                // It has done its work with a sample missing, and does it again with the sample.
+                // It ran with a sample missing, and runs again once the sample is known.
                 return Verdict::Verify { next: at };
             }
             match outcome {

@@ -11,8 +11,8 @@ use crate::{
 use penstock_config::Line;
 
 impl Compiler<'_> {
-    /// Gives variables of the process the values that the global section says, line by line: a later one may use what an
-    /// earlier one has set.
+    /// Sets the variables of the process as the global section says, line by line, so that a line may use what earlier
+    /// ones have set.
     pub fn set_variables(&mut self, lines: &[Line], now: Now, world: &dyn World) {
         for line in lines {
             self.set_variable(line, now, world);
@@ -74,7 +74,7 @@ impl Compiler<'_> {
             log: &LogFacts::default(),
             world,
         };
-        // What has no value leaves the variable as it is.
+        // Without a value, the variable stays as it is.
         let _ = action.run(Kind::Check, line.span, &mut context, 0);
         context.settle();
         Some(())

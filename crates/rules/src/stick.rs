@@ -17,21 +17,21 @@ use std::{collections::HashSet, sync::Arc};
 /// A rule of persistence by a stick table.
 #[derive(Clone, Debug)]
 pub struct StickRule {
-    /// Look the key up when a server is chosen.
+    /// Whether to look the key up when a server is chosen.
     pub matches: bool,
-    /// Keep the server under the request's key once it is chosen.
+    /// Whether to store the server under the request's key once it is chosen.
     pub stores_request: bool,
-    /// Keep the server under the response's key.
+    /// Whether to store the server under the response's key.
     pub stores_response: bool,
     expr: Expr,
     table: Arc<StickTable>,
     condition: Condition,
-    /// The rule.
+    /// Where the rule was written.
     pub span: Span,
 }
 
 impl StickRule {
-    /// The number of the server the request sticks to. Counts as a use of the entry.
+    /// The number of the server that the request sticks to. Counts as a use of the entry.
     pub fn find(&self, ctx: &Context<'_>) -> Option<u32> {
         if !self.matches || self.condition.holds(ctx) != Answer::Yes {
             return None;
@@ -43,7 +43,7 @@ impl StickRule {
         u32::try_from(id).ok().filter(|id| *id != 0)
     }
 
-    /// Keeps the server under the key; call it for rules of the direction at hand, once a server is chosen.
+    /// Stores the server under the key. To be called for rules of the current direction, once a server is chosen.
     pub fn store(&self, ctx: &Context<'_>, server_id: u32) {
         if self.condition.holds(ctx) != Answer::Yes {
             return;
@@ -60,7 +60,7 @@ impl StickRule {
     }
 }
 
-/// Names of the tables in which servers are kept: those of proxies with `stick` lines and those they name.
+/// Names of the tables that store servers: those of proxies with `stick` lines, and those that the lines name.
 pub(crate) fn tables_with_servers(config: &Config) -> HashSet<&str> {
     let mut names = HashSet::new();
     for proxy in &config.proxies {
@@ -101,7 +101,7 @@ pub(crate) fn compile(
         diagnostics.error(words.last_span(), "`stick` wants a sample expression");
         return None;
     };
-    // Converters may stand as words of their own.
+    // Converters may be written as separate words.
     let mut text = first.text.clone();
     while let Some(word) = words.peek().filter(|word| !matches!(word.text.as_str(), "table" | "if" | "unless")) {
         text.push(',');

@@ -1,8 +1,8 @@
-//! Dates in the forms that logs and HTTP fields have. Pure: the moment and the offset of local time come in.
+//! Dates in the formats of logs and HTTP fields. Pure: the time and the offset of local time are passed in.
 
 use std::cell::RefCell;
 
-/// A moment taken apart.
+/// A time, split into its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Civil {
     year: i64,
@@ -11,9 +11,9 @@ pub(crate) struct Civil {
     hour: u8,
     minute: u8,
     second: u8,
-    /// From Sunday, 0.
+    /// 0 is Sunday.
     weekday: u8,
-    /// From 1.
+    /// 1 is January 1.
     yearday: u16,
 }
 
@@ -37,7 +37,7 @@ impl Civil {
     /// From seconds since 1970.
     pub fn from_unix(unix: i64) -> Civil {
         let (days, of_day) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
-        // Years are counted from March 1, so that the leap day is the last (H. Hinnant, "chrono-compatible low-level
+        // Years are counted from March 1, so that the leap day comes last (H. Hinnant, "chrono-compatible low-level
         // date algorithms").
         let z = days + 719_468;
         let era = z.div_euclid(146_097);
@@ -81,7 +81,7 @@ impl Civil {
         }
     }
 
-    /// `Fri, 06 Feb 2009 12:14:14 GMT`.
+    /// Writes `Fri, 06 Feb 2009 12:14:14 GMT`.
     pub fn write_http(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.day_short());
         out.extend_from_slice(b", ");
@@ -104,8 +104,8 @@ impl Civil {
     }
 }
 
-/// `06/Feb/2009:12:14:14`, at a second since 1970 in local time. The lines of a worker mostly share their second, so its
-/// text is made once.
+/// Writes `06/Feb/2009:12:14:14`; `local` is seconds since 1970 in local time. Successive lines of a worker usually
+/// have the same second, so the text is cached.
 pub(crate) fn write_clf(local: i64, out: &mut Vec<u8>) {
     thread_local!(static LAST: RefCell<(i64, Vec<u8>)> = const { RefCell::new((0, Vec::new())) });
     LAST.with_borrow_mut(|(second, text)| {
@@ -137,7 +137,7 @@ fn padded(out: &mut Vec<u8>, n: i64, width: usize) {
     out.extend_from_slice(format!("{n:0width$}").as_bytes());
 }
 
-/// `+0100`.
+/// Writes `+0100`.
 pub fn write_offset(out: &mut Vec<u8>, offset_s: i32) {
     out.push(if offset_s < 0 { b'-' } else { b'+' });
     let minutes = offset_s.unsigned_abs() / 60;
@@ -145,26 +145,26 @@ pub fn write_offset(out: &mut Vec<u8>, offset_s: i32) {
     two(out, (minutes % 60) as u8);
 }
 
-/// What a conversion of strftime(3) gives: text, or a number with its usual width and padding.
+/// The output of a strftime(3) conversion: text, or a number with its default width and padding.
 enum Part {
     Text(Vec<u8>),
     Number(i64, usize, u8),
 }
 
-/// The flags of the C library between the percent sign and the letter: padding, case, width.
+/// The C library's flags between the percent sign and the letter: padding, case, width.
 #[derive(Default)]
 struct Flags {
-    /// `-` is none at all.
+    /// The padding; `-` means none.
     pad: Option<u8>,
     upper: bool,
     width: usize,
 }
 
-/// The widest field that a format may ask for; a header or a log line has no use for more.
+/// The widest field that a format may ask for; headers and log lines need no more.
 const WIDEST: usize = 255;
 
 impl Flags {
-    /// Reads `_`, `-`, `0`, `^`, `#`, a width, and `E` and `O`, which mean nothing in the C locale.
+    /// Parses `_`, `-`, `0`, `^`, `#`, a width, and `E` and `O`, which have no effect in the C locale.
     fn read(mut format: &[u8]) -> (Flags, &[u8]) {
         let mut flags = Flags::default();
         while let [flag @ (b'_' | b'-' | b'0' | b'^' | b'#'), rest @ ..] = format {
@@ -218,7 +218,7 @@ pub fn format(unix: i64, offset_s: i32, format: &[u8], out: &mut Vec<u8>) {
         match at.part(letter, unix, offset_s) {
             Some(part) => flags.write(part, out),
             None => {
-                // Nothing that the library knows: as it is written.
+                // A conversion that the library does not know is copied unchanged.
                 out.push(b'%');
                 out.extend_from_slice(&rest[..rest.len() - after.len()]);
             }
@@ -286,12 +286,12 @@ impl Civil {
         }
     }
 
-    /// Year and number of the week of ISO 8601: weeks begin on Monday, and the first has the year's first Thursday.
+    /// Year and week number of ISO 8601: weeks start on Monday, and the first one contains the year's first Thursday.
     fn iso_week(&self) -> (i64, i64) {
         let from_monday = i64::from((self.weekday + 6) % 7);
         let week = (i64::from(self.yearday) - 1 - from_monday + 10) / 7;
         let weeks_of = |year: i64| {
-            // A year has 53 weeks when it begins on a Thursday, or is a leap year that ends on one.
+            // A year has 53 weeks if it starts on a Thursday, or is a leap year that ends on one.
             let last_day =
                 |year: i64| (year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)).rem_euclid(7);
             if last_day(year) == 4 || last_day(year - 1) == 3 { 53 } else { 52 }

@@ -1,4 +1,4 @@
-//! Userlists: who may pass `http_auth`, and which groups they are in.
+//! Userlists: the users that `http_auth` accepts, and the groups they are in.
 
 use crate::crypt::Hash;
 use aws_lc_rs::{
@@ -12,13 +12,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A userlist, ready to check with.
+/// A userlist, ready to check passwords.
 #[derive(Debug)]
 pub struct Userlist {
     /// Its name.
     pub name: String,
     users: HashMap<String, User>,
-    /// Digests of user and password, keyed with a secret of this process, that a slow hash has accepted.
+    /// Keyed digests of the users and passwords that a slow hash has accepted; the key is a secret of this process.
     accepted: Mutex<Accepted>,
     secret: hmac::Key,
 }
@@ -35,11 +35,11 @@ struct Accepted {
     order: VecDeque<[u8; 32]>,
 }
 
-/// Logins remembered a list. Each request of a browser repeats its login; a check of 5000 rounds is some 2 ms.
+/// Logins remembered per list. Browsers repeat the login with each request, and a check of 5000 rounds takes some 2 ms.
 const REMEMBERED: usize = 4096;
 
 impl Userlist {
-    /// Reads the hashes of a userlist.
+    /// Parses the hashes of a userlist.
     pub fn new(list: &model::Userlist, diagnostics: &mut Diagnostics) -> Userlist {
         let mut users = HashMap::new();
         for user in &list.users {
@@ -69,13 +69,13 @@ impl Userlist {
         }
     }
 
-    /// Whether a user of this list has this password; a [`Claim`] where that takes long to tell.
+    /// Whether a user of this list has this password; a [`Claim`] if finding out takes long.
     fn ask(self: &Arc<Self>, user: &[u8], password: &[u8]) -> Result<bool, Claim> {
         let Some(known) = std::str::from_utf8(user).ok().and_then(|name| self.users.get(name)) else {
             return Ok(false);
         };
         if !known.hash.is_slow() {
-            // There is nothing to give up.
+            // This check is quick, so it is never given up.
             return Ok(known.hash.check(password, &|| false).unwrap_or(false));
         }
         let mut mac = hmac::Context::with_key(&self.secret);
@@ -112,7 +112,7 @@ impl Userlist {
     }
 }
 
-/// A password that is to be checked, which takes as long as its list's hashes want.
+/// A password to be checked, which may take long.
 #[derive(Debug)]
 pub struct Claim {
     list: Arc<Userlist>,
@@ -122,7 +122,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Checks it; `None` if that was given up.
+    /// Checks it; `None` if the check was given up.
     pub fn check(self, given_up: &dyn Fn() -> bool) -> Option<Known> {
         let right = self.hash.check(&self.password, given_up)?;
         if right {
@@ -138,15 +138,15 @@ impl Drop for Claim {
     }
 }
 
-/// What became of a [`Claim`].
+/// The result of a [`Claim`].
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     digest: [u8; 32],
     right: bool,
 }
 
-/// The passwords that rules have asked about for one request. Digests are keyed by list, so one of another list is no
-/// answer.
+/// The passwords that rules have asked about for one request. Digests are keyed by list, so that one list's result is
+/// never used for another.
 #[derive(Debug, Default)]
 pub struct Logins {
     known: Vec<Known>,
@@ -167,15 +167,15 @@ impl Logins {
             }
         }
     }
-    /// Whether an evaluation has asked for what has to be checked first.
+    /// Whether an evaluation has asked for a password that has to be checked first.
     pub fn has_claim(&self) -> bool {
         self.claim.borrow().is_some()
     }
-    /// What has to be checked.
+    /// Takes the password to be checked.
     pub fn take_claim(&mut self) -> Option<Claim> {
         self.claim.get_mut().take()
     }
-    /// Keeps what a check came to.
+    /// Stores the result of a check.
     pub fn learn(&mut self, known: Known) {
         self.known.push(known);
     }

@@ -1,4 +1,4 @@
-//! What a sample is: a typed value, and how one type becomes another.
+//! Samples: typed values, and conversions between types.
 
 use std::{
     borrow::Cow,
@@ -6,10 +6,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// The types of the manual's section 7, as their keyword tables name them.
+/// The types of the manual's section 7, by the names in its keyword tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// Whatever comes: decided when it runs.
+    /// Any type; it is only known at run time.
     Any,
     /// True or false.
     Bool,
@@ -45,15 +45,15 @@ impl Type {
         }
     }
 
-    /// Whether a value declared as `self` may be used where `to` is wanted. What this allows can still fail when it
-    /// runs: not every text is an address.
+    /// Whether a value of type `self` may be used where `to` is wanted. The conversion may still fail at run time: not
+    /// every text is an address.
     pub fn casts_to(self, to: Type) -> bool {
         use Type::{Addr, Any, Bin, Bool, Int, Ipv4, Ipv6, Method, Str};
         match (self, to) {
             (Any, _) | (_, Any) => true,
             (Bool, Bool | Int | Str | Bin) => true,
             (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-            // `addr` is only ever an expectation; a value is one of the two families, so it casts as they do.
+            // `addr` only occurs as a wanted type; a value is of one of the two families, which convert alike.
             (Addr | Ipv4, Int) => true,
             (Addr | Ipv4 | Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin) => true,
             (Str, _) => true,
@@ -70,7 +70,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A sample. Text and bytes are borrowed from the message as long as no converter has to change them.
+/// A sample. Text and bytes are borrowed from the message until a converter has to change them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// See [`Type::Bool`].
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
     pub fn bin(bytes: &'a [u8]) -> Self {
         Value::Bin(Cow::Borrowed(bytes))
     }
-    /// Text made on the way.
+    /// Owned text.
     pub fn string(bytes: impl Into<Vec<u8>>) -> Value<'static> {
         Value::Str(Cow::Owned(bytes.into()))
     }
@@ -121,14 +121,14 @@ impl<'a> Value<'a> {
             Value::Method(_) => Type::Method,
         }
     }
-    /// Text, bytes or a method as they are; `None` for the others.
+    /// The bytes of text, bytes or a method; `None` for other types.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => Some(bytes),
             _ => None,
         }
     }
-    /// The first `most` bytes of text, bytes or a method; others as they are.
+    /// The first `most` bytes of text, bytes or a method; other types are unchanged.
     pub(crate) fn cut(self, most: usize) -> Value<'a> {
         let cut = |bytes: Cow<'a, [u8]>| match bytes {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..most.min(bytes.len())]),
@@ -145,7 +145,7 @@ impl<'a> Value<'a> {
             other => other,
         }
     }
-    /// Owns what it borrowed.
+    /// Makes an owned copy of what it borrows.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Value::Bool(b) => Value::Bool(b),
@@ -157,7 +157,7 @@ impl<'a> Value<'a> {
             Value::Method(bytes) => Value::Method(Cow::Owned(bytes.into_owned())),
         }
     }
-    /// Lends itself for as long as it lives.
+    /// A copy that borrows from this value.
     pub fn borrowed(&self) -> Value<'_> {
         match self {
             Value::Bool(b) => Value::Bool(*b),
@@ -170,7 +170,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As another type, where the value allows it.
+    /// Converts to another type, if the value permits.
     pub fn cast(self, to: Type) -> Option<Value<'a>> {
         if to == Type::Any || self.kind() == to {
             return Some(self);
@@ -209,7 +209,7 @@ impl<'a> Value<'a> {
             },
             Type::Str => match self {
                 Value::Str(bytes) | Value::Method(bytes) => Some(Value::Str(bytes)),
-                // Text ends at a NUL, as C strings do.
+                // Text ends at a NUL, like a C string.
                 Value::Bin(bytes) => Some(Value::Str(match (memchr::memchr(0, &bytes), bytes) {
                     (None, bytes) => bytes,
                     (Some(end), Cow::Borrowed(bytes)) => Cow::Borrowed(&bytes[..end]),
@@ -234,7 +234,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an integer, where the type has a cast to it.
+    /// Converts to an integer, if the type has such a conversion.
     pub fn to_int(&self) -> Option<i64> {
         match self {
             Value::Bool(b) => Some((*b).into()),
@@ -245,7 +245,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends the text form: what a header or a log line gets.
+    /// Appends the text form, as written to a header or a log line.
     pub fn write_text(&self, out: &mut Vec<u8>) {
         match self {
             Value::Bool(b) => out.push(if *b { b'1' } else { b'0' }),
@@ -264,7 +264,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// An IPv6 address as inet_ntop(3) writes it, which is what HAProxy logs.
+/// An IPv6 address as inet_ntop(3) writes it, and therefore HAProxy's logs.
 struct Ip6Text(Ipv6Addr);
 
 impl fmt::Display for Ip6Text {
@@ -278,7 +278,7 @@ impl fmt::Display for Ip6Text {
     }
 }
 
-/// Appends a decimal number without going through the formatter: counters and timers are most of a log line.
+/// Appends a decimal number without using the formatter, since counters and timers are most of a log line.
 #[inline]
 pub fn write_int(out: &mut Vec<u8>, n: i64) {
     if n < 0 {
@@ -297,8 +297,8 @@ fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
     }
 }
 
-/// The number a text starts with: an optional sign and digits, as HAProxy reads samples; 0 without digits. Saturates. An
-/// empty text is no number.
+/// The number at the start of a text: an optional sign and digits, as HAProxy parses samples; 0 without digits.
+/// Saturates. `None` for an empty text.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     if text.is_empty() {
         return None;
@@ -314,18 +314,18 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
             break;
         }
         let digit = i64::from(byte - b'0');
-        // Downwards, as the smallest number has no counterpart.
+        // Accumulated as a negative number, since the smallest number has no positive counterpart.
         n = n.saturating_mul(10).saturating_sub(digit);
     }
     Some(if negative { n } else { n.saturating_neg() })
 }
 
-/// An address in a sample's text. What follows an IPv4 address, such as a port, is not looked at.
+/// An address in a sample's text. Anything after an IPv4 address, such as a port, is ignored.
 pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     split_ipv4(text).map(|(ip, _)| IpAddr::V4(ip)).or_else(|| std::str::from_utf8(text).ok()?.parse().ok())
 }
 
-/// The IPv4 address that a text begins with, and what follows it; zeros before a number do not make it octal.
+/// The IPv4 address at the start of a text, and the rest; leading zeros do not make a number octal.
 pub(crate) fn split_ipv4(text: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
     let mut octets = [0u8; 4];
     let mut rest = text;
@@ -340,8 +340,8 @@ pub(crate) fn split_ipv4(text: &[u8]) -> Option<(Ipv4Addr, &[u8])> {
     (rest.first() != Some(&b'.')).then(|| (octets.into(), rest))
 }
 
-/// The IPv4 address inside a mapped, compatible or 6to4 address, as comparisons with networks look at it. A cast takes it
-/// out of a mapped address only.
+/// The IPv4 address in a mapped, compatible or 6to4 address, as used when comparing with networks. A conversion only
+/// uses mapped addresses.
 pub fn v6_to_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let o = ip.octets();
     if o[..10] == [0; 10] && (o[10..12] == [0, 0] || o[10..12] == [0xff, 0xff]) {

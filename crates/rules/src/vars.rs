@@ -1,4 +1,5 @@
-//! Variables: named values with the life time of a process, a session, a transaction, a request, a response or a health check.
+//! Variables: named values that last as long as a process, a session, a transaction, a request, a response or a health
+//! check.
 
 use crate::{context::Context, value::Value};
 use std::{
@@ -19,7 +20,7 @@ pub enum Scope {
     Req,
     /// `res.`: while the response is processed.
     Res,
-    /// `check.`: one health check. Elsewhere it has no value and takes none.
+    /// `check.`: one health check. Elsewhere it has no value and cannot be set.
     Check,
 }
 
@@ -63,7 +64,7 @@ pub struct VarRef {
     pub scope: Scope,
     /// Its name, as a number.
     pub id: VarId,
-    /// Where a variable of the process lives.
+    /// Where a variable of the process is stored.
     pub(crate) shared: Option<Arc<ProcVar>>,
 }
 
@@ -73,7 +74,7 @@ impl PartialEq for VarRef {
     }
 }
 
-/// The variables of one scope. Few are ever set at once, so they are found by looking.
+/// The variables of one scope. There are rarely many, so they are searched in order.
 #[derive(Clone, Debug, Default)]
 pub struct Store(Vec<(VarId, Value<'static>)>);
 
@@ -89,47 +90,47 @@ impl Store {
             None => self.0.push((id, value)),
         }
     }
-    /// Forgets it.
+    /// Removes it.
     pub fn unset(&mut self, id: VarId) {
         self.0.retain(|(known, _)| *known != id);
     }
-    /// Forgets all.
+    /// Removes all.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// An assignment to make once the evaluation that asked for it no longer borrows the variables.
+/// An assignment to be made once the evaluation that asked for it no longer borrows the variables.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
     pub(crate) var: VarRef,
-    /// `None` forgets the variable.
+    /// `None` removes the variable.
     pub(crate) value: Option<Value<'static>>,
 }
 
-/// When an assignment takes place (`set-var(name,ifnotset)`).
+/// A condition of an assignment (`set-var(name,ifnotset)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The variable exists already.
     IfExists,
-    /// It does not.
+    /// The variable does not exist.
     IfNotExists,
     /// The new value is empty.
     IfEmpty,
-    /// It is not.
+    /// The new value is not empty.
     IfNotEmpty,
     /// The variable has a value.
     IfSet,
-    /// It has none.
+    /// The variable has no value.
     IfNotSet,
     /// The variable is greater than the new value.
     IfGt,
-    /// It is less.
+    /// The variable is less than the new value.
     IfLt,
 }
 
 impl Condition {
-    /// By its name.
+    /// Finds a condition by name.
     pub fn parse(name: &str) -> Option<Condition> {
         Some(match name {
             "ifexists" => Condition::IfExists,
@@ -144,7 +145,7 @@ impl Condition {
         })
     }
 
-    /// A variable of the process exists, though without a value, from the start: rules that may set it have declared it.
+    /// A variable of the process exists from the start, though without a value: rules that may set it have declared it.
     fn allows(self, scope: Scope, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
         let exists = scope == Scope::Proc || old.is_some();
         let empty = new.bytes().is_some_and(<[u8]>::is_empty);
@@ -181,7 +182,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Sets or, with `None`, forgets a variable.
+    /// Sets a variable, or removes it with `None`.
     pub fn set_var(&mut self, var: &VarRef, value: Option<Value<'static>>) {
         let store = match var.scope {
             Scope::Proc => {
@@ -205,12 +206,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether conditions on an assignment hold.
+    /// Whether the conditions of an assignment hold.
     pub(crate) fn may_assign(&self, var: &VarRef, conditions: &[Condition], new: &Value<'_>) -> bool {
         conditions.iter().all(|condition| condition.allows(var.scope, self.var(var).as_ref(), new))
     }
 
-    /// Makes the assignments that converters asked for.
+    /// Makes the deferred assignments of converters.
     pub(crate) fn settle(&mut self) {
         if self.txn.pending.get_mut().is_empty() {
             return;

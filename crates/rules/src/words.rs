@@ -1,9 +1,9 @@
-//! The words of a line, taken one after the other, and the numbers and times among them.
+//! The words of a line, taken one after another, and parsers for the numbers and times among them.
 
 use penstock_config::{Line, Span, Word, units};
 use std::time::Duration;
 
-/// A line being read.
+/// A line being parsed.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     line: &'a Line,
@@ -11,7 +11,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// All words of a line.
+    /// A cursor over all words of a line.
     pub fn new(line: &'a Line) -> Self {
         Words { line, at: 0 }
     }
@@ -22,21 +22,21 @@ impl<'a> Words<'a> {
         self.at += 1;
         Some(word)
     }
-    /// The next word without taking it.
+    /// The next word, which is not taken.
     pub fn peek(&self) -> Option<&'a Word> {
         self.line.words.get(self.at)
     }
-    /// Takes the next word if it is this one.
+    /// Takes the next word if it equals `word`; returns whether it did.
     pub fn take(&mut self, word: &str) -> bool {
         let found = self.peek().is_some_and(|next| next.text == word);
         self.at += usize::from(found);
         found
     }
-    /// Whether all words are taken.
+    /// Whether all words have been taken.
     pub fn is_empty(&self) -> bool {
         self.at >= self.line.words.len()
     }
-    /// The words not taken.
+    /// The words that have not been taken.
     pub fn rest(&self) -> &'a [Word] {
         self.line.words.get(self.at..).unwrap_or_default()
     }
@@ -50,14 +50,14 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A time in the manual's units (section 2.5), in milliseconds, which is also its unit where none is written. As in HAProxy,
-/// what follows the unit is not read: `30sec` is `30s`.
+/// Parses a time in the manual's units (section 2.5) to milliseconds, which is also the default unit. As in HAProxy,
+/// anything after the unit is ignored: `30sec` is `30s`.
 pub fn parse_time_ms(text: &str) -> Option<u64> {
     let (length, _) = units::time(text, Duration::from_millis(1)).ok()?;
     u64::try_from(length.as_millis()).ok()
 }
 
-/// A size with `k`, `m`, `g` for powers of 1024.
+/// Parses a size with `k`, `m`, `g` for powers of 1024.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let n: u64 = text[..digits].parse().ok()?;
@@ -71,7 +71,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     n.checked_mul(1 << shift)
 }
 
-/// A line of one's own, split at spaces, for tests and for directives made up by the program.
+/// Makes a line by splitting text at spaces, for tests and for directives that the program generates.
 pub fn line_of(text: &str) -> Line {
     let mut words = Vec::new();
     let mut start = 0;

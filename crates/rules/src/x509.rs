@@ -1,4 +1,4 @@
-//! What the fetches show of a certificate, in OpenSSL's words.
+//! What the fetches show of a certificate, in OpenSSL's format.
 
 use aws_lc_rs::digest;
 use x509_parser::{
@@ -6,14 +6,14 @@ use x509_parser::{
     x509::X509Name,
 };
 
-/// Which part of a distinguished name, and in which form.
+/// A part of a distinguished name, and its format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamePart<'a> {
-    /// Short name of an attribute; all of them where there is none.
+    /// The short name of an attribute; `None` for all of them.
     pub(crate) entry: Option<&'a str>,
-    /// Which of several, from the beginning from 1, or from the end from -1.
+    /// Which occurrence: from 1 at the start, or from -1 at the end.
     pub(crate) occurrence: i64,
-    /// `C=FR` in reverse order with commas, rather than `/C=FR`.
+    /// Whether to write `C=FR` in reverse order with commas, rather than `/C=FR`.
     pub(crate) rfc2253: bool,
 }
 
@@ -86,12 +86,12 @@ fn stamp(time: &ASN1Time) -> String {
     )
 }
 
-/// A name as OpenSSL writes it in one line: `/C=FR/O=Acme/CN=a.example`.
+/// A name in OpenSSL's one-line format: `/C=FR/O=Acme/CN=a.example`.
 pub fn one_line(name: &X509Name<'_>) -> String {
     name.iter_attributes().map(|a| format!("/{}={}", short_name(a.attr_type()), text(a.attr_value()))).collect()
 }
 
-/// A name as OpenSSL's printed forms have it: `C = FR, O = Acme, CN = a.example`.
+/// A name in the format of OpenSSL's printed certificates: `C = FR, O = Acme, CN = a.example`.
 pub fn spaced(name: &X509Name<'_>) -> String {
     let parts = name.iter_attributes().map(|a| format!("{} = {}", short_name(a.attr_type()), text(a.attr_value())));
     parts.collect::<Vec<_>>().join(", ")
@@ -113,7 +113,7 @@ fn distinguished(name: &X509Name<'_>, part: &NamePart<'_>) -> Option<String> {
     if part.occurrence < 0 { values.rev().nth(nth).cloned() } else { values.nth(nth).cloned() }
 }
 
-/// The bytes of a string type as text; of the wide ones, what UTF-16 says.
+/// The bytes of a string type as text; wide types are decoded as UTF-16.
 fn text(value: &x509_parser::asn1_rs::Any<'_>) -> String {
     const BMP_STRING: u32 = 30;
     if value.tag().0 == BMP_STRING {
@@ -123,7 +123,7 @@ fn text(value: &x509_parser::asn1_rs::Any<'_>) -> String {
     String::from_utf8_lossy(value.data).into_owned()
 }
 
-/// OpenSSL's short names of attributes; the number where there is none.
+/// OpenSSL's short name of an attribute, or its number if it has none.
 fn short_name(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = match number.as_str() {
@@ -154,7 +154,7 @@ fn short_name(oid: &Oid<'_>) -> String {
     known.to_owned()
 }
 
-/// OpenSSL's short names of key and signature algorithms.
+/// OpenSSL's short name of a key or signature algorithm.
 fn algorithm(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = match number.as_str() {

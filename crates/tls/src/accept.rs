@@ -1,4 +1,4 @@
-//! A client's connection: ClientHello, the configuration it chooses, the handshake.
+//! A client's connection: the ClientHello, the configuration it selects, and the handshake.
 
 use crate::{
     HandshakeError, Loader, TlsStream,
@@ -18,21 +18,23 @@ use rustls_pki_types::UnixTime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// Everything a `bind ... ssl` line needs to accept connections, shared by all workers. A handshake takes no lock to look at it.
+/// Everything a `bind ... ssl` line needs to accept connections, shared by all workers. Handshakes read it without a
+/// lock.
 pub struct Acceptor {
-    /// Certificates and names, until a command changes them.
+    /// Certificates and names; replaced when a command changes them.
     pub(crate) live: Arc<ArcSwap<Table>>,
     pub(crate) strict_sni: bool,
-    /// `tune.ssl.capture-buffer-size`: bytes kept of the list of ciphers that a ClientHello offers.
+    /// `tune.ssl.capture-buffer-size`: how many bytes of the cipher list in a ClientHello are kept.
     pub(crate) capture: usize,
-    /// Whose handshakes these are where several wait: the frontend's.
+    /// The share that these handshakes count towards while several wait: the frontend's.
     pub(crate) share: Share,
     /// `tune.crypto.max-wait`.
     pub(crate) max_wait: Duration,
 }
 
 impl Acceptor {
-    /// Loads what a `bind` line names into the store. All that is wrong is said in `diagnostics`; `None` when it cannot start.
+    /// Loads what a `bind` line names into the store. Errors are added to `diagnostics`; `None` if the line cannot be
+    /// used.
     pub fn build(
         config: &Config,
         bind: &Bind,
@@ -43,18 +45,19 @@ impl Acceptor {
         store::acceptor(config, bind, store, loader, diagnostics)
     }
 
-    /// The frontend it belongs to: while many handshakes wait, each frontend has its turn.
+    /// Sets the frontend it belongs to: while many handshakes wait, frontends take turns.
     #[must_use]
     pub fn with_share(mut self, share: u32) -> Acceptor {
         self.share = share;
         self
     }
 
-    /// Accepts on a fresh connection. `prefix` is what has been read from it already.
+    /// Accepts on a fresh connection, of which `prefix` has been read already.
     ///
-    /// Dropping the future drops the connection, at any point. Time limits are the caller's.
+    /// Dropping the future drops the connection, at any point. The caller limits the time.
     ///
     /// # Errors
+    ///
     /// Why the handshake failed; the peer has been sent its alert.
     pub async fn accept<S>(&self, mut stream: S, prefix: Vec<u8>) -> Result<TlsStream<S>, HandshakeError>
     where
@@ -67,7 +70,7 @@ impl Acceptor {
         let mut input = prefix;
         let (context, config, known) = loop {
             let refused = match ClientHello::read(&input) {
-                // Said before anything else is missed: such a hello has no list of signatures either.
+                // Checked first, since such a hello has no list of signature schemes either.
                 Ok(Some(hello)) if !(hello.supports_version(TLS13) || hello.supports_version(TLS12)) => {
                     HandshakeError::Tls(PeerIncompatible::Tls12NotOffered.into())
                 }
@@ -113,7 +116,8 @@ impl Acceptor {
         Ok(open)
     }
 
-    /// The configuration a ClientHello chooses, before any connection is made; with what facts need of the hello.
+    /// The configuration that a ClientHello selects, before a connection is made; and the parts of the hello that are
+    /// kept as facts.
     fn choose(&self, hello: &ClientHello<'_>) -> Option<(Arc<Context>, Arc<ServerConfig>, TlsFacts)> {
         let table = self.live.load();
         let sni = hello.sni().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
@@ -137,7 +141,8 @@ impl Acceptor {
     }
 }
 
-/// Among certificates for one name, the first whose signature the client can verify, ECDSA before RSA as the cheaper.
+/// Among certificates for one name, the first whose signature the client can verify; ECDSA before RSA, since it is
+/// cheaper.
 fn best<'c>(candidates: &'c [Arc<Context>], hello: &ClientHello<'_>) -> Option<&'c Arc<Context>> {
     let first = candidates.first()?;
     if candidates.len() == 1 {
@@ -149,11 +154,11 @@ fn best<'c>(candidates: &'c [Arc<Context>], hello: &ClientHello<'_>) -> Option<&
     find(&elliptic).or_else(|| find(&rsa)).or(Some(first))
 }
 
-/// Versions as a hello lists them.
+/// Protocol versions as encoded in a hello.
 const TLS12: u16 = 0x0303;
 const TLS13: u16 = 0x0304;
 
-/// Whether the client says it can verify what such a key signs, and, in TLS 1.2, has a suite for it.
+/// Whether the client can verify signatures of this kind of key and, in TLS 1.2, offers a suite for it.
 fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
     let scheme = |scheme: u16| match kind {
         // PKCS#1 with SHA-2 for TLS 1.2, PSS for both.
@@ -163,7 +168,7 @@ fn can_verify(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
         KeyKind::EcdsaP521 => scheme == 0x0603,
         KeyKind::Ed25519 => scheme == 0x0807,
     };
-    // The suites with authentication by elliptic curve and by RSA; TLS 1.3's (0x13..) do not say.
+    // The suites that authenticate by elliptic curve and by RSA; those of TLS 1.3 (0x13..) work with either.
     let suite = |suite: u16| match kind {
         KeyKind::Rsa { .. } => matches!(suite, 0xC02F | 0xC030 | 0xCCA8),
         _ => matches!(suite, 0xC02B | 0xC02C | 0xCCA9),
@@ -176,19 +181,19 @@ const NO_ISSUER: u32 = 20;
 /// `X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE`.
 const UNVERIFIED_LEAF: u32 = 21;
 
-/// Whether a client begins as OpenSSL knows requests to begin.
+/// Whether a client starts with what OpenSSL recognises as an HTTP request.
 fn is_http(input: &[u8]) -> bool {
     [&b"GET "[..], b"POST ", b"HEAD ", b"PUT "].iter().any(|method| input.starts_with(method))
 }
 
-/// A session that is open in spite of a refusal that is ignored: its numbers. Found by verifying once more, which is
-/// stateless, and so is as true of a resumed session as of a new one.
+/// Fills in the error numbers of a session that is open because the refusal of its certificate is ignored. They are
+/// found by verifying again, which is stateless, so that it works for resumed sessions too.
 fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
     let Some(peer) = facts.peer.clone() else { return };
     let chain: Vec<_> = peer.chain.iter().map(|der| der.as_slice().into()).collect();
     let Some((leaf, above)) = chain.split_first() else { return };
     if let Err((refusal, _)) = clients.verdict(leaf, above, UnixTime::now()) {
-        // OpenSSL goes on, and cannot verify the signature of a leaf whose issuer it does not have.
+        // OpenSSL continues, and then cannot verify the signature of a leaf whose issuer it does not have.
         facts.verify = match (refusal.code, refusal.depth) {
             (NO_ISSUER, 0) => UNVERIFIED_LEAF,
             (code, _) => code,
@@ -202,8 +207,8 @@ fn ignored_refusal(clients: &Clients, facts: &mut TlsFacts) {
     }
 }
 
-/// The plaintext alert (RFC 8446, 6.2) for a hello that is refused before it comes to a handshake: that of rustls, which is asked
-/// where it would refuse it too.
+/// The plaintext alert (RFC 8446, 6.2) for a hello that is refused before the handshake starts. If rustls would refuse
+/// the hello too, its alert is used.
 fn alert(refused: &HandshakeError, input: &[u8]) -> Vec<u8> {
     const UNEXPECTED_MESSAGE: u8 = 10;
     const DECODE_ERROR: u8 = 50;
@@ -221,19 +226,19 @@ fn alert(refused: &HandshakeError, input: &[u8]) -> Vec<u8> {
     while matches!(reader.read_tls(&mut rest), Ok(1..)) {
         match reader.accept() {
             Ok(_) => {}
-            // This reader has no alert for what its connections have one for.
+            // rustls' stand-alone hello reader has no alert for this, although its connections have.
             Err((Error::InappropriateMessage { got_type, .. }, _)) if got_type != ContentType::Alert => {
                 return fatal(UNEXPECTED_MESSAGE);
             }
             Err((Error::InappropriateHandshakeMessage { .. }, _)) => return fatal(UNEXPECTED_MESSAGE),
             Err((_, mut alert)) => {
                 let mut bytes = Vec::new();
-                // Into memory, which does not fail. A peer that sent an alert itself is told nothing.
+                // Writing to memory does not fail. A peer that sent an alert itself gets none.
                 let _ = alert.write_all(&mut bytes);
                 return bytes;
             }
         }
     }
-    // Longer than we read, or with a list that rustls does not look into.
+    // It is longer than we read, or contains a list that rustls does not parse.
     fatal(DECODE_ERROR)
 }

@@ -1,4 +1,4 @@
-//! Files of authorities and of revocation lists.
+//! Reads files of certificate authorities and of revocation lists.
 
 use crate::{
     Loader,
@@ -10,11 +10,11 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, pem::Sectio
 use std::path::{Path, PathBuf};
 use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
 
-/// Where distributions keep the authorities that `@system-ca` means, OpenSSL's own place first.
+/// Where distributions store the authorities that `@system-ca` means, OpenSSL's own place first.
 const SYSTEM_CA: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The certificates of a `ca-file`: a PEM file, a directory of them, or the system's.
+/// The certificates of a `ca-file`: a PEM file, a directory of such files, or the system's authorities.
 pub(crate) fn certificates(
     file: &Spanned<PathBuf>,
     loader: &dyn Loader,
@@ -58,17 +58,17 @@ pub(crate) fn revocations(
     Some(found)
 }
 
-/// Lists of version 1 have no number and no reasons, and are what OpenSSL's `ca` writes unless it is told otherwise.
+/// Whether a list has version 1, without a number and reasons; OpenSSL's `ca` writes such lists by default.
 fn is_version_1(der: &[u8]) -> bool {
     CertificateRevocationList::from_der(der).is_ok_and(|(_, list)| list.version().is_none_or(|version| version.0 == 0))
 }
 
-/// It can be decoded, and is of the version that RFC 5280 has.
+/// Whether a list can be decoded and has the version that RFC 5280 defines.
 pub(crate) fn is_version_2(der: &[u8]) -> bool {
     CertificateRevocationList::from_der(der).is_ok() && !is_version_1(der)
 }
 
-/// A store of trust anchors; what cannot serve as one is named in a warning.
+/// A store of trust anchors; certificates that cannot serve as one are reported in a warning.
 pub(crate) fn roots(
     certificates: &[CertificateDer<'static>],
     file: &Spanned<PathBuf>,
@@ -124,7 +124,7 @@ fn sections_of(file: &Spanned<PathBuf>, loader: &dyn Loader, diagnostics: &mut D
     Some(all)
 }
 
-/// HAProxy's choice among the files of a directory.
+/// Whether HAProxy would read this file of a directory.
 fn is_authority_file(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     !hidden && path.extension().is_some_and(|e| e == "pem" || e == "crt" || e == "cer" || e == "crl")

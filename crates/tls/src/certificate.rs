@@ -1,4 +1,4 @@
-//! A certificate with its key and the files beside it.
+//! A certificate with its key, and the files that accompany it.
 
 use crate::{
     Loader,
@@ -25,7 +25,7 @@ use x509_parser::{
 };
 use zeroize::{Zeroize, Zeroizing};
 
-/// Why a certificate cannot be decoded, in words.
+/// Why a certificate cannot be decoded.
 fn malformed(error: &nom::Err<X509Error>) -> String {
     match error {
         nom::Err::Error(X509Error::Der(_) | X509Error::NomError(_))
@@ -35,32 +35,33 @@ fn malformed(error: &nom::Err<X509Error>) -> String {
     }
 }
 
-/// A certificate ready to be presented: its key fits, and its names are known.
+/// A certificate ready for use: its key matches, and its names are known.
 pub(crate) struct Certificate {
     pub certified: Arc<CertifiedKey>,
     pub key: Arc<SigningKey>,
-    /// Common name and DNS names, lower case.
+    /// The common name and DNS names, in lower case.
     pub names: Vec<String>,
-    /// The issuer where the chain does not hold it, for OCSP alone.
+    /// The issuer if it is not in the chain; only needed for OCSP.
     issuer: Option<CertificateDer<'static>>,
-    /// What an OCSP responder calls the certificate, where a response may be sent along with it.
+    /// The identity of the certificate for OCSP, if a response may be stapled to it.
     pub ocsp_id: Option<CertificateId>,
     stapled: ArcSwapOption<Stapled>,
 }
 
-/// An OCSP response beside the certificate that it is sent along with.
+/// An OCSP response, with the certificate that it is stapled to.
 struct Stapled {
     certified: Arc<CertifiedKey>,
     response: Vec<u8>,
-    /// Seconds since 1970 from which it is stale.
+    /// Seconds since 1970 at which it becomes stale.
     until: Option<i64>,
 }
 
 impl Certificate {
-    /// Puts the parts together.
+    /// Combines the parts.
     ///
     /// # Errors
-    /// One is missing, cannot be decoded, or does not fit the others.
+    ///
+    /// If a part is missing, cannot be decoded, or does not match the others.
     pub fn new(material: Material) -> Result<Certificate, Flaw> {
         let Material { chain, key, issuer, response } = material;
         let leaf = chain.first().ok_or(Flaw::Incomplete)?;
@@ -79,7 +80,7 @@ impl Certificate {
         });
         let certified = Arc::new(CertifiedKey::new(chain, Arc::new(presented)));
         let certificate = Certificate { certified, key, names, issuer, ocsp_id, stapled: ArcSwapOption::empty() };
-        // An empty file is HAProxy's way to reserve the place for a response set at run time.
+        // In HAProxy, an empty file reserves the place for a response that is set at run time.
         match response.filter(|response| !response.is_empty()).map(|response| certificate.staple(response, now())) {
             Some(Err(why)) => Err(Flaw::Response(why, Box::new(certificate))),
             _ => Ok(certificate),
@@ -94,7 +95,7 @@ impl Certificate {
         self.key.kind()
     }
 
-    /// The parts again, for a transaction that replaces some of them.
+    /// The parts of the certificate, for a transaction that replaces some of them.
     pub fn material(&self) -> Material {
         let reserved = self.ocsp_id.as_ref().map(|_| Vec::new());
         Material {
@@ -105,15 +106,16 @@ impl Certificate {
         }
     }
 
-    /// The OCSP response that is sent along, where there is one.
+    /// The stapled OCSP response, if there is one.
     pub fn response(&self) -> Option<Vec<u8>> {
         self.stapled.load().as_ref().map(|stapled| stapled.response.clone())
     }
 
-    /// Sends `response` along from now on.
+    /// Staples `response` from now on.
     ///
     /// # Errors
-    /// Why it is of no use to a client.
+    ///
+    /// Why clients could not use it.
     pub fn staple(&self, response: Vec<u8>, now: i64) -> Result<(), Unusable> {
         let (_, parsed) = X509Certificate::from_der(self.leaf()).map_err(|_| Unusable::AnotherCertificate)?;
         let until = ocsp::check(&response, parsed.raw_serial(), self.ocsp_id.as_ref(), now)?;
@@ -123,7 +125,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// What a client is sent, with the OCSP response while that is current.
+    /// What a client is sent, including the OCSP response while that is current.
     pub fn presented(&self) -> Arc<CertifiedKey> {
         match &*self.stapled.load() {
             Some(stapled) if stapled.until.is_none_or(|until| now() < until) => stapled.certified.clone(),
@@ -132,31 +134,31 @@ impl Certificate {
     }
 }
 
-/// What the files of a certificate hold, before they are checked against each other.
+/// The contents of a certificate's files, before they are checked against each other.
 #[derive(Clone, Default)]
 pub(crate) struct Material {
-    /// The certificate, then those of its issuers.
+    /// The certificate, followed by those of its issuers.
     pub chain: Vec<CertificateDer<'static>>,
     pub key: Option<Arc<SigningKey>>,
-    /// The issuer where the chain does not hold it.
+    /// The issuer if it is not in the chain.
     pub issuer: Option<CertificateDer<'static>>,
-    /// The OCSP response; an empty one reserves the place.
+    /// The OCSP response; an empty one reserves its place.
     pub response: Option<Vec<u8>>,
 }
 
-/// Why the parts make no certificate.
+/// Why the parts do not form a certificate.
 pub(crate) enum Flaw {
     /// There is no certificate, or no key.
     Incomplete,
-    /// The certificate's encoding is damaged.
+    /// The certificate cannot be decoded.
     Undecodable(String),
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     Mismatch,
-    /// All is well but the OCSP response, without which the certificate can be used.
+    /// Only the OCSP response is wrong; without it, the certificate can be used.
     Response(Unusable, Box<Certificate>),
 }
 
-/// Which files beside a certificate are looked for (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
+/// The files to look for beside a certificate (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
     pub key: bool,
@@ -164,7 +166,7 @@ pub(crate) struct Extras {
     pub sctl: bool,
     pub issuer: bool,
     pub bundle: bool,
-    /// The extra file's extension replaces the certificate's instead of following it.
+    /// Whether the extra file's extension replaces the certificate's instead of being appended.
     pub replace_extension: bool,
 }
 
@@ -192,14 +194,14 @@ impl Extras {
     }
 }
 
-/// Where the parts of a certificate are when they are named one by one (`crt-store`).
+/// The files of a certificate if they are named one by one (`crt-store`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     pub key: Option<PathBuf>,
     pub ocsp: Option<PathBuf>,
 }
 
-/// Loads the certificate at `path`. Each thing that can be wrong with it is its own sentence.
+/// Loads the certificate at `path`. Each possible problem has an error message of its own.
 pub(crate) fn load(
     path: &Path,
     parts: &Parts,
@@ -219,7 +221,7 @@ pub(crate) fn load(
     }
 }
 
-/// What keeps a certificate from being loaded, in a sentence, and what to do about it.
+/// A problem that keeps a certificate from being loaded, as a sentence, and what to do about it.
 struct Problem {
     message: String,
     hint: Option<&'static str>,
@@ -231,7 +233,7 @@ impl From<String> for Problem {
     }
 }
 
-/// The files of one certificate. Each step reads one of them.
+/// Reads the files of one certificate, one in each step.
 struct Files<'a> {
     path: &'a Path,
     parts: &'a Parts,
@@ -259,7 +261,7 @@ impl Files<'_> {
                     hint: Some("'openssl x509 -in FILE -noout -text' shows where it breaks off"),
                 });
             }
-            // `material` has found both.
+            // `material` has checked that there are both.
             Err(Flaw::Incomplete) => return Err(format!("'{shown}' is incomplete").into()),
         };
         validity(certificate.leaf(), &shown.to_string(), span, diagnostics);
@@ -276,7 +278,7 @@ impl Files<'_> {
         let pem = pem.map_err(|e| format!("certificate '{shown}' cannot be read: {}", reason(&e)))?;
         let mut sections = match sections(&pem) {
             Ok(sections) => sections,
-            // OpenSSL's older form has header lines within the section.
+            // OpenSSL's older encrypted format has header lines in the section.
             Err(_) if is_encrypted(&pem) => return Err(encrypted(self.path)),
             Err(e) => return Err(format!("'{shown}' is not valid PEM: {e}").into()),
         };
@@ -297,7 +299,7 @@ impl Files<'_> {
         Ok(Material { chain, key: Some(Arc::new(key)), issuer: self.issuer(), response: self.response() })
     }
 
-    /// The key of a file of its own.
+    /// The key from a file of its own.
     fn key_beside(&self) -> Result<Vec<u8>, Problem> {
         let shown = self.path.display();
         if self.parts.key.is_none() && !self.extras.key {
@@ -330,13 +332,13 @@ impl Files<'_> {
     }
 }
 
-/// The certificates among the sections of a PEM, in their order.
+/// The certificates among the sections of a PEM file, in order.
 pub(crate) fn certificates(sections: &[(SectionKind, Vec<u8>)]) -> Vec<CertificateDer<'static>> {
     let found = sections.iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
     found.map(|(_, der)| der.clone().into()).collect()
 }
 
-/// Every section of a PEM that means something here.
+/// The sections of a PEM file that have a meaning here.
 pub(crate) fn sections(pem: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
     <(SectionKind, Vec<u8>)>::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|e| match e {
         rustls_pki_types::pem::Error::MissingSectionEnd { .. } => "a section has no end".to_owned(),
@@ -345,7 +347,7 @@ pub(crate) fn sections(pem: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String
     })
 }
 
-/// The reason a file system gives, without the number.
+/// The system's error message, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it does not exist".to_owned(),
@@ -355,7 +357,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The DNS names a certificate speaks for: its common name, then its alternative names.
+/// The names that a certificate is valid for: its common name, then its alternative names.
 pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     let alternative = certificate.subject_alternative_name().ok().flatten().map(|ext| ext.value);
@@ -372,7 +374,7 @@ pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     names
 }
 
-/// Takes the first private key out. Any other is wiped: no copy stays behind.
+/// Takes out the first private key and wipes all others, so that no copy is left.
 pub(crate) fn private_key(sections: &mut [(SectionKind, Vec<u8>)]) -> Option<Vec<u8>> {
     let is_key = |kind: &SectionKind| {
         matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
@@ -397,7 +399,8 @@ fn encrypted(file: &Path) -> Problem {
     }
 }
 
-/// SubjectPublicKeyInfo has more than one encoding (a curve may be named by parameters); the key bits have one.
+/// Compares a public key with the bits of another. SubjectPublicKeyInfo has more than one encoding (a curve may be
+/// given by its parameters); the key bits have only one.
 fn same_point(spki: &[u8], bits: &[u8]) -> bool {
     x509_parser::x509::SubjectPublicKeyInfo::from_der(spki)
         .is_ok_and(|(_, own)| own.subject_public_key.as_ref() == bits)
@@ -408,7 +411,7 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// HAProxy starts with an expired certificate and so do we, even where warnings are errors (`-dW`), but not without a word.
+/// Warns about an expired certificate. HAProxy starts with one and so do we, even if warnings are errors (`-dW`).
 fn validity(leaf: &[u8], shown: &str, span: Span, diagnostics: &mut Diagnostics) {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return };
     let now = now();

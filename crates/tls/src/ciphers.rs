@@ -1,12 +1,13 @@
-//! OpenSSL's words for suites, groups and versions, in what rustls has. Pure.
+//! Translates OpenSSL's names of suites, groups and versions to rustls'. Pure.
 //!
-//! The grammar is that of `openssl ciphers`: suites and classes of them, joined by `+`, with `!`, `-` and `+` before them and
-//! `@STRENGTH` among them. What selects only suites we do not have is given back, so that a notice can name it.
+//! The grammar is that of `openssl ciphers`: suites and classes of them, joined by `+`, preceded by `!`, `-` or `+`,
+//! with `@STRENGTH` among them. Words that only select suites we do not have are returned, so that a notice can name
+//! them.
 
 use crate::provider::{GROUPS, SECP256R1, SECP384R1, SUITES, X25519, X25519MLKEM768};
 use rustls::{CipherSuite, SupportedCipherSuite, crypto::SupportedKxGroup};
 
-/// A list as understood.
+/// The result of parsing a list.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen<T> {
     /// In order of preference.
@@ -15,7 +16,7 @@ pub(crate) struct Chosen<T> {
     pub dropped: Vec<String>,
 }
 
-/// A suite of TLS 1.2 and what OpenSSL's classes say of it.
+/// A suite of TLS 1.2, with what decides to which of OpenSSL's classes it belongs.
 struct Known {
     suite: SupportedCipherSuite,
     openssl: &'static str,
@@ -47,7 +48,7 @@ fn known() -> Vec<Known> {
 }
 
 impl Known {
-    /// Whether the class (or suite) `word` contains it; `None` for a word OpenSSL would not know either.
+    /// Whether the class (or suite) `word` contains it; `None` for a word that OpenSSL would not know either.
     fn is(&self, word: &str) -> Option<bool> {
         let iana = format!("{:?}", self.suite.suite());
         if word == self.openssl || word == iana {
@@ -64,8 +65,8 @@ impl Known {
             "SUITEB128ONLY" => self.ecdsa && !self.chacha && self.bits == 128,
             "SUITEB192" => self.ecdsa && !self.chacha && self.bits == 256,
             "SUITEB128" => self.ecdsa && !self.chacha,
-            // Classes that hold nothing of ours: other key exchanges, authentications, ciphers and MACs. SHA256 and SHA384
-            // mean the MAC of a CBC suite, never an AEAD.
+            // Classes that contain no suite of ours: other key exchanges, authentications, ciphers and MACs. SHA256 and
+            // SHA384 mean the MAC of a CBC suite, never an AEAD.
             "COMPLEMENTOFDEFAULT"
             | "COMPLEMENTOFALL"
             | "MEDIUM"
@@ -138,7 +139,7 @@ impl Known {
     }
 }
 
-/// A TLS 1.2 cipher list.
+/// Parses a TLS 1.2 cipher list.
 pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
     let all = known();
     let mut chosen: Vec<usize> = Vec::new();
@@ -150,7 +151,7 @@ pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
             continue;
         }
         if word.starts_with('@') {
-            // @SECLEVEL: rustls' floor is above level 2 already.
+            // @SECLEVEL: rustls' minimum is above level 2 already.
             continue;
         }
         let (action, classes) = match word.as_bytes()[0] {
@@ -166,7 +167,7 @@ pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
             }
             b'-' => chosen.retain(|i| !selected.contains(i)),
             b'+' => {
-                // Moved to the end, in the order they have.
+                // Moved to the end, in their present order.
                 chosen.sort_by_key(|i| selected.contains(i));
             }
             _ if selected.is_empty() => dropped.push(word.to_owned()),
@@ -182,7 +183,7 @@ pub(crate) fn ciphers(text: &str) -> Chosen<SupportedCipherSuite> {
     Chosen { list: chosen.into_iter().map(|i| all[i].suite).collect(), dropped }
 }
 
-/// A TLS 1.3 suite list.
+/// Parses a TLS 1.3 suite list.
 pub(crate) fn ciphersuites(text: &str) -> Chosen<SupportedCipherSuite> {
     pick(text, |word| {
         SUITES
@@ -192,10 +193,10 @@ pub(crate) fn ciphersuites(text: &str) -> Chosen<SupportedCipherSuite> {
     })
 }
 
-/// A list of key exchange groups (`curves`, `ecdhe`).
+/// Parses a list of key exchange groups (`curves`, `ecdhe`).
 pub(crate) fn groups(text: &str) -> Chosen<&'static dyn SupportedKxGroup> {
     pick(text, |word| {
-        // OpenSSL 3.5 marks groups: `?` may be missing, `*` sends a share, `/` divides tuples.
+        // OpenSSL 3.5 marks groups: `?` for optional ones, `*` for those with a key share, `/` between tuples.
         Some(match word.trim_start_matches(['?', '*']).to_ascii_lowercase().as_str() {
             "x25519" => X25519,
             "p-256" | "prime256v1" | "secp256r1" => SECP256R1,
@@ -206,7 +207,7 @@ pub(crate) fn groups(text: &str) -> Chosen<&'static dyn SupportedKxGroup> {
     })
 }
 
-/// The groups where the configuration does not choose.
+/// The groups to use if the configuration does not select any.
 pub(crate) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
     GROUPS.to_vec()
 }

@@ -14,25 +14,25 @@ use rustls_pki_types::ServerName;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Sessions remembered for a server, by the name it was asked for.
+/// Most sessions stored for a server, by the requested name.
 pub(crate) const SESSIONS: usize = 64;
 
-/// Everything a `server ... ssl` line needs to connect, shared by all workers. Sessions to resume are kept in it, so they never
-/// leave the line, its authorities and its names.
+/// Everything a `server ... ssl` line needs to connect, shared by all workers. It contains the sessions to resume, so
+/// they are never used with another line, other authorities or other names.
 pub struct Connector {
     live: Arc<ArcSwap<Client>>,
 }
 
-/// What connections are made with until a command changes it.
+/// The settings of connections, until a command replaces them.
 pub(crate) struct Client {
     pub config: Arc<ClientConfig>,
-    /// The server's certificate is looked at.
+    /// Whether the server's certificate is verified.
     pub verifies: bool,
 }
 
 impl Connector {
-    /// Loads what a `server` line names into the store; `span` is the line's. All that is wrong is said in `diagnostics`; `None`
-    /// when it cannot start.
+    /// Loads what a `server` line names into the store; `span` is the line's. Errors are added to `diagnostics`; `None`
+    /// if the line cannot be used.
     pub fn build(
         tls: &ServerTls,
         span: Span,
@@ -47,7 +47,7 @@ impl Connector {
         Connector { live }
     }
 
-    /// The same, offering these protocols instead of the line's.
+    /// A copy of the connector that offers these protocols instead of the line's.
     pub fn offering(&self, protocols: &[&[u8]]) -> Connector {
         let client = self.live.load();
         let mut config = ClientConfig::clone(&client.config);
@@ -56,11 +56,13 @@ impl Connector {
         Connector { live: Arc::new(ArcSwap::from_pointee(client)) }
     }
 
-    /// The name that the server's certificate must be for. rustls sends no SNI for an address, so an address stands for "no name".
+    /// The name that the server's certificate must be for. rustls sends no SNI for an address, so an address stands for
+    /// "no name".
     ///
     /// # Errors
-    /// What is asked for is no DNS name, as with a port behind it or where it is an address: rustls cannot send that, and no
-    /// certificate is for it. Without a name to go by, any would do.
+    ///
+    /// If `sni` is not a DNS name (it is an address, or has a port): rustls cannot send it, and no certificate would
+    /// match it. Proceeding without a name would accept any certificate.
     fn name(verifies: bool, sni: Option<&str>) -> Result<ServerName<'static>, HandshakeError> {
         let asked = sni.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty());
         match asked.map(|name| ServerName::try_from(name.to_owned())) {
@@ -70,16 +72,17 @@ impl Connector {
         }
     }
 
-    /// Runs the handshake over a connected socket. `sni` is the name to ask for, where there is one: it is what the server's
-    /// certificate must be for, else `verifyhost` is, else any name will do.
+    /// Runs the handshake over a connected socket. The server's certificate must be for `sni`, which is also sent, else
+    /// for `verifyhost`, else for any name.
     ///
     /// # Errors
+    ///
     /// Why the handshake failed.
     pub async fn connect<S>(&self, stream: S, sni: Option<&str>) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Making the connection makes its key pairs already.
+        // Creating the connection generates its key pairs.
         let (config, name) = {
             let client = self.live.load();
             (client.config.clone(), Connector::name(client.verifies, sni)?)
@@ -97,5 +100,5 @@ impl Connector {
     }
 }
 
-/// The share of our own connections to servers: none of a frontend's.
+/// The share of handshakes with servers, which belong to no frontend.
 const OURS: Share = Share::MAX;

@@ -1,6 +1,6 @@
-//! What a `bind` line presents: certificates under their settings, and which of them answers for which name.
+//! What a `bind` line presents: certificates with their settings, and which of them is used for which name.
 //!
-//! A table is never changed: a commit makes the next one beside the workers, and swaps it in.
+//! A table is never modified: a commit builds the next one beside the workers, and swaps it in.
 
 use crate::{
     certificate::Certificate,
@@ -15,45 +15,45 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Everything that a handshake chooses from.
+/// Everything that a handshake selects from.
 #[derive(Clone, Default)]
 pub(crate) struct Table {
     pub names: Names<Context>,
-    /// What answers when no name matches: the first certificate, and those beside it with another kind of key.
+    /// The certificates used if no name matches: the first one, and those with another type of key beside it.
     pub defaults: Vec<Arc<Context>>,
 }
 
-/// One certificate with the settings it is presented under.
+/// One certificate, with the settings it is presented under.
 pub(crate) struct Context {
     /// Its place among the certificates of its line.
     pub order: u64,
     pub certificate: Arc<Certificate>,
     pub shape: Arc<Shape>,
-    /// Names it does not answer for by a wildcard.
+    /// Names it is not used for although a wildcard matches them.
     pub excluded: Vec<String>,
-    /// Made at the first handshake that needs it: of fifty thousand certificates few are asked for.
+    /// Built for the first handshake that needs it, since few of fifty thousand certificates are ever asked for.
     built: OnceLock<Built>,
 }
 
-/// A context in rustls' terms.
+/// A context in rustls' types.
 pub(crate) struct Built {
     pub config: Arc<ServerConfig>,
-    /// For clients whose protocols have none in common with ours: OpenSSL goes on without ALPN, where rustls would refuse.
+    /// For clients that have no protocol in common with us: OpenSSL continues without ALPN, where rustls would refuse.
     pub without_alpn: Arc<ServerConfig>,
     pub leaf: Arc<[u8]>,
 }
 
-/// Settings that certificates share: all of a line, but for those of a crt-list line with settings of its own.
+/// Settings that certificates share: all those of a line, except crt-list entries with settings of their own.
 pub(crate) struct Shape {
-    /// Without a certificate, tickets and sessions.
+    /// A configuration without certificate, tickets and sessions.
     pub base: ServerConfig,
-    /// Who verifies clients, where they are.
+    /// The verifier of clients, if they are verified.
     pub clients: Option<Arc<Clients>>,
-    /// All that decides who is let in, but for the certificate's names.
+    /// The digest of everything that decides who is let in, except the certificate's names.
     pub policy: PolicyId,
-    /// Where sessions are kept, unless none are.
+    /// The session cache, if sessions are kept.
     pub cache: Option<Arc<SessionCache>>,
-    /// What tickets are made with, where there are any.
+    /// The keys for tickets, if tickets are issued.
     pub ring: Option<Arc<KeyRing>>,
 }
 
@@ -102,7 +102,7 @@ impl Shape {
         }
     }
 
-    /// The policy of sessions under this certificate: a session for other names is another policy's.
+    /// The policy of sessions under this certificate: a session for other names belongs to another policy.
     fn policy_for(&self, certificate: &Certificate) -> PolicyId {
         let mut id = digest::Context::new(&digest::SHA256);
         id.update(&self.policy);
@@ -121,7 +121,7 @@ pub(crate) fn policy_id(context: digest::Context) -> PolicyId {
     id
 }
 
-/// Presents one certificate to every client: the choice was made before.
+/// Presents one certificate to every client, since the selection was made before.
 struct Fixed(Arc<Certificate>);
 
 impl fmt::Debug for Fixed {

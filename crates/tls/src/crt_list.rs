@@ -1,4 +1,4 @@
-//! `crt-list` files: a certificate a line, with its own settings and name filters. Pure.
+//! Parses `crt-list` files: one certificate per line, with its own settings and name filters. Pure.
 
 use penstock_config::{
     Diagnostics, Span, Spanned,
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Entry {
     /// The certificate, or a bundle's base name, as written.
     pub file: PathBuf,
-    /// What stands in the brackets.
+    /// The settings in brackets.
     pub conf: TlsConf,
-    /// Names and wildcards this certificate answers for instead of its own.
+    /// Names and wildcards that this certificate is used for, instead of its own.
     pub filters: Vec<String>,
-    /// Names it does not answer for (`!name`); `!*` keeps it out of the table altogether.
+    /// Names it is not used for (`!name`); with `!*` it is used for no name at all.
     pub excluded: Vec<String>,
-    /// What stands in the brackets as HAProxy shows it, if there are brackets.
+    /// The settings in brackets as HAProxy shows them, if there are brackets.
     pub shown_conf: Option<String>,
-    /// Names and excluded names in their order, as written.
+    /// Names and excluded names in order, as written.
     pub shown_filters: Vec<String>,
-    /// Line number, from 1; 0 in a directory.
+    /// Line number, from 1; 0 for a directory.
     pub line: usize,
 }
 
@@ -44,7 +44,7 @@ const SHOWN: [&str; 15] = [
     "ssl-max-ver",
 ];
 
-/// What stands in brackets, as `show ssl crt-list` has it: in one order.
+/// The settings in brackets as `show ssl crt-list` shows them, in a fixed order.
 fn shown(options: &str) -> String {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut words = options.split_whitespace();
@@ -61,7 +61,7 @@ fn shown(options: &str) -> String {
     found.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
 }
 
-/// Reads the lines of `text`; `file` and `span` are for the diagnostics, `ca_base` for the authorities named in brackets.
+/// Parses the lines of `text`; `file` and `span` are for diagnostics, `ca_base` is for authorities named in brackets.
 pub(crate) fn parse(
     text: &str,
     file: &Path,
@@ -85,9 +85,10 @@ pub(crate) fn parse(
     entries
 }
 
-/// Reads one line; `ca_base` is for the authorities named in brackets.
+/// Parses one line; `ca_base` is for authorities named in brackets.
 ///
 /// # Errors
+///
 /// What is wrong with it.
 pub(crate) fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<Entry, String> {
     let (file, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));

@@ -1,39 +1,39 @@
-//! Why a handshake failed, in the words HAProxy's users know.
+//! Why a handshake failed, in HAProxy's wording.
 
 use std::{fmt, io};
 
-/// The end of a handshake that did not succeed. By the time it is returned the alert has been sent, where one is due.
+/// Why a handshake failed. By the time this is returned, the alert has been sent, if one is due.
 #[derive(Debug)]
 pub enum HandshakeError {
     /// The peer closed before it sent anything.
     Empty,
-    /// The peer closed, or the socket failed, in mid-handshake.
+    /// The peer closed, or the socket failed, during the handshake.
     Aborted(io::Error),
-    /// A request in clear text.
+    /// The client sent an HTTP request in clear text.
     ClearHttp,
-    /// What arrived first is no ClientHello, or a malformed one.
+    /// The first bytes are not a valid ClientHello.
     BadHello(penstock_rules::HelloError),
-    /// `strict-sni`, and no certificate for the name asked for (or none was asked for).
+    /// `strict-sni`, and there is no certificate for the requested name (or no name was requested).
     UnknownName,
-    /// The peer's certificate was refused; the number is OpenSSL's verification result.
+    /// The peer's certificate was refused.
     Certificate {
         /// OpenSSL's `X509_V_ERR_*`.
         verify: u32,
-        /// Refused by the chain above it, not by itself.
+        /// Whether a certificate above it in the chain was refused, rather than itself.
         authority: bool,
     },
     /// A server presented a certificate for another name.
     WrongName,
-    /// TLS refused: no common version or suite, a bad signature, an alert from the peer.
+    /// TLS failed: no common version or suite, a bad signature, or an alert from the peer.
     Tls(rustls::Error),
     /// The line of handshakes was longer than `tune.crypto.max-wait`.
     TurnedAway,
-    /// Something of ours broke; it cost this connection only.
+    /// An internal error, which affects only this connection.
     Internal(&'static str),
 }
 
 impl HandshakeError {
-    /// HAProxy's sentence for it, as `fc_err_str` and the log's error line have it.
+    /// HAProxy's sentence for it, as in `fc_err_str` and the log's error line.
     pub fn message(&self) -> &'static str {
         match self {
             HandshakeError::Empty => "Connection closed during SSL handshake",

@@ -1,11 +1,11 @@
-//! From rustls' names to the ones OpenSSL's users know.
+//! Translates rustls' names to those of OpenSSL.
 
 use crate::session::Session;
 use penstock_rules::{PeerCertificate, TlsFacts};
 use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion};
 use std::sync::Arc;
 
-/// What the session came to. SNI and verification are the caller's to add.
+/// The facts of a session. The caller adds SNI and verification.
 pub(crate) fn facts(session: &Session) -> TlsFacts {
     let (cipher, keysize) = session.negotiated_cipher_suite().map_or(("", 0), |suite| openssl_cipher(suite.suite()));
     TlsFacts {
@@ -23,7 +23,7 @@ pub(crate) fn facts(session: &Session) -> TlsFacts {
     }
 }
 
-/// The session's identifier in a flight that begins with a ServerHello (RFC 5246, 7.4.1.3), whose record is never encrypted.
+/// The session id in a flight that starts with a ServerHello (RFC 5246, 7.4.1.3), whose record is never encrypted.
 pub(crate) fn session_id(flight: &[u8]) -> Option<&[u8]> {
     const HANDSHAKE: u8 = 22;
     const SERVER_HELLO: u8 = 2;

@@ -1,4 +1,4 @@
-//! Carries a handshake from its first bytes to an open session: read, pass, write, until rustls is content.
+//! Runs a handshake from its first bytes to an open session: read, pass to rustls, write, until it is complete.
 
 use crate::{
     HandshakeError, facts,
@@ -23,13 +23,13 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Most bytes of one side's flight that may wait for their end. rustls refuses a handshake message past 64 KiB; records of
-/// a few bytes each could make the wire form of a smaller one many times longer.
+/// Most bytes of one side's flight that are buffered. rustls refuses a handshake message longer than 64 KiB; very small
+/// records could make the encoded form of a shorter one many times larger.
 const FLIGHT_MAX: usize = 128 * 1024;
-/// A read in mid-handshake: a flight is mostly below this, and the buffer lives only as long as the handshake.
+/// Bytes per read during a handshake: most flights are smaller, and the buffer only lives as long as the handshake.
 const READ: usize = 4096;
 
-/// A handshake in progress owns its session and its bytes.
+/// A handshake in progress, with its session and its bytes.
 pub(crate) struct Flight {
     pub session: Session,
     pub input: Vec<u8>,
@@ -42,7 +42,7 @@ impl Flight {
         Box::new(Flight { session, input, output: Output::default(), plain: Vec::new() })
     }
 
-    /// One pass over what has arrived. On an error the alert is in the output.
+    /// Passes what has arrived to rustls once. After an error the alert is in the output.
     pub fn pass(&mut self) -> Result<Pass, HandshakeError> {
         let Flight { session, input, output, plain } = self;
         let mut taken = 0;
@@ -64,17 +64,17 @@ impl Flight {
     }
 }
 
-/// What a handshake has of its worker.
+/// The resources of its worker that a handshake holds.
 pub(crate) struct Opening {
-    /// It counts among the worker's connections.
+    /// Counts it among the worker's connections.
     pub presence: InProgress,
-    /// Leave to compute its first flight, where it needed one.
+    /// Permission to compute its first flight, if it needed one.
     pub permit: Option<Permit>,
-    /// Whose it is where several wait.
+    /// The share that its operations belong to while several wait.
     pub share: Share,
 }
 
-/// Runs the handshake to its end. `waited` is what its operations have waited already.
+/// Runs the handshake to its end. `waited` is how long its operations have waited so far.
 pub(crate) async fn run<S>(
     mut stream: S,
     mut flight: Box<Flight>,
@@ -113,8 +113,8 @@ where
                 }
             }
             Ok(Pass::Open | Pass::PeerClosed) => {
-                // Of TLS 1.3's server only tickets are left to send, which can wait for the first response. A client, and a
-                // server of TLS 1.2, owe their Finished.
+                // A TLS 1.3 server only has tickets left to send, which can wait for the first response. A client, and
+                // a TLS 1.2 server, still have to send their Finished.
                 let tls13 = flight.session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
                 if !(tls13 && matches!(flight.session, Session::Server(_))) {
                     write_all(&mut stream, &mut flight.output).await.map_err(HandshakeError::Aborted)?;
@@ -130,7 +130,7 @@ where
                 if matches!(&error, HandshakeError::Tls(error) if may_be_secret(error)) {
                     worker::suspect();
                 }
-                // The peer is told why; whether it still listens is its business.
+                // The peer is told why; it does not matter whether it still listens.
                 let _ = write_all(&mut stream, &mut flight.output).await;
                 return Err(error);
             }
@@ -138,15 +138,16 @@ where
     }
 }
 
-/// Whether this is how a handshake fails whose two sides have different secrets: what the peer has encrypted cannot be decrypted, its
-/// Finished does not fit, or it says the same of ours. A peer that is at fault itself looks alike.
+/// Whether a handshake would fail like this if the two sides had different secrets: the peer's message cannot be
+/// decrypted, its Finished does not match, or it says the same of ours. A faulty peer looks the same.
 fn may_be_secret(error: &Error) -> bool {
     use AlertDescription::{BadRecordMac, DecryptError};
     matches!(error, Error::DecryptError | Error::AlertReceived(BadRecordMac | DecryptError))
 }
 
-/// Runs a piece of a handshake: on a stack that its operations can park where an engine may make them wait, as a plain call
-/// else (`may_wait` says whether this piece can come to one). While it waits, nothing is read: the bytes stay in the socket.
+/// Runs a step of a handshake: on a stack of its own, where its operations can be parked, if the engine may make them
+/// wait; otherwise as a plain call. `may_wait` says whether this step can involve an operation. Nothing is read while
+/// it waits: the bytes stay in the socket.
 pub(crate) async fn suspended<R: 'static>(
     may_wait: bool,
     share: Share,
@@ -161,7 +162,7 @@ pub(crate) async fn suspended<R: 'static>(
     }
 }
 
-/// Appends what one read brings; 0 is the end.
+/// Appends what one read returns; 0 means the end.
 pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut Vec<u8>) -> io::Result<usize> {
     poll_fn(|cx| {
         let start = input.len();
@@ -178,7 +179,8 @@ pub(crate) async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut 
     .await
 }
 
-/// Whether the peer has closed meanwhile. What else has arrived is appended. No readiness, no system call.
+/// Whether the peer has closed meanwhile. Other bytes that have arrived are appended. Without readiness there is no
+/// system call.
 pub(crate) async fn has_left<S: AsyncRead + Unpin>(stream: &mut S, input: &mut Vec<u8>) -> bool {
     poll_fn(|cx| {
         let mut bytes = [0; 512];
@@ -212,7 +214,7 @@ pub(crate) fn poll_drain<S: AsyncWrite + Unpin>(
         }
         output.consume(written);
     }
-    // An idle connection keeps nothing.
+    // An idle connection keeps no buffer.
     output.release();
     Poll::Ready(Ok(()))
 }

@@ -1,11 +1,13 @@
-//! HKDF (RFC 5869) and HMAC (RFC 2104) as TLS 1.3's key schedule (RFC 8446, 7.1) needs them: some forty short messages a
-//! handshake under a dozen keys.
+//! HKDF (RFC 5869) and HMAC (RFC 2104) for TLS 1.3's key schedule (RFC 8446, 7.1): some forty short messages per
+//! handshake, under a dozen keys.
 //!
-//! A key is hashed once, to the two states that every HMAC under it begins with, and what follows from no secret at all once a
-//! process. The library's own hashes each key anew for each output, and sets up and clears a context of several hundred bytes
-//! for it, which with SHA-384 was a seventh of a handshake's CPU time (2026-11-22).
+//! A key is hashed once, to the two states that every HMAC under it starts with; values that depend on no secret are
+//! computed once per process. The library's own implementation hashes each key anew for each output, and sets up and
+//! clears a context of several hundred bytes for it, which with SHA-384 was a seventh of a handshake's CPU time
+//! (2026-11-22).
 //!
-//! Time depends on lengths alone. Tests: `its_outputs_are_the_published_ones`, `it_agrees_with_the_library_at_every_length`.
+//! Time depends only on lengths. Tests: `its_outputs_are_the_published_ones`,
+//! `it_agrees_with_the_library_at_every_length`.
 
 use rustls::crypto::{
     hmac::Tag,
@@ -20,7 +22,7 @@ pub(crate) static SHA256: Schedule<Sha256> = Schedule(OnceLock::new());
 /// HKDF with SHA-384.
 pub(crate) static SHA384: Schedule<Sha384> = Schedule(OnceLock::new());
 
-/// A hash of FIPS 180-4 by its blocks.
+/// A hash of FIPS 180-4, by its block function.
 pub(crate) trait Hash: Send + Sync + 'static {
     /// Bytes of a digest.
     const OUTPUT: usize;
@@ -30,7 +32,7 @@ pub(crate) trait Hash: Send + Sync + 'static {
     const ZEROS: Self::Block;
 
     fn compress(state: &mut Self::State, block: &Self::Block);
-    /// Writes the state's words; a digest is how they begin.
+    /// Writes the words of the state, of which the digest is a prefix.
     fn write(state: &Self::State, to: &mut [u8; Tag::MAX_LEN]);
 }
 
@@ -77,16 +79,16 @@ impl Hash for Sha384 {
     }
 }
 
-/// A digest that is being made.
+/// A hash computation in progress.
 struct Hashing<H: Hash> {
     state: H::State,
     block: H::Block,
-    /// Bytes so far; what of them does not fill a block is in it.
+    /// Total bytes so far; those that do not fill a block are buffered.
     length: usize,
 }
 
 impl<H: Hash> Hashing<H> {
-    /// Continues from a state that has taken `len` bytes, a whole number of blocks.
+    /// Continues from a state that has taken `length` bytes, a whole number of blocks.
     fn from(state: &H::State, length: usize) -> Self {
         Hashing { state: state.clone(), block: H::ZEROS, length }
     }
@@ -112,7 +114,7 @@ impl<H: Hash> Hashing<H> {
         let at = self.length % size;
         block[at] = 0x80;
         block[at + 1..].fill(0);
-        // The length takes two words, of which nothing here needs more than the last.
+        // The length field has two words, of which only the last is ever needed here.
         if at + 1 + size / 8 > size {
             H::compress(&mut self.state, &self.block);
             self.block.as_mut().fill(0);
@@ -132,7 +134,7 @@ impl<H: Hash> Drop for Hashing<H> {
     }
 }
 
-/// A digest and the words of its state behind it.
+/// A digest, followed by the remaining words of its state.
 struct Digest([u8; Tag::MAX_LEN]);
 
 impl Drop for Digest {
@@ -141,7 +143,7 @@ impl Drop for Digest {
     }
 }
 
-/// As `zeroize` does, but not byte by byte.
+/// Wipes memory like `zeroize`, but not byte by byte.
 fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
     optimization_barrier(bytes);
@@ -174,7 +176,7 @@ impl<H: Hash> Key<H> {
         made
     }
 
-    /// HMAC of these, one after the other.
+    /// The HMAC of the concatenated parts.
     fn sign<'a>(&self, message: impl IntoIterator<Item = &'a [u8]>) -> Digest {
         let size = H::ZEROS.as_ref().len();
         let inner = message.into_iter().fold(Hashing::<H>::from(&self.inner, size), Hashing::update).finish();
@@ -220,7 +222,8 @@ impl<H: Hash> HkdfExpander for Key<H> {
     }
 }
 
-/// HKDF with one hash. It keeps the key that begins every schedule without a shared key, extracted from zeros under zeros.
+/// HKDF with one hash. It caches the first key of every schedule without a pre-shared key, which is extracted from
+/// zeros under zeros.
 pub(crate) struct Schedule<H: Hash>(OnceLock<Key<H>>);
 
 const ZEROS: [u8; OkmBlock::MAX_LEN] = [0; OkmBlock::MAX_LEN];
@@ -297,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Every length of key and message up to three blocks: each place where a block ends, and keys that are hashed themselves.
+    /// Every length of key and message up to three blocks: all block boundaries, and keys that are themselves hashed.
     #[test]
     fn it_agrees_with_the_library_at_every_length() {
         fn agrees<H: Hash>(algorithm: hmac::Algorithm) {

@@ -1,7 +1,7 @@
-//! rustls acceptor and connector: ClientHello reader, certificates, SNI, tickets, handshakes that wait for an operation.
+//! The rustls acceptor and connector: certificates, SNI, tickets, and handshakes that wait for an operation.
 //!
-//! A connection's life here: [`Acceptor::accept`] reads a ClientHello, chooses the configuration by it, makes the
-//! rustls connection and carries the handshake; [`TlsStream`] then moves the data. Everything is local to one worker.
+//! A connection's life here: [`Acceptor::accept`] reads a ClientHello, uses it to select the configuration, creates the
+//! rustls connection and runs the handshake; [`TlsStream`] then moves the data. Everything is local to one worker.
 
 #![deny(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! The line of handshakes that wait for the worker: admission at overload.
+//! The line of handshakes that wait for the worker: admission under overload.
 //!
-//! A handshake's first flight is where its CPU time goes. Past what a turn can hold, handshakes wait here as bytes, without a
-//! stack, one of each frontend let in in turn. Whose client has left meanwhile is dropped before it costs anything, and when
-//! the line would take longer than `tune.crypto.max-wait` a new one is turned away at once: with arrivals at any multiple of
-//! what can be served, what is served is served in time.
+//! Most of a handshake's CPU time is spent on its first flight. If there is more than a turn can hold, handshakes wait
+//! here as bytes, without a stack, and are let in by frontend in turn. If a client has left meanwhile, its handshake is
+//! dropped before it costs anything; and if the wait would be longer than `tune.crypto.max-wait`, a new handshake is
+//! turned away at once. So, however many connections arrive, those that are served are served in time.
 
 use penstock_engine::{Fair, Share, worker};
 use std::{
@@ -15,32 +15,33 @@ use std::{
 };
 use tokio::task::yield_now;
 
-/// `tune.crypto.max-wait` where it is not given.
+/// The default of `tune.crypto.max-wait`.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(2);
-/// Handshakes that may be in their first flight at once, parked ones above all: enough to fill every lane several times.
+/// Most handshakes that may be in their first flight at once, mostly parked: enough to fill every lane several times.
 const INSIDE_MAX: usize = 128;
-/// CPU time of first flights in one pass of the loop, where they are computed inline: then sockets and timers have their turn.
+/// CPU time of first flights in one pass of the loop, if they are computed inline; after it, sockets and timers have
+/// their turn.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
-/// The line was too long.
+/// The handshake was turned away, since the line was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnedAway;
 
 /// Counts of one worker's line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
-    /// Handshakes that wait now.
+    /// Handshakes waiting at present.
     pub waiting: u64,
-    /// The most that have.
+    /// The most that have waited at once.
     pub most: u64,
-    /// Those turned away because the line was too long.
+    /// Handshakes turned away because the line was too long.
     pub turned_away: u64,
-    /// Those whose client had left by their turn.
+    /// Handshakes whose client had left before their turn.
     pub left: u64,
 }
 
 impl LineCounts {
-    /// Adds another worker's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &LineCounts) {
         self.waiting += other.waiting;
         self.most += other.most;
@@ -49,7 +50,7 @@ impl LineCounts {
     }
 }
 
-/// What is to become of one who arrives.
+/// What happens to a handshake that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     Enter,
@@ -61,18 +62,18 @@ enum Arrival {
 struct Core<T> {
     waiting: Fair<T>,
     inside: usize,
-    /// Of this turn, by first flights that were computed inline.
+    /// Time spent in this turn on first flights that were computed inline.
     spent: Duration,
-    /// Mean time of a first flight, by which a turn is filled.
+    /// Mean time of a first flight, which determines how many fit into a turn.
     flight: Mean,
-    /// Time from one to the next let in while others wait, by which the wait is predicted.
+    /// Time between two handshakes let in while others wait, from which the wait is predicted.
     pace: Pace,
     /// When the last turn let a handshake in and left others waiting.
     turned: Option<Instant>,
     entered: u32,
 }
 
-/// A mean that forgets: each new value counts an eighth.
+/// An exponential mean: each new value has a weight of an eighth.
 #[derive(Default)]
 struct Mean(Option<Duration>);
 
@@ -85,8 +86,8 @@ impl Mean {
     }
 }
 
-/// Time an entry, over the last hundred or so. A turn counts by how many it let in, so that one that was held up (another
-/// process had the CPU) and let in one alone does not speak for all.
+/// Time per entry, over the last hundred or so. A turn is weighted by how many it let in, so that one which was delayed
+/// (another process had the CPU) and let in only one has little influence.
 #[derive(Default)]
 struct Pace {
     time: Duration,
@@ -130,15 +131,15 @@ impl<T> Core<T> {
         if self.waiting.is_empty() && self.inside < INSIDE_MAX && self.spent < TURN_MAX {
             Arrival::Enter
         } else if self.predicted() > max_wait * 3 / 4 {
-            // What is predicted may be wrong by a quarter before somebody has waited in vain. (By four fifths, at twice and three
-            // times what a server in a quota could do, the slowest hundredth of its clients took as long as they may, and a bit.)
+            // The prediction is trusted to within a quarter. (With four fifths, at two and three times the load of a
+            // server with a CPU quota, the slowest hundredth of its clients took slightly longer than they may.)
             Arrival::TurnedAway
         } else {
             Arrival::Wait
         }
     }
 
-    /// How long who comes now will wait.
+    /// How long a handshake that arrives now would wait.
     fn predicted(&self) -> Duration {
         self.pace.get() * u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
@@ -147,7 +148,7 @@ impl<T> Core<T> {
         self.inside += 1;
     }
 
-    /// One is through with its first flight, which took this long of the thread if it did not park.
+    /// Records that a first flight is complete; `inline` is the thread time it took, if it did not park.
     fn leave(&mut self, inline: Option<Duration>) {
         self.inside -= 1;
         if let Some(time) = inline {
@@ -156,7 +157,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// A new pass of the loop: who may enter in it.
+    /// Starts a new pass of the loop; returns those that may enter in it.
     fn turn(&mut self, now: Instant, is_there: impl Fn(&T) -> bool) -> Vec<T> {
         if let Some(turned) = self.turned.take() {
             self.pace.add(now.saturating_duration_since(turned), self.entered);
@@ -187,7 +188,7 @@ struct Line {
 #[derive(Default)]
 struct Waiting {
     called: Cell<bool>,
-    /// Its permit has been taken.
+    /// Whether its permit has been taken.
     entered: Cell<bool>,
     gone: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -197,12 +198,12 @@ thread_local! {
     static LINE: RefCell<Line> = RefCell::default();
 }
 
-/// The line of this thread, counted.
+/// The counts of this thread's line.
 pub fn line_counts() -> LineCounts {
     LINE.with_borrow(|line| LineCounts { waiting: line.core.waiting.len() as u64, ..line.counts })
 }
 
-/// Whether one who came now would be turned away; who is not even looked at costs least.
+/// Whether a handshake that arrives now would be turned away; knowing that before reading the hello costs least.
 pub(crate) fn is_closed(max_wait: Duration) -> bool {
     LINE.with_borrow_mut(|line| {
         let closed = line.core.arrive(max_wait) == Arrival::TurnedAway;
@@ -211,23 +212,23 @@ pub(crate) fn is_closed(max_wait: Duration) -> bool {
     })
 }
 
-/// Notes that a client had left by its turn.
+/// Counts a client that had left before its turn.
 pub(crate) fn left() {
     LINE.with_borrow_mut(|line| line.counts.left += 1);
 }
 
-/// Leave to compute a first flight, until it is dropped.
+/// Permission to compute a first flight, until dropped.
 pub(crate) struct Permit {
     began: Instant,
-    /// It had to wait for its turn.
+    /// Whether it had to wait for its turn.
     pub waited: bool,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // Where operations wait, so did this; where they do not, it was the thread's own time.
+        // If operations can wait, so did this one; otherwise it was the thread's own time.
         let inline = (!worker::may_wait()).then(|| self.began.elapsed());
-        // Gone when the thread is ending.
+        // The line no longer exists when the thread is ending.
         let _ = LINE.try_with(|line| line.borrow_mut().core.leave(inline));
     }
 }
@@ -238,7 +239,7 @@ impl Permit {
     }
 }
 
-/// Waits for leave to compute a first flight.
+/// Waits for permission to compute a first flight.
 pub(crate) async fn enter(share: Share, max_wait: Duration) -> Result<Permit, TurnedAway> {
     let place = LINE.with_borrow_mut(|line| match line.core.arrive(max_wait) {
         Arrival::Enter => {
@@ -280,7 +281,7 @@ impl Waiting {
     }
 }
 
-/// A place in the line. Who leaves it after being called gives up what was reserved.
+/// A place in the line. If it is dropped after being called, the reservation is released.
 struct Place(Rc<Waiting>);
 
 impl Drop for Place {
@@ -292,7 +293,7 @@ impl Drop for Place {
     }
 }
 
-/// Calls those who wait, a turn's worth after each look at sockets and timers.
+/// Lets waiting handshakes in: as many as fit into a turn, after each look at sockets and timers.
 pub(crate) async fn drive() {
     loop {
         poll_fn(|cx| {
@@ -322,11 +323,12 @@ pub(crate) async fn drive() {
 mod tests {
     use super::*;
 
-    /// What it costs to accept a connection and to close it.
+    /// The cost of accepting a connection and closing it.
     const TURNING_AWAY: Duration = Duration::from_micros(40);
 
-    /// A server of one thread under a virtual clock: arrivals so many times what it can serve, inline, for some seconds.
-    /// Returns those served a second, and the longest time any of them took.
+    /// Simulates a server with one thread under a virtual clock: it computes inline, and `load` times as many
+    /// connections arrive as it can serve, for some seconds. Returns how many were served per second, and the longest
+    /// time that any of them took.
     fn served(load: f64, service: Duration, max_wait: Duration) -> (f64, Duration) {
         let start = Instant::now();
         let end = start + Duration::from_secs(20);
@@ -335,7 +337,7 @@ mod tests {
         let between = service.div_f64(load);
         let (mut done, mut longest) = (0, Duration::ZERO);
         while now < end {
-            // One pass of the loop: who has arrived comes in or waits; then a turn's worth is served.
+            // One pass of the loop: new arrivals enter or wait; then a turn's worth is served.
             let mut entering = Vec::new();
             while next <= now {
                 match core.arrive(max_wait) {
@@ -370,8 +372,8 @@ mod tests {
             let (service, bound) = (Duration::from_micros(service_us), Duration::from_millis(bound_ms));
             let (peak, _) = served(1.0, service, bound);
             let (rate, longest) = served(3.0, service, bound);
-            // With a turning-away that costs c of a service, three arrivals for each of them leave (1 - 3 c) / (1 - c) of the
-            // peak: 97 % where a flight takes 2.3 ms.
+            // If turning a connection away costs c of serving one, three arrivals per served one leave (1 - 3 c) / (1 -
+            // c) of the peak: 97 % if a flight takes 2.3 ms.
             let c = TURNING_AWAY.div_duration_f64(service);
             let left = (1.0 - 3.0 * c) / (1.0 - c);
             assert!(rate > 0.98 * left * peak, "{rate:.0} of {peak:.0} a second at {service_us} us");
@@ -400,10 +402,10 @@ mod tests {
         let mut pace = Pace::default();
         (0..8).for_each(|_| pace.add(US(1600), 8));
         assert_eq!(pace.get(), US(200));
-        // 20 ms without the CPU, in which one entered: 384 who wait do not make 2 seconds of it.
+        // 20 ms without the CPU, in which one entered, must not make the prediction for 384 waiting ones 2 seconds.
         pace.add(Duration::from_millis(20), 1);
         assert!(pace.get() * 384 < Duration::from_millis(300), "{:?}", pace.get());
-        // A pace that has changed is known after some two hundred entries.
+        // A changed pace is recognised after some two hundred entries.
         (0..200).for_each(|_| pace.add(US(2300), 1));
         assert!(pace.get() > US(2000), "{:?}", pace.get());
     }

@@ -1,4 +1,4 @@
-//! Where certificates, keys and lists are read from: the disk, or a test's table.
+//! Where certificates, keys and lists are read from: the disk, or a table in tests.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -6,17 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Reads files by the path a configuration names, from several threads where there are many.
+/// Reads files by the paths in a configuration; called from several threads if there are many files.
 pub trait Loader: Sync {
-    /// The file's bytes.
+    /// The contents of the file.
     ///
     /// # Errors
-    /// As the file system has it.
+    ///
+    /// Those of the file system.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// The plain files of a directory in the order of their names; `None` where the path is no directory.
+    /// The regular files of a directory, sorted by name; `None` if the path is not a directory.
     ///
     /// # Errors
-    /// It is a directory that cannot be read.
+    ///
+    /// If the directory cannot be read.
     fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>>;
 }
 
@@ -36,7 +38,7 @@ impl Loader for Disk {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
-            // Follows links, as certificates managed by tools are often links into a store.
+            // Follows symbolic links, since tools that manage certificates often link to a store.
             let is_file = match entry.file_type()? {
                 kind if kind.is_symlink() => std::fs::metadata(entry.path()).is_ok_and(|meta| meta.is_file()),
                 kind => kind.is_file(),
@@ -50,8 +52,8 @@ impl Loader for Disk {
     }
 }
 
-/// Files of directories that have been listed: who asks for one that is not there is told so without a system call. A certificate
-/// looks for up to five files beside it.
+/// Knows the files of directories that have been listed, so that looking for one that does not exist takes no system
+/// call. Up to five files are looked for beside each certificate.
 pub(crate) struct Listed<'a> {
     pub loader: &'a dyn Loader,
     /// The files of each directory.
@@ -71,7 +73,7 @@ impl Loader for Listed<'_> {
     }
 }
 
-/// Files held in memory, for tests and for the embedded configuration. A directory is every file below its path.
+/// Files in memory, for tests and for the embedded configuration. A directory consists of all files below its path.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(pub BTreeMap<PathBuf, Vec<u8>>);
 

@@ -1,6 +1,7 @@
-//! Which certificates answer for a name. Pure.
+//! Finds the certificates for a name. Pure.
 //!
-//! The table is in shards that copies share, so that a change to one name of fifty thousand copies a few hundred.
+//! The table consists of shards that copies share, so that a change to one of fifty thousand names copies only a few
+//! hundred.
 
 use std::{
     borrow::Cow,
@@ -9,15 +10,15 @@ use std::{
     sync::Arc,
 };
 
-/// What may answer for a name.
+/// Something that can be found by a name.
 pub(crate) trait Candidate {
-    /// Its place among those for the same name: the lowest is preferred.
+    /// Its place among the candidates for the same name: the lowest is preferred.
     fn order(&self) -> u64;
-    /// It does not answer for this name by a wildcard.
+    /// Whether it is excluded for this name when found by a wildcard.
     fn excludes(&self, name: &str) -> bool;
 }
 
-/// Names and wildcards, each with the candidates for it in their order.
+/// Names and wildcards, each with its candidates in order.
 #[derive(Debug)]
 pub(crate) struct Names<T> {
     shards: Vec<Arc<Shard<T>>>,
@@ -25,10 +26,10 @@ pub(crate) struct Names<T> {
     names: usize,
 }
 
-/// A wildcard has the name that follows the star, with its dot; no name begins with one.
+/// The key of a wildcard is what follows the star, including the dot; no name starts with a dot.
 type Shard<T> = HashMap<Box<str>, Vec<Arc<T>>>;
 
-/// Names that a shard holds on average before there are more shards.
+/// Average number of names per shard beyond which shards are split.
 const SHARD: usize = 64;
 
 impl<T> Default for Names<T> {
@@ -44,7 +45,7 @@ impl<T> Clone for Names<T> {
 }
 
 impl<T: Candidate> Names<T> {
-    /// Lets `candidate` answer for `pattern`: a name, or one whose first label is a star.
+    /// Adds `candidate` for `pattern`: a name, or one whose first label is a star.
     pub fn add(&mut self, pattern: &str, candidate: &Arc<T>) {
         let key = key(pattern);
         let shard = self.shard(&key);
@@ -62,12 +63,12 @@ impl<T: Candidate> Names<T> {
         }
     }
 
-    /// Lets the candidate of this order no longer answer for `pattern`.
+    /// Removes the candidate with this order from `pattern`.
     pub fn remove(&mut self, pattern: &str, order: u64) {
         let key = key(pattern);
         let shard = self.shard(&key);
         let has = |list: &Vec<Arc<T>>| list.iter().any(|other| other.order() == order);
-        // A shard is copied only where something is to be removed.
+        // A shard is copied only if something is removed from it.
         if !self.shards[shard].get(&key).is_some_and(has) {
             return;
         }
@@ -80,9 +81,9 @@ impl<T: Candidate> Names<T> {
         }
     }
 
-    /// The candidates for `name`, which is lower case: those of the name itself, else those of the wildcard one label up.
+    /// The candidates for `name`, in lower case: those of the name itself, else those of the wildcard one label up.
     pub fn find(&self, name: &str) -> Cow<'_, [Arc<T>]> {
-        // A name beginning with a dot would be found as the wildcard's key.
+        // A name that starts with a dot would match the key of a wildcard.
         if name.starts_with('.') {
             return Cow::Borrowed(&[]);
         }
@@ -96,7 +97,7 @@ impl<T: Candidate> Names<T> {
         Cow::Borrowed(list)
     }
 
-    /// Every name and wildcard, sorted, with the candidates for it.
+    /// Every name and wildcard, sorted, with its candidates.
     pub fn all(&self) -> Vec<(String, &[Arc<T>])> {
         let pattern = |key: &str| if key.starts_with('.') { format!("*{key}") } else { key.to_owned() };
         let all = self.shards.iter().flat_map(|shard| shard.iter());
@@ -110,7 +111,7 @@ impl<T: Candidate> Names<T> {
     }
 
     fn shard(&self, key: &str) -> usize {
-        // Always a power of two of them.
+        // The number of shards is a power of two.
         self.hasher.hash_one(key) as usize & (self.shards.len() - 1)
     }
 

@@ -1,15 +1,15 @@
-//! OCSP responses to staple: enough of RFC 6960 to know whether one may be sent, and until when. Pure.
+//! OCSP responses for stapling: enough of RFC 6960 to tell whether one may be sent, and until when. Pure.
 //!
-//! The signature is not checked: the response is ours to hand on, the client's to verify.
+//! The signature is not checked: that is up to the client.
 
 use aws_lc_rs::digest;
 use std::fmt;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
-/// A responder's clock may be ahead of ours by this much, seconds (HAProxy allows as much).
+/// By how many seconds a responder's clock may be ahead of ours (the same as HAProxy).
 const SKEW: i64 = 300;
 
-/// Why a response is of no use to a client.
+/// Why clients could not use a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     NotOcsp,
@@ -23,7 +23,7 @@ pub(crate) enum Unusable {
 }
 
 impl Unusable {
-    /// HAProxy's sentence for it where a response is set at run time.
+    /// HAProxy's sentence for a response that is set at run time.
     pub fn at_run_time(self) -> &'static str {
         match self {
             Unusable::NotOcsp => "Unable to parse OCSP response.",
@@ -55,7 +55,7 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// What a responder calls a certificate, by SHA-1 as OpenSSL asks.
+/// The identity of a certificate in OCSP, hashed with SHA-1 like OpenSSL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CertificateId {
     pub issuer_name: Vec<u8>,
@@ -87,16 +87,16 @@ impl CertificateId {
         part(SEQUENCE, &id.concat())
     }
 
-    /// OCSPRequest ::= SEQUENCE { tbsRequest SEQUENCE { requestList SEQUENCE OF SEQUENCE { reqCert } } }, without signature
-    /// and extensions, as responders that answer from a cache like it best.
+    /// OCSPRequest ::= SEQUENCE { tbsRequest SEQUENCE { requestList SEQUENCE OF SEQUENCE { reqCert } } }, without
+    /// signature and extensions, which suits caching responders best.
     pub fn question(&self) -> Vec<u8> {
-        // Four headers of two bytes around an identity of 75: lengths in one byte.
+        // Four headers of two bytes around an identity of 75 bytes: each length fits into one byte.
         let within = |content: &[u8]| [&[SEQUENCE, content.len() as u8], content].concat();
         within(&within(&within(&within(&self.to_der()))))
     }
 }
 
-/// The first URI at which the authority of a certificate answers by OCSP (RFC 5280, 4.2.2.1).
+/// The first URI of the OCSP responder for a certificate (RFC 5280, 4.2.2.1).
 pub(crate) fn responder(leaf: &[u8]) -> Option<String> {
     use x509_parser::{extensions::ParsedExtension, prelude::GeneralName};
     const OCSP: &str = "1.3.6.1.5.5.7.48.1";
@@ -111,20 +111,20 @@ pub(crate) fn responder(leaf: &[u8]) -> Option<String> {
     })
 }
 
-/// What a response says of the one certificate it is about.
+/// What a response says about its one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer<'a> {
     pub id: CertificateId,
-    /// The responder's name in DER, where it names itself by a name.
+    /// The responder's name in DER, if it is identified by name.
     pub responder: Option<&'a [u8]>,
-    /// Times, in seconds since 1970.
+    /// In seconds since 1970.
     pub produced: i64,
     pub this_update: i64,
     pub next_update: Option<i64>,
     pub status: Status,
 }
 
-/// What is said of the certificate.
+/// The state of the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Good,
@@ -132,10 +132,11 @@ pub(crate) enum Status {
     Unknown,
 }
 
-/// Reads a response.
+/// Parses a response.
 ///
 /// # Errors
-/// It is none, or not one about one certificate.
+///
+/// If it is invalid, or not about exactly one certificate.
 pub(crate) fn answer(der: &[u8]) -> Result<Answer<'_>, Unusable> {
     let (successful, basic) = basic_response(der).ok_or(Unusable::NotOcsp)?;
     if !successful {
@@ -148,15 +149,16 @@ pub(crate) fn answer(der: &[u8]) -> Result<Answer<'_>, Unusable> {
     single_fields(&found).ok_or(Unusable::NotOcsp)
 }
 
-/// Until when (seconds since 1970, `None` where it does not say) a response may be sent along with the certificate that has
-/// this serial number, and this identity where its issuer is known.
+/// Until when (seconds since 1970; `None` if the response does not say) a response may be stapled to the certificate
+/// with this serial number and, if its issuer is known, this identity.
 ///
 /// # Errors
-/// Why it is of no use to a client now.
+///
+/// Why clients could not use it now.
 pub(crate) fn check(der: &[u8], serial: &[u8], id: Option<&CertificateId>, now: i64) -> Result<Option<i64>, Unusable> {
     const SHA1_LEN: usize = 20;
     let answer = answer(der)?;
-    // A responder may hash with something else; then the serial number has to do.
+    // A responder may use another hash; then only the serial number can be compared.
     let another = |id: &CertificateId| answer.id.issuer_name.len() == SHA1_LEN && answer.id != *id;
     if answer.id.serial != serial || id.is_some_and(another) {
         return Err(Unusable::AnotherCertificate);
@@ -184,7 +186,7 @@ const TIME: u8 = 0x18;
 const CONTEXT_0: u8 = 0xA0;
 const CONTEXT_1: u8 = 0xA1;
 
-/// One element: its tag, its content, what follows it.
+/// One element: its tag, its content, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -200,7 +202,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The content of the element at the front, which must have this tag; and what follows.
+/// The content of the first element, which must have this tag, and the rest.
 fn expect(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     element(der).filter(|(found, ..)| *found == tag).map(|(_, content, rest)| (content, rest))
 }
@@ -226,8 +228,8 @@ struct Found<'a> {
     more: bool,
 }
 
-/// BasicOCSPResponse ::= SEQUENCE { tbsResponseData SEQUENCE { [0] version?, responderID, producedAt, responses }, ... }
-/// The first of the responses, and whether there are more.
+/// BasicOCSPResponse ::= SEQUENCE { tbsResponseData SEQUENCE { [0] version?, responderID, producedAt, responses }, ...
+/// }. Returns the first of the responses, and whether there are more.
 fn single_response(basic: &[u8]) -> Option<Found<'_>> {
     let (basic, _) = expect(basic, SEQUENCE)?;
     let (mut data, _) = expect(basic, SEQUENCE)?;
@@ -290,7 +292,7 @@ mod tests {
         [head, content.to_vec()].concat()
     }
 
-    /// A response about the certificate 0x1234, as far as it is read.
+    /// A response about the certificate 0x1234, with the fields that are parsed here.
     fn response(status: u8, this: &str, next: Option<&str>) -> Vec<u8> {
         let id =
             [tlv(SEQUENCE, &[]), tlv(OCTETS, &[1; 20]), tlv(OCTETS, &[2; 20]), tlv(INTEGER, &[0x12, 0x34])].concat();

@@ -1,16 +1,16 @@
-//! OpenSSL's numbers and words for why a handshake failed, as `ssl_fc_err` and `ssl_bc_err` give them.
+//! OpenSSL's numbers and messages for failed handshakes, as in `ssl_fc_err` and `ssl_bc_err`.
 
 use crate::HandshakeError;
 use penstock_rules::HelloError;
 use rustls::{AlertDescription, Error, PeerIncompatible};
 
-/// The library's part of a number: errors of SSL.
+/// The part of a number that stands for OpenSSL's SSL library.
 const SSL: u32 = 20 << 23;
-/// A reason that OpenSSL has for what is its own fault.
+/// OpenSSL's reason for its own internal errors.
 const INTERNAL: (u32, &str) = (0xC0103, "internal error");
 
 impl HandshakeError {
-    /// The error as OpenSSL numbers it, and its reason in OpenSSL's words; 0 where the library met none.
+    /// OpenSSL's error number and reason; 0 if OpenSSL would have reported none.
     pub fn library(&self) -> (u32, &'static str) {
         let (reason, words) = match self {
             HandshakeError::Empty | HandshakeError::Aborted(_) | HandshakeError::TurnedAway => return (0, ""),

@@ -1,7 +1,7 @@
-//! Ciphertext on its way to the socket.
+//! Ciphertext to be sent.
 
-/// A buffer filled at its end and emptied at its front. Space once initialised is not initialised again: the worker's own,
-/// which every write goes through, is zeroed only as it grows.
+/// A buffer that is filled at its end and emptied at its front. Its space is zeroed only when it grows, since every
+/// write goes through the worker's one.
 #[derive(Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
@@ -10,7 +10,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// What is to be sent.
+    /// The bytes to be sent.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -23,7 +23,7 @@ impl Output {
         self.start == self.end
     }
 
-    /// At least `room` bytes to write to, whose content is not defined; [`Output::fill`] says how many were used.
+    /// Space for at least `room` bytes, whose contents are unspecified; call [`Output::fill`] with how many were used.
     pub fn space(&mut self, room: usize) -> &mut [u8] {
         if self.bytes.len() < self.end + room {
             self.bytes.resize(self.end + room, 0);
@@ -36,7 +36,7 @@ impl Output {
         debug_assert!(self.end <= self.bytes.len());
     }
 
-    /// The first `count` bytes are sent.
+    /// Drops the first `count` bytes, which have been sent.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
@@ -51,7 +51,7 @@ impl Output {
         self.end = 0;
     }
 
-    /// Empties it, and gives the allocation back.
+    /// Empties it, and frees the allocation.
     pub fn release(&mut self) {
         *self = Output::default();
     }

@@ -1,4 +1,4 @@
-//! rustls' hooks, answered by the engine: key exchange and signatures become operations.
+//! Implements rustls' hooks with the engine: key exchange and signatures become operations.
 
 use crate::{
     hkdf,
@@ -19,14 +19,14 @@ use rustls::{
 use rustls_pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use std::sync::Arc;
 
-/// All groups, in the order we like them: the hybrid first, as browsers do, then the cheapest.
+/// All groups in order of preference: the hybrid first, as in browsers, then the cheapest.
 pub(crate) static GROUPS: [&dyn SupportedKxGroup; 4] = [X25519MLKEM768, X25519, SECP256R1, SECP384R1];
 pub(crate) static X25519: &dyn SupportedKxGroup = &Ecdhe(Curve::X25519);
 pub(crate) static SECP256R1: &dyn SupportedKxGroup = &Ecdhe(Curve::P256);
 pub(crate) static SECP384R1: &dyn SupportedKxGroup = &Ecdhe(Curve::P384);
 pub(crate) static X25519MLKEM768: &dyn SupportedKxGroup = &Hybrid;
 
-/// A provider with these suites and groups; records, transcripts and verification are aws-lc's own.
+/// A provider with these suites and groups; records, transcripts and verification are those of aws-lc.
 pub(crate) fn provider(
     cipher_suites: Vec<SupportedCipherSuite>,
     kx_groups: Vec<&'static dyn SupportedKxGroup>,
@@ -34,8 +34,8 @@ pub(crate) fn provider(
     CryptoProvider { cipher_suites, kx_groups, key_provider: &Keys, ..aws_lc_rs::default_provider() }
 }
 
-/// The suites where the configuration does not choose: AES-128-GCM with SHA-256 first, as BoringSSL does. It is as strong as
-/// the rest of the handshake, and hashing costs less with it: SHA-256 is an instruction on most processors.
+/// The suites to use if the configuration does not select any: AES-128-GCM with SHA-256 first, as in BoringSSL. It is
+/// as strong as the rest of the handshake, and its hash is cheaper: most processors have instructions for SHA-256.
 pub(crate) static SUITES: [SupportedCipherSuite; 9] = [
     SupportedCipherSuite::Tls13(&TLS13_AES_128),
     SupportedCipherSuite::Tls13(&TLS13_AES_256),
@@ -64,12 +64,12 @@ const fn scheduled(suite: &SupportedCipherSuite, hkdf: &'static dyn Hkdf) -> Tls
     }
 }
 
-/// The provider where the configuration does not choose.
+/// The provider to use if the configuration does not select anything.
 pub(crate) fn default_provider() -> CryptoProvider {
     provider(SUITES.to_vec(), GROUPS.to_vec())
 }
 
-/// Computes one operation: parked where the engine serves it and the caller can wait, on the spot else.
+/// Computes one operation: parked if the engine serves it and the caller can wait, otherwise inline.
 fn perform(op: Op) -> Result<Answer, Failure> {
     match submit(op) {
         Ok(ticket) => {
@@ -82,7 +82,7 @@ fn perform(op: Op) -> Result<Answer, Failure> {
     }
 }
 
-/// Two operations under one wait: both are submitted before the caller is parked.
+/// Computes two operations while waiting only once: both are submitted before the caller is parked.
 fn perform_both(first: Op, second: Op) -> Result<(Answer, Answer), Failure> {
     let (first, second) = (submit(first), submit(second));
     let waits = |ticket: &Ticket| (!ticket.is_ready()).then(|| ticket.watch());
@@ -109,7 +109,7 @@ fn failed(failure: Failure) -> Error {
     }
 }
 
-/// An engine's answer of another kind than its operation has. The queue lets none through.
+/// The error for an engine's answer of the wrong kind. The queue never passes one on.
 fn mismatched() -> Error {
     failed(Failure::Internal)
 }
@@ -179,7 +179,7 @@ impl ActiveKeyExchange for ActiveEcdhe {
     }
 }
 
-/// X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): ML-KEM's half comes first in shares and in the secret.
+/// X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): ML-KEM's part comes first in shares and in the secret.
 #[derive(Debug)]
 struct Hybrid;
 
@@ -187,7 +187,7 @@ const KEM_PUBLIC: usize = 1184;
 const KEM_CIPHERTEXT: usize = 1088;
 const X25519_LEN: usize = 32;
 
-/// The two halves of a share whose first has the length `kem`.
+/// The two parts of a share; the first has length `kem`.
 fn halves(share: &[u8], kem: usize) -> Result<(&[u8], &[u8]), Error> {
     if share.len() != kem + X25519_LEN {
         return Err(PeerMisbehaved::InvalidKeyShare.into());
@@ -258,7 +258,7 @@ impl ActiveKeyExchange for ActiveHybrid {
         }
     }
 
-    /// X25519 is offered beside the hybrid from the same key pair.
+    /// X25519 is offered beside the hybrid, with the same key pair.
     fn hybrid_component(&self) -> Option<(NamedGroup, &[u8])> {
         Some((NamedGroup::X25519, &self.share[KEM_PUBLIC..]))
     }
@@ -283,7 +283,7 @@ impl ActiveKeyExchange for ActiveHybrid {
     }
 }
 
-/// Loads private keys into the engine's form.
+/// Loads private keys for the engine.
 #[derive(Debug)]
 struct Keys;
 
@@ -294,7 +294,7 @@ impl KeyProvider for Keys {
     }
 }
 
-/// A private key as rustls wants to see it.
+/// A private key as rustls expects it.
 #[derive(Debug)]
 pub(crate) struct Key {
     key: Arc<SigningKey>,
@@ -306,7 +306,7 @@ impl Key {
         Key { spki: key.spki(), key }
     }
 
-    /// The public key, as certificates have it.
+    /// The public key, encoded as in certificates.
     pub fn spki(&self) -> &[u8] {
         &self.spki
     }

@@ -8,26 +8,27 @@ use rustls::{
     unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus},
 };
 
-/// A rustls connection without buffers. Boxed: a suspended handshake points into it, and an idle stream stays small.
+/// A rustls connection without buffers. Boxed, because a suspended handshake holds references into it, and idle streams
+/// have to be small.
 pub(crate) enum Session {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What a pass over the input came to.
+/// The result of processing the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// The handshake needs bytes from the peer.
     Handshaking,
-    /// Data may flow; everything complete in the input was taken.
+    /// Data may flow; every complete record in the input was taken.
     Open,
-    /// As `Open`, but the peer has sent its close_notify: nothing more will come from it.
+    /// Like `Open`, but the peer has sent its close_notify: nothing more will come from it.
     PeerClosed,
 }
 
-/// Room that any of our alerts needs: a record header, two bytes, the type byte and the tag of an AEAD.
+/// Enough space for any alert of ours: a record header, two bytes, the type byte and the tag of an AEAD.
 const ALERT_ROOM: usize = 64;
-/// Bytes a record adds to its 2^14 of plaintext, at the most: header, explicit nonce, content type, tag.
+/// Most bytes that a record adds to its 2^14 of plaintext: header, explicit nonce, content type, tag.
 const RECORD_EXTRA: usize = 5 + 8 + 1 + 16;
 const RECORD_PLAIN: usize = 16 * 1024;
 
@@ -41,8 +42,8 @@ impl std::ops::Deref for Session {
     }
 }
 
-/// Handles every state `process_tls_records` can give until there is nothing left to do with the bytes at hand.
-/// `$taken` counts how far into `$input` records have been consumed; `$open` is what to do where data may be written.
+/// Handles every state that `process_tls_records` can return until nothing is left to do with the available bytes.
+/// `$taken` counts how far records in `$input` have been consumed; `$open` is what to do when data may be written.
 macro_rules! pass {
     ($conn:expr, $input:expr, $taken:expr, $plain:expr, $output:expr, |$traffic:pat_param| $open:expr) => {{
         let mut closed = false;
@@ -54,8 +55,8 @@ macro_rules! pass {
                     encode($output, |room| data.encode(room));
                     None
                 }
-                // The caller writes the output before it reads again, so for rustls it is as good as sent. Saying so
-                // here is what puts a whole flight into one write.
+                // The caller writes the output before it reads again, so rustls may take it as sent. Telling it now is
+                // what combines a whole flight into one write.
                 ConnectionState::TransmitTlsData(data) => {
                     data.done();
                     None
@@ -81,7 +82,7 @@ macro_rules! pass {
             match step {
                 None => {}
                 Some(_) if closed => break Ok(Pass::PeerClosed),
-                // A server may write before the client's Finished has come; that is no open connection yet.
+                // A server may write before the client's Finished has arrived, but the connection is not open yet.
                 Some(Pass::Open) if $conn.is_handshaking() => break Ok(Pass::Handshaking),
                 Some(pass) => break Ok(pass),
             }
@@ -89,7 +90,8 @@ macro_rules! pass {
     }};
 }
 
-/// Lets `$write` fill `$room` bytes of the output once the connection may write. What rustls itself wants out goes first.
+/// Lets `$write` fill `$room` bytes of the output once the connection may write. What rustls itself wants to send comes
+/// first.
 macro_rules! write_traffic {
     ($session:expr, $held:expr, $room:expr, $output:expr, |$traffic:ident, $space:ident| $write:expr) => {{
         let mut first = true;
@@ -111,8 +113,8 @@ macro_rules! write_traffic {
                     $output.fill(written);
                     break Ok(());
                 }
-                // Room is counted for the data alone. The refused call has moved the answer to a key update from where only
-                // it looks to where the next pass finds it; then the room is enough.
+                // `$room` only accounts for the data. The refused call has moved the answer to a key update to where
+                // the next pass sends it; after that the room is enough.
                 Err(EncryptError::InsufficientSize(_)) if std::mem::take(&mut first) => {}
                 Err(_) => break Err(Error::EncryptError),
             }
@@ -121,11 +123,12 @@ macro_rules! write_traffic {
 }
 
 impl Session {
-    /// Takes all complete records of `input` from `*taken` on, which moves past them. Plaintext goes to `plain`, what must
+    /// Takes all complete records of `input` from `*taken` on, and advances that. Plaintext goes to `plain`; what must
     /// be sent to the peer is appended to `output`.
     ///
     /// # Errors
-    /// The connection is finished. The alert that says why to the peer is fetched by [`Session::alert`].
+    ///
+    /// The connection has failed. [`Session::alert`] returns the alert that tells the peer why.
     pub fn pass(
         &mut self,
         input: &mut [u8],
@@ -139,15 +142,17 @@ impl Session {
         }
     }
 
-    /// Whether a pass can still come to a public-key operation that is worth a stack of its own. A server of TLS 1.3 has done
-    /// both of its by the time the group is agreed on; what would come after all (a hello retried) is computed on the spot.
+    /// Whether the handshake may still need a public-key operation that justifies a stack of its own. A TLS 1.3 server
+    /// has done both of its operations by the time the group is agreed on; any that follow all the same (after a hello
+    /// retry) are computed inline.
     pub fn may_wait(&self) -> bool {
         let tls13 = self.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
         !(tls13 && matches!(self, Session::Server(_)) && self.negotiated_key_exchange_group().is_some())
     }
 
-    /// After an error: the alert rustls has queued for the peer. It is taken without any input, since the rest of what the
-    /// peer sent must not be looked at again, and only while there is something queued, which rustls gives before it looks.
+    /// Appends the alert that rustls has queued after an error. No input is given, since the rest of what the peer sent
+    /// must not be processed; and rustls is asked only while something is queued, which it returns before processing
+    /// any input.
     pub fn alert(&mut self, output: &mut Output) {
         while self.wants_write() {
             match self {
@@ -157,11 +162,12 @@ impl Session {
         }
     }
 
-    /// Encrypts `data` to the end of `output`. `held` is the start of a record that earlier reads left over: rustls keeps
-    /// offsets into it (a handshake message may span records), so it must see it in every call.
+    /// Encrypts `data` to the end of `output`. `held` is the start of an incomplete record: rustls keeps offsets into
+    /// it (a handshake message may span records), so it must be passed in every call.
     ///
     /// # Errors
-    /// The connection may no longer send.
+    ///
+    /// If the connection may no longer send.
     pub fn encrypt(&mut self, held: &mut [u8], data: &[u8], output: &mut Output) -> Result<(), Error> {
         let records = data.len().div_ceil(RECORD_PLAIN).max(1);
         let room = data.len() + records * RECORD_EXTRA;
@@ -171,24 +177,25 @@ impl Session {
     /// Appends our close_notify to `output`.
     ///
     /// # Errors
-    /// The connection may no longer send.
+    ///
+    /// If the connection may no longer send.
     pub fn close_notify(&mut self, held: &mut [u8], output: &mut Output) -> Result<(), Error> {
         write_traffic!(self, held, ALERT_ROOM, output, |to, space| to.queue_close_notify(space))
     }
 }
 
-/// Takes one thing that rustls has queued.
+/// Takes one item that rustls has queued.
 fn queued<Data>(status: UnbufferedStatus<'_, '_, Data>, output: &mut Output) {
     match status.state {
         Ok(ConnectionState::EncodeTlsData(mut data)) => encode(output, |room| data.encode(room)),
-        // Plaintext of before the error, which comes first. Nobody will read it.
+        // Plaintext from before the error, which comes first. It will not be read.
         Ok(ConnectionState::ReadTraffic(mut traffic)) => while traffic.next_record().is_some() {},
         _ => {}
     }
 }
 
 fn encode(output: &mut Output, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
-    // rustls tells the size only by refusing.
+    // rustls only tells the size by refusing.
     if let Err(EncodeError::InsufficientSize(need)) = write(&mut []) {
         let written = write(output.space(need.required_size));
         output.fill(written.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What a `bind`, `server` or crt-list line settles on: its own words, else those around it, else ours.
+//! The settings of a `bind`, `server` or crt-list line: its own words, else those around it, else our defaults.
 
 use crate::{
     ciphers::{self, Chosen},
@@ -15,13 +15,13 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Suites, groups and versions, ready for rustls.
+/// Suites, groups and versions, in rustls' types.
 pub(crate) struct Settings {
     pub provider: Arc<CryptoProvider>,
     pub versions: &'static [&'static SupportedProtocolVersion],
 }
 
-/// `inner`'s own words where it has some, else `outer`'s.
+/// The words of `inner`, and those of `outer` where `inner` has none.
 pub(crate) fn over(inner: &TlsConf, outer: &TlsConf) -> TlsConf {
     TlsConf {
         verify: inner.verify.or(outer.verify),
@@ -40,7 +40,8 @@ pub(crate) fn over(inner: &TlsConf, outer: &TlsConf) -> TlsConf {
     }
 }
 
-/// Turns the words into rustls' terms. What is dropped or clamped is noticed, once a word; nothing left is an error.
+/// Translates the words to rustls' types. A notice tells what is left out or raised, once per word; it is an error if
+/// nothing is left.
 pub(crate) fn resolve(
     conf: &TlsConf,
     defaults: &TlsDefaults,
@@ -88,7 +89,7 @@ fn chosen<T>(
     if !dropped.is_empty() {
         let dropped = dropped.join(", ");
         let already = format!("'{directive}': not available here and left out: {dropped}");
-        // The same default is resolved for every certificate; once is enough.
+        // The same default is resolved for every certificate; one notice is enough.
         if !diagnostics.list.iter().any(|d| d.message == already && d.span == Some(words.span)) {
             diagnostics.notice(words.span, already);
         }

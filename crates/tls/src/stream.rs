@@ -1,4 +1,4 @@
-//! An open TLS connection. Idle, it owns no buffer: reading and writing borrow the worker's.
+//! An open TLS connection. It owns no buffer while idle: reading and writing borrow the worker's.
 
 use crate::{
     buffers::{self, FLOW_MAX, READ_MIN},
@@ -17,49 +17,49 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Most bytes of an unfinished record or post-handshake message that are kept.
+/// Most bytes that are kept of an incomplete record or post-handshake message.
 const HELD_MAX: usize = 96 * 1024;
-/// Slices of a vectored write that together stay below this become one record.
+/// Slices of a vectored write whose total is below this are joined into one record.
 const COALESCE: usize = 16 * 1024;
 
-/// A socket with TLS on it. Reads give plaintext, writes take it.
+/// A socket with TLS: reads return plaintext, and writes take it.
 ///
-/// The end of the peer's data is an `Ok` of zero bytes only after its close_notify. A socket that ends without one gives
-/// an error of kind `UnexpectedEof` whose source is [`Truncated`], so that the caller decides what that means.
+/// A read of zero bytes means that the peer has sent its close_notify. If the socket ends without one, the error has
+/// kind `UnexpectedEof` and source [`Truncated`], so that the caller can decide what that means.
 pub struct TlsStream<S> {
     socket: S,
     session: Session,
     facts: Arc<TlsFacts>,
-    /// Ciphertext whose record is not complete.
+    /// Ciphertext of an incomplete record.
     held: Vec<u8>,
     /// Plaintext that did not fit the caller's buffer, and how far it has been read.
     plain: Vec<u8>,
     plain_read: usize,
-    /// Ciphertext not yet sent: what the socket did not take, or what may go with the next write.
+    /// Ciphertext that is not sent yet: the socket did not take it, or it may be sent with the next write.
     unsent: Output,
-    /// The socket refused part of `unsent`: it goes first, alone.
+    /// Whether the socket refused part of `unsent`, which then has to be sent first, alone.
     backlogged: bool,
-    /// Nothing but tickets is unsent, and they have not waited yet.
+    /// Whether only tickets are unsent, and they have not waited yet.
     tickets_may_wait: bool,
     read_end: End,
     sent_close: bool,
-    /// Largest socket read tried: doubled while reads fill it, halved while they leave it empty.
+    /// The size of the next socket read: doubled when reads fill it, halved when they leave it empty.
     flow: usize,
-    /// The worker has this connection.
+    /// Counts this connection for the worker.
     _presence: InProgress,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
-    /// The peer said so.
+    /// The peer has sent its close_notify.
     Closed,
-    /// The socket ended without it.
+    /// The socket ended without one.
     Truncated,
     Failed,
 }
 
-/// The peer's socket ended without a close_notify: what was read may not be all it sent.
+/// The peer's socket ended without a close_notify: the data read may be incomplete.
 #[derive(Clone, Copy, Debug)]
 pub struct Truncated;
 
@@ -97,7 +97,7 @@ impl<S> TlsStream<S> {
         Arc::make_mut(&mut self.facts)
     }
 
-    /// What the handshake came to.
+    /// The results of the handshake.
     pub fn facts(&self) -> &Arc<TlsFacts> {
         &self.facts
     }
@@ -107,7 +107,7 @@ impl<S> TlsStream<S> {
         self.facts.alpn.as_deref()
     }
 
-    /// The socket below.
+    /// The underlying socket.
     pub fn get_ref(&self) -> &S {
         &self.socket
     }
@@ -117,8 +117,8 @@ impl<S> TlsStream<S> {
         self.read_end == End::Closed
     }
 
-    /// Whether reading gives something that no readiness of the socket will announce: plaintext that has been decrypted, or an end
-    /// that came with what was read before it.
+    /// Whether a read would return something that no readiness of the socket will announce: plaintext that has been
+    /// decrypted, or an end that arrived with earlier data.
     pub fn is_ready(&self) -> bool {
         self.has_plaintext() || self.read_end != End::Open
     }
@@ -129,7 +129,7 @@ impl<S> TlsStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    /// Decrypts into `buf`, through the worker's buffer.
+    /// Decrypts to `buf`, through the worker's buffer.
     fn poll_decrypt(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             if self.has_plaintext() {
@@ -155,21 +155,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// About to wait for the peer while something is to be sent. The first time it is session tickets, which do best in the
-    /// same write as the first response: the task comes back once, after a poll of the driver, to see whether the request is
-    /// there. After that nothing waits.
+    /// Called before waiting for the peer while something is unsent. The first time it is session tickets, which are
+    /// best sent in one write with the first response: the task yields once, until the driver has been polled, to see
+    /// whether the request has arrived. After that nothing is held back.
     ///
-    /// A task that waits for the socket without reading from it calls this too: a client whose system holds back small writes
-    /// until what it sent before is acknowledged (Nagle) sends its request only then.
+    /// A task that waits for the socket without reading from it must call this too: if a client's system holds back
+    /// small writes until earlier data is acknowledged (Nagle), its request only comes then.
     ///
     /// # Errors
+    ///
     /// Those of the socket.
     pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.unsent.is_empty() {
             return Ok(());
         }
         if std::mem::take(&mut self.tickets_may_wait) {
-            // Its first poll puts our waker behind the driver's next turn, and is pending by design.
+            // The first poll registers our waker for the time after the driver's next turn, and is pending by design.
             let _ = pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(sent) = poll_drain(&mut self.socket, cx, &mut self.unsent) {
             return sent;
@@ -177,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Ok(())
     }
 
-    /// One socket read and one pass over it. Gives the number of plaintext bytes put into `buf`.
+    /// Reads from the socket once and processes the records. Returns the number of plaintext bytes put into `buf`.
     fn poll_records(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,7 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<usize>> {
         let held = self.held.len();
-        // Never far more than the caller can take: the rest would be copied aside. A record is always taken whole.
+        // Not much more than the caller can take, since the rest would have to be copied. A record is always taken
+        // whole.
         let room = self.flow.min(buf.remaining() + buf.remaining() / 64 + 256).max(READ_MIN);
         if input.len() < held + room {
             input.resize(held + room, 0);
@@ -223,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
                 self.read_end = End::Failed;
                 self.session.alert(&mut self.unsent);
                 let _ = poll_drain(&mut self.socket, cx, &mut self.unsent);
-                // What came in order before the bad record is the caller's; the error waits for the next read.
+                // What preceded the bad record belongs to the caller; the error is returned by the next read.
                 return Poll::Ready(match buf.filled().len() - before {
                     0 => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
                     delivered => Ok(delivered),
@@ -243,13 +245,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
         let delivered = buf.filled().len() - before;
         if delivered == 0 && self.read_end == End::Closed {
-            // Not an error, and nothing to loop for: the caller sees zero bytes.
+            // Neither an error nor a reason to loop: the caller sees zero bytes.
             return Poll::Ready(Ok(0));
         }
         Poll::Ready(Ok(delivered))
     }
 
-    /// Sends what there is to send and a close_notify; the socket stays as it is. Enough where the stream is dropped next, which
+    /// Sends what is unsent and a close_notify; the socket stays open. Enough if the stream is dropped next, which
     /// closes the socket.
     pub fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.sent_close {
@@ -272,13 +274,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// Encrypts what `slices` hold, up to a turn's share, and writes it. Takes plaintext only when no earlier ciphertext is
-    /// waiting, so at most one turn of it is ever kept.
+    /// Encrypts `slices`, up to the limit per turn, and writes them. Takes plaintext only when no earlier ciphertext is
+    /// waiting, so that at most one turn's amount is ever kept.
     fn poll_encrypt(&mut self, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.sent_close || self.read_end == End::Failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        // Tickets and key updates that wait to be sent go out in the same write; a backlog of the socket goes first.
+        // Tickets and key updates that are unsent go out in the same write; a backlog of the socket goes first.
         if self.backlogged || self.unsent.len() > COALESCE {
             ready!(poll_drain(&mut self.socket, cx, &mut self.unsent))?;
             self.backlogged = false;
@@ -305,7 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         })
     }
 
-    /// Appends records that carry `slices` to `output`; gives the plaintext bytes taken.
+    /// Appends records with the contents of `slices` to `output`; returns how much plaintext was taken.
     fn encrypt(&mut self, slices: &[io::IoSlice<'_>], joined: &mut Vec<u8>, output: &mut Output) -> io::Result<usize> {
         let total: usize = slices.iter().map(|s| s.len()).sum();
         let failed = |e| io::Error::new(io::ErrorKind::BrokenPipe, e);
@@ -361,7 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         Pin::new(&mut this.socket).poll_flush(cx)
     }
 
-    /// Sends close_notify and closes the writing half. Reading goes on: half-close is kept.
+    /// Sends close_notify and closes the writing half. Reading continues, so half-close works.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_close_notify(cx))?;

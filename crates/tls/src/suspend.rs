@@ -29,15 +29,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Stacks of one worker, in use and idle together.
+/// Most stacks of one worker, in use and idle together.
 pub(crate) const STACKS_MAX: usize = 1024;
-/// Idle stacks kept: as many as the line before the engine lets in at once, with some for connections to servers.
+/// Idle stacks kept: as many as the line in front of the engine lets in at once, and some for connections to servers.
 const STACKS_IDLE: usize = 160;
 /// Twice the deepest use, rounded up. The test `stacks_are_twice_what_the_worst_handshake_needs` found 44.6 KB on 2026-11-21, in a
 /// build without optimisation: RSA-4096 signed and verified natively, a chain of three and its root, P-384, ML-KEM.
 const STACK_SIZE: usize = 96 * 1024;
 
-/// The one who waited for this has gone.
+/// The future that waited for this was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cancelled;
 
@@ -45,15 +45,16 @@ pub(crate) struct Cancelled;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// Of each stack, what is wiped by hand and stays mapped: as deep as a handshake goes whose operations the engine computes.
+/// The part of each stack that is wiped by hand and stays mapped: as deep as a handshake goes whose operations the
+/// engine computes.
 const KEPT: usize = 24 * 1024;
 
-/// What a parked coroutine waits for: all of these answered.
+/// What a parked coroutine waits for: the answers to all of these.
 pub(crate) struct Wait(pub [Option<Watch>; 2]);
 
 impl Wait {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Both are asked, so that both wake.
+        // Both are polled, so that both wake.
         let pending = self.0.iter().flatten().filter(|watch| watch.poll_ready(cx).is_pending()).count();
         if pending == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -62,7 +63,7 @@ impl Wait {
 type Resume = Result<(), Cancelled>;
 
 thread_local! {
-    /// The yielder of the coroutine that runs now on this thread, if any does.
+    /// The yielder of the coroutine that is running on this thread, if any.
     static CURRENT: Cell<Option<NonNull<Yielder<Resume, Wait>>>> = const { Cell::new(None) };
     static POOL: RefCell<Pool> = RefCell::default();
 }
@@ -72,7 +73,7 @@ pub(crate) fn can_park() -> bool {
     CURRENT.get().is_some()
 }
 
-/// Leaves the coroutine until `wait` is over. Only where [`can_park`].
+/// Suspends the coroutine until `wait` is over. To be called only if [`can_park`].
 pub(crate) fn park(wait: Wait) -> Result<(), Cancelled> {
     let Some(yielder) = CURRENT.take() else { return Err(Cancelled) };
     // SAFETY: CURRENT holds a yielder only while its own coroutine runs on this thread: `start` sets it as the coroutine's
@@ -83,7 +84,8 @@ pub(crate) fn park(wait: Wait) -> Result<(), Cancelled> {
     resumed
 }
 
-/// Runs `body` where its hooks can park, and waits with it. Its operations are for `share`; what it waited is added to `waited`.
+/// Runs `body` on a stack where its hooks can park, and waits with it. Its operations count towards `share`; the time
+/// they waited is added to `waited`.
 pub(crate) async fn on_stack<R: 'static>(
     waited: &mut Duration,
     share: Share,
@@ -141,26 +143,27 @@ impl<R> Suspended<R> {
 impl<R> Drop for Suspended<R> {
     fn drop(&mut self) {
         let Some(mut coroutine) = self.0.take() else { return };
-        // Each park returns `Cancelled`, so the handshake ends with an error after at most as many steps as it has hooks.
+        // Each park returns `Cancelled`, so the handshake ends with an error after at most as many steps as it has
+        // hooks.
         while !coroutine.done() {
             coroutine.resume(Err(Cancelled));
         }
     }
 }
 
-/// The stacks of a worker, counted.
+/// Counts of a worker's stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackCounts {
-    /// In use now.
+    /// In use at present.
     pub used: u64,
-    /// Kept for later.
+    /// Idle ones that are kept.
     pub kept: u64,
     /// The most that were in use at once.
     pub most: u64,
 }
 
 impl StackCounts {
-    /// Adds another worker's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &StackCounts) {
         self.used += other.used;
         self.kept += other.kept;
@@ -168,7 +171,7 @@ impl StackCounts {
     }
 }
 
-/// The stacks of this thread.
+/// The counts of this thread's stacks.
 pub fn stack_counts() -> StackCounts {
     POOL.with_borrow(|pool| StackCounts {
         used: pool.in_use as u64,
@@ -194,7 +197,7 @@ impl Pool {
     }
 }
 
-/// A stack on loan. Its drop wipes it and gives it to the next.
+/// A stack on loan. Dropping it wipes it and makes it available again.
 struct PooledStack(Option<DefaultStack>);
 
 impl PooledStack {
@@ -220,7 +223,7 @@ impl Drop for PooledStack {
         #[cfg(test)]
         tests::note_depth(&stack);
         wipe(&stack);
-        // The pool is gone when the thread is ending; so is the need for it.
+        // When the thread is ending, the pool no longer exists and is not needed.
         let _ = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
             pool.in_use -= 1;
@@ -253,7 +256,7 @@ impl Turn {
             let number = self.waiting.unwrap_or(pool.numbers);
             pool.numbers = pool.numbers.max(number + 1);
             self.waiting = Some(number);
-            // Numbers only grow: who was called in vain goes back to where it stood.
+            // Numbers only grow: a place that was called in vain goes back to where it was.
             let at = pool.waiting.partition_point(|(other, _)| *other < number);
             pool.waiting.insert(at, (number, cx.waker().clone()));
             return Poll::Pending;
@@ -276,7 +279,7 @@ impl Drop for Turn {
             let mut pool = pool.borrow_mut();
             let before = pool.waiting.len();
             pool.waiting.retain(|(other, _)| *other != number);
-            // Called, but gone before it came: the call passes on, or the line would stand still.
+            // It was called but dropped before it came: the call passes to the next, or the line would stand still.
             if pool.waiting.len() == before {
                 pool.call_next();
             }
@@ -284,13 +287,13 @@ impl Drop for Turn {
     }
 }
 
-/// The part of a stack that code may have written: all above the guard.
+/// The part of a stack that code may have written: all above the guard page.
 fn usable(stack: &DefaultStack) -> *mut [u8] {
     let low = stack.base().get() - STACK_SIZE;
     std::ptr::slice_from_raw_parts_mut(low as *mut u8, STACK_SIZE)
 }
 
-/// A copy of what is on a stack that nothing runs on.
+/// A copy of the contents of a stack that nothing runs on.
 #[cfg(test)]
 fn bytes(stack: &DefaultStack) -> Vec<u8> {
     // SAFETY: the caller holds the stack's only handle, and no coroutine is on it, so nothing else refers into the range, which is
@@ -298,9 +301,9 @@ fn bytes(stack: &DefaultStack) -> Vec<u8> {
     unsafe { &*usable(stack) }.to_vec()
 }
 
-/// Makes a stack all zero again. The part that handshakes use is overwritten; what lies below it is given back to the system,
-/// which is done at once where no handshake ever went so deep. (Looking for the deepest byte written instead meant reading 96 KiB a
-/// handshake, and a second-level cache full of zeros.)
+/// Zeroes a stack. The part that handshakes use is overwritten; what lies below it is returned to the system, which
+/// costs nothing if no handshake ever went that deep. (Searching for the deepest byte written instead meant reading 96
+/// KiB per handshake, and filling the second-level cache with zeros.)
 fn wipe(stack: &DefaultStack) {
     let range = usable(stack).cast::<u8>();
     let deep = STACK_SIZE - KEPT;
@@ -312,7 +315,7 @@ fn wipe(stack: &DefaultStack) {
     // SAFETY: as above; no other reference to these bytes exists while this one does.
     let rest = unsafe { std::slice::from_raw_parts_mut(range.add(from), STACK_SIZE - from) };
     rest.fill(0);
-    // The memory will be read again only through a later coroutine, which the optimiser cannot see.
+    // The memory will only be read again through a later coroutine, which the optimiser cannot see.
     std::hint::black_box(rest);
 }
 

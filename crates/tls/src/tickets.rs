@@ -1,8 +1,9 @@
-//! Sessions that are resumed: tickets that carry them, and the cache that keeps them.
+//! Session resumption: tickets that contain sessions, and the cache that stores them.
 //!
-//! A session is resumed only under the policy it was made under. The policy's digest (verification mode, authorities, CRLs,
-//! ignored errors, names) enters the derivation of every ticket key and is part of every cache key, so a ticket of another
-//! policy does not decrypt, and a session of another policy is not found. There is no comparison that could be forgotten.
+//! A session is resumed only under the policy it was made under. The policy's digest (verification mode, authorities,
+//! CRLs, ignored errors, names) is part of the derivation of every ticket key and of every cache key, so that a ticket
+//! of another policy does not decrypt, and a session of another policy is not found. There is no comparison that could
+//! be forgotten.
 
 use crate::{Loader, certificate::reason};
 use aws_lc_rs::{
@@ -24,32 +25,34 @@ use std::{
 };
 use zeroize::Zeroizing;
 
-/// Identifies an authentication policy: SHA-256 over all that decides who is let in.
+/// Identifies an authentication policy: SHA-256 over everything that decides who is let in.
 pub(crate) type PolicyId = [u8; 32];
 
-/// How long one key of our own making encrypts. Long against a ticket's life (five minutes), short against a breach.
+/// How long a key generated here encrypts. Long compared with the lifetime of a ticket (five minutes), short in case of
+/// a breach.
 const ROTATION: Duration = Duration::from_secs(12 * 3600);
 const NAME_LEN: usize = 16;
 const TAG_LEN: usize = 16;
 
-/// The secrets tickets are derived from, shared by every worker of a process, or of several through a file.
+/// The secrets that tickets are derived from, shared by all workers of a process, or of several processes through a
+/// file.
 pub(crate) struct KeyRing {
     state: Mutex<Ring>,
     lifetime: Duration,
 }
 
 struct Ring {
-    /// Newest last.
+    /// Numbered secrets, newest last.
     secrets: Vec<(u64, Zeroizing<Vec<u8>>)>,
-    /// Number of the one that encrypts.
+    /// The number of the one that encrypts.
     encrypts: u64,
-    /// When ours are next rotated; `None` for those of a file.
+    /// When generated secrets are rotated next; `None` for those of a file.
     rotate_at: Option<Instant>,
     next_number: u64,
 }
 
 impl KeyRing {
-    /// Keys made here, rotated by themselves.
+    /// Generated keys that are rotated automatically.
     pub fn rotating(lifetime: Duration) -> Arc<KeyRing> {
         let now = Instant::now();
         let secrets = vec![(0, fresh_secret())];
@@ -57,8 +60,8 @@ impl KeyRing {
         Arc::new(KeyRing { state: Mutex::new(state), lifetime })
     }
 
-    /// Keys of a `tls-ticket-keys` file: base64 of 48 or 80 bytes, one a line. The last three decrypt, the penultimate one
-    /// encrypts, so that every process of a cluster can decrypt with a key before any of them encrypts with it.
+    /// Keys of a `tls-ticket-keys` file: base64 of 48 or 80 bytes, one per line. The last three decrypt and the last
+    /// but one encrypts, so that every process of a cluster can decrypt with a key before any of them encrypts with it.
     pub fn from_file(
         file: &Spanned<PathBuf>,
         lifetime: Duration,
@@ -105,13 +108,13 @@ impl KeyRing {
         Some(Arc::new(KeyRing { state: Mutex::new(state), lifetime }))
     }
 
-    /// The keys there are, the oldest first.
+    /// The current secrets, oldest first.
     pub fn secrets(&self) -> Vec<Zeroizing<Vec<u8>>> {
         self.lock().secrets.iter().map(|(_, secret)| secret.clone()).collect()
     }
 
-    /// Adds the newest key of a file: the oldest is forgotten, and the one that was the newest encrypts. Whether it has the size
-    /// of the others.
+    /// Adds the newest key of a file: the oldest is dropped, and the previously newest one encrypts. Returns false if
+    /// its size differs from the others'.
     pub fn push(&self, secret: Zeroizing<Vec<u8>>) -> bool {
         let mut ring = self.lock();
         let Some((newest, last)) = ring.secrets.last() else { return false };
@@ -177,7 +180,7 @@ impl Tickets {
         Arc::new(Tickets { ring, policy, derived: Mutex::default() })
     }
 
-    /// The keys that decrypt, newest first, and the place of the one that encrypts.
+    /// The keys that decrypt, newest first, and the index of the one that encrypts.
     fn keys(&self, now: Instant) -> (Vec<Arc<TicketKey>>, usize) {
         let mut ring = self.ring.lock();
         if ring.rotate_at.is_some_and(|at| now >= at) {
@@ -186,7 +189,7 @@ impl Tickets {
             ring.next_number += 1;
             ring.encrypts = number;
             ring.rotate_at = Some(now + ROTATION);
-            // The one before still decrypts: its youngest tickets are.
+            // The previous one still decrypts, as long as its youngest tickets last.
             let old = ring.secrets.len() - 2;
             ring.secrets.drain(..old);
         }
@@ -260,7 +263,7 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// Sessions kept here, for clients without tickets and for `no-tls-tickets`. One for the process (`tune.ssl.cachesize`).
+/// Sessions stored here, for clients without tickets and for `no-tls-tickets`. One per process (`tune.ssl.cachesize`).
 pub(crate) struct SessionCache {
     state: Mutex<Cached>,
     lookups: AtomicU64,
@@ -272,7 +275,7 @@ pub(crate) struct SessionCache {
 #[derive(Default)]
 struct Cached {
     sessions: HashMap<Vec<u8>, (Zeroizing<Vec<u8>>, Instant)>,
-    /// Keys in the order they came: the oldest makes room, and expires, first.
+    /// Keys in the order of insertion: the oldest is evicted, and expires, first.
     order: VecDeque<Vec<u8>>,
 }
 
@@ -326,7 +329,7 @@ impl SessionCache {
     }
 }
 
-/// The sessions of one policy within the cache.
+/// The sessions of one policy in the cache.
 pub(crate) struct PolicySessions {
     pub cache: Arc<SessionCache>,
     pub policy: PolicyId,
@@ -411,7 +414,7 @@ mod tests {
             };
             let (old, new) = (open(&[1, 2, 3]), open(&[1, 2, 3, 4]));
             let now = Instant::now();
-            // The old process encrypts with 2, the new one with 3: each opens the other's.
+            // The old process encrypts with 2, the new one with 3: each can open the other's tickets.
             assert_eq!(new.open(&old.seal(b"x", now).unwrap(), now).unwrap(), b"x");
             assert_eq!(old.open(&new.seal(b"y", now).unwrap(), now).unwrap(), b"y");
             assert!(open(&[3, 4, 5]).open(&old.seal(b"x", now).unwrap(), now).is_none());

@@ -1,6 +1,7 @@
-//! Who is let in: a peer's certificate against authorities, revocation lists and the errors a configuration ignores.
+//! Verification of peers: a certificate against authorities, revocation lists and the errors that a configuration
+//! ignores.
 //!
-//! Results are OpenSSL's numbers (`X509_V_ERR_*`), because that is what `ssl_c_verify`, `crt-ignore-err` and logs speak.
+//! Results are OpenSSL's numbers (`X509_V_ERR_*`), because `ssl_c_verify`, `crt-ignore-err` and logs use them.
 
 use crate::certificate;
 use rustls::{
@@ -20,7 +21,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, ServerName,
 use std::{cell::Cell, fmt, net::Ipv4Addr, sync::Arc};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// A refusal: OpenSSL's number, and how far above the leaf.
+/// A refusal: OpenSSL's number, and how far above the leaf it occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub code: u32,
@@ -28,17 +29,17 @@ pub(crate) struct Refusal {
 }
 
 thread_local! {
-    /// Why the last client was refused. rustls carries its own error up, which has no room for OpenSSL's number; nothing
-    /// parks between the refusal and the end of the pass that takes it.
+    /// Why the last client was refused. rustls returns its own error, which has no room for OpenSSL's number; nothing
+    /// parks between the refusal and the end of the pass, where this is taken.
     static REFUSED: Cell<Option<Refusal>> = const { Cell::new(None) };
 }
 
-/// The refusal that the pass which has just failed ended in, if it was one.
+/// The refusal that made the last pass fail, if that was the reason.
 pub(crate) fn take_refusal() -> Option<Refusal> {
     REFUSED.take()
 }
 
-/// `crt-ignore-err` and `ca-ignore-err`: at the leaf, and above it.
+/// `crt-ignore-err` and `ca-ignore-err`: errors ignored at the leaf, and above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
     leaf: Codes,
@@ -54,7 +55,10 @@ enum Codes {
 }
 
 impl Ignored {
+    /// Parses the lists of ignored errors.
+    ///
     /// # Errors
+    ///
     /// The word that is neither `all` nor a number.
     pub fn parse(leaf: Option<&str>, authorities: Option<&str>) -> Result<Ignored, String> {
         Ok(Ignored { leaf: Codes::parse(leaf)?, authorities: Codes::parse(authorities)? })
@@ -86,7 +90,7 @@ impl Codes {
     }
 }
 
-/// The names OpenSSL's manual gives the results that can occur here.
+/// The number for the name that OpenSSL's manual gives a result that can occur here.
 fn by_name(word: &str) -> Option<u32> {
     let name = word.strip_prefix("X509_V_ERR_").unwrap_or(word);
     Some(match name {
@@ -107,7 +111,7 @@ fn by_name(word: &str) -> Option<u32> {
     })
 }
 
-/// OpenSSL's number for what rustls found.
+/// Translates rustls' error to OpenSSL's number.
 pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Refusal {
     use CertificateError as E;
     const UNSPECIFIED: u32 = 1;
@@ -130,7 +134,7 @@ pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[Certifi
     }
 }
 
-/// Which certificate of the chain is outside its validity.
+/// Finds which certificate of the chain is outside its validity.
 fn outdated(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>], expired: bool) -> u32 {
     let now = x509_parser::time::ASN1Time::now();
     let bad = |der: &CertificateDer<'_>| {
@@ -145,7 +149,7 @@ fn outdated(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>], expired: bo
     above.iter().position(bad).map_or(0, |index| index as u32 + 1)
 }
 
-/// OpenSSL tells apart where a chain without a trusted end breaks off.
+/// OpenSSL has different numbers depending on where a chain without a trusted end breaks off.
 fn unknown_issuer(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Refusal {
     let parse = |der| X509Certificate::from_der(der).ok().map(|(_, parsed)| parsed);
     let Some(mut last) = parse(leaf) else { return Refusal { code: 20, depth: 0 } };
@@ -167,8 +171,8 @@ fn unknown_issuer(leaf: &CertificateDer<'_>, above: &[CertificateDer<'_>]) -> Re
     Refusal { code: 20, depth }
 }
 
-/// Certificates that are trusted by themselves. OpenSSL accepts a leaf that is one of the authorities named (a self-signed
-/// certificate as its own `ca-file`); webpki does not, when it is marked as an authority's.
+/// Whether a certificate is itself trusted. OpenSSL accepts a leaf that is one of the authorities (a self-signed
+/// certificate as its own `ca-file`); webpki does not if it is marked as a CA.
 fn is_anchor(leaf: &CertificateDer<'_>, anchors: &[CertificateDer<'static>]) -> bool {
     anchors.iter().any(|anchor| anchor.as_ref() == leaf.as_ref())
         && X509Certificate::from_der(leaf).is_ok_and(|(_, parsed)| parsed.validity().is_valid())
@@ -189,9 +193,10 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// `anchors` are of `ca-file` and `ca-verify-file` together; `hints` are the subjects sent to the client.
+    /// `anchors` are those of `ca-file` and `ca-verify-file` together; `hints` are the subjects sent to the client.
     ///
     /// # Errors
+    ///
     /// What is wrong with the authorities or the lists.
     pub fn new(
         anchors: Vec<CertificateDer<'static>>,
@@ -210,7 +215,7 @@ impl Clients {
         Ok(Clients { chain, anchors, hints, mandatory, ignored, algorithms: algorithms() })
     }
 
-    /// The verdict without regard to what is ignored.
+    /// The result of verification before ignored errors are applied.
     pub fn verdict(
         &self,
         leaf: &CertificateDer<'_>,
@@ -226,7 +231,7 @@ impl Clients {
         }
     }
 
-    /// Whether a session can be open in spite of a refusal, so that its number must be found out.
+    /// Whether a session can be open despite a refusal, so that its number has to be found again.
     pub fn ignores(&self) -> bool {
         !self.ignored.is_empty()
     }
@@ -286,8 +291,8 @@ impl ClientCertVerifier for Clients {
     }
 }
 
-/// Verifies servers: the chain, then the name. The name is the one asked for by SNI, else that of `verifyhost`; where there
-/// is neither, any will do, as with HAProxy.
+/// Verifies servers: the chain, then the name. The name is the one sent as SNI, else that of `verifyhost`; without
+/// either, any name is accepted, as with HAProxy.
 pub(crate) struct Servers {
     verifyhost: Option<String>,
     /// `None` for `verify none`.
@@ -296,17 +301,20 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// For `verify none`.
+    /// A verifier for `verify none`.
     pub fn unverified() -> Servers {
         Servers { verifyhost: None, chain: None, algorithms: algorithms() }
     }
 
-    /// Whether a certificate must be one of an authority, and for the right name.
+    /// Whether a certificate must be issued by an authority, and for the right name.
     pub fn verifies(&self) -> bool {
         self.chain.is_some()
     }
 
+    /// A verifier with these authorities, lists and names.
+    ///
     /// # Errors
+    ///
     /// What is wrong with the authorities or the lists.
     pub fn new(
         anchors: Vec<CertificateDer<'static>>,
@@ -341,8 +349,8 @@ impl ServerCertVerifier for Servers {
     ) -> Result<ServerCertVerified, Error> {
         let Some((chain, anchors)) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         if !is_anchor(leaf, anchors) {
-            // webpki checks the chain first and the name last. No certificate is for this address, so a complaint about the
-            // name says that all the rest is in order.
+            // webpki checks the chain first and the name last. No certificate is for this address, so an error about
+            // the name means that everything else is valid.
             let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
             match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
                 Ok(_)
@@ -385,7 +393,8 @@ impl ServerCertVerifier for Servers {
     }
 }
 
-/// Whether a server's certificate is for `name`: one of its DNS names or its common name, with a star for one first label.
+/// Whether a server's certificate is for `name`: one of its DNS names or its common name, where a star stands for the
+/// first label.
 fn is_for_name(leaf: &[u8], name: &str) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return false };
     let name = name.trim_end_matches('.').to_ascii_lowercase();

@@ -1,14 +1,14 @@
-//! What a crypto library does only once, done before anybody waits for it.
+//! Does what a crypto library does only once, before any client waits for it.
 
 use penstock_engine::{Curve, Op, compute};
 
-/// Takes the first steps of the crypto library on this thread: its random generator is seeded per thread, and the first use
-/// of each algorithm picks its implementation. To be called by each worker before it listens; the first handshake of a
-/// cold thread took 35 to 48 ms, which is a queue by the time it is done.
+/// Initialises the crypto library for this thread: its random generator is seeded per thread, and the first use of each
+/// algorithm selects an implementation. To be called by each worker before it listens; the first handshake of a cold
+/// thread took 35 to 48 ms, long enough for a queue to form.
 pub fn warm_up() {
     for curve in [Curve::X25519, Curve::P256, Curve::P384] {
         if let Ok(penstock_engine::Answer::Pair { public, .. }) = compute(&Op::KeyGen { curve }) {
-            // The result is of no use to anybody; that it was computed is.
+            // Only the side effects of the computation matter.
             let _ = compute(&Op::Agree { curve, peer: public });
         }
     }

@@ -1,4 +1,4 @@
-//! Reading the words of rules that answer: `return`, `deny`, `tarpit`, `redirect`, `http-error`.
+//! Parses the words of rules that respond: `return`, `deny`, `tarpit`, `redirect`, `http-error`.
 
 use super::{Action, Redirect, ReplyTemplate, build::Build, redirect::Target, reply::Body};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use penstock_config::{Word, bytes_of};
 
-/// Statuses that the proxy answers by itself, and that error pages may be for.
+/// Statuses that the proxy itself responds with, for which there can be error pages.
 pub(crate) const ANSWERED: &[u16] =
     &[200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504];
 
@@ -21,7 +21,8 @@ impl Build<'_, '_, '_> {
         self.refusal(500).map(Action::Tarpit)
     }
 
-    /// Without arguments, or with `deny_status` alone, the page for the status is meant (manual, `http-request deny`).
+    /// Without arguments, or with only `deny_status`, the response is the page for the status (manual, `http-request
+    /// deny`).
     fn refusal(&mut self, status: u16) -> Option<ReplyTemplate> {
         let rest = self.words.rest();
         let ends_at = |at: usize| rest.get(at).is_none_or(|word| matches!(word.text.as_str(), "if" | "unless"));
@@ -33,7 +34,7 @@ impl Build<'_, '_, '_> {
         self.reply(200, Body::Empty).map(Action::Return)
     }
 
-    /// The arguments that describe an answer.
+    /// The arguments that describe a response.
     pub(crate) fn reply(&mut self, status: u16, body: Body) -> Option<ReplyTemplate> {
         let mut reply = ReplyTemplate { status, body, ..ReplyTemplate::default() };
         let mut typed = None;
@@ -129,7 +130,7 @@ impl Build<'_, '_, '_> {
         Some(reply)
     }
 
-    /// What an `http-errors` section has for a status.
+    /// The page that an `http-errors` section has for a status.
     fn of_section(&mut self, name: &Word, status: u16) -> Option<Body> {
         if !ANSWERED.contains(&status) {
             let codes: Vec<String> = ANSWERED.iter().map(u16::to_string).collect();
@@ -158,8 +159,8 @@ impl Build<'_, '_, '_> {
         }
     }
 
-    /// `location <url>` and what may follow it. The URL of a rule may be a format; that of the keyword `redirect`, which is
-    /// older than formats, is literal.
+    /// `location <url>` and what may follow it. The URL of a rule may be a format; that of the keyword `redirect`,
+    /// which is older than formats, is literal.
     pub(crate) fn redirect(&mut self, formatted: bool) -> Option<Redirect> {
         let mut target = None;
         let mut redirect = Redirect {

@@ -1,4 +1,4 @@
-//! Reading the words of rules into actions.
+//! Parses the words of rules into actions.
 
 use super::{
     Action, Address, HeaderName, Milliseconds, Number, Part,
@@ -25,7 +25,7 @@ use crate::{
 use penstock_config::{Diagnostics, Line, Span, Word};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// One line being read, and everything its words may refer to.
+/// The line being parsed, and everything its words may refer to.
 pub(crate) struct Build<'b, 'l, 'c> {
     pub(crate) linker: &'b mut Linker<'c>,
     pub(crate) diagnostics: &'b mut Diagnostics,
@@ -34,10 +34,10 @@ pub(crate) struct Build<'b, 'l, 'c> {
     pub(crate) kind: Kind,
     /// The capture slots so far; rules may add some.
     pub(crate) captures: &'b mut Captures,
-    /// The name shown by `auth` where none is given.
+    /// The realm that `auth` shows if none is given.
     pub(crate) realm: &'b str,
     pub(crate) words: Words<'l>,
-    /// The action's own word, and what stands after its parenthesis.
+    /// The word that names the action, and the argument in its parentheses.
     pub(crate) word: &'l Word,
     pub(crate) inside: &'l str,
 }
@@ -49,20 +49,20 @@ pub(crate) struct Captures {
     pub(crate) response: Vec<Slot>,
 }
 
-/// Room for something to be kept for logs.
+/// A place where something is kept for logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    /// The header it is for, in lower case; none where rules fill it.
+    /// The header that is kept in it, in lower case; `None` if rules fill it.
     pub(crate) header: Option<String>,
     pub(crate) len: usize,
-    /// Where it is declared.
+    /// Where it was declared.
     pub(crate) at: Span,
 }
 
 const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 impl<'l> Build<'_, 'l, '_> {
-    /// Reads the action and the condition. Everything wrong has been reported when it gives nothing.
+    /// Parses the action and the condition. `None` if there was an error, which has been reported.
     pub(crate) fn rule(&mut self, line: &Line) -> Option<Rule> {
         let Some((spec, inside)) = find(&self.word.text, self.kind) else {
             let known = ACTIONS.iter().filter(|spec| spec.allowed_in(self.kind)).map(|spec| spec.name);
@@ -106,7 +106,7 @@ impl<'l> Build<'_, 'l, '_> {
         problem.report(word.span, &word.text, self.diagnostics);
     }
 
-    /// The next word, which must be there and must not begin the condition.
+    /// The next word, which must exist and must not be the start of the condition.
     fn next(&mut self, what: &str) -> Option<&'l Word> {
         match self.words.peek() {
             Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
@@ -118,7 +118,7 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    /// A keyword's value.
+    /// The value after a keyword.
     pub(super) fn value_of(&mut self, keyword: &Word) -> Option<&'l Word> {
         let value = self.words.next();
         if value.is_none() {
@@ -136,7 +136,7 @@ impl<'l> Build<'_, 'l, '_> {
         None
     }
 
-    /// A sample expression: one word, and words that are converters by themselves.
+    /// A sample expression: one word, followed by any words that are converters.
     fn expr(&mut self) -> Option<Expr> {
         let first = self.next("a sample expression")?;
         let mut text = first.text.clone();
@@ -211,7 +211,7 @@ impl<'l> Build<'_, 'l, '_> {
         None
     }
 
-    /// The message's parts that a rule of this kind changes come from HTTP.
+    /// A format whose result goes into a message that this kind of rule changes, which is HTTP.
     pub(super) fn http_format(&mut self) -> Option<LogFormat> {
         let word = self.next("a value")?;
         self.format_of(word, Purpose::Http)
@@ -278,7 +278,7 @@ impl<'l> Build<'_, 'l, '_> {
         }
     }
 
-    /// A number of these, for actions without effect.
+    /// Reads a number in a range, for actions without effect.
     pub(crate) fn number(&mut self, valid: RangeInclusive<i64>) -> Option<Action> {
         let word = self.next("a number")?;
         let number = match word.strip_prefix("0x") {
@@ -439,7 +439,7 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::SetAddress { which, expr: self.typed_expr(wanted)? })
     }
 
-    /// `(txn.x,ifnotset)`.
+    /// Reads `(txn.x,ifnotset)`.
     fn variable(&mut self) -> Option<(VarRef, Box<[Condition]>)> {
         let mut parts = self.inside.split(',').map(str::trim);
         let name = parts.next().unwrap_or_default();
@@ -550,7 +550,7 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::Track { counter, expr: Box::new(expr), table })
     }
 
-    /// `(<idx>,<sc>)` or `(<sc>)`.
+    /// Reads `(<idx>,<sc>)` or `(<sc>)`.
     fn counter(&mut self, indexed: bool) -> Option<(usize, usize)> {
         let numbers: Option<Vec<usize>> = self.inside.split(',').map(|n| n.trim().parse().ok()).collect();
         let found = match (numbers.as_deref(), indexed) {
@@ -592,7 +592,7 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
     }
 
-    /// `add-acl(file) key`, `set-map(file) key value` and their opposites.
+    /// Reads `add-acl(file) key`, `set-map(file) key value` and the actions that undo them.
     pub(crate) fn pattern(&mut self, map: bool, remove: bool) -> Option<Action> {
         let file = self.linker.file_named(self.inside);
         let key = self.next("a key")?;

@@ -1,4 +1,5 @@
-//! What actions do to a message, a variable, a counter or a list: one function each, in the order of [`super::Action`].
+//! The effects of actions on a message, a variable, a counter or a list: one function each, in the order of
+//! [`super::Action`].
 
 use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normalize::Normalizer, respond, tracked};
 use crate::{
@@ -19,7 +20,7 @@ use penstock_config::Span;
 pub(super) fn add_header(kind: Kind, ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
     let value = value.to_bytes(ctx);
     if ctx.txn.logins.has_claim() {
-        // It runs again, and must not add twice.
+        // The rule will run again, and must not add twice.
         return Outcome::Next;
     }
     let most = ctx.world.head_bytes();
@@ -74,7 +75,7 @@ pub(super) fn set_status(ctx: &mut Context<'_>, status: u16, reason: Option<&[u8
     reason.map_or(Outcome::Next, |reason| changed(head.set_reason(reason)))
 }
 
-/// Gives a variable a value, where its conditions allow that.
+/// Assigns to a variable if the conditions permit.
 pub(super) fn assign(ctx: &mut Context<'_>, var: &VarRef, conditions: &[Condition], value: Value<'static>) -> Outcome {
     if ctx.may_assign(var, conditions, &value) {
         ctx.set_var(var, Some(value));
@@ -132,7 +133,7 @@ pub(super) fn set_timeout(ctx: &mut Context<'_>, tunnel: bool, value: &Milliseco
     Outcome::Next
 }
 
-/// Counts on a general purpose counter and on its rate.
+/// Increments a general purpose counter and its rate.
 pub(super) fn increment(ctx: &mut Context<'_>, counter: usize, data: Data, rate: Data, index: usize) -> Outcome {
     if let Some(tracked) = tracked(ctx, counter) {
         let now = ctx.now.mono;
@@ -154,7 +155,7 @@ pub(super) fn set_tag(ctx: &mut Context<'_>, counter: usize, data: Data, index: 
     Outcome::Next
 }
 
-/// `set-map`, `add-acl` and their opposites; a file that no rule reads is left alone.
+/// `set-map`, `add-acl` and the actions that undo them; a file that no rule reads is ignored.
 pub(super) fn change_list(
     ctx: &mut Context<'_>,
     file: &Named,
@@ -166,7 +167,7 @@ pub(super) fn change_list(
     let value = value.map(|value| value.to_bytes(ctx)).unwrap_or_default();
     let Some(file) = file.get() else { return Outcome::Next };
     if remove {
-        // One that is not there is removed already.
+        // If it does not exist, it is removed already.
         let _ = file.remove(Which::Key(&key));
         return Outcome::Next;
     }

@@ -37,7 +37,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Accept,
-    /// Read, and without effect.
+    /// Parsed, but without effect.
     Nothing,
     Reject,
     SilentDrop,
@@ -106,7 +106,7 @@ pub(crate) enum Action {
         expr: Box<Expr>,
         slot: usize,
         len: usize,
-        /// Only where the frontend declares the slot.
+        /// Whether the slot has to be declared by the frontend.
         declared: bool,
     },
     LogLevel(LogLevel),
@@ -190,7 +190,7 @@ pub(crate) enum Number {
     Sample(Box<Expr>),
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Next,
@@ -203,7 +203,7 @@ fn changed<E>(result: Result<(), E>) -> Outcome {
     if result.is_ok() { Outcome::Next } else { Outcome::Failed }
 }
 
-/// Adds a field where a head of `most` bytes has room for it.
+/// Adds a field if a head of at most `most` bytes has room for it.
 fn append(fields: &mut Fields, name: &[u8], value: &[u8], most: usize) -> Outcome {
     if fields.text_len() + name.len() + value.len() > most {
         return Outcome::Failed;
@@ -211,7 +211,7 @@ fn append(fields: &mut Fields, name: &[u8], value: &[u8], most: usize) -> Outcom
     changed(fields.append(name, value))
 }
 
-/// The fields that rules of a kind change.
+/// The fields that rules of this kind change.
 fn fields<'c>(kind: Kind, ctx: &'c mut Context<'_>) -> Option<&'c mut Fields> {
     if kind.is_response() {
         ctx.response.as_deref_mut().map(|head| &mut head.fields)
@@ -221,7 +221,7 @@ fn fields<'c>(kind: Kind, ctx: &'c mut Context<'_>) -> Option<&'c mut Fields> {
 }
 
 impl Action {
-    /// Does it, for the rule at place `at` of a list of this kind.
+    /// Carries out the action, for the rule at place `at` of a list of this kind.
     pub(crate) fn run(&self, kind: Kind, span: Span, ctx: &mut Context<'_>, at: usize) -> Outcome {
         let next = at + 1;
         match self {
@@ -291,18 +291,18 @@ impl Action {
     }
 }
 
-/// The rules are over: this is the answer.
+/// Ends the rules with this response.
 fn respond(why: Why, reply: Reply) -> Outcome {
     Outcome::Done(Verdict::Respond(why, Box::new(reply)))
 }
 
-/// What always succeeds.
+/// Carries out an action that always succeeds.
 fn done(effect: impl FnOnce()) -> Outcome {
     effect();
     Outcome::Next
 }
 
-/// `401`, with the question for a password.
+/// A `401` that asks for a password.
 fn challenge(realm: &[u8], span: Span) -> Reply {
     let challenge = [b"Basic realm=\"", realm, b"\""].concat();
     let fields = vec![(b"www-authenticate".to_vec(), challenge)];
@@ -327,7 +327,7 @@ fn track(kind: Kind, ctx: &mut Context<'_>, counter: usize, expr: &Expr, table: 
     };
     let Some(entry) = entry else { return Outcome::Next };
     let tracked = Tracked::new(Arc::clone(table), entry, now);
-    // What was counted on the others before this rule ran is counted here now.
+    // What was counted on the other entries before this rule ran is now counted on this one.
     if ctx.request.is_some() || kind.is_http() {
         tracked.count(Data::HttpReqCnt, 1, now);
         tracked.count(Data::HttpReqRate, 1, now);
@@ -383,7 +383,7 @@ fn replace_header(fields: &mut Fields, name: &[u8], regex: &Regex, by: &[u8], wh
                 if at > 0 {
                     new.push(b',');
                 }
-                // A value that is replaced loses the white space around it, as in HAProxy.
+                // Like HAProxy, a value that is replaced loses the white space around it.
                 if regex.rewrite(value.trim_ascii(), by, &mut new) {
                     found = true;
                 } else {
@@ -403,7 +403,8 @@ impl Part {
     fn set(self, ctx: &mut Context<'_>, value: &[u8]) -> Outcome {
         let Some(head) = ctx.request.as_deref_mut() else { return Outcome::Next };
         changed(match self {
-            // What was no CONNECT becomes none: its 2xx would open a tunnel, in which requests pass no rule.
+            // A rule may not turn another method into CONNECT, or CONNECT into another: its 2xx would open a tunnel, in
+            // which requests pass no rules.
             Part::Method if (value == b"CONNECT") != (head.method() == b"CONNECT") => return Outcome::Failed,
             Part::Method => head.set_method(value),
             Part::Path => head.set_path(value),
@@ -425,7 +426,7 @@ impl Address {
             Address::Dst | Address::DstPort => ctx.txn.destination(ctx.conn),
             Address::Src | Address::SrcPort => ctx.txn.source(ctx.conn),
         };
-        // Either half alone makes an address of a client without one: a unix socket's.
+        // Address or port alone already make an address for a client without one, such as one of a unix socket.
         let known = known.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let changed = match self {
             Address::Dst | Address::Src => match value.cast(Type::Addr) {

@@ -1,8 +1,8 @@
-//! `normalize-uri`: one kind of normalisation a rule.
+//! `normalize-uri`: each rule applies one normalisation.
 
 use std::borrow::Cow;
 
-/// What is normalised.
+/// The normalisations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Normalizer {
     FragmentEncode,
@@ -27,7 +27,7 @@ impl Normalizer {
         "query-sort-by-name",
     ];
 
-    /// By name; `option` is the word after it (`full`, `strict`) when it is there.
+    /// Finds a normalisation by name; `option` says whether the word after it (`full`, `strict`) is there.
     pub(crate) fn parse(name: &str, option: bool) -> Option<Normalizer> {
         Some(match name {
             "fragment-encode" => Normalizer::FragmentEncode,
@@ -51,7 +51,7 @@ impl Normalizer {
         }
     }
 
-    /// The new path and query, where it differs; `Err` when a strict one meets a malformed sequence.
+    /// The new path and query, or `None` if it is unchanged. `Err` if a strict one finds a malformed sequence.
     pub(crate) fn apply(self, target: &[u8]) -> Result<Option<Vec<u8>>, ()> {
         let query = memchr::memchr(b'?', target).unwrap_or(target.len());
         let (path, rest) = target.split_at(query);
@@ -144,7 +144,7 @@ fn strip_dotdot(path: &[u8], full: bool) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::with_capacity(parts.len());
     for (at, part) in parts.into_iter().enumerate() {
         match kept.last() {
-            // The first part is what stands before the first slash.
+            // The first part is what precedes the first slash.
             Some(before) if part == b".." && kept.len() > 1 && *before != b".." => {
                 kept.pop();
             }

@@ -1,4 +1,4 @@
-//! Answers made by `return`, `deny`, `tarpit` and `http-error`.
+//! Responses of `return`, `deny`, `tarpit` and `http-error`.
 
 use crate::{
     context::Context,
@@ -8,7 +8,7 @@ use crate::{
 use penstock_config::Span;
 use std::sync::Arc;
 
-/// An answer as written in the configuration.
+/// A response as written in the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyTemplate {
     /// Its status.
@@ -20,19 +20,19 @@ pub struct ReplyTemplate {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Body {
-    /// What the proxy answers for the status.
+    /// The proxy's own page for the status.
     #[default]
     ErrorPage,
-    /// Nothing.
+    /// No body.
     Empty,
     Bytes(Arc<[u8]>),
     Format(Box<LogFormat>),
-    /// A whole response.
+    /// A complete response.
     Raw(Arc<[u8]>),
 }
 
 impl ReplyTemplate {
-    /// The answer to this request.
+    /// The response to this request.
     pub fn render(&self, ctx: &Context<'_>, span: Span) -> Reply {
         let mut fields = Vec::with_capacity(self.fields.len() + 1);
         let body = match &self.body {
@@ -44,7 +44,7 @@ impl ReplyTemplate {
         };
         for (name, value) in &self.fields {
             let value = value.to_bytes(ctx);
-            // A format that comes to nothing adds no field.
+            // A format whose result is empty adds no field.
             if !value.is_empty() {
                 fields.push((name.to_vec(), value));
             }

@@ -1,34 +1,34 @@
-//! The table of actions: where each is allowed, its arguments, and how it is read.
+//! The table of actions: where each is allowed, its arguments, and how it is parsed.
 
 use super::{Action, Build};
 use crate::kind::Kind;
 
-/// How the words after an action's name are read. `None`: what is wrong has been reported.
+/// Parses the words after an action's name. `None` after an error, which has been reported.
 pub(crate) type Reader = fn(&mut Build<'_, '_, '_>) -> Option<Action>;
 
 /// A row of the table of actions.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionSpec {
-    /// Its name, without what stands in parentheses.
+    /// Its name, without the argument in parentheses.
     pub name: &'static str,
-    /// The lists it may stand in, a bit for each [`Kind`].
+    /// The lists it may stand in: one bit for each [`Kind`].
     pub(crate) kinds: u8,
     /// Its arguments, for the manual.
     pub args: &'static str,
     /// What it does, in one line.
     pub doc: &'static str,
-    /// Whether it works here.
+    /// Whether it is implemented.
     pub(crate) works: Works,
 }
 
-/// Whether an action works here.
+/// Whether an action is implemented.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Works {
-    /// It does.
+    /// It is.
     Yes(Reader),
-    /// Its words are read and checked; why it has no effect, which a notice says.
+    /// It is parsed and checked, but has no effect; a notice says why.
     NoEffect(Reader, &'static str),
-    /// It is refused; why.
+    /// It is refused, for this reason.
     Refused(&'static str),
 }
 
@@ -37,14 +37,14 @@ impl ActionSpec {
     pub fn allowed_in(&self, kind: Kind) -> bool {
         self.kinds & kind.bit() != 0
     }
-    /// Why it is refused, where it is.
+    /// Why it is refused, if it is.
     pub fn refusal(&self) -> Option<&'static str> {
         match self.works {
             Works::Refused(why) => Some(why),
             Works::Yes(_) | Works::NoEffect(..) => None,
         }
     }
-    /// Whether it does what it says.
+    /// Whether it has its documented effect.
     pub fn is_implemented(&self) -> bool {
         matches!(self.works, Works::Yes(_))
     }
@@ -71,7 +71,7 @@ const fn refused(name: &'static str, kinds: u8, doc: &'static str, why: &'static
 }
 
 impl ActionSpec {
-    /// The same, read only.
+    /// Marks an action as parsed but without effect.
     const fn without_effect(self, why: &'static str) -> ActionSpec {
         match self.works {
             Works::Yes(read) | Works::NoEffect(read, _) => ActionSpec { works: Works::NoEffect(read, why), ..self },
@@ -205,8 +205,8 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("wait-for-handshake", REQ, "", "Waits for the TLS handshake to be over.", |_| Some(Action::WaitForHandshake)),
 ];
 
-/// An action of a list by the word written, or of another list where this one has none of the name: `track-sc0` and
-/// `set-var(txn.x)` are found too. Returns what stands in parentheses.
+/// Finds an action of a list by the word written, or that of another list if this one has none of the name; `track-sc0`
+/// and `set-var(txn.x)` are found too. Also returns the text in parentheses.
 pub(crate) fn find(word: &str, kind: Kind) -> Option<(&'static ActionSpec, &str)> {
     let (name, args) = match word.split_once('(') {
         Some((name, rest)) => (name, rest),

@@ -27,7 +27,7 @@ const NUMBERS: &[ArgSpec] = &[arg("separator", Text), arg("chunk_size", Range(1,
 const CHUNKS: &[ArgSpec] = &[opt("separator", Text), opt("chunk_size", Range(1, i64::MAX)), opt("truncate", Number)];
 const FORMAT: &[ArgSpec] = &[arg("format", Text), opt("offset", Number)];
 
-/// The bits of a number that count as a date: HAProxy takes 55 of them, so that none comes before 1970.
+/// The bits of a number that count as a date: HAProxy uses 55 of them, so that no date is before 1970.
 const DATES: i64 = 0x007f_ffff_ffff_ffff;
 
 pub(super) const TABLE: &[ConvSpec] = &[
@@ -75,7 +75,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
             let mut out = Vec::with_capacity(36);
             time::Civil::from_unix(at.div_euclid(unit) & DATES).write_http(&mut out);
             if digits > 0 {
-                // A unit below the second shows: 12:14:14.655 GMT.
+                // A unit below one second also shows the fraction: 12:14:14.655 GMT.
                 let zone = out.len() - b" GMT".len();
                 let fraction = format!(".{:0digits$}", at.rem_euclid(unit));
                 out.splice(zone..zone, fraction.into_bytes());
@@ -175,7 +175,7 @@ fn url_decode(text: &[u8], mut form: bool) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// All but the unreserved characters of RFC 3986, section 2.3.
+/// Encodes all but the unreserved characters of RFC 3986, section 2.3.
 fn url_encode(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     for &byte in text {
@@ -189,7 +189,7 @@ fn url_encode(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `mode` is the place in ascii, utf8, utf8s, utf8p, utf8ps.
+/// `mode` is the index in ascii, utf8, utf8s, utf8p, utf8ps.
 fn json_escape(text: &[u8], mode: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let silent = matches!(mode, 2 | 4);
@@ -213,7 +213,7 @@ fn json_escape(text: &[u8], mode: usize) -> Option<Vec<u8>> {
             Some(0x0d) => out.extend(b"\\r"),
             Some(0x09) => out.extend(b"\\t"),
             Some(c @ 0x20..=0x7e) => out.push(c as u8),
-            // Only four digits can be written, so what is beyond them is an error too.
+            // Only four digits can be written, so larger code points are errors too.
             Some(0x1_0000..) if silent => {}
             Some(0x1_0000..) => return None,
             Some(c) => out.extend(format!("\\u{c:04x}").into_bytes()),
@@ -222,7 +222,7 @@ fn json_escape(text: &[u8], mode: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// One character and its length; `None` for what is not UTF-8. `permissive` takes overlong forms.
+/// One character and its length; `None` if it is not UTF-8. `permissive` accepts overlong forms.
 fn decode_utf8(bytes: &[u8], permissive: bool) -> (Option<u32>, usize) {
     let first = bytes[0];
     let (len, mut code) = match first {

@@ -1,4 +1,4 @@
-//! Hashes, from those for load balancing to those of cryptography.
+//! Hashes, from those for load balancing to cryptographic ones.
 
 use super::{ConvSpec, bytes_arg, conv};
 use crate::{
@@ -21,7 +21,7 @@ use xxhash_rust::{xxh3, xxh32, xxh64};
 
 const AVALANCHE: &[ArgSpec] = &[opt("avalanche", Number)];
 const SEED: &[ArgSpec] = &[opt("seed", Number)];
-/// In both spellings that OpenSSL has.
+/// Each in both spellings that OpenSSL has.
 const ALGORITHMS: &[&str] =
     &["md5", "sha1", "sha224", "sha256", "sha384", "sha512", "MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"];
 

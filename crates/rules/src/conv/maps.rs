@@ -1,4 +1,4 @@
-//! `map`, `map_<method>` and `map_<method>_<type>`: what a file maps the sample to.
+//! `map`, `map_<method>` and `map_<method>_<type>`: look the sample up in a map file.
 
 use super::{ConvFn, ConvSpec};
 use crate::{
@@ -13,13 +13,13 @@ use std::sync::LazyLock;
 
 const ARGS: &[ArgSpec] = &[arg("file", ArgKind::Map), opt("default", ArgKind::Str)];
 
-/// The method and the type of values that a converter's name says.
+/// The matching method and the type of values that a converter's name stands for.
 pub(crate) fn map_kind(name: &str) -> Option<(Method, Type)> {
     let rest = name.strip_prefix("map")?;
     let mut parts = rest.split('_').skip(1);
     let (method, output) = match parts.next() {
         None => (Method::Str, Str),
-        // `map_int` compares numbers; `map_str_int` gives them.
+        // `map_int` compares numbers; `map_str_int` returns them.
         Some("regm") => (Method::Reg, Str),
         Some(method) => (
             Method::parse(method)?,

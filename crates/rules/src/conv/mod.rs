@@ -18,15 +18,15 @@ use crate::{
 };
 use std::{collections::HashMap, sync::LazyLock};
 
-/// A converter's function. `None`: the sample is lost.
+/// A converter's function. `None` if there is no result.
 pub type ConvertFn = for<'c> fn(&'c Context<'_>, Value<'c>, &'c [Arg]) -> Option<Value<'c>>;
 
 /// How a converter runs.
 #[derive(Clone, Copy, Debug)]
 pub enum ConvFn {
-    /// By a function.
+    /// It calls a function.
     Plain(ConvertFn),
-    /// By looking into a stick table.
+    /// It looks the sample up in a stick table.
     Lookup(Lookup),
 }
 
@@ -46,13 +46,13 @@ pub struct ConvSpec {
     pub name: &'static str,
     /// Its arguments.
     pub args: &'static [ArgSpec],
-    /// The type it takes.
+    /// The type it accepts.
     pub input: Type,
-    /// The type it gives; with [`Type::Any`] it is known only when it runs.
+    /// The type it returns; [`Type::Any`] if that is only known when it runs.
     pub output: Type,
     /// What it does, in one line.
     pub doc: &'static str,
-    /// Whether it works here.
+    /// Whether it is implemented.
     pub support: Support<ConvFn>,
 }
 
@@ -110,12 +110,12 @@ pub fn find(name: &str) -> Option<&'static ConvSpec> {
     BY_NAME.get(name).copied()
 }
 
-/// Every name, for hints.
+/// All names, for hints.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BY_NAME.keys().copied()
 }
 
-/// An argument that is a number or a variable holding one.
+/// An argument that is a number, or a variable holding one.
 fn int_arg(ctx: &Context<'_>, args: &[Arg], at: usize) -> Option<i64> {
     match args.get(at)? {
         Arg::Int(n) => Some(*n),
@@ -124,7 +124,7 @@ fn int_arg(ctx: &Context<'_>, args: &[Arg], at: usize) -> Option<i64> {
     }
 }
 
-/// An argument that is text or a variable holding it.
+/// An argument that is text, or a variable holding text.
 fn bytes_arg<'c>(ctx: &'c Context<'_>, args: &'c [Arg], at: usize) -> Option<std::borrow::Cow<'c, [u8]>> {
     match args.get(at)? {
         Arg::Var(var) => match ctx.var(var)? {

@@ -1,4 +1,4 @@
-//! Arithmetic and bits on signed 64-bit integers. What would overflow saturates, as in HAProxy.
+//! Arithmetic and bit operations on signed 64-bit integers. Overflow saturates, as in HAProxy.
 
 use super::{ConvSpec, conv, int_arg};
 use crate::{

@@ -1,4 +1,4 @@
-//! Converters that look at addresses, servers, tokens, and those that read protocols we do not.
+//! Converters for addresses, servers and tokens, and those for protocols that are not supported.
 
 use super::{ConvFn, ConvSpec, bytes_arg, conv, refused};
 use crate::{
@@ -128,7 +128,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
                 _ => None,
             });
             let conditions: Vec<_> = conditions.collect();
-            // A sample that may not be kept is lost, as in HAProxy.
+            // Like HAProxy, a sample that may not be stored gives no result.
             if !ctx.may_assign(var, &conditions, &value) {
                 return None;
             }
@@ -155,7 +155,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
     ),
 ];
 
-/// An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) falls under the IPv4 mask.
+/// An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) is masked with the IPv4 mask.
 fn unmapped(value: Value<'_>) -> Value<'_> {
     match value {
         Value::Ipv6(ip) => Value::ip(ip.to_canonical()),
@@ -171,8 +171,8 @@ fn jwt_query<'c>(token: &[u8], part: usize, args: &[Arg]) -> Option<Value<'c>> {
     }
 }
 
-/// `$.name[1].other`: text, numbers and booleans are found, objects and lists are not. Numbers are given as text, or as
-/// integers where that is asked for; their fraction goes then, and those that JSON cannot carry exactly (beyond 2^53) are
+/// Evaluates `$.name[1].other`. It finds text, numbers and booleans, but not objects and lists. Numbers are returned as
+/// text, or on request as integers without their fraction; those beyond 2^53, which JSON cannot represent exactly, are
 /// not found.
 fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
     let document: serde_json::Value = serde_json::from_slice(json).ok()?;
@@ -205,7 +205,7 @@ fn json_query<'c>(json: &[u8], path: &[u8], int: bool) -> Option<Value<'c>> {
     })
 }
 
-/// A number as `%g` of printf(3) writes it: six digits, and an exponent only where it is shorter.
+/// A number as `%g` of printf(3) writes it: six digits, and an exponent only if that is shorter.
 fn general(n: f64) -> String {
     if n == 0.0 {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! Converters of text into text, or into a part of it.
+//! Converters from text to text, or to a part of it.
 
 use super::{ConvSpec, bytes_arg, conv};
 use crate::{
@@ -45,7 +45,8 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Bin,
         "Bytes from an offset, at most so many.",
         |_, value, args| {
-            // A negative number is one beyond every text: nothing is left from there on, and all is shorter than that.
+            // A negative number counts as beyond the end of any text: as an offset it leaves nothing, as a length
+            // everything.
             let offset = usize::try_from(args.int(0)?).unwrap_or(usize::MAX);
             let len = args.int(1).map_or(usize::MAX, |len| usize::try_from(len).unwrap_or(usize::MAX));
             cut(value, |bytes| {
@@ -177,7 +178,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
     }),
 ];
 
-/// A part of the text, borrowed where the text was borrowed.
+/// Part of the text, borrowed if the text was borrowed.
 fn cut<'c>(value: Value<'c>, part: impl Fn(&[u8]) -> &[u8]) -> Option<Value<'c>> {
     let shorten = |bytes: Cow<'c, [u8]>| match bytes {
         Cow::Borrowed(bytes) => Cow::Borrowed(part(bytes)),
@@ -190,20 +191,20 @@ fn cut<'c>(value: Value<'c>, part: impl Fn(&[u8]) -> &[u8]) -> Option<Value<'c>>
     }
 }
 
-/// Where the port begins: at the last colon outside brackets.
+/// Where the port starts: at the last colon outside brackets.
 fn host_len(text: &[u8]) -> usize {
     let from = memchr::memrchr(b']', text).unwrap_or(0);
     memchr::memrchr(b':', &text[from..]).map_or(text.len(), |at| from + at)
 }
 
-/// Between delimiters, every one of which counts. A count of 0 is all that follow (or come before, from the end). `None`
-/// where there is no field of the number.
+/// The field at `index`, where every delimiter counts. A `count` of 0 means all that follow (or precede it, when
+/// counting from the end). `None` if there is no such field.
 fn field(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Option<Range<usize>> {
     let spans: Vec<(usize, usize)> = spans(text, delimiters).collect();
     select(text, &spans, index, count)
 }
 
-/// The same, where delimiters in a row and at the ends do not count, and a word that is not there is empty.
+/// The word at `index`, where adjacent delimiters and those at the ends do not count; empty if there is no such word.
 fn word(text: &[u8], index: i64, delimiters: &[u8], count: i64) -> Range<usize> {
     let spans: Vec<(usize, usize)> = spans(text, delimiters).filter(|(start, end)| start != end).collect();
     select(text, &spans, index, count).unwrap_or(0..0)
@@ -219,7 +220,7 @@ fn spans<'t>(text: &'t [u8], delimiters: &'t [u8]) -> impl Iterator<Item = (usiz
     })
 }
 
-/// Where more are wanted than there are, what is given goes on to the text's own end, delimiters and all.
+/// If more are asked for than there are, the result extends to the end of the text, including delimiters.
 fn select(text: &[u8], spans: &[(usize, usize)], index: i64, count: i64) -> Option<Range<usize>> {
     let place = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1)?;
     let more = if count <= 0 { usize::MAX } else { usize::try_from(count).unwrap_or(usize::MAX) - 1 };
@@ -245,7 +246,7 @@ fn compare(a: &[u8], b: &[u8]) -> i64 {
     }
 }
 
-/// The entry of `known` (semicolon separated) that a list of languages with q-values prefers.
+/// The entry of `known` (separated by semicolons) that a list of languages with q-values prefers.
 fn language<'k>(accept: &[u8], known: &'k [u8]) -> Option<&'k [u8]> {
     let mut best: Option<(u32, &[u8])> = None;
     for item in accept.split(|&byte| byte == b',') {
@@ -264,7 +265,7 @@ fn language<'k>(accept: &[u8], known: &'k [u8]) -> Option<&'k [u8]> {
     best.map(|(_, found)| found)
 }
 
-/// A q-value (RFC 9110, section 12.4.2) in thousandths; what is none counts as 1.
+/// A q-value (RFC 9110, section 12.4.2) in thousandths; 1000 if it is invalid.
 fn thousandths(text: &[u8]) -> u32 {
     if text.first() != Some(&b'0') {
         return 1000;

@@ -13,22 +13,22 @@ use crate::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// A counter that a fetch reads.
+/// A fetch that reads or changes a counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
-    /// What it does with the entry.
+    /// The operation on the entry.
     op: Op,
-    /// Whose entry it is.
+    /// Which entry it concerns.
     source: Source,
-    /// Its first argument is a place in an array.
+    /// Whether its first argument is an index into an array.
     indexed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The tracked entry whose number is an argument.
+    /// The tracked entry whose number is given as an argument.
     Tracked,
-    /// The tracked entry of this number.
+    /// The tracked entry with this number.
     Slot(usize),
     /// The entry of the client's address.
     Client,
@@ -36,23 +36,23 @@ enum Source {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
-    /// A stored number, a rate as it is now.
+    /// Reads a stored number, or a current rate.
     Read(Data),
-    /// A stored number of bytes, in KiB.
+    /// Reads a stored number of bytes, in KiB.
     Kbytes(Data),
-    /// Counts one on a number and on its rate, and gives the number.
+    /// Increments a number and its rate, and returns the number.
     Increment(Data, Data),
-    /// Sets a number to zero and gives what it was.
+    /// Sets a number to zero and returns the previous value.
     Clear(Data),
     /// Whether an entry is tracked.
     Tracked,
-    /// How many track the entry.
+    /// How many connections and requests track the entry.
     Trackers,
-    /// Counts a connection, makes the entry if need be, and gives the number.
+    /// Counts a connection, creating the entry if need be, and returns the number.
     CountConnection,
 }
 
-/// Suffix, whether the first argument is an index, what it does, and its line of documentation.
+/// Suffix, whether the first argument is an index, the operation, and the line of documentation.
 const METRICS: &[(&str, bool, Op, &str)] = &[
     ("bytes_in_rate", false, Op::Read(Data::BytesInRate), "Bytes received over the period"),
     ("bytes_out_rate", false, Op::Read(Data::BytesOutRate), "Bytes sent over the period"),
@@ -103,8 +103,8 @@ const INDEX: ArgSpec = arg("index", ArgKind::Int);
 const TABLE: ArgSpec = arg("table", ArgKind::Table);
 const ANOTHER: ArgSpec = opt("table", ArgKind::Table);
 
-/// All names, spelled out: `sc_`, `sc0_` to `sc2_` and `src_` before each suffix. Arrays have but `sc_` and `src_`, and, in
-/// HAProxy's own table though not in its manual, one name more.
+/// All names in full: each suffix after `sc_`, `sc0_` to `sc2_` and `src_`. Arrays only have `sc_` and `src_`, and one
+/// further name that is in HAProxy's table though not in its manual.
 pub(super) fn table() -> &'static [FetchSpec] {
     static ROWS: LazyLock<Vec<FetchSpec>> = LazyLock::new(|| {
         let mut rows = Vec::new();
@@ -161,7 +161,7 @@ pub(super) fn table() -> &'static [FetchSpec] {
 }
 
 impl Counter {
-    /// Runs it.
+    /// Runs the fetch.
     pub(crate) fn fetch<'c>(&self, ctx: &'c Context<'_>, args: &'c [Arg]) -> Fetched<'c> {
         let (index, args) =
             if self.indexed { (args.int(0).unwrap_or(0), args.get(1..).unwrap_or_default()) } else { (0, args) };
@@ -198,7 +198,7 @@ impl Counter {
     }
 }
 
-/// The place of an array's element. A negative number is beyond the last.
+/// The index of an array's element. A negative number counts as beyond the last.
 fn element(index: i64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }
@@ -209,7 +209,7 @@ impl Op {
             Op::Read(data) => table.value(entry, data, index, now),
             Op::Kbytes(data) => table.value(entry, data, index, now).map(|bytes| bytes >> 10),
             Op::Increment(data, rate) => {
-                // A table may store the rate alone; the number then is the rate.
+                // If a table stores only the rate, the rate is returned.
                 let rate = table.add(entry, rate, index, 1, now);
                 table.add(entry, data, index, 1, now).or(rate)
             }
@@ -224,7 +224,7 @@ impl Op {
     }
 }
 
-/// A `table_*` converter: what is stored for the sample in a table.
+/// A `table_*` converter: reads what a table stores for the sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     op: LookupOp,
@@ -278,7 +278,7 @@ pub(crate) fn lookups() -> impl Iterator<Item = (&'static str, &'static [ArgSpec
 }
 
 impl Lookup {
-    /// Runs it.
+    /// Runs the converter.
     pub(crate) fn convert<'c>(&self, ctx: &'c Context<'_>, value: Value<'c>, args: &'c [Arg]) -> Option<Value<'c>> {
         let at = usize::from(self.indexed);
         let index = if self.indexed { element(args.int(0)?) } else { 0 };
@@ -291,7 +291,7 @@ impl Lookup {
             };
         };
         let number = match self.op {
-            // The look-up is counted as well, as HAProxy does.
+            // Like HAProxy, this counts the lookup as well.
             LookupOp::Value(Op::Trackers) => u64::from(entry.trackers()) + 1,
             LookupOp::Value(op) => op.on(table, &entry, index, now)?,
             LookupOp::Expire => table.expires_in(&entry, now),

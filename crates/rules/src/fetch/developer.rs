@@ -1,4 +1,4 @@
-//! Fetches that show HAProxy's own internals (section 7.3.7), which there is no counterpart of here.
+//! Fetches that show HAProxy's internals (section 7.3.7), which have no counterpart here.
 
 use super::{FetchSpec, refused};
 use crate::value::Type::{Bin, Bool, Int, Str};

@@ -1,4 +1,4 @@
-//! Values of header fields and cookies: by name, by number, one after the other.
+//! Values of header fields and cookies: by name, by number, or one after another.
 
 use super::internal::int;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use penstock_http::{Fields, Known};
 use std::{borrow::Cow, net::IpAddr};
 
-/// How many values an iteration gives.
+/// How many values an iteration returns.
 pub(super) fn count<'c>(mut next: impl FnMut(&mut Cursor) -> bool) -> Fetched<'c> {
     let mut cursor = Cursor { iterating: true, ..Cursor::default() };
     let mut n = 0;
@@ -22,11 +22,12 @@ pub(super) fn count<'c>(mut next: impl FnMut(&mut Cursor) -> bool) -> Fetched<'c
     }
 }
 
-/// Chooses among the values in field lines, at commas or semicolons: all one after the other, the one of a number (negative
-/// from the end), or the last. `split` takes the next value off a line, or gives none where a part of it is no value.
+/// Selects among the values in field lines, separated by commas or semicolons: all one after another, the one with a
+/// given number (negative from the end), or the last. `split` takes the next value off a line, or returns nothing for a
+/// part that is not a value.
 ///
-/// Each value costs its own length: a client fills a line with thousands, and an iteration that began at the first again
-/// for each would be at it for seconds.
+/// The work for each value is proportional to its length: a client can fill a line with thousands of them, and
+/// restarting at the first for each would take seconds.
 fn choose<'c>(
     lines: impl Iterator<Item = &'c [u8]>,
     split: impl Fn(&mut Option<&'c [u8]>) -> Option<&'c [u8]>,
@@ -40,7 +41,7 @@ fn choose<'c>(
                 let found = split(&mut rest);
                 cursor.position = rest.map_or(usize::MAX, |rest| line.len() - rest.len());
                 if let Some(value) = found {
-                    // Asking once more costs less than looking ahead.
+                    // One more call costs less than looking ahead.
                     cursor.more = true;
                     return Ok(value);
                 }
@@ -72,7 +73,7 @@ fn choose<'c>(
     }
 }
 
-/// Field lines of a name; all of them without one.
+/// Field lines with a name, or all of them if `name` is `None`.
 fn lines<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item = &'c [u8]> {
     fields
         .iter()
@@ -80,7 +81,7 @@ fn lines<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item =
         .map(|field| field.value)
 }
 
-/// Values in field lines, at commas outside quotes.
+/// The values in field lines, separated by commas outside quotes.
 fn elements<'c>(fields: &'c Fields, name: Option<&'c [u8]>) -> impl Iterator<Item = &'c [u8]> {
     lines(fields, name).flat_map(split_commas)
 }
@@ -90,18 +91,18 @@ fn split_commas(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     split_raw(value).map(<[u8]>::trim_ascii)
 }
 
-/// The same with the white space around each value.
+/// Splits a field's value at commas outside quoted strings, and keeps the white space around each part.
 pub(crate) fn split_raw(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || next_raw(&mut rest))
 }
 
-/// Takes what is before the next comma.
+/// Takes the text up to the next comma.
 fn next_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
     next_part(rest, b',')
 }
 
-/// Takes what is before the next delimiter outside quoted strings.
+/// Takes the text up to the next delimiter outside quoted strings.
 fn next_part<'c>(rest: &mut Option<&'c [u8]>, delimiter: u8) -> Option<&'c [u8]> {
     let value = (*rest)?;
     let plain = memchr::memchr2(delimiter, b'"', value).is_none();
@@ -148,7 +149,7 @@ pub(super) fn element_ip<'c>(fields: &'c Fields, args: &'c [Arg], cursor: &mut C
     parse_ip(value).map(Value::ip).ok_or(Missing::Absent)
 }
 
-/// An address and nothing else, but that an IPv4 one may have a port after it.
+/// Parses a text that is just an address; an IPv4 address may be followed by a port.
 pub(super) fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     if let Some((ip, rest)) = split_ipv4(text) {
         let port = || std::str::from_utf8(rest.strip_prefix(b":")?).ok()?.parse::<u16>().ok();
@@ -181,7 +182,7 @@ pub(super) fn all_binary<'c>(fields: &Fields) -> Value<'c> {
     Value::Bin(Cow::Owned(out))
 }
 
-/// The integers of HAProxy's binary protocols: below 240 in one byte, else four bits and then seven at a time.
+/// Writes an integer as in HAProxy's binary protocols: below 240 in one byte, else four bits and then seven at a time.
 fn write_varint(out: &mut Vec<u8>, mut n: u64) {
     if n < 240 {
         out.push(n as u8);
@@ -196,8 +197,8 @@ fn write_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Where the first cookie of a line ends: at a semicolon (RFC 6265, section 4.2.1) or a comma (RFC 2965, section 3.2.2)
-/// outside quoted strings, or with the line.
+/// Where the first cookie of a line ends: at a semicolon (RFC 6265, section 4.2.1), at a comma (RFC 2965, section
+/// 3.2.2) outside quoted strings, or at the end of the line.
 pub fn end_of_cookie(line: &[u8]) -> usize {
     match memchr::memchr3(b';', b',', b'"', line) {
         None => line.len(),
@@ -218,8 +219,8 @@ fn next_cookie_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
     Some(&line[..end])
 }
 
-/// Takes the next `name=value` pair off a line; a value may be quoted, and keeps its quotes. The value, if it is the pair
-/// that is asked for.
+/// Takes the next `name=value` pair off a line; a quoted value keeps its quotes. Returns the value if it is the pair
+/// asked for.
 fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&'c [u8]> {
     let pair = next_cookie_raw(rest)?.trim_ascii();
     let equals = memchr::memchr(b'=', pair)?;
@@ -227,7 +228,7 @@ fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&
     name.is_none_or(|name| name.is_empty() || known == name).then(|| pair[equals + 1..].trim_ascii_start())
 }
 
-/// Without a name and outside ACLs it is the first pair that counts.
+/// Without a name, and outside ACLs, the first pair is used.
 fn occurrence(name: Option<&[u8]>, cursor: &Cursor) -> Option<i64> {
     (!cursor.iterating && name.is_none_or(<[u8]>::is_empty)).then_some(1)
 }
@@ -240,7 +241,8 @@ pub(super) fn request_cookie<'c>(
     choose(fields.all_known(Known::Cookie), |rest| next_cookie(rest, name), occurrence(name, cursor), cursor)
 }
 
-/// Only the first pair of a Set-Cookie is the cookie; the rest are its attributes, which count where no name is asked for.
+/// Only the first pair of a Set-Cookie is the cookie; the others are its attributes, which are used if no name is asked
+/// for.
 pub(super) fn response_cookie<'c>(
     fields: &'c Fields,
     name: Option<&'c [u8]>,

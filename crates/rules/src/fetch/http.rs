@@ -30,10 +30,10 @@ use std::{borrow::Cow, net::IpAddr};
 const REQUEST: Places = Places::IN_REQUEST;
 const RESPONSE: Places = Places::IN_RESPONSE;
 const KEPT: Places = Places::FROM_REQUEST;
-/// The methods that HAProxy has numbers for.
+/// The methods for which HAProxy has numbers.
 const NUMBERED_METHODS: &[&[u8]] = &[b"OPTIONS", b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT"];
 const NAME: &[ArgSpec] = &[opt("name", Text)];
-/// HAProxy looks back at most ten occurrences.
+/// HAProxy counts back at most ten occurrences.
 const FIELD: &[ArgSpec] = &[opt("name", Text), opt("occurrence", Range(-10, i64::MAX))];
 const PARAM: &[ArgSpec] = &[opt("name", Text), opt("delimiter", Text)];
 const INDEX: &[ArgSpec] = &[arg("index", Number)];
@@ -188,7 +188,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     one("http_auth_type", &[], Str, REQUEST, "The scheme of the authorisation.", |ctx, _| {
         let head = request(ctx)?;
         let value = head.fields.known(Known::Authorization).and_then(split_scheme).ok_or(Missing::Absent)?;
-        // The schemes whose credentials can be read, by their registered names.
+        // The schemes whose credentials can be parsed, by their registered names.
         if basic_credentials(head).is_some() {
             Ok(Value::str(b"Basic"))
         } else if value.0.eq_ignore_ascii_case(b"bearer") {
@@ -210,7 +210,8 @@ pub(super) const TABLE: &[FetchSpec] = &[
             None if !ctx.txn.received.is_empty() => ctx.txn.received.method(),
             None => return Err(ctx.input.later()),
         };
-        // HAProxy keeps the number of a method; the name of one without a number is gone with the request's line.
+        // HAProxy stores the number of a method; the name of a method without a number is dropped with the request's
+        // line.
         let is_over = ctx.response.is_some() || ctx.phase == Phase::After;
         if is_over && !NUMBERED_METHODS.contains(&method) {
             return Err(Missing::Absent);
@@ -304,7 +305,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("status", &[], Int, Places::FROM_RESPONSE, "The response's status.", |ctx, _| {
         match (ctx.response.as_deref(), ctx.txn.status) {
-            // To the log, the answers made here were none.
+            // In the log, responses made here have no version.
             _ if ctx.phase != Phase::During && ctx.txn.response_version.is_none() => Err(Missing::Absent),
             (Some(head), _) => int(head.status()),
             (None, Some(status)) => int(status),
@@ -337,7 +338,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
 ];
 
-/// The request, to rules that run before it went to a server.
+/// The request, for rules that run before it is sent to a server.
 fn request<'c>(ctx: &'c Context<'_>) -> Result<&'c RequestHead, Missing> {
     if ctx.response.is_some() && ctx.phase == Phase::During {
         return Err(Missing::Absent);
@@ -398,7 +399,7 @@ pub(crate) fn path_of(target: &[u8]) -> &[u8] {
 }
 
 fn number<'c>(text: &[u8]) -> Fetched<'c> {
-    // A field that is there and empty counts as 0.
+    // An empty field counts as 0.
     int(parse_int(text).unwrap_or(0))
 }
 
@@ -407,7 +408,7 @@ fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cu
     let delimiter = args.bytes(1).and_then(|d| d.first().copied());
     let query = match delimiter {
         None | Some(b'?') => head.query().ok_or(Missing::Absent)?,
-        // Parameters begin after the first delimiter of another kind, wherever it stands.
+        // Parameters start after the first delimiter of the other kind, wherever it is.
         Some(delimiter) => {
             let path = head.path_and_query();
             let at = memchr::memchr(delimiter, path).ok_or(Missing::Absent)?;
@@ -417,7 +418,7 @@ fn parameter_of_query<'c>(ctx: &'c Context<'_>, args: &'c [Arg], cursor: &mut Cu
     parameter(query, args.bytes(0), delimiter.unwrap_or(b'?'), cursor)
 }
 
-/// The first parameter of a name; one after the other when iterating.
+/// The first parameter with a name, or one after another when iterating.
 fn parameter<'c>(
     query: &'c [u8],
     name: Option<&[u8]>,
@@ -442,13 +443,13 @@ fn parameter<'c>(
     Err(Missing::Absent)
 }
 
-/// `Basic abc` as its two words.
+/// Splits `Basic abc` into its two words.
 fn split_scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = memchr::memchr(b' ', value)?;
     Some((&value[..space], value[space + 1..].trim_ascii()))
 }
 
-/// User and password of RFC 7617.
+/// User and password according to RFC 7617.
 pub(crate) fn basic_credentials(head: &RequestHead) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, token) = split_scheme(head.fields.known(Known::Authorization)?)?;
     if !scheme.eq_ignore_ascii_case(b"basic") {
@@ -461,7 +462,7 @@ pub(crate) fn basic_credentials(head: &RequestHead) -> Option<(Vec<u8>, Vec<u8>)
     Some((user, password))
 }
 
-/// The user, when the login is right; nothing to say where there is none.
+/// The user if the login is right; `None` if there is no login.
 fn login(ctx: &Context<'_>, args: &[Arg]) -> Result<Option<Vec<u8>>, Missing> {
     let Some(Arg::Userlist(list)) = args.first() else { return Err(Missing::Absent) };
     let (user, password) = basic_credentials(request(ctx)?).ok_or(Missing::Absent)?;

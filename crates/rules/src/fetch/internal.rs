@@ -202,12 +202,12 @@ pub(super) fn int<'c>(n: impl Into<i64>) -> Fetched<'c> {
     Ok(Value::Int(n.into()))
 }
 
-/// What is asked belongs to a request: there is none for rules of the connection, nor for the log of what was none.
+/// Succeeds if there is a request: connection rules have none, nor has the log line of an invalid one.
 pub(super) fn in_exchange(ctx: &Context<'_>) -> Result<(), Missing> {
     if ctx.phase == Phase::Before { Err(Missing::Absent) } else { Ok(()) }
 }
 
-/// The backend named, or the one at hand.
+/// The named backend, or the current one.
 fn backend(ctx: &Context<'_>, args: &[Arg]) -> Result<BackendLoad, Missing> {
     let id = args.proxy(0).or(ctx.backend.map(|(id, _)| id)).ok_or(Missing::Absent)?;
     Ok(ctx.world.backend(id))

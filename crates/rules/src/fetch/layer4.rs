@@ -1,4 +1,4 @@
-//! Fetches of connections and sessions (section 7.3.3), stick counters apart.
+//! Fetches of connections and sessions (section 7.3.3), except stick counters.
 
 use super::{
     FetchSpec,
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 const CLIENT: Places = Places::FROM_CONNECTION;
 const SERVER: Places = Places::FROM_SERVER;
-/// Anywhere but in health checks: a frontend is known.
+/// Everywhere except in health checks: there is a frontend.
 const FRONTEND: Places = Places(Places::SERVING.0 & !Places::CHECK.0);
 const BACKEND: Places = Places::FROM_REQUEST;
 const UNIT: &[ArgSpec] = &[opt("unit", ArgKind::OneOf(&["ms", "us"]))];

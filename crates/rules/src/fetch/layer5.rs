@@ -1,5 +1,5 @@
-//! Fetches of TLS (section 7.3.4): the handshake with the client (`ssl_fc_*`), with the server (`ssl_bc_*`), and the
-//! certificates of the client (`ssl_c_*`), of ours (`ssl_f_*`) and of the server (`ssl_s_*`).
+//! Fetches of TLS (section 7.3.4): the handshake with the client (`ssl_fc_*`) and with the server (`ssl_bc_*`), and the
+//! certificates of the client (`ssl_c_*`), our own (`ssl_f_*`) and the server's (`ssl_s_*`).
 
 use super::{FetchSpec, internal::int, one, refused};
 use crate::{
@@ -196,7 +196,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     refused("ssl_fc_early_exporter_secret", Str, "A secret of the session.", SECRET),
     refused("ssl_fc_ecformats_bin", Bin, "Point formats the client offered.", "only the list of ciphers is kept"),
     refused("ssl_fc_eclist_bin", Bin, "Groups the client offered.", "only the list of ciphers is kept"),
-    // Ours: who computed the handshake, and how long it was waited for.
+    // An extension: which engine computed the handshake, and how long the handshake waited for it.
     one("ssl_fc_engine", &[], Str, CLIENT, "The engine that computed the handshake: native, sw, hw.", |ctx, _| {
         text(client_tls(ctx)?.engine)
     }),
@@ -288,18 +288,18 @@ fn session_id(tls: &TlsFacts) -> Fetched<'_> {
     if tls.session_id.is_empty() { Err(Missing::Absent) } else { Ok(Value::bin(&tls.session_id)) }
 }
 
-/// What OpenSSL would say of the handshake with the client, (0, "") where it went well; there is none in clear text.
+/// OpenSSL's error for the handshake with the client, (0, "") if it succeeded; missing for clear text.
 fn client_error(ctx: &Context<'_>) -> Result<(u32, &'static str), Missing> {
     ctx.conn.tls_error.or(ctx.conn.tls.is_some().then_some((0, ""))).ok_or(Missing::Absent)
 }
 
-/// The same with the server.
+/// OpenSSL's error for the handshake with the server, (0, "") if it succeeded; missing for clear text.
 fn server_error(ctx: &Context<'_>) -> Result<(u32, &'static str), Missing> {
     let conn = ctx.server_conn.ok_or(Missing::Absent)?;
     conn.tls_error.or(conn.tls.is_some().then_some((0, ""))).ok_or(Missing::Absent)
 }
 
-/// An error as OpenSSL writes it.
+/// An error in OpenSSL's wording.
 fn reason<'c>((number, words): (u32, &'static str)) -> Fetched<'c> {
     if number == 0 {
         return Err(Missing::Absent);
@@ -315,7 +315,7 @@ fn ciphers<'c>(ctx: &'c Context<'_>) -> Result<&'c [u8], Missing> {
     Ok(&hello(ctx)?.ciphers)
 }
 
-/// The list, without values of GREASE (RFC 8701) where the filter is 1.
+/// The list, without GREASE values (RFC 8701) if the filter is 1.
 fn pairs<'c>(list: &'c [u8], args: &[Arg]) -> Cow<'c, [u8]> {
     if args.int(0) != Some(1) {
         return Cow::Borrowed(list);

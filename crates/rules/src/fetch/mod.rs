@@ -22,9 +22,9 @@ use crate::{
 };
 use std::{collections::HashMap, sync::LazyLock};
 
-/// A fetch of one value.
+/// A fetch with one value.
 pub type FetchFn = for<'c> fn(&'c Context<'_>, &'c [Arg]) -> Fetched<'c>;
-/// A fetch of values one after the other.
+/// A fetch with several values, one after another.
 pub type EachFn = for<'c> fn(&'c Context<'_>, &'c [Arg], &mut Cursor) -> Fetched<'c>;
 
 /// Whether a sample may still change.
@@ -33,11 +33,11 @@ pub type ChangeFn = fn(&Context<'_>, &[Arg]) -> bool;
 /// How a fetch runs.
 #[derive(Clone, Copy, Debug)]
 pub enum FetchRun {
-    /// There is one value.
+    /// It has one value.
     One(FetchFn),
-    /// There may be several (fields, cookies, parameters).
+    /// It may have several values (fields, cookies, parameters).
     Each(EachFn),
-    /// A stick table's counter.
+    /// It reads a counter in a stick table.
     Counter(Counter),
 }
 
@@ -54,9 +54,9 @@ pub struct FetchSpec {
     pub places: Places,
     /// What it gives, in one line.
     pub doc: &'static str,
-    /// Whether what it gives now may be another thing before rules have to decide: a test that fails on it is not lost yet.
+    /// Whether the sample may still change before rules have to decide, so that a failed test is not final.
     pub changes: ChangeFn,
-    /// Whether it works here.
+    /// Whether it is implemented.
     pub support: Support<FetchRun>,
 }
 
@@ -86,12 +86,12 @@ const fn refused(name: &'static str, output: Type, doc: &'static str, why: &'sta
     FetchSpec { name, args: &[], output, places: Places::ALWAYS, doc, changes: never, support: Support::No(why) }
 }
 
-/// What it gives is settled: most are, and of those that wait for bytes the ones that say so themselves.
+/// The sample is final. This is the default; fetches that wait for bytes report that themselves.
 pub(crate) fn never(_: &Context<'_>, _: &[Arg]) -> bool {
     false
 }
 
-/// It is another thing each time, until the rules have to decide.
+/// The sample may change each time, until the rules have to decide.
 fn while_waiting(ctx: &Context<'_>, _: &[Arg]) -> bool {
     !(ctx.input.complete || ctx.output.complete)
 }
@@ -121,7 +121,7 @@ pub fn sections() -> &'static [(&'static str, &'static [FetchSpec])] {
     &SECTIONS
 }
 
-/// Other names of fetches. Where a name means one thing in requests and another in responses, the request comes first.
+/// Other names of fetches. If a name means different things for requests and responses, the request's comes first.
 pub const ALIASES: &[(&str, &str)] = &[
     ("cook", "req.cook"),
     ("cook_cnt", "req.cook_cnt"),
@@ -162,7 +162,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 static BY_NAME: LazyLock<HashMap<&'static str, &'static FetchSpec>> =
     LazyLock::new(|| sections().iter().flat_map(|(_, table)| *table).map(|spec| (spec.name, spec)).collect());
 
-/// A fetch by name, or by another name for it that fits the place.
+/// Finds a fetch by name, or by an alias whose target is available in `place`.
 pub fn find(name: &str, place: Places) -> Option<&'static FetchSpec> {
     if let Some(spec) = BY_NAME.get(name) {
         return Some(spec);
@@ -173,7 +173,7 @@ pub fn find(name: &str, place: Places) -> Option<&'static FetchSpec> {
     if first.places.meets(place) { Some(first) } else { targets.find(|spec| spec.places.meets(place)).or(Some(first)) }
 }
 
-/// Every name, for hints.
+/// All names, for hints.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BY_NAME.keys().copied().chain(ALIASES.iter().map(|(alias, _)| *alias))
 }

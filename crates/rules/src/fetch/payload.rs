@@ -1,4 +1,4 @@
-//! Fetches of buffered bytes (section 7.3.5): what a TCP rule may look at before it decides.
+//! Fetches of buffered bytes (section 7.3.5), which TCP rules look at before they decide.
 
 use super::{FetchSpec, each, internal::int, one, refused};
 use crate::{
@@ -152,7 +152,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
 ];
 
 impl Buffered<'_> {
-    /// What it means that something is not in the buffer.
+    /// Why something is not in the buffer: it may come later, or never.
     pub(crate) fn later(&self) -> Missing {
         if self.complete { Missing::Absent } else { Missing::NotYet }
     }
@@ -177,8 +177,8 @@ fn payload<'c>(buffer: Buffered<'c>, args: &[Arg]) -> Fetched<'c> {
     rest.get(..len).map(Value::bin).ok_or(buffer.later())
 }
 
-/// A length of `length` bytes, big-endian, stands at `offset1`; the block follows it, or stands at `offset2`, which is
-/// relative to the end of the length when it has a sign.
+/// A length of `length` bytes, big-endian, is at `offset1`; the block follows it, or is at `offset2`, which is relative
+/// to the end of the length if it has a sign.
 fn payload_lv<'c>(buffer: Buffered<'c>, args: &[Arg]) -> Fetched<'c> {
     let (Some(at), Some(width)) = (args.int(0).and_then(unsigned), args.int(1).and_then(unsigned)) else {
         return Err(Missing::Absent);
@@ -229,11 +229,11 @@ fn rdp_cookie<'c>(buffer: Buffered<'c>, wanted: Option<&[u8]>) -> Fetched<'c> {
     }
 }
 
-/// In an HTTP proxy a request head is there already; in a TCP proxy the bytes are parsed. What is no request has no sample,
-/// as in HAProxy: converters then do not run.
+/// In an HTTP proxy the request head has been read already; in a TCP proxy the bytes are parsed. If they are not a
+/// request, there is no sample, as in HAProxy: converters then do not run.
 fn proto_http<'c>(ctx: &Context<'_>) -> Fetched<'c> {
     if ctx.phase != Phase::During || ctx.response.is_some() {
-        // Nothing of what the client sent is there to look at.
+        // None of the client's bytes are available.
         return Err(Missing::Absent);
     }
     if ctx.request.is_some() {

@@ -14,11 +14,11 @@ use std::net::{IpAddr, SocketAddr};
 pub struct AliasSpec {
     /// Its name, without the percent sign.
     pub name: &'static str,
-    /// Only in HTTP.
+    /// Whether it is only valid in HTTP.
     pub http: bool,
-    /// What it writes, in one line.
+    /// What it writes, in one line of documentation.
     pub doc: &'static str,
-    /// Blanks around it stay two, even where it writes nothing.
+    /// Whether the spaces before and after it are both kept, even if it writes nothing.
     pub(super) solid: bool,
     /// Writes it.
     pub(super) write: fn(&Context<'_>, Flags, &mut Vec<u8>),
@@ -32,7 +32,7 @@ const fn http(name: &'static str, doc: &'static str, write: fn(&Context<'_>, Fla
     AliasSpec { name, http: true, doc, solid: false, write }
 }
 
-/// All aliases. `%o` is no alias but sets flags for those that follow.
+/// All aliases. `%o` is not one of them: it sets flags for those that follow.
 pub const ALIASES: &[AliasSpec] = &[
     row("B", "Bytes sent to the client.", |c, _, out| total(c.log.as_soon_as, c.log.bytes_read as i64, out)),
     http("CC", "The request cookie captured.", |c, f, out| f.text(c.txn.request_cookie.as_deref(), out)),
@@ -155,12 +155,12 @@ pub const ALIASES: &[AliasSpec] = &[
     }),
 ];
 
-/// What may stand in a request line between quotes.
+/// The bytes that are written as they are in a request line between quotes.
 static IN_QUOTES: [bool; 256] = plain_but(b"\"#");
-/// What may stand in a capture between braces.
+/// The bytes that are written as they are in a capture between braces.
 static IN_BRACES: [bool; 256] = plain_but(b"\"#{|}");
 
-/// A number that is not final, or was not reached straight, has a plus sign.
+/// Writes a number, with a plus sign if it is not final or not exact.
 fn total(plus: bool, n: i64, out: &mut Vec<u8>) {
     if plus {
         out.push(b'+');
@@ -186,14 +186,14 @@ fn offset(ctx: &Context<'_>, unix_us: u64) -> i32 {
     ctx.world.utc_offset_s((unix_us / 1_000_000) as i64)
 }
 
-/// `06/Feb/2009:12:14:14 +0100`.
+/// Writes `06/Feb/2009:12:14:14 +0100`.
 fn date(unix_us: u64, offset_s: i32, out: &mut Vec<u8>) {
     write_clf((unix_us / 1_000_000) as i64 + i64::from(offset_s), out);
     out.push(b' ');
     write_offset(out, offset_s);
 }
 
-/// `06/Feb/2009:12:14:14.655`.
+/// Writes `06/Feb/2009:12:14:14.655`.
 fn date_ms(ctx: &Context<'_>, unix_us: u64, out: &mut Vec<u8>) {
     write_clf((unix_us / 1_000_000) as i64 + i64::from(offset(ctx, unix_us)), out);
     out.push(b'.');
@@ -205,7 +205,7 @@ fn milliseconds(unix_us: u64, out: &mut Vec<u8>) {
     out.extend([ms / 100, ms / 10 % 10, ms % 10].map(|digit| b'0' + digit as u8));
 }
 
-/// `{a|b|}`; nothing where nothing is captured at all.
+/// Writes `{a|b|}`, or nothing if nothing is captured.
 fn braces(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
     if captures.is_empty() {
         return;
@@ -222,7 +222,7 @@ fn braces(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
     });
 }
 
-/// `"a" "b" ""` with quotes, `a b -` without.
+/// Writes `"a" "b" ""` with quotes, `a b -` without.
 fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
     for (at, capture) in captures.iter().enumerate() {
         if at > 0 {
@@ -247,7 +247,7 @@ impl Flags {
         }
     }
 
-    /// Text, quoted and escaped as the flags say; what is missing is `-` in a log line.
+    /// Writes text, quoted and escaped as the flags say; missing text becomes `-` in a log line.
     pub(super) fn text(self, text: Option<&[u8]>, out: &mut Vec<u8>) {
         self.quoted(out, |out| match text {
             Some(text) if !text.is_empty() && self.escape => {
@@ -295,11 +295,11 @@ impl Flags {
 }
 
 impl Context<'_> {
-    /// The client's address as logs show it.
+    /// The client's address as shown in logs.
     fn client(&self) -> Option<SocketAddr> {
         self.txn.source(self.conn)
     }
-    /// Where it went.
+    /// The address that the client connected to.
     fn destination(&self) -> Option<SocketAddr> {
         self.txn.destination(self.conn)
     }

@@ -1,37 +1,37 @@
-//! What only a log line needs to know of a request.
+//! Facts of a request that only its log line needs.
 
 use super::Termination;
 use std::net::SocketAddr;
 
-/// Timers, counters and states of one request or TCP session, kept by the proxy as it goes; -1 is "did not happen", as
-/// in HAProxy's logs. The names are those of the manual's section 8.4 and 8.2.6.
+/// Timers, counters and states of one request or TCP session, which the proxy updates as it goes; -1 is "did not
+/// happen", as in HAProxy's logs. The names are those of the manual's sections 8.4 and 8.2.6.
 #[derive(Clone, Debug)]
 #[allow(non_snake_case)]
 pub struct LogFacts {
-    /// Handshakes (TLS, PROXY), ms.
+    /// Duration of handshakes (TLS, PROXY), ms.
     pub Th: i64,
-    /// Idle before the request, ms.
+    /// Idle time before the request, ms.
     pub Ti: i64,
-    /// Receiving the request head, ms.
+    /// Time to receive the request head, ms.
     pub TR: i64,
-    /// Waiting in queues, ms.
+    /// Time in queues, ms.
     pub Tw: i64,
-    /// Connecting to the server, ms.
+    /// Time to connect to the server, ms.
     pub Tc: i64,
-    /// Waiting for the response head, ms.
+    /// Time to wait for the response head, ms.
     pub Tr: i64,
     /// From the request's first byte to the end, ms.
     pub Ta: i64,
-    /// Transferring data, ms.
+    /// Time to transfer data, ms.
     pub Td: i64,
     /// From accept to the end, ms.
     pub Tt: i64,
     /// From the end of the idle time before the request to the end, ms.
     pub Tu: i64,
-    /// The line is written before the end (`option logasap`): totals get a `+`.
+    /// Whether the line is written before the end (`option logasap`), so that totals get a `+`.
     pub as_soon_as: bool,
     /// When the request started, in µs since 1970 (`%tr`); `%t` is the connection's accept date or, on a kept-alive
-    /// connection, the moment it became ready for this request.
+    /// connection, the time it became ready for this request.
     pub request_unix_us: u64,
     /// The accept date to show, in µs since 1970.
     pub accept_unix_us: u64,
@@ -39,9 +39,10 @@ pub struct LogFacts {
     pub bytes_read: u64,
     /// Bytes received from the client.
     pub bytes_uploaded: u64,
-    /// Who ended it, and what it was doing.
+    /// Which side ended it, and at what stage.
     pub termination: Termination,
-    /// The persistence cookie: what the client sent and what was done with it, `--` when none is configured.
+    /// Two flags for the persistence cookie: what the client sent, and what was done with it; `--` if none is
+    /// configured.
     pub cookie: [u8; 2],
     /// Connections of the process.
     pub actconn: u32,
@@ -51,9 +52,9 @@ pub struct LogFacts {
     pub beconn: u32,
     /// Connections of the server.
     pub srv_conn: u32,
-    /// Connection attempts repeated.
+    /// Number of repeated connection attempts.
     pub retries: u32,
-    /// The last attempt went to another server: retries get a `+`.
+    /// Whether the last attempt went to another server, so that retries get a `+`.
     pub redispatched: bool,
     /// Requests before this one in the server's queue.
     pub srv_queue: u32,
@@ -63,9 +64,9 @@ pub struct LogFacts {
     pub request_counter: u32,
     /// Log lines of the frontend so far (`%lc`).
     pub log_counter: u32,
-    /// What stands in place of a server's name when none was used: `<NOSRV>`, `<STATS>`, a service's name.
+    /// What to show instead of a server's name if none was used: `<NOSRV>`, `<STATS>`, or a service's name.
     pub no_server: &'static str,
-    /// Address and port of the server, known even when the connection failed.
+    /// Address and port of the server, set even if the connection failed.
     pub server_address: Option<SocketAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! Log-format strings, compiled and rendered: log lines, and every value of a rule that may hold `%[...]`.
+//! Log-format strings, compiled and rendered: log lines, and every value in a rule that may contain `%[...]`.
 
 use super::alias::{ALIASES, AliasSpec};
 use crate::{
@@ -19,42 +19,42 @@ pub struct LogFormat {
 
 #[derive(Clone, Debug)]
 struct Node {
-    /// One space goes before it, unless the line ends in one already.
+    /// Whether a space precedes it, unless the output ends in one already.
     spaced: bool,
-    /// Then this, mostly nothing or one character.
+    /// The text that precedes it, usually empty or one character.
     text: Box<[u8]>,
     part: Part,
 }
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// No more than the space and the text before it.
+    /// Nothing besides the space and the text before it.
     Nothing,
     Alias(&'static AliasSpec, Flags),
     Sample(Box<Expr>, Flags),
 }
 
-/// What `%{...}` sets.
+/// The flags that `%{...}` sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `Q`: in double quotes.
+    /// `Q`: enclosed in double quotes.
     pub quote: bool,
-    /// `E`: `"`, `\` and `]` get a backslash.
+    /// `E`: `"`, `\` and `]` are escaped with a backslash.
     pub escape: bool,
     /// `X`: addresses and some numbers in hexadecimal.
     pub hexadecimal: bool,
-    /// What is missing leaves a `-`.
+    /// Whether a missing value is written as `-`.
     pub mandatory: bool,
 }
 
-/// What a string is for.
+/// The use of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A log line: spaces are merged, what is missing is `-`.
+    /// A log line: spaces are merged, and a missing value is written as `-`.
     Log,
-    /// A unique-id: spaces are merged, what may not stand in an HTTP field is encoded.
+    /// A unique-id: spaces are merged, and what is not valid in an HTTP field is encoded.
     UniqueId,
-    /// Part of an HTTP message: what may not stand there is encoded.
+    /// Part of an HTTP message: what is not valid there is encoded.
     Http,
     /// Anything else.
     Text,
@@ -76,15 +76,15 @@ pub const DEFAULT_TCP: &str = "Connect from %ci:%cp to %fi:%fp (%f/TCP)";
 pub const DEFAULT_HTTP: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
 
 impl LogFormat {
-    /// Text as it is, whatever it contains.
+    /// A format that gives the text as it is, whatever it contains.
     pub fn literal(text: &[u8]) -> Self {
         let node = Node { spaced: false, text: text.into(), part: Part::Nothing };
         LogFormat { nodes: vec![node], encode_http: false }
     }
 
-    /// Renders it at the end of `out`.
+    /// Appends the rendered text to `out`.
     pub fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
-        // Spaces around something that writes nothing are one space; none begins a line.
+        // Spaces around something that writes nothing become one space; a line never starts with one.
         let mut spaced = true;
         for node in &self.nodes {
             if node.spaced && !spaced {
@@ -105,7 +105,7 @@ impl LogFormat {
                 }
                 Part::Sample(expr, flags) => self.sample(ctx, expr, *flags, out),
             }
-            // As in HAProxy, a query counts though it be empty.
+            // As in HAProxy, a query counts even if it is empty.
             let is_query = || matches!(&node.part, Part::Alias(spec, _) if spec.name == "HQ");
             spaced &= out.len() == before && !is_query();
         }
@@ -118,11 +118,11 @@ impl LogFormat {
             value => Some(value),
         });
         match value {
-            // Numbers and addresses need neither quotes nor escapes looked for.
+            // Numbers and addresses need no check for quotes or escapes.
             Some(value @ (Value::Int(_) | Value::Bool(_) | Value::Ipv4(_) | Value::Ipv6(_))) if !flags.quote => {
                 value.write_text(out);
             }
-            // Quotes are for log lines alone.
+            // Quotes are only for log lines.
             Some(value) if self.encode_http => match value.bytes() {
                 Some(text) => encode_http(text, flags.escape, out),
                 None => encode_http(&value.to_text(), false, out),
@@ -136,7 +136,7 @@ impl LogFormat {
         }
     }
 
-    /// The text, where it does not depend on anything.
+    /// The text, if it is constant.
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.nodes[..] {
             [] => Some(b""),
@@ -145,7 +145,7 @@ impl LogFormat {
         }
     }
 
-    /// The rendered text by itself.
+    /// The rendered text.
     pub fn to_bytes(&self, ctx: &Context<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.render(ctx, &mut out);
@@ -153,7 +153,7 @@ impl LogFormat {
     }
 }
 
-/// What an HTTP field may not hold, as `%` and two digits: control characters other than a tab, and DEL.
+/// Writes bytes that are invalid in an HTTP field (control characters other than tab, and DEL) as `%` and two digits.
 fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
     for &byte in text {
         if escape && matches!(byte, b'"' | b'\\' | b']') {
@@ -168,7 +168,7 @@ fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Which bytes a log line shows as they are, where some are `special`.
+/// The set of bytes that a log line shows unchanged, without those that are `special`.
 pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -184,7 +184,7 @@ pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
     plain
 }
 
-/// What could be taken for the log's own punctuation, as `#` and two digits: what is not `plain`.
+/// Writes bytes that are not `plain`, which could be confused with the log's own punctuation, as `#` and two digits.
 pub(super) fn write_escaped(mut text: &[u8], plain: &[bool; 256], out: &mut Vec<u8>) {
     loop {
         let fine = text.iter().position(|byte| !plain[usize::from(*byte)]).unwrap_or(text.len());
@@ -200,7 +200,8 @@ impl Linker<'_> {
     /// Compiles a log-format string.
     ///
     /// # Errors
-    /// What cannot be read, and where.
+    ///
+    /// What cannot be parsed, and where.
     pub fn log_format(&mut self, text: &str, purpose: Purpose, scope: Scope) -> Result<LogFormat, Problem> {
         let mut nodes = Nodes::default();
         let mut common = Flags { mandatory: purpose == Purpose::Log, ..Flags::default() };
@@ -260,13 +261,13 @@ impl Linker<'_> {
     }
 }
 
-/// A format as it is read.
+/// A format while it is being parsed.
 #[derive(Default)]
 struct Nodes {
     done: Vec<Node>,
-    /// Text that may go on.
+    /// Text that may be continued.
     literal: Vec<u8>,
-    /// What comes next has a space before it.
+    /// Whether the next part is preceded by a space.
     spaced: bool,
 }
 
@@ -303,14 +304,14 @@ fn unknown(name: &str, at: std::ops::Range<usize>) -> Problem {
 }
 
 impl Flags {
-    /// `+Q,-E`.
+    /// Parses flags such as `+Q,-E`.
     fn change(&mut self, list: &str, at: usize) -> Result<(), Problem> {
         for flag in list.split(',').map(str::trim) {
             let (on, name) = match flag.as_bytes() {
                 [b'-' | b'+'] => continue,
                 [b'-', ..] => (false, &flag[1..]),
                 [b'+', ..] => (true, &flag[1..]),
-                // Without a sign it changes nothing.
+                // A flag without a sign changes nothing.
                 _ => continue,
             };
             match name {
@@ -332,7 +333,7 @@ impl Flags {
 }
 
 impl Context<'_> {
-    /// Renders the unique-id of the request, if the frontend has a format for it and it is not made yet.
+    /// Renders the unique-id of the request, if the frontend has a format for it and it has not been rendered yet.
     pub fn make_unique_id(&self) {
         let Some(format) = &self.frontend.1.unique_id_format else { return };
         if self.txn.unique_id.borrow().is_none() {

@@ -1,43 +1,43 @@
-//! How a session ended, as logs tell it (configuration manual, 8.5).
+//! How a session ended, as shown in logs (configuration manual, 8.5).
 
-/// Who ended a session, and what it was doing then: the two letters of `%ts`.
+/// Which side ended a session, and at what stage: the two letters of `%ts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Termination(pub By, pub During);
 
-/// Who or what ended it.
+/// What ended a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum By {
-    /// It ended as it should.
+    /// Nothing: it ended normally.
     #[default]
     Nobody = b'-',
     /// The client closed or failed.
     Client = b'C',
-    /// The client was waited for too long.
+    /// The client did not send or receive in time.
     ClientTimeout = b'c',
     /// The server closed, failed or refused the connection.
     Server = b'S',
-    /// The server was waited for too long.
+    /// The server did not send or receive in time.
     ServerTimeout = b's',
-    /// A rule, or a message that is none.
+    /// A rule refused it, or a message was invalid.
     Refusal = b'P',
-    /// Nothing was left of something: memory, ports, room on a side pool.
+    /// A resource was exhausted: memory, ports, room in a pool.
     Exhaustion = b'R',
-    /// It was answered by ourselves.
+    /// The proxy itself responded.
     Ourselves = b'L',
-    /// The server went down, and `on-marked-down` says so.
+    /// The server went down, with `on-marked-down shutdown-sessions`.
     ServerDown = b'D',
-    /// A server came back, and `on-marked-up` says that backup servers lose their sessions.
+    /// A server came back, with `on-marked-up shutdown-backup-sessions`, which ends sessions on backup servers.
     ServerUp = b'U',
     /// An operator ended it.
     Operator = b'K',
 }
 
-/// What the session was doing.
+/// The stage that a session was at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum During {
-    /// Nothing any more: it had ended.
+    /// None: it had ended.
     #[default]
     Nothing = b'-',
     /// Waiting for the client's request.
@@ -55,12 +55,12 @@ pub enum During {
 }
 
 impl Termination {
-    /// As `%ts` has it.
+    /// The two letters of `%ts`.
     pub fn letters(self) -> [u8; 2] {
         [self.0 as u8, self.1 as u8]
     }
 
-    /// Whether the session ended as it should, be it with an answer of ours.
+    /// Whether the session ended normally, including with a response made by the proxy.
     pub fn is_normal(self) -> bool {
         self == Termination::default() || self.0 == By::Ourselves
     }

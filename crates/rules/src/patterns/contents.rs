@@ -1,4 +1,4 @@
-//! What a reference holds at one moment: its entries, and a set made of them for each way rules compare.
+//! The contents of a reference at one time: its entries, and one set of them for each way in which rules compare.
 
 use super::{
     Comparison, Method,
@@ -10,7 +10,7 @@ use super::{
 use crate::{keyword::Problem, regexes::Regex, value::Value};
 use std::sync::Arc;
 
-/// Entries and sets. A copy shares nearly everything with what it was copied from.
+/// Entries and sets. A copy shares nearly everything with the original.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     entries: Sequence<Arc<Entry>>,
@@ -19,7 +19,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Of these entries, which nobody compares with yet.
+    /// Contents with these entries, and no sets yet.
     pub(super) fn new(all: Vec<Arc<Entry>>) -> Contents {
         let mut entries = Sequence::default();
         all.iter().for_each(|entry| entries.put(entry.id(), Arc::clone(entry)));
@@ -27,7 +27,7 @@ impl Contents {
         Contents { entries, by_key, sets: Vec::new() }
     }
 
-    /// Nothing, for the same ways to compare.
+    /// Contents without entries, for the same comparisons.
     pub(super) fn emptied(&self) -> Contents {
         let sets = self.sets.iter().map(|(how, _)| (*how, set_of(*how))).collect();
         Contents { sets, ..Contents::default() }
@@ -38,12 +38,12 @@ impl Contents {
         self.entries.len()
     }
 
-    /// The ways its patterns are compared, in the order of the sets.
+    /// The comparisons, in the order of the sets.
     pub(super) fn comparisons(&self) -> impl Iterator<Item = Comparison> {
         self.sets.iter().map(|(how, _)| *how)
     }
 
-    /// The first entry of which `f` makes something, by its number.
+    /// The first entry for which `f` returns something, by its number.
     pub(super) fn first_that<R>(&self, mut f: impl FnMut(&Arc<Entry>) -> Option<R>) -> Option<(u64, R)> {
         let mut found = None;
         self.entries.visit(0, &mut |id, entry| {
@@ -53,10 +53,11 @@ impl Contents {
         found
     }
 
-    /// Makes a set for another way to compare; its place.
+    /// Adds a set for another comparison; returns its place.
     ///
     /// # Errors
-    /// The first entry that cannot be read this way, and why.
+    ///
+    /// The first entry that is invalid for this comparison, and why.
     pub(super) fn compare(&mut self, how: Comparison) -> Result<usize, (u64, Problem)> {
         let mut set = set_of(how);
         if let Some(set) = &mut set {
@@ -69,10 +70,11 @@ impl Contents {
         Ok(self.sets.len() - 1)
     }
 
-    /// Adds an entry behind the others.
+    /// Adds an entry after the others.
     ///
     /// # Errors
-    /// When a set cannot take its pattern, and how that one compares; nothing has changed then.
+    ///
+    /// If the pattern is invalid for a set; the error says for which comparison. Nothing has changed then.
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), (Comparison, Problem)> {
         for at in 0..self.sets.len() {
             let (how, set) = &mut self.sets[at];
@@ -94,7 +96,7 @@ impl Contents {
         self.by_key.with_hash(hash(key)).filter(|entry| entry.key() == key).cloned().collect()
     }
 
-    /// The entry of a number.
+    /// The entry with this number.
     pub(super) fn entry(&self, id: u64) -> Option<&Arc<Entry>> {
         self.entries.get(id)
     }
@@ -108,7 +110,7 @@ impl Contents {
         self.sets.iter_mut().filter_map(|(_, set)| set.as_mut()).for_each(|set| set.remove(entry));
     }
 
-    /// Gives an entry another value.
+    /// Changes the value of an entry.
     pub(super) fn set_value(&mut self, entry: &Entry, value: &[u8]) {
         let changed = entry.with_value(value);
         self.by_key.update(hash(entry.key()), |known| {
@@ -120,7 +122,8 @@ impl Contents {
         self.entries.put(changed.id(), changed);
     }
 
-    /// Makes indexes of what was added since there are some. Only where no worker waits: it takes time in proportion to all.
+    /// Rebuilds indexes to include the latest additions. To be called where no worker waits: the time is proportional
+    /// to the whole size.
     pub(super) fn settle(&mut self) {
         let entries = &self.entries;
         self.sets.iter_mut().filter_map(|(_, set)| set.as_mut()).for_each(|set| set.settle(entries));
@@ -131,7 +134,7 @@ impl Contents {
         self.sets.iter().flat_map(|(_, set)| set).any(|set| set.is_overdue(self.len()))
     }
 
-    /// Entries from a number on, at most so many.
+    /// At most `most` entries, from number `id` on.
     pub(super) fn from(&self, id: u64, most: usize) -> Vec<Arc<Entry>> {
         let mut found = Vec::with_capacity(most.min(self.len()));
         self.entries.visit(id, &mut |_, entry| {
@@ -143,7 +146,7 @@ impl Contents {
         found
     }
 
-    /// The entry that a sample matches in the set at a place.
+    /// The entry that a sample matches in the set at place `at`.
     pub(super) fn find(&self, at: usize, value: &Value<'_>) -> Option<&Arc<Entry>> {
         let (how, set) = self.sets.get(at)?;
         match set {
@@ -156,7 +159,8 @@ impl Contents {
         }
     }
 
-    /// A text ends at a NUL, as in HAProxy: `/admin%00.css` is not to pass a rule on `path,url_dec` that names `/admin`.
+    /// Text ends at a NUL, as in HAProxy: otherwise `/admin%00.css` would evade a rule on `path,url_dec` that names
+    /// `/admin`.
     fn keyed(&self, text: &[u8]) -> Option<&Arc<Entry>> {
         let text = &text[..memchr::memchr(0, text).unwrap_or(text.len())];
         match self.by_key.few() {
@@ -165,14 +169,14 @@ impl Contents {
         }
     }
 
-    /// What `f` makes of the first regular expression that matches, and of its entry.
+    /// Applies `f` to the first regular expression that matches, and to its entry.
     pub(super) fn first<R>(&self, at: usize, text: &[u8], f: impl FnOnce(&Regex, &Entry) -> R) -> Option<R> {
         let (_, set) = self.sets.get(at)?;
         set.as_ref()?.first(text, &|id| self.entries.get(id), |regex, entry| f(regex, entry))
     }
 }
 
-/// Whether the entries by their keys serve as the set.
+/// Whether the entries by their keys can serve as the set.
 fn is_keyed(how: Comparison) -> bool {
     how.method == Method::Str && !how.ignore_case
 }

@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-/// A pattern, and what it maps to.
+/// A pattern, and the value it maps to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Numbers grow in the order of the entries, and none is given twice.
+    /// Numbers increase in the order of the entries, and are never reused.
     id: u64,
-    /// The pattern as written, and behind it the value.
+    /// The pattern as written, followed by the value.
     text: Box<[u8]>,
     key_len: usize,
 }
@@ -20,11 +20,11 @@ impl Entry {
         text.extend_from_slice(value);
         Arc::new(Entry { id, text: text.into(), key_len: key.len() })
     }
-    /// The same pattern in the same place with another value.
+    /// A copy of the entry with another value.
     pub(super) fn with_value(&self, value: &[u8]) -> Arc<Entry> {
         Entry::new(self.id, self.key(), value)
     }
-    /// Its number, which names it in `del map NAME #ID`.
+    /// Its number, by which `del map NAME #ID` refers to it.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -32,7 +32,7 @@ impl Entry {
     pub fn key(&self) -> &[u8] {
         &self.text[..self.key_len]
     }
-    /// What it maps to; nothing in a list.
+    /// The value it maps to; empty in a list.
     pub fn value(&self) -> &[u8] {
         &self.text[self.key_len..]
     }

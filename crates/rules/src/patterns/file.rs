@@ -1,6 +1,7 @@
-//! Lists and maps as files hold them.
+//! Parses the files of lists and maps.
 
-/// Lines that hold a pattern, with their numbers: spaces before it go, empty lines and those that begin with `#` too.
+/// Lines that contain a pattern, with their numbers. Spaces before the pattern are removed; empty lines and those that
+/// start with `#` are skipped.
 fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     text.split(|&byte| byte == b'\n')
         .enumerate()

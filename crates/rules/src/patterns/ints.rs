@@ -9,7 +9,7 @@ use super::{
 use crate::keyword::Problem;
 use std::sync::Arc;
 
-/// Numbers, which are hashed, and ranges with both ends included, which are tried one after the other.
+/// Numbers, which are hashed, and ranges that include both ends, which are tried one after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntSet {
     dotted: bool,
@@ -26,7 +26,8 @@ impl IntSet {
     /// Adds `5`, `5:9`, `5:` or `:9`.
     ///
     /// # Errors
-    /// When the pattern is none of these.
+    ///
+    /// If the pattern is none of these.
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
         let (low, high) = self.read(entry)?;
         if low == high {
@@ -60,7 +61,7 @@ impl IntSet {
         }
     }
 
-    /// The first pattern that holds the number.
+    /// The first pattern that contains the number.
     pub(super) fn find<'s>(&'s self, n: i64, live: Live<'_, 's>) -> Option<&'s Arc<Entry>> {
         let number = match self.numbers.few() {
             Some(few) => few.iter().map(|(_, item)| item).find(|(known, _)| *known == n),

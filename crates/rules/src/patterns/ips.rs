@@ -10,14 +10,14 @@ use std::{
     sync::Arc,
 };
 
-/// Networks by their masks; the most specific that holds an address is found first.
+/// Networks by their masks; the most specific one that contains an address is found first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IpSet {
     v4: Networks<u32>,
     v6: Networks<u128>,
 }
 
-/// Masks from the longest to the shortest, and the networks of each.
+/// Masks from the longest to the shortest, each with its networks.
 #[derive(Clone, Debug)]
 struct Networks<N>(Vec<(N, OfMask<N>)>);
 
@@ -95,7 +95,8 @@ impl IpSet {
     /// Adds `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `10.1` (which is 10.0.0.1) or `2001:db8::/32`.
     ///
     /// # Errors
-    /// When the pattern is none of these. Names are not resolved: what a rule compares with does not depend on DNS.
+    ///
+    /// If the pattern is none of these. Names are not resolved, so that rules do not depend on DNS.
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
         match network_of(entry) {
             Some(Network::V4(net, mask)) => self.v4.insert(net, mask, entry),
@@ -128,12 +129,12 @@ impl IpSet {
         }
     }
 
-    /// The most specific network that holds the address.
+    /// The most specific network that contains the address.
     pub(super) fn find_v4(&self, ip: Ipv4Addr) -> Option<&Arc<Entry>> {
         self.v4.find(ip.into()).or_else(|| self.v6.find(ip.to_ipv6_mapped().into()))
     }
-    /// The most specific network that holds the address. A mapped, compatible or 6to4 address is also looked for as the
-    /// IPv4 address that it carries.
+    /// The most specific network that contains the address. A mapped, compatible or 6to4 address is also looked for as
+    /// the IPv4 address that it embeds.
     pub(super) fn find_v6(&self, ip: Ipv6Addr) -> Option<&Arc<Entry>> {
         self.v6.find(ip.into()).or_else(|| self.v4.find(v6_to_v4(ip)?.into()))
     }
@@ -152,7 +153,7 @@ pub enum Network {
     V6(u128, u128),
 }
 
-/// Reads a network.
+/// Parses a network.
 pub fn parse_network(text: &str) -> Option<Network> {
     let (ip, mask) = match text.split_once('/') {
         Some((ip, mask)) => (ip, Some(mask)),
@@ -162,7 +163,7 @@ pub fn parse_network(text: &str) -> Option<Network> {
         Ok(IpAddr::V6(ip)) => Some(Network::V6(ip.into(), mask.map_or(Some(u128::MAX), parse_mask6)?)),
         Ok(IpAddr::V4(ip)) => Some(Network::V4(ip.into(), mask.map_or(Some(u32::MAX), parse_mask4)?)),
         Err(_) => {
-            // `10.12` is 10.0.0.12: the zero bytes before the last may be left out.
+            // `10.12` is 10.0.0.12: zero bytes before the last may be omitted.
             let mut bytes = [0u8; 4];
             let (head, last) = ip.rsplit_once('.')?;
             if head.split('.').count() > 2 {
@@ -177,7 +178,7 @@ pub fn parse_network(text: &str) -> Option<Network> {
     }
 }
 
-/// `24` or `255.255.255.0`.
+/// Parses `24` or `255.255.255.0`.
 pub fn parse_mask4(text: &str) -> Option<u32> {
     if let Ok(mask) = text.parse::<Ipv4Addr>() {
         return Some(mask.into());
@@ -186,7 +187,7 @@ pub fn parse_mask4(text: &str) -> Option<u32> {
     Some(u32::MAX.checked_shl(32 - len).unwrap_or(0))
 }
 
-/// `64` or `ffff:ffff::`.
+/// Parses `64` or `ffff:ffff::`.
 pub fn parse_mask6(text: &str) -> Option<u128> {
     if let Ok(mask) = text.parse::<Ipv6Addr>() {
         return Some(mask.into());

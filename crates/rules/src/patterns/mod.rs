@@ -1,8 +1,8 @@
-//! Patterns: what a sample is compared with, by one of the manual's matching methods (section 7.1).
+//! Patterns, which samples are compared with by one of the manual's matching methods (section 7.1).
 //!
-//! A [`Reference`] is a list or map that rules and operators name; [`Reading`] is how one rule reads it. Short lists are compared
-//! one by one; long ones are hashed by the lengths that occur, or put in one automaton, so that a list of a hundred thousand
-//! entries costs about as much as one of ten.
+//! A [`Reference`] is a list or map that rules and operators name; a [`Reading`] is how one rule reads it. Short lists
+//! are compared one by one; long ones are hashed by the lengths that occur, or built into an automaton, so that a list
+//! of a hundred thousand entries costs about as much as one of ten.
 
 mod contents;
 mod entry;
@@ -52,9 +52,9 @@ pub enum Method {
     Sub,
     /// A regular expression.
     Reg,
-    /// How the text begins.
+    /// The start of the text.
     Beg,
-    /// How the text ends.
+    /// The end of the text.
     End,
     /// A part between slashes.
     Dir,
@@ -63,7 +63,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All, by the manual's names.
+    /// All methods by the manual's names.
     pub const NAMES: &'static [(&'static str, Method)] = &[
         ("found", Method::Found),
         ("bool", Method::Bool),
@@ -80,7 +80,7 @@ impl Method {
         ("dom", Method::Dom),
     ];
 
-    /// By name.
+    /// Finds a method by name.
     pub fn parse(name: &str) -> Option<Method> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
@@ -88,7 +88,7 @@ impl Method {
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
     }
-    /// What applies to a type when no method is named.
+    /// The default method for a type.
     pub fn of_type(kind: Type) -> Option<Method> {
         match kind {
             Type::Bool => Some(Method::Bool),
@@ -98,7 +98,7 @@ impl Method {
             Type::Bin | Type::Any => None,
         }
     }
-    /// Whether a sample of a type can be compared by this method.
+    /// Whether a sample of this type can be compared by this method.
     pub fn takes(self, kind: Type) -> bool {
         match self {
             Method::Found => true,
@@ -108,7 +108,7 @@ impl Method {
             _ => kind.casts_to(Type::Str),
         }
     }
-    /// Whether it compares with patterns at all.
+    /// Whether the method compares with patterns.
     pub fn wants_patterns(self) -> bool {
         !matches!(self, Method::Found | Method::Bool)
     }

@@ -1,4 +1,4 @@
-//! Patterns looked for anywhere in a text.
+//! Patterns that may occur anywhere in a text.
 
 use super::{
     entry::Entry,
@@ -8,7 +8,8 @@ use super::{
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::sync::Arc;
 
-/// Patterns of `sub`: most in an automaton that finds all of them at once, and those added since one by one.
+/// Patterns of `sub`: most are in an automaton that finds all of them at once, and recent additions are tried one by
+/// one.
 #[derive(Clone, Debug)]
 pub(super) struct PartSet {
     ignore_case: bool,
@@ -36,7 +37,7 @@ impl PartSet {
     }
 
     pub(super) fn remove(&mut self, entry: &Entry) {
-        // One in the automaton is known to be gone by its number.
+        // If it is in the automaton, its number tells that it has been removed.
         self.recent.remove(entry.id());
     }
 
@@ -45,7 +46,7 @@ impl PartSet {
         is_overdue(self.base.as_ref().map_or(0, |base| base.ids.len()), self.recent.len(), live)
     }
 
-    /// Puts all patterns in the automaton, if so many are not that it pays.
+    /// Rebuilds the automaton with all patterns, if enough are outside it.
     pub(super) fn settle(&mut self, entries: &Sequence<Arc<Entry>>) {
         if !self.is_overdue(entries.len()) {
             return;
@@ -61,7 +62,7 @@ impl PartSet {
             .ascii_case_insensitive(self.ignore_case)
             .match_kind(MatchKind::Standard)
             .build(texts);
-        // More text than an automaton can number is compared one by one.
+        // If there is more text than an automaton can number, patterns are compared one by one.
         let Ok(automaton) = automaton else { return };
         self.base = Some(Arc::new(Base { automaton, ids: ids.into() }));
         self.recent = Sequence::default();
@@ -71,7 +72,7 @@ impl PartSet {
     pub(super) fn find<'s>(&'s self, text: &[u8], live: Live<'_, 's>) -> Option<&'s Arc<Entry>> {
         let in_base = self.base.as_ref().and_then(|base| {
             let id = |found: aho_corasick::PatternID| base.ids[found.as_usize()];
-            // Overlapping, since a pattern that was removed must not hide one that begins within it.
+            // Overlapping matches are needed, since a removed pattern must not hide one that starts inside it.
             live(id(base.automaton.find(text)?.pattern()))
                 .or_else(|| base.automaton.find_overlapping_iter(text).find_map(|found| live(id(found.pattern()))))
         });

@@ -1,9 +1,9 @@
-//! Lists and maps by the names that rules and operators have for them.
+//! Lists and maps, as rules and operators name them.
 //!
-//! All rules that read one file share one reference, whatever way each compares. Workers read its contents without a lock:
-//! they are never changed, but replaced as a whole, so that a worker sees all of a change in every rule or nothing of it. A
-//! change copies what it touches (see [`super::trie`]), and whoever changes waits for the others who do, never for a load: new
-//! versions are filled in turns of a few entries.
+//! All rules that read one file share one reference, whatever comparisons they use. Workers read its contents without a
+//! lock: they are never modified but replaced as a whole, so that a worker sees a change in every rule or in none. A
+//! change copies only what it touches (see [`super::trie`]). Writers wait for each other, but never for a bulk load:
+//! new versions are filled a few entries at a time.
 
 use super::{Comparison, Method, contents::Contents, entry::Entry};
 use crate::{
@@ -24,91 +24,91 @@ use std::{
 pub struct Reference {
     /// The file's name as written; empty for patterns written in an `acl` line.
     name: String,
-    /// Its number, once all are known.
+    /// Its number, once all are assigned.
     id: AtomicU32,
-    /// Read with values, so that changing it is changing a map.
+    /// Whether it was read with values, so that changing it means changing a map.
     is_map: bool,
-    /// Some `acl` reads it.
+    /// Whether some `acl` reads it.
     in_acl: AtomicBool,
-    /// Who reads it, for people.
+    /// A description of its readers, for people.
     description: Mutex<String>,
-    /// What workers see.
+    /// The contents that workers see.
     contents: ArcSwap<Contents>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Types of values that rules want, in the order of the sets; `None` for ACLs, which want none.
+    /// The types of values that rules want, in the order of the sets; `None` for ACLs, which use no values.
     outputs: Vec<Option<Type>>,
-    /// The version workers see.
+    /// The version that workers see.
     current: u32,
     /// The last version that was announced.
     next: u32,
     /// Versions that are being filled.
     coming: BTreeMap<u32, Contents>,
     next_entry: u64,
-    /// Contents that workers may still be reading, oldest first. The last who lets go of a million entries takes a while to
-    /// free them, and that shall not be a worker.
+    /// Contents that workers may still be reading, oldest first. Dropping the last reference to a million entries takes
+    /// a while, and must not happen in a worker.
     retired: VecDeque<(Arc<Contents>, Change)>,
-    /// Grows with each change of a version that is being filled.
+    /// Incremented with each change to a version that is being filled.
     revision: u64,
 }
 
-/// How contents were left behind.
+/// How much retired contents share with their successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// The next share nearly all of them.
+    /// Nearly everything.
     Few,
-    /// The next may share nothing with them.
+    /// Possibly nothing.
     Whole,
 }
 
-/// What is known of a reference, for a list of all.
+/// A summary of a reference, for the list of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Its number.
     pub id: u32,
     /// The file's name; empty for patterns written in an `acl` line.
     pub name: String,
-    /// Who reads it.
+    /// A description of its readers.
     pub description: String,
     /// The version that rules see.
     pub current: u32,
     /// The last version that was announced.
     pub next: u32,
-    /// Entries of all versions, once for each way they are compared.
+    /// Entries of all versions, counted once for each comparison.
     pub entries: usize,
 }
 
-/// Why a reference was not changed.
+/// Why a change to a reference was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
     /// The version has not been announced.
     Future,
     /// The version is not between the current one and the last announced.
     OutOfRange,
-    /// No entry has the key or the number.
+    /// No entry has this key or number.
     NotFound,
-    /// The pattern is none for the way some rule compares.
+    /// The pattern is invalid for the comparison of some rule.
     Pattern {
-        /// The way.
+        /// The comparison.
         how: Method,
         /// The pattern.
         key: Vec<u8>,
-        /// What is wrong.
+        /// The error.
         problem: Problem,
     },
-    /// This value is none of the type some rule wants.
+    /// This value does not have the type that some rule wants.
     Value(Vec<u8>),
 }
 
-/// Which entries a change is about.
+/// The entries that a change applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which<'a> {
-    /// All with this pattern.
+    /// All entries with this pattern.
     Key(&'a [u8]),
-    /// The one with this number.
+    /// The entry with this number.
     Id(u64),
 }
 
@@ -117,24 +117,24 @@ pub enum Which<'a> {
 pub struct Reading {
     reference: Arc<Reference>,
     how: Comparison,
-    /// The type of the values it wants, `None` in an ACL.
+    /// The type of the values it wants; `None` in an ACL.
     output: Option<Type>,
-    /// Place of its set.
+    /// The index of its set.
     at: usize,
 }
 
-/// What a sample matches in one of the ways a reference is read.
+/// The result of matching a sample by one of the comparisons of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// How it is compared.
+    /// The comparison.
     pub how: Comparison,
-    /// The type of value that the rule wants; an ACL wants none.
+    /// The type of value that the rule wants; `None` for an ACL.
     pub output: Option<Type>,
-    /// What it found.
+    /// The entry found.
     pub entry: Option<Arc<Entry>>,
 }
 
-/// The entries of one version as they were when asked for.
+/// The entries of one version at the time of the call.
 #[derive(Clone, Debug)]
 pub struct View(Arc<Contents>);
 
@@ -143,7 +143,7 @@ impl View {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -175,14 +175,15 @@ impl Reference {
         })
     }
 
-    /// Has it read in one more way, or in one that others share.
+    /// Adds a reader with a comparison, sharing the set of an earlier reader if that has the same one.
     ///
     /// # Errors
-    /// The place of the first entry that cannot be read this way, from 0, and why.
+    ///
+    /// The index of the first entry that is invalid for this comparison, and why.
     pub fn reading(self: &Arc<Self>, how: Comparison, output: Option<Type>) -> Result<Reading, (usize, Problem)> {
         let mut state = self.state();
         let mut contents = Contents::clone(&self.contents.load());
-        // Before anything changes them, entries are numbered from 1.
+        // Before any change, entries are numbered from 1.
         let place = |id: u64| usize::try_from(id - 1).unwrap_or(usize::MAX);
         if let Some(output) = output {
             let wrong = contents.first_that(|entry| typed(entry.value(), output).err());
@@ -222,7 +223,7 @@ impl Reference {
     pub(crate) fn number(&self, id: u32) {
         self.id.store(id, Relaxed);
     }
-    /// Notes one more reader.
+    /// Adds a reader to the description.
     pub(crate) fn describe(&self, reader: &str, acl: bool) {
         self.in_acl.fetch_or(acl, Relaxed);
         let mut text = self.description.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +233,7 @@ impl Reference {
         text.push_str(reader);
     }
 
-    /// What is known of it.
+    /// A summary of the reference.
     pub fn summary(&self) -> Summary {
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let state = self.state();
@@ -242,7 +243,7 @@ impl Reference {
         Summary { id: self.id(), name: self.name.clone(), description, current, next, entries }
     }
 
-    /// The entries of a version, of the current one without. One that does not exist has none.
+    /// The entries of a version, by default the current one; empty if the version does not exist.
     pub fn view(&self, version: Option<u32>) -> View {
         let state = self.state();
         match version {
@@ -253,7 +254,7 @@ impl Reference {
         }
     }
 
-    /// What a sample, as text, matches in each way the reference is read.
+    /// What a sample, given as text, matches by each comparison of the reference.
     pub fn matches(&self, text: &[u8]) -> Vec<Match> {
         let outputs = self.state().outputs.clone();
         let contents = self.contents.load();
@@ -269,16 +270,17 @@ impl Reference {
         state.next
     }
 
-    /// Adds entries at the end of a version, of the current one without. Other changes may come between two of them.
+    /// Appends entries to a version, by default the current one. Other changes may come between two of them.
     ///
     /// # Errors
-    /// When a pattern or a value cannot be read, or there is no such version. What stands before it has been added.
+    ///
+    /// If a pattern or a value is invalid, or the version does not exist. The entries before it have been added.
     pub fn add<'e>(
         &self,
         version: Option<u32>,
         entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
     ) -> Result<(), ChangeError> {
-        // How many are added before others get their turn.
+        // How many entries are added before other writers get their turn.
         const AT_ONCE: usize = 64;
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
@@ -289,18 +291,21 @@ impl Reference {
         Ok(())
     }
 
-    /// Gives entries of the current version another value.
+    /// Changes the value of entries of the current version.
     ///
     /// # Errors
-    /// When there are none, or the value cannot be read. Nothing has changed then.
+    ///
+    /// If there are none, or the value is invalid. Nothing has changed then.
     pub fn set(&self, which: Which<'_>, value: &[u8]) -> Result<(), ChangeError> {
         self.change(None, |contents, state| state.set(contents, which, value))
     }
 
-    /// Gives entries of the current version another value, or adds one where no entry has the pattern (`set-map`, `add-acl`).
+    /// Changes the value of entries of the current version, or adds an entry if none has the pattern (`set-map`,
+    /// `add-acl`).
     ///
     /// # Errors
-    /// When the pattern or the value cannot be read. Nothing has changed then.
+    ///
+    /// If the pattern or the value is invalid. Nothing has changed then.
     pub fn set_or_add(&self, key: &[u8], value: &[u8]) -> Result<(), ChangeError> {
         self.change(None, |contents, state| match state.set(contents, Which::Key(key), value) {
             Err(ChangeError::NotFound) => state.add(contents, key, value),
@@ -311,7 +316,8 @@ impl Reference {
     /// Removes entries of the current version.
     ///
     /// # Errors
-    /// When there are none.
+    ///
+    /// If there are none.
     pub fn remove(&self, which: Which<'_>) -> Result<(), ChangeError> {
         self.change(None, |contents, _| {
             let found = found(contents, which)?;
@@ -320,7 +326,7 @@ impl Reference {
         })
     }
 
-    /// Removes all entries of a version, of the current one without.
+    /// Removes all entries of a version, by default the current one.
     pub fn clear(&self, version: Option<u32>) {
         let mut state = self.state();
         match version {
@@ -336,10 +342,11 @@ impl Reference {
         }
     }
 
-    /// Has every rule of every worker see a version from now on, in one step; older ones are forgotten.
+    /// Makes every rule of every worker use a version from now on, atomically; older versions are dropped.
     ///
     /// # Errors
-    /// When the version is not one that was announced after the current one.
+    ///
+    /// If the version was not announced after the current one.
     pub fn commit(&self, version: u32) -> Result<(), ChangeError> {
         let mut state = self.state();
         let ahead = version.wrapping_sub(state.current);
@@ -347,12 +354,12 @@ impl Reference {
             return Err(ChangeError::OutOfRange);
         }
         if let Some(unsettled) = state.coming.get(&version).filter(|contents| contents.is_overdue()) {
-            // Workers that change the list meanwhile shall not wait.
+            // Workers that change the list meanwhile must not wait.
             let (mut settled, revision) = (unsettled.clone(), state.revision);
             drop(state);
             settled.settle();
             state = self.state();
-            // If somebody went on filling it, `tidy` makes the index.
+            // If it was changed meanwhile, `tidy` will build the index.
             if state.revision == revision && state.coming.contains_key(&version) {
                 state.coming.insert(version, settled);
             }
@@ -371,22 +378,22 @@ impl Reference {
         Ok(())
     }
 
-    /// Does what changes left to be done later: frees contents that nobody reads any more, and makes indexes of what was
-    /// added. Takes time in proportion to both, so it is not for workers. Whether anything is left.
+    /// Does deferred work: frees contents that are no longer read, and builds indexes of recent additions. The time is
+    /// proportional to both, so it is not for workers. Returns whether any work is left.
     pub fn tidy(&self) -> bool {
         if self.contents.load().is_overdue() {
             let before = self.contents.load_full();
             let mut contents = Contents::clone(&before);
             contents.settle();
             let mut state = self.state();
-            // If somebody has changed it meanwhile, the next time does.
+            // If it was changed meanwhile, the next call does it.
             if Arc::ptr_eq(&before, &self.contents.load()) {
                 state.publish(&self.contents, contents, Change::Whole);
             }
         }
         loop {
             let mut state = self.state();
-            // In order: the first holds what only it and the next have in common.
+            // In order, because the first holds what only it and its successor have in common.
             let free = state.retired.front().is_some_and(|(old, _)| Arc::strong_count(old) == 1);
             let Some(old) = free.then(|| state.retired.pop_front()).flatten() else {
                 return !state.retired.is_empty();
@@ -396,12 +403,12 @@ impl Reference {
         }
     }
 
-    /// Whether [`Reference::tidy`] has something to do.
+    /// Whether [`Reference::tidy`] has anything to do.
     pub fn is_untidy(&self) -> bool {
         self.contents.load().is_overdue() || !self.state().retired.is_empty()
     }
 
-    /// Changes a version by a copy that shares nearly everything with it.
+    /// Changes a version by making a copy that shares nearly everything with it.
     fn change(
         &self,
         version: Option<u32>,
@@ -418,7 +425,7 @@ impl Reference {
         if version == state.current {
             let mut contents = Contents::clone(&self.contents.load());
             let done = change(&mut contents, &mut state);
-            // What stands before the one that is wrong has been added.
+            // The entries before the invalid one have been added.
             state.publish(&self.contents, contents, Change::Few);
             return done;
         }
@@ -429,7 +436,7 @@ impl Reference {
         done
     }
 
-    /// As if so many versions had been committed.
+    /// Sets the version number, as after that many commits.
     #[cfg(test)]
     pub(super) fn start_at(&self, version: u32) {
         let mut state = self.state();
@@ -437,15 +444,15 @@ impl Reference {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Contents are changed beside those that are seen, so a panic leaves nothing half done.
+        // Contents are changed in a copy that is not visible, so a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Has workers see other contents from now on.
+    /// Makes workers see other contents from now on.
     fn publish(&mut self, seen: &ArcSwap<Contents>, contents: Contents, change: Change) {
-        // A process in which nobody calls `tidy` frees them all the same.
+        // If `tidy` is never called, contents are freed all the same.
         const MOST: usize = 1024;
         self.retired.push_back((seen.swap(Arc::new(contents)), change));
         while let Some((old, change)) = self.retired.front() {
@@ -490,11 +497,11 @@ fn found(contents: &Contents, which: Which<'_>) -> Result<Vec<Arc<Entry>>, Chang
 }
 
 impl Reading {
-    /// What is read.
+    /// The reference that is read.
     pub fn reference(&self) -> &Arc<Reference> {
         &self.reference
     }
-    /// The type of the values it gives.
+    /// The type of the values it returns.
     pub fn output(&self) -> Type {
         self.output.unwrap_or(Type::Str)
     }
@@ -508,13 +515,13 @@ impl Reading {
         }
     }
 
-    /// What the matching pattern maps to.
+    /// The value of the matching pattern.
     pub fn lookup(&self, value: &Value<'_>) -> Option<Value<'static>> {
         let contents = self.reference.contents.load();
         typed(contents.find(self.at, value)?.value(), self.output()).ok()
     }
 
-    /// What the first matching regular expression maps to, with its groups filled in.
+    /// The value of the first matching regular expression, with its groups filled in.
     pub fn rewrite(&self, text: &[u8]) -> Option<Vec<u8>> {
         let contents = self.reference.contents.load();
         contents.first(self.at, text, |regex, entry| {
@@ -525,10 +532,11 @@ impl Reading {
     }
 }
 
-/// A value of a map as its converter's type wants it.
+/// Converts a map's value to the type that the converter returns.
 ///
 /// # Errors
-/// When it is no number or no address where one is wanted.
+///
+/// If it is not a valid number or address.
 pub(crate) fn typed(text: &[u8], output: Type) -> Result<Value<'static>, Problem> {
     let known = || std::str::from_utf8(text).ok();
     let value = match output {

@@ -1,8 +1,9 @@
-//! Lists of regular expressions, of which the first that matches is wanted.
+//! Lists of regular expressions, of which the first match is wanted.
 //!
-//! A short list is tried one by one. In a long one each expression is known by a few bytes that everything it matches must
-//! hold, and only those are tried whose bytes a text has: 400,000 of them cost about as much as ten. They are compiled when
-//! first tried, since most of a long list never are; what is read of them before is their syntax.
+//! A short list is tried one by one. In a long one, each expression is indexed by a few bytes that every match must
+//! contain, and only those are tried whose bytes occur in the text: 400,000 of them cost about as much as ten.
+//! Expressions are compiled when first tried, since most of a long list never are; until then only their syntax is
+//! checked.
 
 use super::{
     entry::Entry,
@@ -20,14 +21,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Compiled expressions that are kept of one list, each some ten KiB with what a search needs. A client who finds texts for
-/// more has the rest compiled again each time, which takes less than trying all.
+/// Compiled expressions cached per list, each some ten KiB including what a search needs. A client that finds texts for
+/// more than this causes recompilation, which still takes less time than trying them all.
 const KEPT: usize = 8192;
 
-/// Lengths of the parts that expressions are known by. The longest that fits is taken.
+/// Lengths of the parts by which expressions are indexed. The longest that fits is used.
 const PARTS: [usize; 3] = [8, 4, 2];
 
-/// A list of regular expressions: most in an index, and those added since one by one behind it.
+/// A list of regular expressions: most are in an index, and recent additions are tried one by one after it.
 #[derive(Clone, Debug)]
 pub(super) struct RegSet {
     ignore_case: bool,
@@ -39,7 +40,7 @@ pub(super) struct RegSet {
 #[derive(Debug)]
 struct Base {
     list: Vec<Arc<Known>>,
-    /// Those that no part is known of, in order.
+    /// Those without a known part, in order.
     always: Vec<u32>,
     index: Index,
 }
@@ -49,7 +50,7 @@ struct Known {
     id: u64,
     text: Box<str>,
     regex: OnceLock<Regex>,
-    /// Texts of which whatever it matches holds at least one.
+    /// Texts of which every match contains at least one.
     required: Option<Vec<Vec<u8>>>,
 }
 
@@ -58,18 +59,20 @@ impl RegSet {
         RegSet { ignore_case, base: None, recent: Sequence::default(), kept: Arc::default() }
     }
 
-    /// Adds an expression behind the others.
+    /// Appends an expression.
     ///
     /// # Errors
-    /// When it cannot be read, or is too large.
+    ///
+    /// If it is invalid or too large.
     pub(super) fn insert(&mut self, entry: &Entry) -> Result<(), Problem> {
         let text = text_of(entry.key());
-        // A part of one byte would be found in most texts. And only compiling tells that an expression is too large.
+        // A part of one byte would occur in most texts. For the other check: only compiling shows whether an expression
+        // is too large.
         let required = required_texts(&text)?;
         let required = required.filter(|texts| texts.iter().all(|text| text.len() >= PARTS[PARTS.len() - 1]));
         let regex = OnceLock::new();
         if required.is_none() || may_be_large(&text) || self.recent.len() < FEW && self.base.is_none() {
-            // It was empty.
+            // It was empty, so this succeeds.
             let _ = regex.set(Regex::new(&text, self.ignore_case)?);
         }
         let known = Known { id: entry.id(), text: text.into(), regex, required };
@@ -78,7 +81,7 @@ impl RegSet {
     }
 
     pub(super) fn remove(&mut self, entry: &Entry) {
-        // One in the index is known to be gone by its number.
+        // If it is in the index, its number tells that it has been removed.
         self.recent.remove(entry.id());
     }
 
@@ -87,7 +90,7 @@ impl RegSet {
         is_overdue(self.base.as_ref().map_or(0, |base| base.list.len()), self.recent.len(), live)
     }
 
-    /// Puts all expressions in the index, if so many are not that it pays.
+    /// Rebuilds the index with all expressions, if enough are outside it.
     pub(super) fn settle(&mut self, entries: &Sequence<Arc<Entry>>) {
         let indexed = self.base.as_ref().map_or(&[][..], |base| &base.list);
         if !self.is_overdue(entries.len()) {
@@ -105,7 +108,7 @@ impl RegSet {
         self.recent = Sequence::default();
     }
 
-    /// What `f` makes of the first expression that matches, and of its entry.
+    /// Applies `f` to the first expression that matches, and to its entry.
     pub(super) fn first<'s, R>(
         &'s self,
         text: &[u8],
@@ -129,12 +132,12 @@ impl RegSet {
         Some(f(self.regex(known, &mut spare)?, entry))
     }
 
-    /// The compiled form of an expression; one that is not kept is put in `spare`.
+    /// The compiled form of an expression; if it is not cached, it is put in `spare`.
     fn regex<'r>(&self, known: &'r Known, spare: &'r mut Option<Regex>) -> Option<&'r Regex> {
         if let Some(regex) = known.regex.get() {
             return Some(regex);
         }
-        // Its syntax was read, and it is small.
+        // Its syntax has been checked, and it is small.
         let regex = Regex::new(&known.text, self.ignore_case).ok()?;
         if self.kept.fetch_add(1, Ordering::Relaxed) < KEPT {
             // Another worker may have been faster.
@@ -146,7 +149,7 @@ impl RegSet {
 }
 
 impl Base {
-    /// Expressions that may match, in order.
+    /// The expressions that may match, in order.
     fn candidates(&self, text: &[u8]) -> impl Iterator<Item = &Arc<Known>> {
         let mut found = self.index.find(text).into_iter().peekable();
         let mut always = self.always.iter().copied().peekable();
@@ -161,20 +164,20 @@ impl Base {
     }
 }
 
-/// Whether its size once compiled is not simply that of its text: a repetition by number, or much of it.
+/// Whether its compiled size may be out of proportion to its text: it has counted repetitions, or is long.
 fn may_be_large(text: &str) -> bool {
     text.contains('{') || text.len() > 512
 }
 
-/// Which expressions a text may match, by its parts. Letters have no case here.
+/// Finds the expressions that a text may match, by its parts, ignoring case.
 #[derive(Debug, Default)]
 struct Index {
-    /// Hashes of parts with the place of the expression, in order.
+    /// Hashes of parts, with the index of the expression, in order.
     parts: Vec<(u64, u32)>,
-    /// Which hashes occur, by their upper bits: nearly all parts of a text are told apart here.
+    /// A bitmap of the upper bits of the hashes that occur, which rules out nearly all parts of a text.
     seen: Vec<u64>,
     shift: u32,
-    /// Which lengths occur.
+    /// The lengths that occur.
     lengths: Vec<usize>,
 }
 
@@ -188,7 +191,7 @@ impl Index {
         if windows == 0 {
             return Index::default();
         }
-        // How often parts occur, counted roughly: the rarest part of a text tells most.
+        // A rough count of how often parts occur: the rarest part of an expression is the most selective.
         let bits = windows.next_power_of_two().clamp(1 << 10, 1 << 22).trailing_zeros();
         let mut counts = vec![0_u16; 1 << bits];
         for (_, text) in all() {
@@ -214,7 +217,7 @@ impl Index {
         index
     }
 
-    /// In order, each once.
+    /// The indices of candidates, sorted and without duplicates.
     fn find(&self, text: &[u8]) -> Vec<u32> {
         let mut found = Vec::new();
         if self.parts.is_empty() {
@@ -239,12 +242,12 @@ impl Index {
     }
 }
 
-/// How long a part of a text this long is taken.
+/// The length of the part that is used for a text of this length.
 fn length(text: &[u8]) -> usize {
     PARTS.into_iter().find(|&part| part <= text.len()).unwrap_or(text.len().max(1))
 }
 
-/// Of at most eight bytes; upper bits are as good as any.
+/// The hash of at most eight bytes; its upper bits are as good as any.
 fn hash(part: &[u8]) -> u64 {
     let word = part.iter().fold(part.len() as u64, |word, &byte| word.rotate_left(8) ^ u64::from(byte));
     let mixed = (word ^ word >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

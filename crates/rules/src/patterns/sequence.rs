@@ -1,15 +1,15 @@
-//! Items in the order of their numbers, copied in no time as a [`super::trie::Trie`] is.
+//! A sequence of items with increasing numbers, with cheap copies like those of [`super::trie::Trie`].
 
 use std::sync::Arc;
 
 const FANOUT: usize = 1 << BITS;
 const BITS: u32 = 5;
 
-/// Items by numbers that grow. Numbers may be missing; what lies before the first costs nothing.
+/// Items by increasing numbers. Numbers may be missing; those before the first cost nothing.
 #[derive(Debug)]
 pub(super) struct Sequence<T> {
     root: Option<Node<T>>,
-    /// Number of the first item there was.
+    /// The number of the first item that was put.
     first: u64,
     /// Levels of nodes.
     height: u32,
@@ -49,7 +49,7 @@ impl<T: Clone> Sequence<T> {
         self.len
     }
 
-    /// Puts an item at a number, instead of the one that may be there. No number lies before the first one put.
+    /// Puts an item at a number, replacing any item there. The number must not be before the first one put.
     pub(super) fn put(&mut self, number: u64, item: T) {
         if self.root.is_none() {
             *self = Sequence { first: number, ..Sequence::default() };
@@ -73,7 +73,7 @@ impl<T: Clone> Sequence<T> {
         }
     }
 
-    /// The item of a number.
+    /// The item with a number.
     pub(super) fn get(&self, number: u64) -> Option<&T> {
         let at = number.checked_sub(self.first)?;
         if at.checked_shr(BITS * self.height).is_some_and(|rest| rest > 0) {
@@ -90,7 +90,7 @@ impl<T: Clone> Sequence<T> {
         }
     }
 
-    /// Removes the item of a number; whether there was one.
+    /// Removes the item with a number; returns whether there was one.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         if self.get(number).is_none() {
             return false;
@@ -103,7 +103,7 @@ impl<T: Clone> Sequence<T> {
         true
     }
 
-    /// Items from a number on with their numbers, in order, until `each` says that it has enough.
+    /// Calls `each` for items from a number on, in order, until it returns false.
     pub(super) fn visit<'s>(&'s self, from: u64, each: &mut dyn FnMut(u64, &'s T) -> bool) {
         let from = from.saturating_sub(self.first);
         if let Some(root) = &self.root
@@ -126,7 +126,7 @@ impl<T: Clone> Node<T> {
         }
     }
 
-    /// Whether the number was free.
+    /// Returns whether the number was free.
     fn put(&mut self, at: u64, height: u32, item: T) -> bool {
         let place = slot(at, height - 1);
         match self {
@@ -137,7 +137,7 @@ impl<T: Clone> Node<T> {
         }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     fn remove(&mut self, at: u64, height: u32) -> bool {
         let place = slot(at, height - 1);
         match self {
@@ -156,7 +156,7 @@ impl<T: Clone> Node<T> {
         }
     }
 
-    /// Whether to go on. `from` counts from the first number of this node, which is `base`.
+    /// Returns whether to go on. `from` counts from the first number of this node, which is `base`.
     fn visit<'s>(&'s self, from: u64, height: u32, base: u64, each: &mut dyn FnMut(u64, &'s T) -> bool) -> bool {
         let step = 1_u64 << (BITS * (height - 1));
         let begin = (from / step) as usize;

@@ -1,4 +1,4 @@
-//! The patterns of one list, made ready for one way to compare.
+//! The patterns of one list, prepared for one comparison.
 
 use super::{
     Method, entry::Entry, ints::IntSet, ips::IpSet, parts::PartSet, regs::RegSet, sequence::Sequence, texts::TextSet,
@@ -15,16 +15,16 @@ use std::sync::Arc;
 pub struct Comparison {
     /// The method.
     pub method: Method,
-    /// `-i`.
+    /// Whether case is ignored: `-i`.
     pub ignore_case: bool,
-    /// Numbers are versions of TLS: `3.1` is 3 × 65536 + 1.
+    /// Whether numbers are TLS versions: `3.1` is 3 × 65536 + 1.
     pub dotted: bool,
-    /// `regm`: values are templates, which the groups of the expression fill.
+    /// `regm`: whether values are templates that are filled with the groups of the expression.
     pub groups: bool,
 }
 
 impl Comparison {
-    /// By a method, with case.
+    /// A comparison by this method, case sensitive.
     pub fn by(method: Method) -> Comparison {
         Comparison { method, ignore_case: false, dotted: false, groups: false }
     }
@@ -34,10 +34,11 @@ impl Comparison {
     }
 }
 
-/// The entry of a number, unless it was removed: sets that are slow to change keep numbers of entries for a while.
+/// Returns the entry with a number unless it was removed, since sets that are slow to change keep such numbers for a
+/// while.
 pub(super) type Live<'f, 's> = &'f (dyn Fn(u64) -> Option<&'s Arc<Entry>> + 'f);
 
-/// Patterns ready to be compared. A copy shares nearly everything with what it was copied from.
+/// Patterns ready to be compared. A copy shares nearly everything with the original.
 #[derive(Clone, Debug)]
 pub(super) enum PatternSet {
     /// Numbers, and lengths of text.
@@ -49,7 +50,7 @@ pub(super) enum PatternSet {
 }
 
 impl PatternSet {
-    /// An empty set. `None` for the methods that compare with nothing.
+    /// An empty set. `None` for methods that compare with no patterns.
     pub(super) fn new(how: Comparison) -> Option<PatternSet> {
         Some(match how.method {
             Method::Found | Method::Bool => return None,
@@ -64,7 +65,8 @@ impl PatternSet {
     /// Adds a pattern.
     ///
     /// # Errors
-    /// When the pattern cannot be read; the set is as it was then.
+    ///
+    /// If the pattern is invalid; the set is unchanged then.
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
         match self {
             PatternSet::Int(set) => set.insert(entry),
@@ -88,18 +90,18 @@ impl PatternSet {
         }
     }
 
-    /// An entry has another value.
+    /// Called when the value of an entry has changed.
     pub(super) fn update(&mut self, entry: &Arc<Entry>) {
         match self {
             PatternSet::Int(set) => set.update(entry),
             PatternSet::Ip(set) => set.update(entry),
             PatternSet::Text(set) => set.update(entry),
-            // They keep numbers.
+            // They store numbers.
             PatternSet::Part(_) | PatternSet::Reg(_) => {}
         }
     }
 
-    /// Makes an index of what was added since there is one, if that pays. Takes time in proportion to the whole set.
+    /// Rebuilds the index to include recent additions, if that pays. The time is proportional to the whole set.
     pub(super) fn settle(&mut self, entries: &Sequence<Arc<Entry>>) {
         match self {
             PatternSet::Part(set) => set.settle(entries),
@@ -133,7 +135,7 @@ impl PatternSet {
                     _ => None,
                 },
             },
-            // Numbers and addresses are compared with bytes as the bytes that they are.
+            // Numbers and addresses are compared by their binary form.
             PatternSet::Text(set) if method == Method::Bin => set.find(value.borrowed().cast(Type::Bin)?.bytes()?),
             PatternSet::Text(set) => with_text(value, |text| set.find(text)),
             PatternSet::Part(set) => with_text(value, |text| set.find(text, live)),
@@ -141,7 +143,7 @@ impl PatternSet {
         }
     }
 
-    /// What `f` makes of the first regular expression that matches, and of its entry.
+    /// Applies `f` to the first regular expression that matches, and to its entry.
     pub(super) fn first<'s, R>(
         &'s self,
         text: &[u8],
@@ -155,15 +157,15 @@ impl PatternSet {
     }
 }
 
-/// Whether an index of `known` patterns is worth making anew: `recent` ones are not in it, and of both `live` are left.
+/// Whether rebuilding an index of `known` patterns pays, when `recent` ones are outside it and `live` are left of both.
 pub(super) fn is_overdue(known: usize, recent: usize, live: usize) -> bool {
     recent > FEW && recent > known / 8 || known > FEW && live < known / 2
 }
 
-/// Lists up to this long are tried one by one.
+/// Lists up to this length are tried one by one.
 pub(super) const FEW: usize = 16;
 
-/// Lends the text form of a sample, which is only made for numbers and addresses.
+/// Passes the text form of a sample to `f`; it is only created for numbers and addresses.
 fn with_text<T>(value: &Value<'_>, f: impl FnOnce(&[u8]) -> T) -> T {
     match value.bytes() {
         Some(text) => f(text),

@@ -18,7 +18,7 @@ fn map(pairs: &[(&str, &str)]) -> Arc<Reference> {
     Reference::new("map", true, pairs.iter().copied())
 }
 
-/// The number, from 0, of the pattern that a text matches, among so many others that short lists are not short any more.
+/// The index of the pattern that a text matches, among enough others that the list counts as long.
 fn find(how: Comparison, patterns: &[&str], text: &str, filler: usize) -> Option<usize> {
     let more: Vec<String> = (0..filler)
         .map(|n| match how.method {
@@ -242,7 +242,7 @@ fn rules_and_operators_change_one_list() {
     assert!(!reading.matches(&Value::str(b"part7.")) && reading.matches(&Value::str(b"xpart7.")));
 }
 
-/// Whether a pattern matches, by the manual's words for each method.
+/// Whether a pattern matches, in a literal implementation of the manual's description of each method.
 fn plainly(method: Method, pattern: &str, text: &str) -> bool {
     let between = |delimiters: &[char]| {
         let (mut parts, pattern) = (vec![text], pattern.trim_matches(delimiters));
@@ -313,7 +313,7 @@ proptest! {
                         _ => plainly(method, key, text),
                     });
                     match method {
-                        // Any will do.
+                        // Any match will do.
                         Method::Sub => match found {
                             Some(found) => prop_assert!(fits.any(|(id, ..)| *id == found)),
                             None => prop_assert!(fits.next().is_none()),

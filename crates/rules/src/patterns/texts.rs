@@ -1,4 +1,4 @@
-//! Text compared whole, at its ends or between delimiters.
+//! Text compared as a whole, at its start or end, or between delimiters.
 
 use super::{
     Comparison, Method,
@@ -8,25 +8,28 @@ use super::{
 use crate::keyword::Problem;
 use std::{borrow::Cow, sync::Arc};
 
-/// Patterns compared with text. They are hashed, and looked for by the lengths that occur among them.
+/// Patterns compared with text. They are hashed, and looked up by the lengths that occur among them.
 #[derive(Clone, Debug)]
 pub(super) struct TextSet {
     method: Method,
     ignore_case: bool,
-    /// Lengths that occur, longest first, and how many patterns have each.
+    /// The lengths that occur, longest first, and how many patterns have each.
     lengths: Vec<(usize, usize)>,
     by_text: Trie<(Box<[u8]>, Arc<Entry>)>,
 }
 
 impl TextSet {
-    /// An empty set of `str`, `bin`, `beg`, `end`, `dir` or `dom`.
+    /// An empty set for `str`, `bin`, `beg`, `end`, `dir` or `dom`.
     pub(super) fn new(how: Comparison) -> TextSet {
         let Comparison { method, ignore_case, .. } = how;
         TextSet { method, ignore_case, lengths: Vec::new(), by_text: Trie::default() }
     }
 
+    /// Adds a pattern.
+    ///
     /// # Errors
-    /// When a pattern of `bin` is no even number of hexadecimal digits.
+    ///
+    /// If a pattern of `bin` is not an even number of hexadecimal digits.
     pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Problem> {
         let text = self.compared(entry).ok_or_else(|| {
             let text = String::from_utf8_lossy(entry.key());
@@ -93,7 +96,7 @@ impl TextSet {
         found.map(|(_, entry)| entry)
     }
 
-    /// The bytes that a pattern is compared by.
+    /// The bytes that are compared for a pattern.
     fn compared<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let mut text = Cow::Borrowed(entry.key());
         match self.method {
@@ -113,7 +116,7 @@ impl TextSet {
         Some(text)
     }
 
-    /// Delimiters are `/` and `?`, and for domains `.` and `:` too.
+    /// Whether a byte is a delimiter: `/` and `?`, and for domains also `.` and `:`.
     fn delimits(&self, byte: u8) -> bool {
         matches!(byte, b'/' | b'?') || self.method == Method::Dom && matches!(byte, b'.' | b':')
     }
@@ -124,7 +127,7 @@ impl TextSet {
     }
 }
 
-/// Bytes from hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;

@@ -1,8 +1,8 @@
-//! A hash table that is copied in no time: two copies share all but the few nodes in which they differ.
+//! A hash table with cheap copies: two copies share all but the few nodes in which they differ.
 //!
-//! A set of patterns is read by every worker without a lock, so a change makes a new set beside the old one. In a plain
-//! hash table that would copy a million entries for one; here it copies the path to one leaf (some 60 pointers and up to
-//! [`LEAF`] items). While nobody shares a node it is changed in place, so that filling a table costs no copies at all.
+//! Every worker reads a set of patterns without a lock, so a change makes a new set beside the old one. With a plain
+//! hash table that would copy a million entries for one; here it copies the path to one leaf (some 60 pointers and up
+//! to [`LEAF`] items). A node that is not shared is changed in place, so that filling a table copies nothing.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -12,8 +12,8 @@ use std::{
 /// Children of a node.
 const FANOUT: usize = 1 << BITS;
 const BITS: u32 = 4;
-/// Items of a leaf before it is split, and so how many one look-up compares at most by their hashes. Only items with one
-/// hash, which are copies of one key, share a leaf beyond it.
+/// Items in a leaf before it is split, and so how many hashes one lookup compares at most. Only items with the same
+/// hash, which are copies of one key, can exceed it.
 pub(super) const LEAF: usize = 16;
 
 /// Items found by a hash.
@@ -64,7 +64,7 @@ impl<T: Clone> Trie<T> {
         self.len
     }
 
-    /// All items, where they are so few that comparing them costs less than a hash.
+    /// All items, if they are so few that comparing them costs less than hashing.
     pub(super) fn few(&self) -> Option<&[(u64, T)]> {
         match &self.root {
             Node::Empty => Some(&[]),
@@ -73,7 +73,7 @@ impl<T: Clone> Trie<T> {
         }
     }
 
-    /// Items with this hash, in the order they were added.
+    /// Items with this hash, in the order in which they were added.
     pub(super) fn with_hash(&self, hash: u64) -> impl Iterator<Item = &T> {
         let mut node = &self.root;
         let mut shift = 0;
@@ -90,14 +90,14 @@ impl<T: Clone> Trie<T> {
         items.iter().filter(move |(known, _)| *known == hash).map(|(_, item)| item)
     }
 
-    /// Adds an item behind those with the same hash.
+    /// Adds an item after those with the same hash.
     pub(super) fn insert(&mut self, hash: u64, item: T) {
         self.root.insert(hash, item, 0);
         self.len += 1;
     }
 
-    /// Holds these items. They are added in an order in which one node after the other is filled, which for a million takes a
-    /// third of the time.
+    /// A table with these items. They are added in an order that fills one node after another, which for a million
+    /// items takes a third of the time.
     pub(super) fn of(mut items: Vec<(u64, T)>) -> Trie<T> {
         items.sort_by_key(|(hash, _)| hash.reverse_bits());
         let mut trie = Trie::default();
@@ -105,7 +105,7 @@ impl<T: Clone> Trie<T> {
         trie
     }
 
-    /// Removes the items with a hash that are `gone`; how many.
+    /// Removes the items with a hash for which `gone` holds; returns how many.
     pub(super) fn remove(&mut self, hash: u64, gone: impl Fn(&T) -> bool) -> usize {
         let removed = self.root.remove(hash, &gone, 0);
         self.len -= removed;

@@ -1,8 +1,9 @@
-//! Where the matches of an expression end in one text, found in steps that grow with the text and not with its square.
+//! Finds where the matches of an expression end in a text, in time proportional to the text rather than to its square.
 //!
-//! An expression such as `(a.*?b)|a` may look at all that follows before it knows that a match ends at its first byte, and a
-//! client chooses the text. But a search that comes to a state of the automaton at a place where an earlier one was in the
-//! same state will find what that found: nothing. So each search notes where it went in vain, and stops where another did.
+//! An expression such as `(a.*?b)|a` may look at everything that follows before it is certain that a match ends at its
+//! first byte, and clients choose the text. But a search that reaches a state of the automaton at a position where an
+//! earlier search was in the same state will have the same result: no longer match. So each search records where it
+//! went in vain, and stops where another did.
 
 use regex_automata::{
     Input,
@@ -15,12 +16,12 @@ use regex_automata::{
 };
 use std::collections::HashSet;
 
-/// So far apart are the places where a search looks whether another was there.
+/// The distance between positions at which a search checks whether an earlier one was there.
 const STRIDE: usize = 64;
-/// Places that are noted at most, an expression with so many states is searched as it always was.
+/// Most positions recorded; an expression with more states is searched without this.
 const VAIN_MAX: usize = 1 << 16;
 
-/// Compiles a pattern that the `regex` crate has taken.
+/// Compiles a pattern that the `regex` crate has accepted.
 pub(super) fn compile(pattern: &str, ignore_case: bool) -> Option<DFA> {
     DFA::builder()
         .syntax(syntax::Config::new().unicode(false).utf8(false).case_insensitive(ignore_case))
@@ -29,16 +30,16 @@ pub(super) fn compile(pattern: &str, ignore_case: bool) -> Option<DFA> {
         .ok()
 }
 
-/// One text, and what the searches in it have learnt.
+/// One text, and what the searches in it have recorded.
 pub(super) struct Ends<'t> {
     dfa: &'t DFA,
     cache: Cache,
     text: &'t [u8],
-    /// From these states at these places no match ends later.
+    /// Positions and states from which no match ends later.
     vain: HashSet<(usize, LazyStateID)>,
-    /// How often states had lost their numbers when `vain` was begun.
+    /// How many times the automaton had renumbered its states when `vain` was started.
     clears: usize,
-    /// Bytes looked at by all searches.
+    /// Bytes processed by all searches.
     pub steps: usize,
 }
 
@@ -46,15 +47,17 @@ impl<'t> Ends<'t> {
     pub fn new(dfa: &'t DFA, text: &'t [u8]) -> Self {
         Ends { dfa, cache: dfa.create_cache(), text, vain: HashSet::new(), clears: 0, steps: 0 }
     }
-    /// Where the first match ends that begins at `from` or later; of several that begin there, the preferred one.
+    /// Where the first match ends that starts at `from` or later; of several that start at the same place, the
+    /// preferred one.
     ///
     /// # Errors
-    /// When the automaton gives up.
+    ///
+    /// If the automaton gives up.
     pub fn next(&mut self, from: usize) -> Result<Option<usize>, ()> {
         let Ends { dfa, cache, text, vain, clears, steps } = self;
         let mut state = dfa.start_state_forward(cache, &Input::new(text).range(from..)).map_err(drop)?;
         let mut end = None;
-        // Places since the last end that was found.
+        // Positions visited since the last end was found.
         let mut trail = Vec::new();
         for at in from..=text.len() {
             if at % STRIDE == 0 {
@@ -74,7 +77,7 @@ impl<'t> Ends<'t> {
                 None => dfa.next_eoi_state(cache, state),
             };
             state = next.map_err(drop)?;
-            // A match is told one byte late.
+            // The automaton reports a match one byte late.
             if state.is_match() {
                 end = Some(at);
                 trail.clear();

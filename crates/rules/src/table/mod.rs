@@ -1,5 +1,5 @@
-//! Stick tables: what is remembered about an address, a cookie, any key; shared by all workers, bounded, without a clock
-//! of its own.
+//! Stick tables: what is remembered about an address, a cookie or any other key. Shared by all workers, bounded, and
+//! without a clock of their own.
 
 mod rate;
 mod schema;
@@ -14,5 +14,5 @@ pub use store::{Entry, KeyType, StickTable};
 pub use tracking::{COUNTERS, Tracked, Tracking};
 pub use view::{Filter, KeyError, Operator, Removal, SHOWN};
 
-/// Milliseconds of a clock that never steps back; where it starts does not matter.
+/// Milliseconds of a monotonic clock; its origin does not matter.
 pub type Millis = u64;

@@ -1,15 +1,16 @@
-//! Event rates over a sliding period, counted as HAProxy counts them.
+//! Event rates over a sliding period, counted like HAProxy does.
 //!
-//! Two counters: events in the current period and in the one before. The rate is the current count plus the share of
-//! the previous one that the period, ending now, still overlaps. So a burst fades linearly, and no list of events is
-//! kept. Three numbers of state: when the current period began, its count, the previous count.
+//! There are two counters: events in the current period, and in the one before. The rate is the current count plus the
+//! previous count in proportion to the part of the previous period that is still within one period of now. So a burst
+//! fades linearly, and no list of events is kept. The state is three numbers: when the current period started, its
+//! count, and the previous count.
 
 use super::Millis;
 
-/// A rate's state, in the layout it has inside an entry.
+/// The size of a rate's state in an entry.
 pub(super) const SLOTS: usize = 3;
 
-/// Counts `events` at `now`, over `period`. Returns the rate after it.
+/// Counts `events` at `now`, over `period`. Returns the rate afterwards.
 pub(super) fn add(state: &mut [u64], now: Millis, period: Millis, events: u64) -> u64 {
     let [begin, current, previous] = state else { return 0 };
     let period = period.max(1);
@@ -18,7 +19,7 @@ pub(super) fn add(state: &mut [u64], now: Millis, period: Millis, events: u64) -
         *current = 0;
         *begin += period;
         if now.saturating_sub(*begin) >= period {
-            // At least one whole period passed without an event.
+            // At least one whole period has passed without an event.
             *previous = 0;
             *begin = now;
         }
@@ -27,7 +28,7 @@ pub(super) fn add(state: &mut [u64], now: Millis, period: Millis, events: u64) -
     read(state, now, period)
 }
 
-/// Events in the period that ends now.
+/// The rate over the period that ends now.
 pub(super) fn read(state: &[u64], now: Millis, period: Millis) -> u64 {
     let &[begin, mut current, mut previous] = state else { return 0 };
     let period = period.max(1);
@@ -37,7 +38,7 @@ pub(super) fn read(state: &[u64], now: Millis, period: Millis) -> u64 {
         previous = if remain >= 0 { current } else { 0 };
         current = 0;
     }
-    // At very low rates a fraction would flap between 0 and 1: one event counts until its period is over.
+    // At very low rates a fraction would alternate between 0 and 1, so one event counts until its period is over.
     if previous <= 1 && current == 0 {
         return previous;
     }

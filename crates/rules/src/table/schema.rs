@@ -1,10 +1,10 @@
-//! What a table stores: the types of data of the manual's `stick-table`, and where each lies in an entry.
+//! What a table stores: the data types of the manual's `stick-table`, and where each is in an entry.
 
 use super::{Millis, rate};
 
 macro_rules! data {
     ($($(#[$doc:meta])* $variant:ident = $name:literal $kind:ident,)*) => {
-        /// A type of data that entries of a table may store.
+        /// A data type that entries of a table may store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Data {
@@ -26,23 +26,23 @@ macro_rules! data {
     };
 }
 
-/// How a type of data is counted.
+/// How a data type is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataKind {
-    /// A number that only grows, or that is set.
+    /// A number that only increases, or that is set.
     Count,
     /// A rate over a period, written in parentheses.
     Rate,
-    /// As many numbers as written in parentheses.
+    /// An array of numbers, whose size is given in parentheses.
     Counts,
-    /// As many rates as written in parentheses, over a period.
+    /// An array of rates, whose size and period are given in parentheses.
     Rates,
 }
 
 data! {
     /// The server a client was sent to.
     ServerId = "server_id" Count,
-    /// The name or address of that server. It is not kept: it follows from [`Data::ServerId`].
+    /// The name or address of that server. It is not stored: it follows from [`Data::ServerId`].
     ServerKey = "server_key" Count,
     /// General purpose tags.
     Gpt = "gpt" Counts,
@@ -92,10 +92,10 @@ data! {
     BytesOutRate = "bytes_out_rate" Rate,
 }
 
-/// The most general purpose counters or tags one table may have.
+/// The most general purpose counters or tags that one table may have.
 pub const MAX_ARRAY: u32 = 100;
 
-/// One stored type.
+/// One stored data type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) at: usize,
@@ -112,7 +112,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Adds a type; false when it is stored already. `period` matters to rates, `len` to arrays.
+    /// Adds a data type; returns false if it is stored already. `period` matters for rates, `len` for arrays.
     pub fn store(&mut self, data: Data, period: Millis, len: u32) -> bool {
         let slot = &mut self.columns[data as usize];
         if slot.is_some() {
@@ -126,7 +126,7 @@ impl Schema {
         true
     }
 
-    /// Stored types in the order written, each with its period (0 for counts) and number of elements.
+    /// Stored data types in the order written, each with its period (0 for counts) and number of elements.
     pub fn stored(&self) -> impl Iterator<Item = (Data, Millis, usize)> + '_ {
         self.order.iter().filter_map(|&data| {
             let column = self.columns[data as usize]?;
@@ -135,7 +135,7 @@ impl Schema {
         })
     }
 
-    /// Whether a type is stored.
+    /// Whether a data type is stored.
     pub fn has(&self, data: Data) -> bool {
         self.columns[data as usize].is_some()
     }

@@ -1,4 +1,4 @@
-//! `stick-table`: its line, read.
+//! Parses the `stick-table` line.
 
 use super::{Data, DataKind, KeyType, MAX_ARRAY, Millis, Schema};
 use crate::{
@@ -7,16 +7,16 @@ use crate::{
 };
 use penstock_config::Span;
 
-/// A table as configured.
+/// The configuration of a table.
 #[derive(Clone, Debug)]
 pub struct TableSpec {
-    /// Type of its keys.
+    /// The type of its keys.
     pub key: KeyType,
-    /// The most entries.
+    /// The most entries it holds.
     pub size: usize,
     /// How long an entry lives after its last use.
     pub expire: Option<Millis>,
-    /// A full table refuses new entries rather than dropping the oldest.
+    /// Whether a full table refuses new entries rather than dropping the oldest.
     pub nopurge: bool,
     /// `peers`.
     pub peers: Option<String>,
@@ -40,14 +40,14 @@ impl Default for TableSpec {
     }
 }
 
-/// What is wrong with a line, where, and what to write instead.
+/// An error in a line: where it is, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
-    /// Where.
+    /// Where it is.
     pub span: Span,
-    /// What.
+    /// What is wrong.
     pub message: String,
-    /// What instead.
+    /// What to write instead.
     pub hint: Option<String>,
 }
 
@@ -55,10 +55,11 @@ const KEYWORDS: &[&str] = &["type", "size", "expire", "nopurge", "peers", "srvke
 const TYPES: &[&str] = &["ip", "ipv6", "integer", "string", "binary"];
 
 impl TableSpec {
-    /// Reads the words after `stick-table`.
+    /// Parses the words after `stick-table`.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    ///
+    /// The first problem.
     pub fn parse(words: &mut Words<'_>) -> Result<TableSpec, TableError> {
         let mut spec = TableSpec::default();
         let mut typed = false;
@@ -98,7 +99,7 @@ impl TableSpec {
                     let Some(n) = len.text.parse::<usize>().ok().filter(|n| (1..=16384).contains(n)) else {
                         return fail(len.span, format!("`{}` is no length of a key", len.text), None);
                     };
-                    // HAProxy keeps room for the final NUL of strings, and so shortens nothing.
+                    // HAProxy reserves room for the final NUL of strings, and so truncates nothing.
                     spec.key =
                         if matches!(spec.key, KeyType::String(_)) { KeyType::String(n) } else { KeyType::Binary(n) };
                 }
@@ -153,7 +154,7 @@ impl TableSpec {
     }
 }
 
-/// Reads `gpc0,conn_rate(10s),gpc_rate(2,1m)`.
+/// Parses `gpc0,conn_rate(10s),gpc_rate(2,1m)`.
 fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)> {
     for item in split_items(list) {
         let (name, args) = match item.split_once('(') {

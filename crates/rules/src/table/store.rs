@@ -1,4 +1,4 @@
-//! The table itself: keys to entries, in shards that workers lock one at a time.
+//! The table itself: maps keys to entries, in shards that workers lock one at a time.
 
 use super::{Data, Millis, Removal, TableSpec, rate, schema::Column};
 use crate::value::{Type, Value};
@@ -48,7 +48,7 @@ impl KeyType {
         }
     }
 
-    /// Makes a key of a sample; `None` where the sample does not fit the table.
+    /// Makes a key of a sample; `None` if the sample does not fit the table.
     fn key(self, value: Value<'_>, key: &mut KeyBuffer) -> Option<()> {
         key.len = 0;
         match (self, value) {
@@ -66,7 +66,7 @@ impl KeyType {
             },
             (KeyType::Integer, other) => key.push(&(other.to_int()? as u32).to_be_bytes()),
             (KeyType::String(max), other) => match other.bytes() {
-                // A string ends at a NUL, as it does in HAProxy's tables.
+                // A string ends at a NUL, as in HAProxy's tables.
                 Some(text) => {
                     let text = memchr::memchr(0, text).map_or(text, |end| &text[..end]);
                     key.push(&text[..text.len().min(max)]);
@@ -86,7 +86,7 @@ impl KeyType {
     }
 }
 
-/// Room for a key without allocating: only strings and blocks past 64 bytes go to the heap.
+/// Space for a key without allocating: only strings and blocks longer than 64 bytes go to the heap.
 struct KeyBuffer {
     short: [u8; 64],
     long: Vec<u8>,
@@ -123,12 +123,12 @@ impl KeyBuffer {
     }
 }
 
-/// What is remembered about one key.
+/// What is stored for one key.
 #[derive(Debug)]
 pub struct Entry {
     key: Box<[u8]>,
     data: Mutex<Box<[u64]>>,
-    /// Requests and connections that track it: it is not purged under them.
+    /// How many requests and connections track it; while there are any, it is not purged.
     pub(super) trackers: AtomicU32,
     /// When it was last used.
     touched: AtomicU64,
@@ -136,14 +136,14 @@ pub struct Entry {
 
 impl Entry {
     fn data(&self) -> MutexGuard<'_, Box<[u64]>> {
-        // A panic while counting leaves numbers, not a broken structure.
+        // A panic while counting leaves wrong numbers at worst, not a broken structure.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The key as the table stores it.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
-    /// Requests and connections that track it.
+    /// How many requests and connections track it.
     pub fn trackers(&self) -> u32 {
         self.trackers.load(Relaxed)
     }
@@ -152,26 +152,28 @@ impl Entry {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Arc<[u8]>, Arc<Entry>>,
-    /// Keys in the order of the use last seen here. An entry used since goes back to the end when its turn comes, so a
-    /// use costs nothing but a store.
+    /// Keys in the order of the last use recorded here. An entry used since then is moved to the end when its turn
+    /// comes, so that a use costs only a store.
     order: VecDeque<(Millis, Arc<[u8]>)>,
 }
 
-/// A table. Shared by all workers.
+/// A stick table, shared by all workers.
 #[derive(Debug)]
 pub struct StickTable {
     /// The proxy or `peers` section that declares it, which is its name.
     pub name: String,
-    /// As configured.
+    /// Its configuration.
     pub spec: TableSpec,
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     shard_size: usize,
 }
 
-/// Below this size a table is one shard, so that `size` is exact; above, it is spread and each part holds its share.
+/// Below this size a table is one shard, so that `size` is exact; above, it is spread over several, and each holds its
+/// share.
 const SPREAD_FROM: usize = 4096;
-/// A part is locked while an operator's list of its entries is made, which for so many takes a fraction of a millisecond.
+/// The size of a shard. It is locked while an operator lists its entries, which for this many takes a fraction of a
+/// millisecond.
 const SHARD: usize = 8192;
 
 impl StickTable {
@@ -197,33 +199,33 @@ impl StickTable {
             && entry.trackers() == 0
     }
 
-    /// The entry of a key, if there is one that has not expired. Does not count as a use.
+    /// The entry for a key, if there is one that has not expired. Does not count as a use.
     pub fn lookup(&self, key: Value<'_>, now: Millis) -> Option<Arc<Entry>> {
         self.find(key, now).flatten()
     }
 
-    /// The same by a key as the table stores it.
+    /// The entry for a key in the form the table stores, if there is one that has not expired.
     pub fn lookup_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
         let entry = self.shard(key).entries.get(key).cloned()?;
         (!self.expired(&entry, now)).then_some(entry)
     }
 
-    /// The entry of a key, if there is one; `None` where the sample is no key for this table.
+    /// The entry for a key, if there is one; the outer `None` if the sample cannot be a key of this table.
     pub(crate) fn find(&self, key: Value<'_>, now: Millis) -> Option<Option<Arc<Entry>>> {
         let mut room = KeyBuffer::new();
         self.spec.key.key(key, &mut room)?;
         Some(self.lookup_key(room.bytes(), now))
     }
 
-    /// The entry of a key, made if there is none. `None` when the sample is no key for this table, or the table is full
-    /// and nothing may go.
+    /// The entry for a key, created if there is none. `None` if the sample cannot be a key of this table, or if the
+    /// table is full and nothing may be dropped.
     pub fn get_or_insert(&self, key: Value<'_>, now: Millis) -> Option<Arc<Entry>> {
         let mut room = KeyBuffer::new();
         self.spec.key.key(key, &mut room)?;
         self.get_or_insert_key(room.bytes(), now)
     }
 
-    /// The same by a key as the table stores it.
+    /// The entry for a key in the form the table stores, created if there is none.
     pub fn get_or_insert_key(&self, key: &[u8], now: Millis) -> Option<Arc<Entry>> {
         let mut shard = self.shard(key);
         if let Some(entry) = shard.entries.get(key) {
@@ -251,7 +253,7 @@ impl StickTable {
         Some(entry)
     }
 
-    /// Drops what has expired, and with `force` the least recently used entry as well. Bounded work a call.
+    /// Drops what has expired, and with `force` also the least recently used entry. The work per call is bounded.
     fn purge(&self, shard: &mut Shard, now: Millis, mut force: bool) {
         const TURNS: usize = 64;
         for _ in 0..TURNS {
@@ -265,19 +267,19 @@ impl StickTable {
                 shard.entries.remove(&key);
                 force = false;
             } else {
-                // The oldest one is still fresh, and so are all behind it.
+                // The oldest one is still fresh, and so are all after it.
                 shard.order.push_front((seen, key));
                 return;
             }
         }
     }
 
-    /// Drops entries that have expired; called now and then, so that an idle table gives its memory back.
+    /// Drops entries that have expired; called from time to time, so that an idle table frees its memory.
     pub fn expire(&self, now: Millis) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             self.purge(&mut shard, now, false);
-            // Keys of entries that were replaced leave the queue here.
+            // Keys of entries that were replaced are dropped from the queue here.
             if shard.order.len() > 2 * shard.entries.len() + 64 {
                 let Shard { entries, order } = &mut *shard;
                 order.retain(|(_, key)| entries.contains_key(key));
@@ -285,32 +287,32 @@ impl StickTable {
         }
     }
 
-    /// Entries now.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).entries.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries that still fit.
+    /// How many more entries fit.
     pub fn available(&self) -> usize {
         self.spec.size.saturating_sub(self.len())
     }
 
-    /// Number of parts, each behind a lock of its own.
+    /// The number of shards, each with a lock of its own.
     pub(super) fn parts(&self) -> usize {
         self.shards.len()
     }
 
-    /// The entries of one part.
+    /// The entries of one shard.
     pub(super) fn part(&self, at: usize) -> Vec<Arc<Entry>> {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner).entries.values().cloned().collect()
     }
 
-    /// Drops the entry of a key, if it is not tracked and `gone` says so.
+    /// Drops the entry for a key, if it is not tracked and `gone` holds for it.
     pub(super) fn remove_if(&self, key: &[u8], gone: impl Fn(&Entry) -> bool) -> Removal {
         let mut shard = self.shard(key);
         match shard.entries.get(key) {
@@ -324,7 +326,7 @@ impl StickTable {
         }
     }
 
-    /// Says that an entry is in use.
+    /// Records that an entry is in use.
     pub fn touch(&self, entry: &Entry, now: Millis) {
         entry.touched.fetch_max(now, Relaxed);
     }
@@ -339,9 +341,9 @@ impl StickTable {
         self.spec.expire.map_or(0, |expire| expire.saturating_sub(self.idle(entry, now)))
     }
 
-    /// Where element `index` of a type lies.
+    /// The position of element `index` of a data type.
     fn slots(&self, data: Data, index: usize) -> Option<(Column, std::ops::Range<usize>)> {
-        // A table that stores arrays serves the two older names from their first elements.
+        // A table that stores arrays also answers for the two older names, from the first elements.
         let schema = &self.spec.schema;
         let (data, index) = match data {
             Data::Gpc0 if !schema.has(data) => (Data::Gpc, 0),
@@ -356,14 +358,14 @@ impl StickTable {
         (index < column.len).then(|| (column, column.at + index * each..column.at + (index + 1) * each))
     }
 
-    /// A stored number, or the rate at this moment; `None` when the table does not store it.
+    /// A stored number, or a current rate; `None` if the table does not store it.
     pub fn value(&self, entry: &Entry, data: Data, index: usize, now: Millis) -> Option<u64> {
         let (column, slots) = self.slots(data, index)?;
         let state = &entry.data()[slots];
         Some(if data.is_rate() { rate::read(state, now, column.period) } else { state[0] })
     }
 
-    /// Counts events, or sets nothing when the table does not store the type. Returns the number after it.
+    /// Counts events; does nothing if the table does not store the data type. Returns the number afterwards.
     pub fn add(&self, entry: &Entry, data: Data, index: usize, events: u64, now: Millis) -> Option<u64> {
         let (column, slots) = self.slots(data, index)?;
         let state = &mut entry.data()[slots];
@@ -374,7 +376,7 @@ impl StickTable {
         Some(state[0])
     }
 
-    /// Takes back what [`Self::add`] counted (`conn_cur`).
+    /// Undoes [`Self::add`] (for `conn_cur`).
     pub(super) fn subtract(&self, entry: &Entry, data: Data, events: u64) {
         if let Some((_, slots)) = self.slots(data, 0) {
             let state = &mut entry.data()[slots];
@@ -382,7 +384,7 @@ impl StickTable {
         }
     }
 
-    /// Sets a number, and clears a rate; returns what it was.
+    /// Sets a number, or resets a rate; returns the previous value.
     pub fn set(&self, entry: &Entry, data: Data, index: usize, value: u64) -> Option<u64> {
         let (_, slots) = self.slots(data, index)?;
         let state = &mut entry.data()[slots];

@@ -3,10 +3,10 @@
 use super::{Data, Entry, Millis, StickTable};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// Number of counters a connection or a request may track.
+/// How many counters a connection or a request may track.
 pub const COUNTERS: usize = 3;
 
-/// One tracked entry. Tracking counts a connection; dropping ends it.
+/// A tracked entry. Creating it counts a connection, which dropping it ends.
 #[derive(Debug)]
 pub struct Tracked {
     table: Arc<StickTable>,
@@ -43,7 +43,8 @@ impl Drop for Tracked {
     }
 }
 
-/// The counters of a connection or of a request. The layer above says what happens; each is counted where it is stored.
+/// The tracked counters of a connection or of a request. The layer above reports events; each is counted in the entries
+/// that store it.
 ///
 /// A clone counts on the same entries: the streams of an HTTP/2 connection see what their connection tracks.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +53,7 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// The counter of that number.
+    /// The tracked entry with that number.
     pub fn slot(&self, counter: usize) -> Option<&Tracked> {
         self.slots.get(counter)?.as_deref()
     }
@@ -60,7 +61,7 @@ impl Tracking {
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
     }
-    /// Starts to track in a slot that is free; a slot in use keeps what it has, as the first rule wins.
+    /// Starts to track in a free slot; a slot in use stays as it is, since the first rule wins.
     pub(crate) fn track(&mut self, counter: usize, tracked: Tracked) {
         if let Some(slot @ None) = self.slots.get_mut(counter) {
             *slot = Some(Arc::new(tracked));
@@ -74,23 +75,23 @@ impl Tracking {
             tracked.count(rate, events, now);
         }
     }
-    /// A connection passed its `connection` rules and became a session.
+    /// Counts a session: a connection has passed its `connection` rules.
     pub fn session_started(&self, now: Millis) {
         self.count(Data::SessCnt, Data::SessRate, 1, now);
     }
-    /// A request begins.
+    /// Counts a request.
     pub fn http_request(&self, now: Millis) {
         self.count(Data::HttpReqCnt, Data::HttpReqRate, 1, now);
     }
-    /// A request was refused, or answered with 4xx.
+    /// Counts a request that was refused, or answered with 4xx.
     pub fn http_error(&self, now: Millis) {
         self.count(Data::HttpErrCnt, Data::HttpErrRate, 1, now);
     }
-    /// A request was answered with 5xx other than 501 and 505.
+    /// Counts a request that was answered with 5xx other than 501 and 505.
     pub fn http_failure(&self, now: Millis) {
         self.count(Data::HttpFailCnt, Data::HttpFailRate, 1, now);
     }
-    /// Bytes came from the client and went to it.
+    /// Counts bytes received from the client and sent to it.
     pub fn bytes(&self, received: u64, sent: u64, now: Millis) {
         if received > 0 {
             self.count(Data::BytesInCnt, Data::BytesInRate, received, now);
@@ -99,7 +100,7 @@ impl Tracking {
             self.count(Data::BytesOutCnt, Data::BytesOutRate, sent, now);
         }
     }
-    /// The request or the connection is over.
+    /// Called when the request or the connection is over: stops tracking.
     pub fn clear(&mut self) {
         *self = Tracking::default();
     }

@@ -1,4 +1,4 @@
-//! Tables as operators see and change them: keys as text, entries by what they store.
+//! How operators see and change tables: keys as text, and entries by what they store.
 
 use super::{Data, DataKind, Entry, KeyType, Millis, StickTable};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-/// Stored types in the order in which entries are shown, which is HAProxy's.
+/// Stored data types in the order in which entries are shown, which is HAProxy's.
 pub const SHOWN: &[Data] = &[
     Data::ServerId,
     Data::Gpt0,
@@ -36,20 +36,21 @@ pub const SHOWN: &[Data] = &[
     Data::GpcRate,
 ];
 
-/// Why a text is no key.
+/// Why a text is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// It is not of the table's type.
+    /// It does not have the table's type.
     Invalid,
     /// Keys of the table's type cannot be written as text.
     Unwritable,
 }
 
 impl KeyType {
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// When the text is not of this type, and always for `binary`.
+    ///
+    /// If the text does not have this type, and always for `binary`.
     pub fn read(self, text: &[u8]) -> Result<Box<[u8]>, KeyError> {
         let known = std::str::from_utf8(text).map_err(|_| KeyError::Invalid);
         let read = match self {
@@ -73,7 +74,7 @@ impl KeyType {
                 return;
             }
             _ => {
-                // One line stays one line.
+                // The output must stay one line.
                 out.extend(key.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
                 return;
             }
@@ -82,7 +83,7 @@ impl KeyType {
     }
 }
 
-/// Bytes that are no letters, digits or signs are written in hexadecimal.
+/// Writes bytes other than letters, digits and punctuation in hexadecimal.
 fn escape(byte: u8, out: &mut Vec<u8>) {
     match byte {
         b'\\' | b'=' | b' ' => out.extend([b'\\', byte]),
@@ -113,7 +114,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// By the manual's word.
+    /// Finds an operator by the manual's word.
     pub fn parse(word: &str) -> Option<Operator> {
         Some(match word {
             "eq" => Operator::Equal,
@@ -138,23 +139,23 @@ impl Operator {
     }
 }
 
-/// A condition on what an entry stores.
+/// A condition on the data of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The type; of an array its first element counts.
+    /// The data type; for an array, its first element is used.
     pub data: Data,
     /// How it is compared.
     pub operator: Operator,
-    /// With what.
+    /// What it is compared with.
     pub value: i64,
 }
 
-/// What became of a removal.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The entry is gone.
+    /// The entry was removed.
     Done,
-    /// There is none.
+    /// There is no such entry.
     Absent,
     /// A connection or a request tracks it.
     InUse,
@@ -169,8 +170,8 @@ impl StickTable {
         })
     }
 
-    /// The entries that have not expired, in the order of their keys. Holds the lock of one part of the table at a time, for
-    /// as long as copying that many pointers takes.
+    /// The entries that have not expired, sorted by key. Locks one shard at a time, for as long as it takes to copy its
+    /// pointers.
     pub fn sorted(&self, now: Millis) -> Vec<Arc<Entry>> {
         let mut all = Vec::new();
         for part in 0..self.parts() {
@@ -189,7 +190,7 @@ impl StickTable {
         all
     }
 
-    /// Removes the entry of a key, unless it is tracked.
+    /// Removes the entry for a key, unless it is tracked.
     pub fn remove(&self, key: &[u8]) -> Removal {
         self.remove_if(key, |_| true)
     }
@@ -198,13 +199,14 @@ impl StickTable {
     pub fn clear(&self, filters: &[Filter], now: Millis) {
         for part in 0..self.parts() {
             for entry in self.part(part) {
-                // A lock for each, so that those who count get in between.
+                // Locked for each entry, so that workers can count in between.
                 self.remove_if(entry.key(), |known| self.meets(known, filters, now));
             }
         }
     }
 
-    /// Sets a stored number, of an array the first one. A rate then is this many events from now on. Whether the table stores it.
+    /// Sets a stored number, or the first one of an array. A rate is set to this many events from now on. Returns
+    /// whether the table stores it.
     pub fn store(&self, entry: &Entry, data: Data, value: u64, now: Millis) -> bool {
         if !self.spec.schema.has(data) || self.set(entry, data, 0, 0).is_none() {
             return false;
@@ -213,7 +215,7 @@ impl StickTable {
             DataKind::Rate | DataKind::Rates => {
                 self.add(entry, data, 0, value, now);
             }
-            // These are counters of 32 bits.
+            // These are 32-bit counters.
             DataKind::Count | DataKind::Counts => {
                 let value = if data.is_narrow() { value & u64::from(u32::MAX) } else { value };
                 self.set(entry, data, 0, value);
@@ -224,7 +226,7 @@ impl StickTable {
 }
 
 impl Data {
-    /// Whether it is a number of 32 bits.
+    /// Whether it is a 32-bit number.
     fn is_narrow(self) -> bool {
         !matches!(self, Data::BytesInCnt | Data::BytesOutCnt)
     }

@@ -1,4 +1,4 @@
-//! CA files and CRL files: loaded with the lines that name them, and what the runtime API does to them.
+//! CA files and CRL files: loaded with the lines that name them, and changed through the runtime API.
 
 use super::{
     State, Store, StoreError,
@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, pem::Sectio
 use std::path::PathBuf;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
-/// Which of the two a file is.
+/// The two kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityKind {
     /// Certificates of authorities (`ca-file`, `ca-verify-file`).
@@ -35,7 +35,7 @@ impl AuthorityKind {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone)]
 pub(super) struct Authority {
     kind: AuthorityKind,
@@ -49,29 +49,29 @@ impl Authority {
     }
 }
 
-/// A file's name, and how many it holds.
+/// The name of a file, and the number of items in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityFile {
-    /// With a star in front where it is the transaction's.
+    /// The name, with a star in front for the transaction's version.
     pub name: String,
     /// Certificates, or lists.
     pub count: usize,
 }
 
-/// A CRL or CA file as it is shown.
+/// A CRL or CA file, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityView {
-    /// With a star in front where it is the transaction's.
+    /// The name, with a star in front for the transaction's version.
     pub name: String,
     /// Whether it is used.
     pub status: Status,
-    /// Its certificates with their numbers, for a CA file.
+    /// For a CA file, its certificates with their numbers.
     pub certificates: Vec<(usize, Described)>,
-    /// Its lists with their numbers, for a CRL file.
+    /// For a CRL file, its lists with their numbers.
     pub lists: Vec<(usize, RevocationView)>,
 }
 
-/// A revocation list in OpenSSL's words.
+/// A revocation list in OpenSSL's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RevocationView {
@@ -80,12 +80,12 @@ pub struct RevocationView {
     pub issuer: String,
     pub last_update: String,
     pub next_update: Option<String>,
-    /// Serial numbers in hexadecimal, and since when they are revoked.
+    /// Serial numbers in hexadecimal, with the date of revocation.
     pub revoked: Vec<(String, String)>,
 }
 
 impl Builder<'_> {
-    /// The certificates of a `ca-file`, which is read if the store does not have it.
+    /// The certificates of a `ca-file`, which is read if it is not in the store.
     pub fn authority(&mut self, file: &Spanned<PathBuf>) -> Option<Vec<CertificateDer<'static>>> {
         let name = file.value.display().to_string();
         if let Some(known) = self.state.authorities.get(&name) {
@@ -101,12 +101,12 @@ impl Builder<'_> {
         Some(found)
     }
 
-    /// The lists of a `crl-file`, which is read if the store does not have it.
+    /// The lists of a `crl-file`, which is read if it is not in the store.
     pub fn revocations(&mut self, file: &Spanned<PathBuf>) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let name = file.value.display().to_string();
         match self.state.authorities.get(&name) {
             Some(known) if !known.lists.is_empty() => return Some(known.lists.clone()),
-            // A CA file that is named as a CRL file too is read for its lists.
+            // A CA file that is also named as a CRL file is read again for its lists.
             Some(known) if known.kind == AuthorityKind::Crl => {
                 self.diagnostics.error(file.span, format!("'{name}' holds no revocation list"));
                 return None;
@@ -140,7 +140,7 @@ impl State {
 }
 
 impl Store {
-    /// The CA files, or the CRL files; first that of the transaction, if there is one.
+    /// The CA files, or the CRL files; separately, the transaction's, if there is one.
     pub fn authorities(&self, kind: AuthorityKind) -> (Option<AuthorityFile>, Vec<AuthorityFile>) {
         let state = &mut *self.state();
         let file = |name: &str, authority: &Authority| AuthorityFile {
@@ -155,10 +155,12 @@ impl Store {
         (change, known.map(|(name, authority)| file(name, authority)).collect())
     }
 
-    /// One file, all of it or the part of this number (from 1); with a star before the name, that of the transaction.
+    /// One file, or only its item with the given number (from 1); with a star before the name, the transaction's
+    /// version.
     ///
     /// # Errors
-    /// There is none of that name, or the number is none.
+    ///
+    /// If there is none of that name, or the number is invalid.
     pub fn authority(&self, kind: AuthorityKind, name: &str) -> Result<AuthorityView, StoreError> {
         let (file, index) = match name.rsplit_once(':') {
             Some((file, digits)) => match digits.parse::<usize>() {
@@ -200,10 +202,11 @@ impl Store {
         })
     }
 
-    /// Makes a place for a file.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// The name is taken.
+    ///
+    /// If the name is taken.
     pub fn new_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
         let state = &mut *self.state();
         if state.authorities.contains_key(name) {
@@ -215,11 +218,13 @@ impl Store {
         Ok(())
     }
 
-    /// Opens a transaction with another content of a file, or changes the one under way; whether it is new. With `add`, what
-    /// is there already stays.
+    /// Starts a transaction that replaces the contents of a file, or changes the current one; returns whether it is
+    /// new. With `add`, the existing contents stay.
     ///
     /// # Errors
-    /// The payload holds nothing of that kind, there is no file of that name, or the transaction is about another.
+    ///
+    /// If the payload contains nothing of that kind, there is no file of that name, or the current transaction is about
+    /// another file.
     pub fn set_authority(&self, kind: AuthorityKind, name: &str, payload: &str, add: bool) -> Result<bool, StoreError> {
         let state = &mut *self.state();
         let known = state.authorities.get(name).filter(|authority| authority.kind == kind).cloned();
@@ -243,11 +248,13 @@ impl Store {
         Ok(new)
     }
 
-    /// Lets all lines that name the file verify by the transaction's content; returns how many certificates and servers are
-    /// concerned. Sessions made before are not resumed where the policy has changed. The transaction is over.
+    /// Makes all lines that name the file verify by the contents in the transaction, and ends that; returns how many
+    /// certificates and servers are affected. Sessions from before are not resumed if the policy has changed.
     ///
     /// # Errors
-    /// There is no transaction about this file, or nobody can be verified by it; it goes on, and nothing has changed.
+    ///
+    /// If there is no transaction about this file, or nothing can be verified by it; the transaction continues then,
+    /// and nothing has changed.
     pub fn commit_authority(&self, kind: AuthorityKind, name: &str) -> Result<usize, StoreError> {
         let (settings, state) = (self.settings(), &mut *self.state());
         let next = match state.change(kind) {
@@ -278,10 +285,11 @@ impl Store {
         }
     }
 
-    /// Forgets the transaction.
+    /// Drops the transaction.
     ///
     /// # Errors
-    /// There is none about this file.
+    ///
+    /// If there is none about this file.
     pub fn abort_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
         let state = &mut *self.state();
         let change = state.change(kind);
@@ -295,10 +303,11 @@ impl Store {
         }
     }
 
-    /// Forgets a file that no line names.
+    /// Removes a file that no line names.
     ///
     /// # Errors
-    /// There is none of that name, it is used or of the other kind, or the transaction is about it.
+    ///
+    /// If there is none of that name, it is in use or of the other kind, or the transaction is about it.
     pub fn delete_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), StoreError> {
         let word = kind.word();
         let refuse =
@@ -325,7 +334,7 @@ impl Store {
     }
 }
 
-/// Adds what a payload holds; nothing where it holds nothing of the kind, or something that cannot be used.
+/// Adds the contents of a payload; `None` if it has nothing of the kind, or something unusable.
 fn read(authority: &mut Authority, payload: &str) -> Option<()> {
     let found = sections(payload.as_bytes()).ok()?;
     match authority.kind {
@@ -358,7 +367,7 @@ fn describe_list(der: &CertificateRevocationListDer<'_>) -> Option<RevocationVie
     })
 }
 
-/// OpenSSL's long name of a signature algorithm; the number where it has none.
+/// OpenSSL's long name of a signature algorithm, or its number if it has none.
 fn signature(oid: &str) -> String {
     const NAMES: [(&str, &str); 9] = [
         ("1.2.840.113549.1.1.5", "sha1WithRSAEncryption"),
@@ -374,7 +383,7 @@ fn signature(oid: &str) -> String {
     NAMES.iter().find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name).to_owned()
 }
 
-/// Since when and until when a certificate is valid, in OpenSSL's form; and whether that is over.
+/// The dates from and until which a certificate is valid, in OpenSSL's format; and whether it has expired.
 pub(super) fn validity(der: &CertificateDer<'_>) -> (String, String, bool) {
     let Ok((_, parsed)) = X509Certificate::from_der(der) else { return Default::default() };
     let validity = parsed.validity();

@@ -1,4 +1,4 @@
-//! What the runtime API does to certificates.
+//! Operations of the runtime API on certificates.
 
 use super::{
     State, Store, StoreError,
@@ -16,19 +16,19 @@ use x509_parser::{
 };
 use zeroize::Zeroizing;
 
-/// Whether something of the store is used.
+/// Whether an item of the store is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// By a `bind` or `server` line.
+    /// It is used by a `bind` or `server` line.
     Used,
-    /// By none, as with what a transaction has not committed yet.
+    /// It is not used, like what a transaction has not committed yet.
     Unused,
-    /// It was made by `new ssl ...` and nothing has been committed to it.
+    /// It was created by `new ssl ...` and nothing has been committed to it.
     Empty,
 }
 
 impl Status {
-    /// HAProxy's word.
+    /// HAProxy's word for it.
     pub fn word(self) -> &'static str {
         match self {
             Status::Used => "Used",
@@ -38,42 +38,42 @@ impl Status {
     }
 }
 
-/// The certificates there are, by name.
+/// The names of all certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateFile {
-    /// Which of them a transaction is about.
+    /// The one that a transaction is about.
     pub transaction: Option<String>,
-    /// All of them, sorted.
+    /// All names, sorted.
     pub names: Vec<String>,
 }
 
-/// A certificate as it is shown.
+/// A certificate, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateView {
-    /// With a star in front where it is the transaction's.
+    /// The name, with a star in front for the transaction's version.
     pub name: String,
     /// Whether it is used.
     pub status: Status,
-    /// The certificate, and those of its issuers that are sent along.
+    /// The certificate, and those of its issuers that are sent with it.
     pub chain: Vec<Described>,
-    /// What its OCSP response is called, in hexadecimal; empty where it has none.
+    /// The name of its OCSP response, in hexadecimal; empty if it has none.
     pub ocsp_key: String,
 }
 
-/// One certificate in OpenSSL's words.
+/// One certificate in OpenSSL's format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// In hexadecimal, capitals.
+    /// In upper-case hexadecimal.
     pub serial: String,
     /// `Nov 24 15:11:06 2026 GMT`.
     pub not_before: String,
     /// As `not_before`.
     pub not_after: String,
-    /// `DNS:NAME`; empty for an alternative name that is not shown. Addresses are left out.
+    /// `DNS:NAME`; empty for an alternative name that is not shown. Addresses are omitted.
     pub alternative_names: Vec<String>,
     /// `RSA2048`, `EC256`.
     pub algorithm: String,
-    /// SHA-1 of the certificate, in hexadecimal, capitals.
+    /// SHA-1 of the certificate, in upper-case hexadecimal.
     pub fingerprint: String,
     /// `/C=FR/CN=a.example`.
     pub subject: String,
@@ -91,10 +91,11 @@ impl Store {
         }
     }
 
-    /// One certificate; with a star before the name, as the transaction would have it.
+    /// One certificate; with a star before the name, the transaction's version.
     ///
     /// # Errors
-    /// There is none of that name.
+    ///
+    /// If there is none of that name.
     pub fn certificate(&self, name: &str) -> Result<CertificateView, StoreError> {
         const NOT_FOUND: &str = "Can't display the certificate: Not found or the certificate is a bundle!";
         let not_found = || StoreError::new(Refusal::Unknown, NOT_FOUND);
@@ -123,10 +124,11 @@ impl Store {
         })
     }
 
-    /// Makes a place for a certificate.
+    /// Creates an empty certificate.
     ///
     /// # Errors
-    /// The name is taken.
+    ///
+    /// If the name is taken.
     pub fn new_certificate(&self, name: &str) -> Result<(), StoreError> {
         let state = &mut *self.state();
         if state.certificates.contains_key(name) {
@@ -137,12 +139,13 @@ impl Store {
         Ok(())
     }
 
-    /// Opens a transaction with another certificate, key, issuer or OCSP response (by the extension of the name), or changes
-    /// that of the transaction under way; returns the certificate's name, and whether the transaction is new.
+    /// Starts a transaction that replaces the certificate, key, issuer or OCSP response (according to the extension of
+    /// the name), or changes the current one; returns the certificate's name, and whether the transaction is new.
     ///
     /// # Errors
-    /// The payload is none of these, there is no certificate of that name, or the transaction is about another. (HAProxy 2.6
-    /// would change that other one.)
+    ///
+    /// If the payload is none of these, there is no certificate of that name, or the current transaction is about
+    /// another. (HAProxy 2.6 would change that other one.)
     pub fn set_certificate(&self, name: &str, payload: &str) -> Result<(String, bool), StoreError> {
         let state = &mut *self.state();
         let (name, part) = state.part(name);
@@ -168,10 +171,13 @@ impl Store {
         Ok((name, new))
     }
 
-    /// Lets all lines that have the certificate present the transaction's; returns how many that are. The transaction is over.
+    /// Makes all lines that have the certificate present the transaction's version, and ends the transaction; returns
+    /// how many lines that are.
     ///
     /// # Errors
-    /// There is no transaction about this certificate, or its parts make none; it goes on, and nothing has changed.
+    ///
+    /// If there is no transaction about this certificate, or its parts do not form one; the transaction continues then,
+    /// and nothing has changed.
     pub fn commit_certificate(&self, name: &str) -> Result<usize, StoreError> {
         let (settings, state) = (self.settings(), &mut *self.state());
         let material = match &state.certificate_change {
@@ -192,10 +198,11 @@ impl Store {
         Ok(instances)
     }
 
-    /// Forgets the transaction.
+    /// Drops the transaction.
     ///
     /// # Errors
-    /// There is none about this certificate.
+    ///
+    /// If there is none about this certificate.
     pub fn abort_certificate(&self, name: &str) -> Result<(), StoreError> {
         let state = &mut *self.state();
         match &state.certificate_change {
@@ -208,10 +215,11 @@ impl Store {
         }
     }
 
-    /// Forgets a certificate that nothing uses.
+    /// Removes a certificate that is not used.
     ///
     /// # Errors
-    /// There is none of that name, it is used, or the transaction is about it.
+    ///
+    /// If there is none of that name, it is in use, or the transaction is about it.
     pub fn delete_certificate(&self, name: &str) -> Result<(), StoreError> {
         let refuse =
             |refusal, text: String| Err(StoreError::new(refusal, format!("Can't remove the certificate: {text}")));
@@ -232,7 +240,8 @@ impl Store {
     /// The private key, the certificate and those of its issuers, in PEM.
     ///
     /// # Errors
-    /// There is none of that name, or it is empty.
+    ///
+    /// If there is none of that name, or it is empty.
     pub fn dump_certificate(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
         let state = self.state();
         let found = state.certificates.get(name).and_then(|slot| slot.certificate.as_ref());
@@ -248,7 +257,7 @@ impl Store {
     }
 }
 
-/// Which of a certificate's files a payload is.
+/// The file of a certificate that a payload replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Certificate,
@@ -264,7 +273,7 @@ impl State {
         instances || self.server_refers(|_, used| used == Some(name))
     }
 
-    /// The certificate that a name means, and which of its files.
+    /// The certificate that a name refers to, and which of its files.
     fn part<'n>(&self, name: &'n str) -> (&'n str, Part) {
         const PARTS: [(&str, Part); 4] =
             [(".key", Part::Key), (".issuer", Part::Issuer), (".ocsp", Part::Response), (".sctl", Part::Timestamps)];
@@ -276,7 +285,7 @@ impl State {
     }
 }
 
-/// Puts a payload into the material of a transaction; on an error (a sentence with `{}` for the name) it is as it was.
+/// Replaces a part of a transaction's material; after an error (a sentence with `{}` for the name) it is unchanged.
 fn replace(material: &mut Material, part: Part, payload: &str) -> Result<(), String> {
     const NO_KEY: &str = "unable to load private key from file '{}'.";
     match part {
@@ -330,7 +339,7 @@ fn refusal(flaw: &Flaw, name: &str) -> StoreError {
     }
 }
 
-/// Base64 over any number of lines.
+/// Decodes base64 that may be split into lines.
 pub(super) fn base64_of(text: &str) -> Option<Vec<u8>> {
     let text: String = text.split_whitespace().collect();
     base64::engine::general_purpose::STANDARD.decode(text).ok()
@@ -344,7 +353,7 @@ pub(super) fn hex_upper(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// A certificate in OpenSSL's words; `None` where it cannot be decoded.
+/// A certificate in OpenSSL's format; `None` if it cannot be decoded.
 pub(super) fn describe(der: &CertificateDer<'_>) -> Option<Described> {
     use penstock_rules::x509;
     let (_, parsed) = X509Certificate::from_der(der).ok()?;
@@ -373,7 +382,7 @@ pub(super) fn describe(der: &CertificateDer<'_>) -> Option<Described> {
     })
 }
 
-/// A positive number's bytes without the zero that keeps it positive.
+/// The bytes of a positive number without a leading zero for its sign.
 pub(super) fn strip_sign(serial: &[u8]) -> &[u8] {
     match serial {
         [0, rest @ ..] if !rest.is_empty() => rest,
@@ -381,7 +390,7 @@ pub(super) fn strip_sign(serial: &[u8]) -> &[u8] {
     }
 }
 
-/// As OpenSSL prints a time: `Nov  4 15:11:06 2026 GMT`.
+/// A time in OpenSSL's format: `Nov  4 15:11:06 2026 GMT`.
 pub(super) fn time(time: &ASN1Time) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let at = time.to_datetime();
@@ -389,7 +398,7 @@ pub(super) fn time(time: &ASN1Time) -> String {
     format!("{month} {:2} {:02}:{:02}:{:02} {} GMT", at.day(), at.hour(), at.minute(), at.second(), at.year())
 }
 
-/// What kind of key stands in these bytes, as a label of PEM.
+/// The PEM label for this kind of key.
 fn key_label(der: &[u8]) -> &'static str {
     use rustls_pki_types::PrivateKeyDer;
     match PrivateKeyDer::try_from(der) {

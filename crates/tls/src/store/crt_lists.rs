@@ -1,4 +1,4 @@
-//! crt-lists, and directories, which are crt-lists without settings.
+//! crt-lists, and directories, which are treated as crt-lists without settings.
 
 use super::{
     State, Store, StoreError,
@@ -18,16 +18,16 @@ use std::{
     sync::Arc,
 };
 
-/// A crt-list or a directory, as it was read and as commands have changed it.
+/// A crt-list or a directory, as read and as changed by commands.
 #[derive(Default)]
 pub(super) struct List {
     directory: bool,
     entries: Vec<Kept>,
-    /// Lines of the file, and those added since.
+    /// The number of lines of the file, and of those added since.
     lines: usize,
 }
 
-/// One certificate of a list. Where a line names a bundle, each member is one.
+/// One certificate of a list. If a line names a bundle, each member is one.
 struct Kept {
     number: u64,
     group: u64,
@@ -35,20 +35,20 @@ struct Kept {
     entry: Entry,
 }
 
-/// A line of a crt-list as it is shown.
+/// A line of a crt-list, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEntry {
     /// The certificate's name in the store.
     pub certificate: String,
-    /// 0 in a directory.
+    /// 0 for a directory.
     pub line: usize,
-    /// What stands in the brackets, if there are some.
+    /// The settings in brackets, if there are any.
     pub settings: Option<String>,
     /// Names and excluded names.
     pub filters: Vec<String>,
 }
 
-/// A directory's name as a crt-list: without the slashes at its end.
+/// The name of a directory as a crt-list: without slashes at its end.
 pub(super) fn directory_name(path: &Path) -> String {
     let name = path.display().to_string();
     match name.trim_end_matches('/') {
@@ -58,7 +58,7 @@ pub(super) fn directory_name(path: &Path) -> String {
 }
 
 impl State {
-    /// Keeps a directory as a list of its certificates.
+    /// Stores a directory as a list of its certificates.
     pub fn directory(&mut self, name: &str, files: Vec<PathBuf>) {
         if self.lists.contains_key(name) {
             return;
@@ -71,7 +71,7 @@ impl State {
         self.lists.insert(name.to_owned(), list);
     }
 
-    /// What a list asks of a line that has it.
+    /// The certificates that a line with this list is to present.
     pub fn wanted_of(&self, name: &str, span: Span) -> Vec<Wanted> {
         let Some(list) = self.lists.get(name) else { return Vec::new() };
         let name: Arc<str> = name.into();
@@ -92,7 +92,7 @@ impl Kept {
 }
 
 impl Builder<'_> {
-    /// Reads a crt-list, unless the store has it; whether there is one now.
+    /// Reads a crt-list, unless it is in the store; returns whether it is there now.
     pub fn read_list(&mut self, name: &str, file: &Spanned<PathBuf>) -> bool {
         if self.state.lists.contains_key(name) {
             return true;
@@ -134,10 +134,11 @@ impl Store {
         self.state().lists.keys().cloned().collect()
     }
 
-    /// The lines of one.
+    /// The lines of a list.
     ///
     /// # Errors
-    /// There is none of that name.
+    ///
+    /// If there is none of that name.
     pub fn crt_list(&self, name: &str) -> Result<Vec<ListedEntry>, StoreError> {
         let state = self.state();
         let list = state.lists.get(&directory_name(Path::new(name)));
@@ -151,11 +152,12 @@ impl Store {
         Ok(list.entries.iter().map(shown).collect())
     }
 
-    /// Adds a line (a certificate of the store, perhaps with settings and filters) to a list, and so to every `bind` line that
-    /// has the list; returns the certificate's name, and how many these are.
+    /// Adds a line (a certificate of the store, optionally with settings and filters) to a list, and so to every `bind`
+    /// line that has the list; returns the certificate's name, and the number of these lines.
     ///
     /// # Errors
-    /// There is no such list or certificate, or the line cannot be read or used.
+    ///
+    /// If there is no such list or certificate, or the line is invalid or cannot be used.
     pub fn add_to_crt_list(&self, name: &str, line: &str) -> Result<(String, usize), StoreError> {
         let refuse = |refusal, text: String| Err(StoreError::new(refusal, format!("Can't edit the crt-list: {text}")));
         let (settings, state) = (self.settings(), &mut *self.state());
@@ -200,7 +202,7 @@ impl Store {
         };
         let list_name: Arc<str> = name.as_str().into();
         let has_list = |line: &Line| line.lists.iter().any(|list| **list == *list_name);
-        // Settings may be impossible on one line and not on another: on all of them, before anything changes.
+        // Settings may work on one line and not on another, so all of them are tried before anything changes.
         let possible = lines.iter_mut().filter(|line| has_list(line)).all(|line| {
             let conf = settings::over(&kept.entry.conf, &line.tls.conf);
             builder.shape(line, &conf, Span::default()).is_some()
@@ -232,10 +234,11 @@ impl Store {
         Ok((certificate, instances))
     }
 
-    /// Takes the line of a certificate out of a list; with several of the same certificate, that of this number.
+    /// Removes the line of a certificate from a list; if there are several, the one with this number.
     ///
     /// # Errors
-    /// There is no such list, certificate or line, or it is the default certificate of a `bind` line.
+    ///
+    /// If there is no such list, certificate or line, or it is the default certificate of a `bind` line.
     pub fn remove_from_crt_list(&self, name: &str, certificate: &str, line: Option<usize>) -> Result<(), StoreError> {
         let refuse = |refusal, text: String| Err(StoreError::new(refusal, format!("Can't delete the entry: {text}")));
         let state = &mut *self.state();

@@ -1,33 +1,33 @@
-//! Why a command on the store changed nothing.
+//! Why a command on the store was refused.
 
 use std::fmt;
 
-/// A refused command. Its text is HAProxy's where HAProxy has one.
+/// A refused command. The text is HAProxy's if HAProxy has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// What kind of refusal, for callers that act on it.
+    /// The kind of refusal, for callers that act on it.
     pub refusal: Refusal,
     text: String,
 }
 
-/// What kind of refusal it was.
+/// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Nothing has this name.
     Unknown,
-    /// Something has this name already.
+    /// The name is taken.
     Taken,
-    /// It is used, so it cannot be deleted.
+    /// It is in use, so it cannot be deleted.
     InUse,
-    /// A transaction is under way that is about something else.
+    /// The current transaction is about something else.
     OtherTransaction,
-    /// No transaction is under way.
+    /// There is no transaction.
     NoTransaction,
-    /// What was given cannot be read.
+    /// The input is invalid.
     BadInput,
     /// A certificate or a key is missing.
     Incomplete,
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     Mismatch,
     /// A number is wrong or missing.
     BadIndex,

@@ -1,4 +1,5 @@
-//! From a `bind` line to an [`Acceptor`]: certificates, lists, authorities, each read once, all errors said at once.
+//! From a `bind` line to an [`Acceptor`]: certificates, lists and authorities are each read once, and all errors are
+//! reported together.
 
 mod draft;
 
@@ -34,9 +35,9 @@ use std::{
     time::Duration,
 };
 
-/// A `bind` line as the store knows it.
+/// A `bind` line in the store.
 pub(super) struct Line {
-    /// Its frontend, and file and line where it is written.
+    /// Its frontend, and the file and line where it is written.
     pub frontend: String,
     pub place: String,
     pub tls: BindTls,
@@ -44,22 +45,22 @@ pub(super) struct Line {
     pub ring: Arc<KeyRing>,
     /// Its crt-lists and directories.
     pub lists: Vec<Arc<str>>,
-    /// The certificates it presents, in their order.
+    /// The certificates it presents, in order.
     pub instances: BTreeMap<u64, Instance>,
     shapes: Shapes,
     pub live: Arc<ArcSwap<Table>>,
 }
 
-/// One certificate as one line presents it.
+/// One certificate, as presented by one line.
 pub(super) struct Instance {
     pub certificate: Arc<str>,
-    /// The crt-list, and its entry's number.
+    /// The crt-list, and the number of the entry in it.
     pub entry: Option<(Arc<str>, u64)>,
     pub filters: Vec<String>,
     excluded: Vec<String>,
     /// Its own settings over those of the line.
     conf: TlsConf,
-    /// Certificates of one bundle have one number.
+    /// Certificates of one bundle have the same number.
     group: u64,
     pub context: Arc<Context>,
 }
@@ -73,12 +74,12 @@ pub(super) struct Wanted {
     pub filters: Vec<String>,
     pub excluded: Vec<String>,
     pub span: Span,
-    /// File and line of the list it stands in.
+    /// File and line of its entry in a list.
     pub origin: Option<String>,
     pub group: u64,
 }
 
-/// A name as a line answers for it, for `show ssl sni`.
+/// A name that a line has a certificate for, for `show ssl sni`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct NameView {
@@ -92,10 +93,10 @@ pub struct NameView {
     /// `rsa` or `ecdsa`.
     pub kind: &'static str,
     pub certificate: String,
-    /// In OpenSSL's form.
+    /// In OpenSSL's format.
     pub not_after: String,
     pub not_before: String,
-    /// Its time is over.
+    /// Whether it has expired.
     pub expired: bool,
 }
 
@@ -164,8 +165,8 @@ pub(crate) fn acceptor(
     })
 }
 
-/// Loads every certificate of every `crt-store`, those that no line uses as well: a file that is missing is found when the
-/// configuration is checked.
+/// Loads every certificate of every `crt-store`, including those that no line uses, so that a missing file is found
+/// when the configuration is checked.
 pub fn check_stores(config: &Config, store: &Store, loader: &dyn Loader, diagnostics: &mut Diagnostics) {
     let state = &mut *store.state();
     let mut builder = Builder {
@@ -192,9 +193,9 @@ pub(super) struct Builder<'a> {
     pub state: &'a mut State,
     pub loader: &'a dyn Loader,
     pub diagnostics: &'a mut Diagnostics,
-    /// What was read ahead, with what is to be said of it.
+    /// Certificates that were read in advance, with their diagnostics.
     pub read: HashMap<Arc<str>, (Option<Certificate>, Vec<Diagnostic>)>,
-    /// The files of directories that are crt-lists.
+    /// The files of directories that are used as crt-lists.
     pub listed: BTreeMap<PathBuf, HashSet<PathBuf>>,
 }
 
@@ -211,7 +212,8 @@ impl Builder<'_> {
         Some(ring)
     }
 
-    /// Every certificate the line names, in the order HAProxy loads them: `crt` as written, then the lists.
+    /// Every certificate that the line names, in the order in which HAProxy loads them: `crt` as written, then the
+    /// lists.
     fn wanted(&mut self, tls: &BindTls, lists: &mut Vec<Arc<str>>) -> Vec<Wanted> {
         let mut wanted = Vec::new();
         for crt in &tls.crt {
@@ -247,7 +249,7 @@ impl Builder<'_> {
         wanted
     }
 
-    /// One name of the configuration may mean a file, a directory of them, or a bundle.
+    /// A path in the configuration may mean a file, a directory of files, or a bundle.
     pub fn expand(&mut self, path: &Path, span: Span) -> Expanded {
         let one = || Expanded::Files(vec![path.to_owned()]);
         if is_stored(path) {
@@ -280,10 +282,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Reads and checks what the store does not have yet, on as many threads as there are processors: keys and signatures are
-    /// what takes the time. What goes wrong is said in the order of the list.
+    /// Reads and checks certificates that are not in the store yet, on as many threads as there are processors, since
+    /// keys and signatures take the time. Errors are reported in the order of the list.
     fn read_all(&mut self, wanted: &[Wanted]) {
-        /// A thread pays from some dozens on.
+        /// How many certificates make another thread worthwhile.
         const PER_THREAD: usize = 32;
         const THREADS_MAX: usize = 32;
         let mut missing: BTreeMap<&str, &Wanted> = BTreeMap::new();
@@ -315,7 +317,7 @@ impl Builder<'_> {
         self.read = read.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// The certificate of that name, read if it is not in the store. What is wrong with it is said once.
+    /// The certificate of that name, read if it is not in the store. Its errors are reported once.
     pub fn certificate(&mut self, name: &str, path: &Path, span: Span) -> Option<Arc<Certificate>> {
         if let Some(slot) = self.state.certificates.get(name) {
             return slot.certificate.clone();
@@ -343,7 +345,7 @@ impl Builder<'_> {
         Some(loaded)
     }
 
-    /// Adds a certificate to those of the line, and to the table. Nothing, where something is wrong with it.
+    /// Adds a certificate to those of the line, and to the table. `None` if something is wrong with it.
     pub fn present(&mut self, line: &mut Line, table: &mut Table, want: Wanted) -> Option<u64> {
         let said = self.diagnostics.list.len();
         let conf = settings::over(&want.conf, &line.tls.conf);
@@ -373,7 +375,7 @@ impl Builder<'_> {
         Some(order)
     }
 
-    /// The settings a certificate is presented under: those of the line, or a crt-list line's own.
+    /// The settings that a certificate is presented under: those of the line, or a crt-list entry's own.
     pub fn shape(&mut self, line: &mut Line, conf: &TlsConf, span: Span) -> Option<Arc<Shape>> {
         if let Some((_, shape)) = line.shapes.iter().find(|(known, _)| known == conf) {
             return Some(shape.clone());
@@ -394,7 +396,7 @@ impl Builder<'_> {
         };
         let built = ServerConfig::builder_with_provider(settings.provider).with_protocol_versions(settings.versions);
         let mut base = match built {
-            // The certificate comes with the context.
+            // The certificate is added with the context.
             Ok(builder) => builder
                 .with_client_cert_verifier(verified)
                 .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new())),
@@ -405,8 +407,8 @@ impl Builder<'_> {
         };
         base.ignore_client_order = !(line.tls.prefer_client_ciphers || defaults.prefer_client_ciphers);
         base.session_storage = Arc::new(NoServerSessionStorage {});
-        // One ticket a handshake: each costs a key derivation and an encryption, and each resumed connection brings the
-        // next. A client that opens several at once asks for more (RFC 9149).
+        // One ticket per handshake: each costs a key derivation and an encryption, and each resumed connection brings
+        // the next. A client that opens several connections at once asks for more (RFC 9149).
         base.send_tls13_tickets = 1;
         base.max_tls13_tickets = 4;
         base.alpn_protocols = conf.alpn.iter().flatten().map(|protocol| protocol.clone().into_bytes()).collect();
@@ -420,7 +422,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Who is let in: the digest of it, and its verifier where anybody is asked.
+    /// The policy on clients: its digest, and the verifier if certificates are asked for.
     fn policy(&mut self, tls: &BindTls, span: Span, conf: &TlsConf) -> Option<(PolicyId, Option<Arc<Clients>>)> {
         let verify = conf.verify.unwrap_or_default();
         let mut id = digest::Context::new(&digest::SHA256);
@@ -479,18 +481,18 @@ impl Builder<'_> {
     }
 }
 
-/// What a name of the configuration means.
+/// What a path in the configuration stands for.
 pub(super) enum Expanded {
     /// A file, or the members of a bundle.
     Files(Vec<PathBuf>),
     Directory(String, Vec<PathBuf>),
 }
 
-/// What a line does with a connection, for each of the settings that its entries have.
+/// The settings of each group of a line's entries, ready for rustls.
 type Shapes = Vec<(TlsConf, Arc<Shape>)>;
 
 impl State {
-    /// Takes in a line with all its certificates.
+    /// Adds a line with all its certificates.
     fn keep(&mut self, line: Line) {
         let index = self.lines.len();
         for (order, instance) in &line.instances {
@@ -505,7 +507,7 @@ impl State {
         self.certificates.contains_key(name) || self.refused.contains(name)
     }
 
-    /// Whether some line verifies clients by this file.
+    /// Whether `concerned` holds for the settings of some line.
     pub fn line_refers(&self, concerned: impl Fn(&TlsConf) -> bool) -> bool {
         self.lines.iter().any(|line| line.shapes.iter().any(|(conf, _)| concerned(conf)))
     }
@@ -516,8 +518,8 @@ impl Line {
         self.instances.keys().next().copied()
     }
 
-    /// The first certificate is the default, and with it those that stand beside it for the same names in another kind of
-    /// key: who asks for no name still gets one he can verify.
+    /// The first certificate is the default, together with those beside it for the same names with another type of key:
+    /// a client that sends no name still gets one it can verify.
     pub fn defaults(&self) -> Vec<Arc<Context>> {
         let Some(first) = self.instances.values().next() else { return Vec::new() };
         let names = &first.context.certificate.names;
@@ -528,7 +530,7 @@ impl Line {
         std::iter::once(first).chain(rest).map(|instance| instance.context.clone()).collect()
     }
 
-    /// Whether a change of these certificates (with what they were before) may change the defaults.
+    /// Whether replacing these certificates (given with their previous contexts) may change the defaults.
     fn defaults_follow(&self, table: &Table, changed: &[(u64, Arc<Context>)]) -> bool {
         let Some(first) = self.instances.values().next() else { return true };
         let names = &first.context.certificate.names;
@@ -541,12 +543,13 @@ impl Line {
             })
     }
 
-    /// Swaps the table in. The old one is dropped here, beside the workers, when the last of them has looked away from it:
-    /// to drop fifty thousand certificates takes a while.
+    /// Swaps the table in. The old one is dropped here, beside the workers, once none of them uses it: dropping fifty
+    /// thousand certificates takes a while.
     pub fn publish(&self, table: Table) {
         const LOOK: Duration = Duration::from_micros(50);
         let old = self.live.swap(Arc::new(table));
-        // A worker looks at it for microseconds; one that was held up has it to drop, and loses no more than that.
+        // A worker uses it for microseconds. If one is delayed, it will have to drop the table itself, which is all the
+        // harm done.
         for _ in 0..2000 {
             if Arc::strong_count(&old) == 1 {
                 return;
@@ -555,7 +558,7 @@ impl Line {
         }
     }
 
-    /// What no longer is in the list: the certificate is not presented any more.
+    /// Stops presenting a certificate that is no longer in the list.
     pub fn remove(&mut self, order: u64) {
         let first = self.first() == Some(order);
         let Some(instance) = self.instances.remove(&order) else { return };
@@ -571,8 +574,8 @@ impl Instance {
         self.patterns_for(&self.context.certificate.names, first)
     }
 
-    /// The names it answers for: those of its filters, or its own, less what is excluded; as HAProxy's manual says, the default
-    /// certificate answers for its own names in any case.
+    /// The names it is used for: those of its filters, or its own, minus those excluded. As HAProxy's manual says, the
+    /// default certificate is used for its own names in any case.
     fn patterns_for(&self, own: &[String], first: bool) -> Vec<String> {
         if self.excluded.iter().any(|name| name == "*") {
             return Vec::new();
@@ -587,7 +590,7 @@ impl Instance {
 }
 
 impl Store {
-    /// The names that lines answer for; those of one frontend where that is given.
+    /// The names that lines have certificates for, optionally only those of one frontend.
     pub fn names(&self, frontend: Option<&str>) -> Vec<NameView> {
         let state = self.state();
         let mut views = Vec::new();
@@ -619,7 +622,7 @@ impl Store {
 }
 
 impl Entry {
-    /// What it asks of a line that has its list.
+    /// What the entry makes a line with its list present.
     pub(super) fn wanted(&self, path: PathBuf, entry: (Arc<str>, u64), span: Span, group: u64) -> Wanted {
         Wanted {
             name: path.to_string_lossy().into(),
@@ -654,14 +657,14 @@ fn load(
     certificate::load(&path, &parts, &settings.extras, loader, span, diagnostics)
 }
 
-/// HAProxy's choice among the files of a directory.
+/// Whether HAProxy would read this file of a directory.
 fn is_certificate_file(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let reserved = |e: &std::ffi::OsStr| ["key", "issuer", "ocsp", "sctl"].iter().any(|r| e == *r);
     !hidden && !path.extension().is_some_and(reserved)
 }
 
-/// `@STORE/NAME` points into a `crt-store`.
+/// `@STORE/NAME` refers to a `crt-store`.
 pub(super) fn is_stored(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().starts_with(b"@")
 }
@@ -693,7 +696,7 @@ fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
     })
 }
 
-/// The files a `crt-store` gives a name, `None` for a path of its own.
+/// The files that a `crt-store` has for a name; `None` for a plain path.
 fn stored(stores: &[CrtStore], path: &Path) -> Option<Result<(PathBuf, Parts), String>> {
     let text = path.to_str()?.strip_prefix('@')?;
     let (store_name, wanted) = text.split_once('/')?;

@@ -1,8 +1,8 @@
-//! Certificates, crt-lists, authorities, revocation lists, OCSP responses and ticket keys, kept by the names of their files as
-//! HAProxy keeps them, with references back to the lines that use them; and what the runtime API does to them.
+//! Certificates, crt-lists, authorities, revocation lists, OCSP responses and ticket keys, stored by file name like in
+//! HAProxy, with references back to the lines that use them; and the runtime API's operations on them.
 //!
-//! Everything here runs beside the workers, one command at a time. What handshakes read is made anew and swapped in when
-//! nothing can go wrong any more, so that a command that fails has changed nothing.
+//! Everything here runs beside the workers, one command at a time. What handshakes read is rebuilt and swapped in once
+//! nothing can fail any more, so that a failed command has changed nothing.
 
 mod authorities;
 mod certificates;
@@ -41,7 +41,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// All that the TLS of a configuration is made of. Cheap to clone; every clone is the same store.
+/// All the files that the TLS settings of a configuration use. Cheap to clone; every clone is the same store.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -58,7 +58,7 @@ struct Settings {
     crt_stores: Vec<CrtStore>,
     extras: Extras,
     cache: Arc<SessionCache>,
-    /// Ticket keys of those lines that name none.
+    /// The ticket keys of lines that name no file.
     ring: Arc<KeyRing>,
 }
 
@@ -66,18 +66,18 @@ struct Settings {
 struct State {
     certificates: BTreeMap<String, Slot>,
     lists: BTreeMap<String, List>,
-    /// CA files and CRL files have one set of names.
+    /// CA files and CRL files share one set of names.
     authorities: BTreeMap<String, Authority>,
-    /// Rings of `tls-ticket-keys` files, in the order in which they were met.
+    /// Key rings of `tls-ticket-keys` files, in the order of their first use.
     rings: Vec<(String, Arc<KeyRing>)>,
     lines: Vec<Line>,
     servers: Vec<Server>,
-    /// What is wrong with these certificates has been said.
+    /// Certificates whose errors have been reported.
     refused: BTreeSet<String>,
     certificate_change: Option<(String, Material)>,
     ca_change: Option<(String, Authority)>,
     crl_change: Option<(String, Authority)>,
-    /// Makes groups and entries of lists different from each other.
+    /// A counter for numbering groups and list entries.
     numbers: u64,
 }
 
@@ -86,13 +86,13 @@ struct State {
 struct Slot {
     /// `None` between `new ssl cert` and its first commit.
     certificate: Option<Arc<Certificate>>,
-    /// The lines that present it, and as which of their certificates.
+    /// The lines that present it, and its order among their certificates.
     instances: Vec<(usize, u64)>,
 }
 
 impl Store {
-    /// Empty, for one configuration. What its lines name is loaded as [`crate::Acceptor::build`] and
-    /// [`crate::Connector::build`] meet it.
+    /// An empty store for one configuration. Files are loaded when [`crate::Acceptor::build`] and
+    /// [`crate::Connector::build`] come across them.
     pub fn new(config: &Config) -> Store {
         let global = config.global.clone();
         let settings = Settings {
@@ -114,7 +114,7 @@ impl Store {
         &self.inner.settings
     }
 
-    /// Commands are few and short, and none runs on a worker.
+    /// A lock suffices: commands are few and short, and none runs on a worker.
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,7 +127,7 @@ impl State {
     }
 }
 
-/// The errors among what was said since `from`, as one sentence.
+/// The errors reported since `from`, as one sentence.
 fn complaint(diagnostics: &Diagnostics) -> Option<String> {
     let errors = diagnostics.list.iter().filter(|d| d.severity == penstock_config::Severity::Error);
     let said: Vec<&str> = errors.map(|d| d.message.as_str()).collect();
@@ -160,7 +160,7 @@ mod tests {
         let acceptor = Acceptor::build(&Config::default(), &bind, &store, &files, said).unwrap();
         for number in 0..20 {
             let table = acceptor.live.load_full();
-            // As a handshake does, which makes what rustls needs.
+            // Like a handshake, which builds what rustls needs.
             let before = Arc::downgrade(&table.defaults[0].certificate);
             assert!(!table.defaults[0].built().leaf.is_empty());
             drop(table);

@@ -1,4 +1,4 @@
-//! `server` lines: what their connections present and verify by, and its replacement at run time.
+//! `server` lines: what their connections present and verify by, and how that is replaced at run time.
 
 use super::{Settings, State, Store, complaint, lines::Builder};
 use crate::{
@@ -23,13 +23,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// A `server` line as the store knows it.
+/// A `server` line in the store.
 pub(super) struct Server {
     tls: ServerTls,
     span: Span,
-    /// The client certificate's name.
+    /// The name of the client certificate.
     certificate: Option<Box<str>>,
-    /// Gone with the server.
+    /// Gone once the server is removed.
     live: Weak<ArcSwap<Client>>,
 }
 
@@ -62,10 +62,10 @@ pub(crate) fn connector(
 }
 
 impl Builder<'_> {
-    /// `own` is the client certificate: `Some(None)` for one that could not be loaded.
+    /// Builds the settings of a line. `own` is the client certificate: `Some(None)` for one that could not be loaded.
     fn client(&mut self, tls: &ServerTls, span: Span, own: Option<Option<Arc<Certificate>>>) -> Option<Client> {
         let global = &self.settings.global;
-        // Each is tried whatever became of the others, so that all errors are said at once.
+        // All are tried even if one fails, so that all errors are reported together.
         let settings = settings::resolve(&tls.conf, &global.tls_server, span, self.diagnostics);
         let servers = self.servers(tls, span);
         let (settings, servers) = (settings?, servers?);
@@ -123,14 +123,15 @@ impl Builder<'_> {
     }
 }
 
-/// The next clients of some servers, until it is known that nothing goes wrong.
+/// The next settings of some servers, before they are applied.
 pub(super) type Drafts = Vec<(Arc<ArcSwap<Client>>, Client)>;
 
-/// What the concerned servers (by their settings and the name of their certificate) connect with from now on; `certificate` is
-/// what a name in the store is about to mean. Sessions to resume begin anew.
+/// Drafts new settings for the servers for which `concerned` holds (given their settings and the name of their
+/// certificate); `certificate` is the new meaning of a name in the store. Sessions to resume are dropped.
 ///
 /// # Errors
-/// What is wrong with it, in a sentence.
+///
+/// What is wrong with it, as a sentence.
 pub(super) fn draft(
     settings: &Settings,
     state: &mut State,
@@ -178,7 +179,7 @@ impl State {
         }
     }
 
-    /// Whether there is a server of which this is true, by its settings and the name of its certificate.
+    /// Whether `concerned` holds for some server, given its settings and the name of its certificate.
     pub fn server_refers(&self, concerned: impl Fn(&ServerTls, Option<&str>) -> bool) -> bool {
         let there = self.servers.iter().filter(|server| server.live.strong_count() > 0);
         there.into_iter().any(|server| concerned(&server.tls, server.certificate.as_deref()))

@@ -1,4 +1,4 @@
-//! OCSP responses that are sent along with certificates.
+//! OCSP responses that are stapled to certificates.
 
 use super::{
     Store, StoreError,
@@ -11,24 +11,24 @@ use crate::{
 };
 use x509_parser::{prelude::FromDer, time::ASN1Time, x509::X509Name};
 
-/// An OCSP response as it is shown, in OpenSSL's words.
+/// An OCSP response as shown to operators, in OpenSSL's format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ResponseView {
-    /// Its name at the runtime API: the certificate's identity in DER, in hexadecimal.
+    /// Its name in the runtime API: the certificate's identity in DER, as hexadecimal.
     pub key: String,
-    /// The first certificate it is sent along with.
+    /// The first certificate that it is stapled to.
     pub certificate: String,
     pub issuer_name_hash: String,
     pub issuer_key_hash: String,
     pub serial: String,
-    /// The response, where one has been set.
+    /// The response, if one has been set.
     pub answer: Option<AnswerView>,
-    /// In DER; empty where none has been set.
+    /// In DER; empty if none has been set.
     pub der: Vec<u8>,
 }
 
-/// What a response says.
+/// The contents of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct AnswerView {
@@ -40,7 +40,7 @@ pub struct AnswerView {
 }
 
 impl Store {
-    /// The responses there are places for, in the order of their names.
+    /// All responses and reserved places, sorted by key.
     pub fn responses(&self) -> Vec<ResponseView> {
         let state = self.state();
         let certificates =
@@ -67,20 +67,22 @@ impl Store {
         views
     }
 
-    /// The response of that name, or of that certificate.
+    /// The response with that key, or of that certificate.
     ///
     /// # Errors
-    /// There is none.
+    ///
+    /// If there is none.
     pub fn response(&self, key_or_certificate: &str) -> Result<ResponseView, StoreError> {
         let found = self.responses().into_iter();
         let mut found = found.filter(|view| view.key == key_or_certificate || view.certificate == key_or_certificate);
         found.next().ok_or_else(|| StoreError::new(Refusal::Unknown, "Certificate ID does not match any certificate."))
     }
 
-    /// Where the authority of a certificate says that it answers by OCSP, and the question in DER.
+    /// The URI of a certificate's OCSP responder, and the request in DER.
     ///
     /// # Errors
-    /// There is no such certificate, it has no place for a response, or its authority names no responder.
+    ///
+    /// If there is no such certificate, it has no place for a response, or it names no responder.
     pub fn ocsp_question(&self, name: &str) -> Result<(String, Vec<u8>), StoreError> {
         let refuse = |text: &str| StoreError::new(Refusal::Unknown, format!("'update ssl ocsp-response' {text}"));
         let state = self.state();
@@ -95,10 +97,11 @@ impl Store {
         Ok((url, id.question()))
     }
 
-    /// Sends a response (base64 of its DER) along with the certificates it is about, from now on.
+    /// Staples a response (base64 of its DER) to the certificates it is about, from now on.
     ///
     /// # Errors
-    /// It cannot be read, is of no use to clients, or is about none of the certificates that have a place for one.
+    ///
+    /// If it is invalid, clients could not use it, or it is about no certificate that has a place for one.
     pub fn set_response(&self, base64: &str) -> Result<(), StoreError> {
         let der = base64_of(base64).ok_or_else(|| {
             StoreError::new(Refusal::BadInput, "'set ssl ocsp-response' received invalid base64 encoded response.")
@@ -106,10 +109,11 @@ impl Store {
         self.staple(&der)
     }
 
-    /// As [`Store::set_response`], of the DER itself.
+    /// Like [`Store::set_response`], for the DER itself.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// As for that.
     pub fn staple(&self, der: &[u8]) -> Result<(), StoreError> {
         let refused = |why: Unusable| StoreError::new(Refusal::BadInput, why.at_run_time());
         let answer = ocsp::answer(der).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! Keys of session tickets that come from `tls-ticket-keys` files.
+//! Session ticket keys from `tls-ticket-keys` files.
 
 use super::{Store, StoreError, certificates::base64_of, error::Refusal};
 use base64::Engine as _;
@@ -6,16 +6,16 @@ use zeroize::Zeroizing;
 
 /// The keys of one file.
 pub struct TicketKeysView {
-    /// The number by which commands may name it.
+    /// The number by which commands may refer to it.
     pub id: usize,
     /// The file's name.
     pub file: String,
-    /// In base64: the oldest first, the last but one encrypts.
+    /// In base64, oldest first; the last but one encrypts.
     pub keys: Vec<Zeroizing<String>>,
 }
 
 impl Store {
-    /// The files of ticket keys; with their keys.
+    /// The files of ticket keys, with their keys.
     pub fn ticket_keys(&self) -> Vec<TicketKeysView> {
         let state = self.state();
         let encoded = |key: Zeroizing<Vec<u8>>| Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(&*key));
@@ -27,11 +27,12 @@ impl Store {
         state.rings.iter().enumerate().map(view).collect()
     }
 
-    /// Adds a key (in base64) to the file's that `#ID` or the name means; the oldest goes, and the one that was the newest
-    /// encrypts from now on.
+    /// Adds a key (in base64) to the file given by `#ID` or name. The oldest key is dropped, and the previously newest
+    /// one encrypts from now on.
     ///
     /// # Errors
-    /// There is no such file, or the key is none or of another size than the file's.
+    ///
+    /// If there is no such file, or the key is invalid or has a different size from the file's.
     pub fn add_ticket_key(&self, which: &str, key: &str) -> Result<(), StoreError> {
         let refuse = |refusal, text: &str| Err(StoreError::new(refusal, format!("'set ssl tls-key' {text}")));
         let state = self.state();

@@ -11,14 +11,14 @@ thread_local! {
     static DEEPEST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How deep the code on this stack went: stacks are all zero before, so to the lowest byte that is not.
+/// Records how deep the code on this stack went: stacks start all zero, so that is the lowest nonzero byte.
 pub(super) fn note_depth(stack: &DefaultStack) {
     let bytes = bytes(stack);
     let untouched = bytes.iter().take_while(|byte| **byte == 0).count();
     DEEPEST.set(DEEPEST.get().max(STACK_SIZE - untouched));
 }
 
-/// Runs `body` as a worker does: local tasks on one thread, the queue driven beside them.
+/// Runs `body` like a worker: local tasks on one thread, with the queue driven beside them.
 fn worker(manner: Manner, body: impl Future<Output = ()> + 'static) {
     worker::install(Double::new(manner, 8), Settings::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -29,12 +29,12 @@ fn worker(manner: Manner, body: impl Future<Output = ()> + 'static) {
     worker::uninstall();
 }
 
-/// `body` on a stack of its own.
+/// Runs `body` on a stack of its own.
 async fn suspended<R: 'static>(body: impl FnOnce() -> R + 'static) -> Result<R, Broken> {
     on_stack(&mut Duration::default(), 0, body).await
 }
 
-/// An operation, parked.
+/// Performs an operation, parked.
 fn agree() -> Result<(), Cancelled> {
     let Ok(Answer::Pair { public, .. }) = penstock_engine::compute(&Op::KeyGen { curve: Curve::X25519 }) else {
         panic!("native key generation")
@@ -57,7 +57,7 @@ fn a_dropped_future_lets_its_coroutine_return() {
             seen.set(Some((first, second)));
         });
         assert!(tokio::time::timeout(Duration::from_millis(1), parked).await.is_err());
-        // The answer arrives for nobody, and harms nobody.
+        // The answer arrives after its receiver is gone, which does no harm.
         tokio::time::sleep(Duration::from_millis(40)).await;
     });
     assert_eq!(ended.get(), Some((Err(Cancelled), Err(Cancelled))));
@@ -86,7 +86,7 @@ fn stacks_are_bounded_and_the_line_moves_on() {
         while counts() != (STACKS_MAX, 50) {
             tokio::task::yield_now().await;
         }
-        // Some of those in the line give up; the rest still get their turn.
+        // Some of those in the line give up; the others still get their turn.
         for task in tasks[STACKS_MAX..].iter().step_by(2) {
             task.abort();
         }
@@ -120,7 +120,7 @@ fn a_stack_is_wiped_before_its_next_use() {
     });
 }
 
-/// One of everything that goes deep, all computed on the handshake's own stack, as when the engine serves no class of it.
+/// One of everything that goes deep, all computed on the handshake's own stack, as if the engine served none of it.
 #[test]
 fn stacks_are_twice_what_the_worst_handshake_needs() {
     use crate::{Acceptor, Connector, Memory, Store};
@@ -131,7 +131,7 @@ fn stacks_are_twice_what_the_worst_handshake_needs() {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    // A chain of four, RSA-4096 throughout: the deepest signature and the longest verification.
+    // A chain of four, all RSA-4096: the deepest signature and the longest verification.
     let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_4096).unwrap().serialize_pem();
     let key = || KeyPair::from_pem(&key).unwrap();
     let params = |name: &str, authority: bool| {

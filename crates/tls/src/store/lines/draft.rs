@@ -1,4 +1,4 @@
-//! Changes of lines that are prepared first, where something may be wrong, and take hold in one step.
+//! Changes to lines that are prepared first, since they may fail, and then applied in one step.
 
 use super::{Builder, Shapes};
 use crate::{
@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// The next state of some lines, until it is known that nothing goes wrong.
+/// The next state of some lines, before it is applied.
 #[derive(Default)]
 pub(in crate::store) struct Draft {
     tables: BTreeMap<usize, Table>,
@@ -21,14 +21,14 @@ pub(in crate::store) struct Draft {
 }
 
 impl Draft {
-    /// How many certificates of lines it renews.
+    /// How many certificates of lines it replaces.
     pub fn len(&self) -> usize {
         self.contexts.len()
     }
 }
 
 impl State {
-    /// What the lines would present with another certificate under this name.
+    /// Drafts the lines with another certificate under this name.
     pub fn draft_certificate(&self, name: &str, certificate: &Arc<Certificate>) -> Draft {
         let mut draft = Draft::default();
         let Some(slot) = self.certificates.get(name) else { return draft };
@@ -48,7 +48,7 @@ impl State {
         draft
     }
 
-    /// Makes the drafted contexts those of their lines; every line changes in one step.
+    /// Applies the draft to its lines; each line changes in one step.
     pub fn apply(&mut self, draft: Draft) {
         let Draft { tables, contexts, shapes } = draft;
         let mut touched = BTreeMap::new();
@@ -71,10 +71,11 @@ impl State {
         }
     }
 
-    /// Lets the lines verify clients by what the store has now under the names that `concerned` is true of.
+    /// Makes lines verify clients by the current contents of those files for which `concerned` holds.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence; nothing has changed.
+    ///
+    /// What is wrong with them, as a sentence; nothing has changed.
     pub fn draft_authorities(
         &mut self,
         settings: &Settings,
