@@ -76,7 +76,7 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        let text = argument.to_str().ok_or("an argument is no text")?;
+        let text = argument.to_str().ok_or("an argument is not valid UTF-8")?;
         let mut value = || {
             let value = rest.next().and_then(|value| value.to_str());
             value.map(str::to_owned).ok_or_else(|| format!("{text} needs a value\n\n{}", usage()))

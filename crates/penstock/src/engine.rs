@@ -34,7 +34,7 @@ fn asked(settings: &CryptoSettings, diagnostics: &mut Diagnostics) -> (Asked, Op
         if named.value == "default" {
             return (Asked::Auto, None);
         }
-        diagnostics.error(named.span, format!("there is no engine '{}' here", named.value)).hint(
+        diagnostics.error(named.span, format!("unknown engine '{}'", named.value)).hint(
             "'qatengine' and 'qatprovider' stand for 'tune.crypto.engine hw+sw'; without the line, 'auto' is in use",
         );
         return (Asked::Native, None);
@@ -103,7 +103,7 @@ pub fn plan(
             Ok(classes) => plan.classes = classes,
             Err(word) => {
                 diagnostics
-                    .error(algo.span, format!("'{word}' is no algorithm of an engine"))
+                    .error(algo.span, format!("'{word}' is not an algorithm that engines compute"))
                     .hint("ALL, RSA, EC, PKEY_CRYPTO; DSA, DH, RAND, CIPHERS, PKEY_ASN1 and DIGESTS have no effect");
             }
         }
@@ -232,7 +232,7 @@ mod tests {
             (papers, best, "Notice: 'qatengine' has no QuickAssist device"),
             ("ssl-provider qatprovider\n  ssl-mode-async", best, "Notice: 'qatprovider' has no"),
             ("ssl-engine qatengine", Kind::Native, "Notice: without 'ssl-mode-async'"),
-            ("ssl-engine rdrand", Kind::Native, "Error: there is no engine 'rdrand' here"),
+            ("ssl-engine rdrand", Kind::Native, "Error: unknown engine 'rdrand'"),
             ("ssl-engine qatengine algo RSA,LATTICE\n  ssl-mode-async", best, "Notice: 'qatengine'"),
         ] {
             let (plan, found) = planned(text, Lanes::detect());
@@ -240,7 +240,7 @@ mod tests {
             assert!(found.starts_with(said) && found.is_empty() == said.is_empty(), "{text}: {found}");
         }
         let (_, found) = planned("ssl-engine qatengine algo RSA,LATTICE\n  ssl-mode-async", Lanes::detect());
-        assert!(found.contains("Error: 'LATTICE' is no algorithm"), "{found}");
+        assert!(found.contains("Error: 'LATTICE' is not an algorithm"), "{found}");
     }
 
     #[test]

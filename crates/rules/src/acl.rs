@@ -253,7 +253,7 @@ impl Linker<'_> {
         while let Some(word) = words.get(at) {
             let value = |what: &str| {
                 words.get(at + 1).ok_or_else(|| {
-                    (word.span, Problem::new(0..word.text.len(), format!("`{}` wants {what}", word.text)))
+                    (word.span, Problem::new(0..word.text.len(), format!("`{}` needs {what}", word.text)))
                 })
             };
             match word.text.as_str() {
@@ -326,18 +326,19 @@ impl Linker<'_> {
             self.line = line.span;
             let mut words = Words::new(line);
             let Some(name) = words.next() else {
-                diagnostics.error(line.span, "`acl` wants a name and a criterion");
+                diagnostics.error(line.span, "`acl` needs a name and a criterion");
                 continue;
             };
             let valid = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b));
             if !valid || matches!(name.text.as_str(), "or" | "if" | "unless") {
-                diagnostics.error(name.span, format!("`{}` is no name of an ACL", name.text)).hint = Some(
-                    "letters, digits, `-`, `_`, `.` and `:` make a name; `if`, `unless` and `or` are none".to_owned(),
+                diagnostics.error(name.span, format!("`{}` is not a valid ACL name", name.text)).hint = Some(
+                    "names consist of letters, digits, `-`, `_`, `.` and `:`; `if`, `unless` and `or` are reserved"
+                        .to_owned(),
                 );
                 continue;
             }
             if words.is_empty() {
-                diagnostics.error(name.span, format!("the ACL `{}` wants a criterion", name.text));
+                diagnostics.error(name.span, format!("the ACL `{}` needs a criterion", name.text));
                 continue;
             }
             // The rules that use it are not known yet, so it may look at anything.
@@ -382,7 +383,7 @@ impl Linker<'_> {
             }
         };
         if words.is_empty() {
-            diagnostics.error(first.span, format!("`{}` wants a condition", first.text));
+            diagnostics.error(first.span, format!("`{}` needs a condition", first.text));
             return None;
         }
         self.terms(words, acls, scope, diagnostics).map(|alternatives| Condition { unless, alternatives })
@@ -402,7 +403,7 @@ impl Linker<'_> {
             let mut text = word.text.as_str();
             if matches!(text, "or" | "||") {
                 if alternatives.last().is_some_and(Vec::is_empty) || negated || words.is_empty() {
-                    diagnostics.error(word.span, format!("`{text}` wants a term on each side"));
+                    diagnostics.error(word.span, format!("`{text}` needs a term on each side"));
                     return None;
                 }
                 alternatives.push(Vec::new());
@@ -414,7 +415,7 @@ impl Linker<'_> {
             }
             let acl = match text {
                 "" if words.is_empty() => {
-                    diagnostics.error(word.span, "`!` wants a term after it");
+                    diagnostics.error(word.span, "`!` needs a term after it");
                     return None;
                 }
                 "" => continue,

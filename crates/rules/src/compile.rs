@@ -337,7 +337,7 @@ impl<'a> Compiler<'a> {
     fn rules(&mut self, section: &mut Section<'_>, kind: Kind, lines: &[Line], place: Places) -> Rules {
         let list = lines.iter().filter_map(|line| {
             let Some(first) = line.words.first() else {
-                self.diagnostics.error(line.span, format!("`{}` wants an action", kind.name()));
+                self.diagnostics.error(line.span, format!("`{}` needs an action", kind.name()));
                 return None;
             };
             self.build(section, kind, line, first, place).rule(line)
@@ -379,7 +379,7 @@ impl<'a> Compiler<'a> {
 
     fn redirect(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Rule> {
         let Some(first) = line.words.first() else {
-            self.diagnostics.error(line.span, "`redirect` wants a `location`, a `prefix` or a `scheme`");
+            self.diagnostics.error(line.span, "`redirect` needs a `location`, a `prefix` or a `scheme`");
             return None;
         };
         let mut build = self.build(section, Kind::HttpRequest, line, first, Places::REQUEST);
@@ -391,7 +391,7 @@ impl<'a> Compiler<'a> {
 
     fn switch(&mut self, section: &mut Section<'_>, line: &Line) -> Option<Switch> {
         let Some(name) = line.words.first() else {
-            self.diagnostics.error(line.span, "`use_backend` wants the name of a backend");
+            self.diagnostics.error(line.span, "`use_backend` needs the name of a backend");
             return None;
         };
         let to = if name.text.contains('%') {
@@ -415,7 +415,7 @@ impl<'a> Compiler<'a> {
 
     fn use_server(&mut self, section: &mut Section<'_>, line: &Line) -> Option<UseServer> {
         let Some(name) = line.words.first() else {
-            self.diagnostics.error(line.span, "`use-server` wants the name of a server");
+            self.diagnostics.error(line.span, "`use-server` needs the name of a server");
             return None;
         };
         let scope = Scope { proxy: Some(section.id), place: Places::REQUEST };

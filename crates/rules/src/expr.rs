@@ -292,7 +292,7 @@ impl Linker<'_> {
             && crate::patterns::typed(text.as_bytes(), Type::Addr).is_err()
         {
             let default = String::from_utf8_lossy(default);
-            return Err(Problem::new(at.clone(), format!("the default `{default}` of `{word}` is no address")));
+            return Err(Problem::new(at.clone(), format!("the default `{default}` of `{word}` is not an address")));
         }
         while matches!(args.last(), Some(Arg::None)) {
             args.pop();

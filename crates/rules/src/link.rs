@@ -101,12 +101,15 @@ impl<'a> Linker<'a> {
             _ if spec.optional => return Ok(Arg::None),
             _ => {
                 let message =
-                    format!("`{keyword}` wants a {} ({}) as argument {}", spec.name, spec.kind.describe(), place + 1);
+                    format!("`{keyword}` needs {} ({}) as argument {}", spec.name, spec.kind.describe(), place + 1);
                 return Err(Problem::new(name, message));
             }
         };
         let wrong = |what: &str| {
-            Err(Problem::new(at.clone(), format!("argument {} of `{keyword}`: `{text}` is no {what}", place + 1)))
+            Err(Problem::new(
+                at.clone(),
+                format!("argument {} of `{keyword}`: `{text}` is not a valid {what}", place + 1),
+            ))
         };
         Ok(match spec.kind {
             ArgKind::Int => match saturated(text) {
@@ -135,7 +138,7 @@ impl<'a> Linker<'a> {
                 Err(_) if base64::engine::general_purpose::STANDARD.decode(text).is_ok() => {
                     Arg::Bytes(text.as_bytes().into())
                 }
-                Err(_) => return wrong("base64, and no name of a variable"),
+                Err(_) => return wrong("base64 text or variable name"),
             },
             ArgKind::Var => Arg::Var(self.var(text).map_err(|p| Problem { at: at.clone(), ..p })?),
             ArgKind::VarCondition => match Condition::parse(text) {
@@ -144,7 +147,7 @@ impl<'a> Linker<'a> {
             },
             ArgKind::Hex => match crate::patterns::parse_hex(text) {
                 Some(bytes) if !text.is_empty() => Arg::Bytes(bytes.into()),
-                _ => return wrong("even number of hexadecimal digits"),
+                _ => return wrong("text of an even number of hexadecimal digits"),
             },
             ArgKind::Bool => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Arg::Int(1),
@@ -209,14 +212,14 @@ impl<'a> Linker<'a> {
             (ArgKind::Table, _) if spec.optional => Ok(Arg::None),
             (ArgKind::Table, _) => Err(Problem::new(
                 name,
-                format!("`{keyword}` wants the name of a stick table: this section declares none of its own"),
+                format!("`{keyword}` needs the name of a stick table: this section declares none of its own"),
             )),
             (ArgKind::Backend, Some((id, proxy))) if proxy.kind.has_backend() => Ok(Arg::Proxy(id)),
             (ArgKind::Frontend, Some((id, proxy))) if proxy.kind.has_frontend() => Ok(Arg::Proxy(id)),
             _ if spec.optional => Ok(Arg::None),
             _ => Err(Problem::new(
                 name,
-                format!("`{keyword}` wants the name of a {}: this section is none", spec.kind.describe()),
+                format!("`{keyword}` needs the name of a {}: this section is not one", spec.kind.describe()),
             )),
         }
     }
@@ -256,7 +259,7 @@ impl<'a> Linker<'a> {
             Some((backend, server)) => (self.proxy(backend, at.clone(), "backend", |kind| kind.has_backend())?, server),
             None => match scope.proxy {
                 Some(proxy) => (proxy, name),
-                None => return Err(Problem::new(at, format!("`{name}` wants its backend: backend/{name}"))),
+                None => return Err(Problem::new(at, format!("`{name}` needs its backend: backend/{name}"))),
             },
         };
         let servers = self.config.proxies.get(proxy.0 as usize).map_or(&[][..], |proxy| &proxy.servers);
@@ -276,7 +279,7 @@ impl<'a> Linker<'a> {
         let problem = |message: String, hint: Option<String>| Err(Problem::new(0..name.len(), message).hint(hint));
         let Some((prefix, rest)) = name.split_once('.') else {
             return problem(
-                format!("`{name}` is no variable: a scope is missing"),
+                format!("`{name}` is not a variable: its scope is missing"),
                 Some(format!("write txn.{name}; the scopes are proc, sess, txn, req, res, check")),
             );
         };
@@ -289,14 +292,14 @@ impl<'a> Linker<'a> {
             "check" => Scope::Check,
             other => {
                 return problem(
-                    format!("`{other}` is no scope of a variable"),
+                    format!("`{other}` is not a scope of variables"),
                     Some("the scopes are proc, sess, txn, req, res, check".into()),
                 );
             }
         };
         if rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_')) {
             return problem(
-                format!("`{name}` is no name of a variable: letters, digits, `.` and `_` may follow its scope"),
+                format!("`{name}` is not a valid variable name: letters, digits, `.` and `_` may follow its scope"),
                 None,
             );
         }

@@ -90,7 +90,7 @@ pub(crate) fn compile(
         Some("store-response") => (false, false, true),
         other => {
             let span = form.map_or(line.span, |word| word.span);
-            diagnostics.error(span, "`stick` wants one of match, on, store-request, store-response").hint =
+            diagnostics.error(span, "`stick` needs one of match, on, store-request, store-response").hint =
                 other.and_then(|word| hint::nearest(word, FORMS.iter().copied()));
             return None;
         }
@@ -98,7 +98,7 @@ pub(crate) fn compile(
     let place = if stores_response { Places::RESPONSE } else { Places::REQUEST };
     let scope = Scope { proxy: Some(proxy), place };
     let Some(first) = words.next() else {
-        diagnostics.error(words.last_span(), "`stick` wants a sample expression");
+        diagnostics.error(words.last_span(), "`stick` needs a sample expression");
         return None;
     };
     // Converters may be written as separate words.
@@ -122,7 +122,7 @@ pub(crate) fn compile(
     };
     let table = if words.take("table") {
         let Some(name) = words.next() else {
-            diagnostics.error(words.last_span(), "`table` wants the name of a stick table");
+            diagnostics.error(words.last_span(), "`table` needs the name of a stick table");
             return None;
         };
         match linker.table(name, 0..name.len()) {
@@ -137,7 +137,7 @@ pub(crate) fn compile(
         match linker.tables.get(name) {
             Some(table) => Arc::clone(table),
             None => {
-                diagnostics.error(line.span, "`stick` wants a `table`: this section declares none of its own");
+                diagnostics.error(line.span, "`stick` needs a `table`: this section declares none of its own");
                 return None;
             }
         }

@@ -106,7 +106,7 @@ pub(crate) fn entry(line: &str, ca_base: Option<&Path>, span: Span) -> Result<En
             Some(name) => entry.excluded.push(name.to_ascii_lowercase()),
             None if filter.contains(['[', ']']) => {
                 return Err(format!(
-                    "'{filter}' is no name: the settings stand in one pair of brackets before the names"
+                    "'{filter}' is not a name: settings are written in one pair of brackets before the names"
                 ));
             }
             None => entry.filters.push(filter.to_ascii_lowercase()),
@@ -165,7 +165,7 @@ fn version(word: &str) -> Result<TlsVersion, String> {
         "TLSv1.1" => TlsVersion::Tls11,
         "TLSv1.2" => TlsVersion::Tls12,
         "TLSv1.3" => TlsVersion::Tls13,
-        other => return Err(format!("'{other}' is no version: 'TLSv1.2' or 'TLSv1.3' is expected")),
+        other => return Err(format!("'{other}' is not a version: 'TLSv1.2' or 'TLSv1.3' is expected")),
     })
 }
 

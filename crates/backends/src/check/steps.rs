@@ -142,7 +142,7 @@ impl<'a, 'c> Words<'a, 'c> {
                             connect.addr = Some(address.ip());
                             connect.port = connect.port.or(Some(address.port()));
                         }
-                        _ => self.error(word.span, format!("'{text}' is no address: write IP or IP:PORT")),
+                        _ => self.error(word.span, format!("'{text}' is not an address: write IP or IP:PORT")),
                     }
                 }
                 "ssl" => connect.ssl = true,
@@ -327,7 +327,8 @@ impl<'a, 'c> Words<'a, 'c> {
             "end" => Match::Ends(text),
             "sub" => Match::Has(text),
             _ => {
-                let text = format!("'{method}' is no way to match: str, beg, end, sub, or reg of what is no format");
+                let text =
+                    format!("unknown matching method '{method}': expected str, beg, end, sub, or reg without a format");
                 self.error(word.span, text);
                 return None;
             }
@@ -338,7 +339,7 @@ impl<'a, 'c> Words<'a, 'c> {
         let word = self.value(keyword);
         let verdict = Verdict::named(&word.text);
         if verdict.is_none() {
-            self.error(word.span, format!("'{}' is no status of a check", word.text));
+            self.error(word.span, format!("'{}' is not a check status", word.text));
         }
         verdict
     }
@@ -351,7 +352,7 @@ impl<'a, 'c> Words<'a, 'c> {
         };
         let ranges: Option<Vec<(u16, u16)>> = list.text.split(',').map(parse).collect();
         ranges.unwrap_or_else(|| {
-            self.error(list.span, format!("'{}' is no list of statuses such as '200,300-399'", list.text));
+            self.error(list.span, format!("'{}' is not a list of statuses such as '200,300-399'", list.text));
             Vec::new()
         })
     }

@@ -88,7 +88,7 @@ impl Build<'_, '_, '_> {
                 "hdr" => {
                     let name = self.name()?;
                     if self.words.peek().is_none_or(|value| value.text.is_empty()) {
-                        self.error(word.span, "`hdr` wants a name and a value that is not empty".to_owned(), None);
+                        self.error(word.span, "`hdr` needs a name and a value that is not empty".to_owned(), None);
                         return None;
                     }
                     reply.fields.push((name, self.http_format()?));
@@ -119,7 +119,7 @@ impl Build<'_, '_, '_> {
         match (typed, has_body) {
             (None, true) => {
                 let hint = Some("such as content-type text/plain".to_owned());
-                self.error(self.word.span, format!("`{}` with a body wants a `content-type`", self.word.text), hint);
+                self.error(self.word.span, format!("`{}` with a body needs a `content-type`", self.word.text), hint);
                 return None;
             }
             (Some(word), false) => {
@@ -200,7 +200,7 @@ impl Build<'_, '_, '_> {
                         Ok(n @ (301 | 302 | 303 | 307 | 308)) => redirect.code = n,
                         _ => {
                             let hint = Some("one of 301, 302, 303, 307, 308".to_owned());
-                            self.error(code.span, format!("`{}` is no code of a redirection", code.text), hint);
+                            self.error(code.span, format!("`{}` is not a redirect status", code.text), hint);
                             return None;
                         }
                     }
@@ -236,7 +236,7 @@ impl Build<'_, '_, '_> {
             }
         }
         if target.is_none() {
-            self.error(self.word.span, "a redirection wants a `location`, a `prefix` or a `scheme`".to_owned(), None);
+            self.error(self.word.span, "a redirection needs a `location`, a `prefix` or a `scheme`".to_owned(), None);
             return None;
         }
         Some(redirect)

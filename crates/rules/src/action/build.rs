@@ -74,7 +74,11 @@ impl<'l> Build<'_, 'l, '_> {
             let elsewhere: Vec<&str> =
                 Kind::ALL.iter().filter(|kind| spec.allowed_in(**kind)).map(|kind| kind.name()).collect();
             let hint = format!("it may stand in {}", elsewhere.join(", "));
-            self.error(self.word.span, format!("`{}` is no action of `{}`", spec.name, self.kind.name()), Some(hint));
+            self.error(
+                self.word.span,
+                format!("`{}` is not an action of `{}`", spec.name, self.kind.name()),
+                Some(hint),
+            );
             return None;
         }
         let (read, no_effect) = match spec.works {
@@ -112,7 +116,7 @@ impl<'l> Build<'_, 'l, '_> {
             Some(word) if !matches!(word.text.as_str(), "if" | "unless") => self.words.next(),
             _ => {
                 let span = self.words.last_span();
-                self.error(span, format!("`{}` wants {what}", self.word.text), None);
+                self.error(span, format!("`{}` needs {what}", self.word.text), None);
                 None
             }
         }
@@ -122,7 +126,7 @@ impl<'l> Build<'_, 'l, '_> {
     pub(super) fn value_of(&mut self, keyword: &Word) -> Option<&'l Word> {
         let value = self.words.next();
         if value.is_none() {
-            self.error(keyword.span, format!("`{}` wants a value", keyword.text), None);
+            self.error(keyword.span, format!("`{}` needs a value", keyword.text), None);
         }
         value
     }
@@ -173,7 +177,7 @@ impl<'l> Build<'_, 'l, '_> {
             let span = word.map_or(self.word.span, |word| word.span);
             self.error(
                 span,
-                format!("the expression gives {}, but `{}` wants {wanted}", expr.output(), self.word.text),
+                format!("the expression gives {}, but `{}` needs {wanted}", expr.output(), self.word.text),
                 None,
             );
             return None;
@@ -288,7 +292,7 @@ impl<'l> Build<'_, 'l, '_> {
         if number.is_some_and(|n| valid.contains(&n)) {
             return Some(Action::Nothing);
         }
-        self.error(word.span, format!("`{}` is no number that `{}` can take", word.text, self.word.text), None);
+        self.error(word.span, format!("`{}` is not a valid number for `{}`", word.text, self.word.text), None);
         None
     }
 
@@ -306,7 +310,7 @@ impl<'l> Build<'_, 'l, '_> {
         let word = self.next("a status")?;
         let status = word.parse::<u16>().ok().filter(|status| (lowest..1000).contains(status));
         if status.is_none() {
-            self.error(word.span, format!("`{}` is no status from {lowest} on", word.text), None);
+            self.error(word.span, format!("`{}` is not a status of at least {lowest}", word.text), None);
         }
         status
     }
@@ -385,7 +389,7 @@ impl<'l> Build<'_, 'l, '_> {
                     self.words.next();
                     let size = self.next("a size")?;
                     let Some(bytes) = crate::words::parse_size(size) else {
-                        self.error(size.span, format!("`{}` is no size", size.text), None);
+                        self.error(size.span, format!("`{}` is not a size", size.text), None);
                         return None;
                     };
                     at_least = bytes;
@@ -394,7 +398,7 @@ impl<'l> Build<'_, 'l, '_> {
             }
         }
         let Some(ms) = time else {
-            self.error(self.word.span, "`wait-for-body` wants a `time`".to_owned(), None);
+            self.error(self.word.span, "`wait-for-body` needs a `time`".to_owned(), None);
             return None;
         };
         Some(Action::WaitForBody { time: Duration::from_millis(ms), at_least })
@@ -404,7 +408,11 @@ impl<'l> Build<'_, 'l, '_> {
         let word = self.next("a time")?;
         let ms = parse_time_ms(word);
         if ms.is_none() {
-            self.error(word.span, format!("`{}` is no time", word.text), Some("such as 500ms or 10s".to_owned()));
+            self.error(
+                word.span,
+                format!("`{}` is not a time", word.text),
+                Some("for instance 500ms or 10s".to_owned()),
+            );
         }
         ms
     }
@@ -484,7 +492,7 @@ impl<'l> Build<'_, 'l, '_> {
         let keyword = self.next("`len` or `id`")?;
         let value = self.value_of(keyword)?;
         let Ok(n) = value.parse::<usize>() else {
-            self.error(value.span, format!("`{}` is no number", value.text), None);
+            self.error(value.span, format!("`{}` is not a number", value.text), None);
             return None;
         };
         let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
@@ -534,7 +542,7 @@ impl<'l> Build<'_, 'l, '_> {
                 Some(table) => std::sync::Arc::clone(table),
                 None => {
                     let message =
-                        format!("`{}` wants a `table`: this section declares none of its own", self.word.text);
+                        format!("`{}` needs a `table`: this section declares none of its own", self.word.text);
                     self.error(self.word.span, message, None);
                     return None;
                 }
@@ -562,7 +570,7 @@ impl<'l> Build<'_, 'l, '_> {
             Some(found) => Some(found),
             None => {
                 let form = if indexed { "(<index>,<counter>)" } else { "(<counter>)" };
-                let message = format!("`{}` wants {form} after its name, a counter from 0 to 2", self.word.text);
+                let message = format!("`{}` needs {form} after its name, a counter from 0 to 2", self.word.text);
                 self.error(self.word.span, message, None);
                 None
             }

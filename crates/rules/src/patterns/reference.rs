@@ -546,6 +546,6 @@ pub(crate) fn typed(text: &[u8], output: Type) -> Result<Value<'static>, Problem
     };
     value.ok_or_else(|| {
         let text = String::from_utf8_lossy(text);
-        Problem::new(0..text.len(), format!("`{text}` is no value of type {output}"))
+        Problem::new(0..text.len(), format!("`{text}` is not a value of type {output}"))
     })
 }

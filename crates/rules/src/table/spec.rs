@@ -70,7 +70,7 @@ impl TableSpec {
                 Some(value) => Ok(value),
                 None => Err(TableError {
                     span: word.span,
-                    message: format!("`{}` of a stick table wants {what}", word.text),
+                    message: format!("`{}` of a stick table needs {what}", word.text),
                     hint: None,
                 }),
             };
@@ -97,7 +97,7 @@ impl TableSpec {
                 "len" if matches!(spec.key, KeyType::String(_) | KeyType::Binary(_)) => {
                     let len = value("a length")?;
                     let Some(n) = len.text.parse::<usize>().ok().filter(|n| (1..=16384).contains(n)) else {
-                        return fail(len.span, format!("`{}` is no length of a key", len.text), None);
+                        return fail(len.span, format!("`{}` is not a valid key length", len.text), None);
                     };
                     // HAProxy reserves room for the final NUL of strings, and so truncates nothing.
                     spec.key =
@@ -107,14 +107,20 @@ impl TableSpec {
                     let size = value("a number of entries")?;
                     match parse_size(&size.text) {
                         Some(n) if n > 0 => spec.size = usize::try_from(n).unwrap_or(usize::MAX),
-                        _ => return fail(size.span, format!("`{}` is no size of a table", size.text), None),
+                        _ => return fail(size.span, format!("`{}` is not a valid table size", size.text), None),
                     }
                 }
                 "expire" => {
                     let time = value("a time")?;
                     match parse_time_ms(&time.text) {
                         Some(ms) if ms <= i32::MAX as u64 => spec.expire = (ms > 0).then_some(ms),
-                        _ => return fail(time.span, format!("`{}` is no time an entry can live", time.text), None),
+                        _ => {
+                            return fail(
+                                time.span,
+                                format!("`{}` is not a valid time for entries to live", time.text),
+                                None,
+                            );
+                        }
                     }
                 }
                 "nopurge" => spec.nopurge = true,
@@ -145,10 +151,10 @@ impl TableSpec {
             }
         }
         if !typed {
-            return fail(whole, "a stick table wants a `type`".into(), None);
+            return fail(whole, "a stick table needs a `type`".into(), None);
         }
         if spec.size == 0 {
-            return fail(whole, "a stick table wants a `size`".into(), None);
+            return fail(whole, "a stick table needs a `size`".into(), None);
         }
         Ok(spec)
     }
@@ -177,12 +183,12 @@ fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)
             }
         };
         let Some(len) = len.trim().parse::<u32>().ok().filter(|n| (1..=MAX_ARRAY).contains(n)) else {
-            return Err((format!("`{name}` wants a number of elements, 1 to {MAX_ARRAY}, in parentheses"), None));
+            return Err((format!("`{name}` needs a number of elements, 1 to {MAX_ARRAY}, in parentheses"), None));
         };
         let period = match period.map(|text| (text, parse_time_ms(text.trim()))) {
             None => 0,
             Some((_, Some(ms))) if ms > 0 => ms,
-            Some(_) => return Err((format!("`{name}` wants a period in parentheses, such as {name}(10s)"), None)),
+            Some(_) => return Err((format!("`{name}` needs a period in parentheses, such as {name}(10s)"), None)),
         };
         if !schema.store(data, period, len) {
             return Err((format!("`{name}` is stored already"), None));

@@ -461,7 +461,7 @@ impl Builder<'_> {
             Ok(ignored) => ignored,
             Err(word) => {
                 self.diagnostics
-                    .error(span, format!("'{word}' is no verification error"))
+                    .error(span, format!("'{word}' is not a verification error"))
                     .hint("'all', or OpenSSL's numbers, comma separated");
                 return None;
             }
