@@ -1,4 +1,4 @@
-//! From files to sections to keywords: the reader that drives the tables.
+//! Reads files as sections of keywords, using the keyword tables.
 
 use crate::{
     args::{Args, Parsed, Reported, expected},
@@ -16,8 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Reads a configuration from its files, in the order of `-f`. All that is wrong with it is in the diagnostics; when
-/// they have errors, the configuration must not be used.
+/// Reads a configuration from its files, in the order of `-f`. All problems are in the diagnostics; if there are errors
+/// among them, the configuration must not be used.
 pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config, Diagnostics) {
     let files: Vec<Source> = sources.into_iter().collect();
     let mut reading = Reading::new(&files, env);
@@ -31,14 +31,15 @@ pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config
     config.environment = std::mem::take(&mut around.variables);
     let mut diagnostics = std::mem::take(&mut around.diagnostics);
     check::references(&config, &mut diagnostics);
-    // What is found at the end of a section belongs beside what was found on its way; the place decides.
+    // Problems found at the end of a section are sorted in among those found earlier, by their position.
     diagnostics.list.sort_by_key(|d| d.span.map_or((true, Span::default()), |span| (false, span)));
     (config, diagnostics)
 }
 
-/// Evaluates the condition of `-cc`: quotes and variables are resolved first, as in a file.
+/// Evaluates the condition of `-cc`, after resolving quotes and variables like in a file.
 ///
 /// # Errors
+///
 /// What is wrong with the condition, and where.
 pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::BadCondition> {
     let around = Surroundings::new(&[], env);
@@ -52,35 +53,35 @@ pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::
     condition::evaluate(&merged.join(" "), &|name| around.variable(name).is_some())
 }
 
-/// What the parsers of keywords share.
+/// The state that keyword parsers share.
 pub(crate) struct Surroundings {
     pub(crate) diagnostics: Diagnostics,
-    /// The environment, as `setenv` and its relatives left it.
+    /// The environment, as modified by `setenv` and similar directives.
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) crt_base: Option<PathBuf>,
     pub(crate) ca_base: Option<PathBuf>,
     pub(crate) default_path: DefaultPath,
     pub(crate) file_name: String,
     pub(crate) section: String,
-    /// The word that began the section.
+    /// The word that started the section.
     pub(crate) section_kind: &'static str,
     pub(crate) line: u32,
-    /// A `bind` line is being read.
+    /// Whether a `bind` line is being parsed.
     pub(crate) on_bind: bool,
     diagnostic_mode: bool,
 }
 
-/// `default-path`: what relative paths start from.
+/// `default-path`: the directory that relative paths are relative to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum DefaultPath {
     /// The working directory.
     #[default]
     Current,
-    /// The folder of the file that is being read.
+    /// The directory of the file that is being read.
     Config,
-    /// Its parent.
+    /// The parent of that file's directory.
     Parent,
-    /// This one.
+    /// This directory.
     Origin(PathBuf),
 }
 
@@ -96,7 +97,7 @@ impl Variables for Surroundings {
 }
 
 impl Surroundings {
-    /// For words that come while the process runs.
+    /// The state for parsing words that arrive at run time.
     pub(crate) fn of_command(config: &Config) -> Self {
         let around = Surroundings::new(&[], &Env::default());
         let (crt_base, ca_base) = (config.global.crt_base.clone(), config.global.ca_base.clone());
@@ -124,7 +125,7 @@ impl Surroundings {
         }
     }
 
-    /// A relative path, made to start where `default-path` says.
+    /// Makes a relative path relative to the directory that `default-path` selects.
     pub(crate) fn default_path(&self, path: &str) -> PathBuf {
         let folder = || Path::new(&self.file_name).parent().unwrap_or(Path::new(""));
         match &self.default_path {
@@ -137,7 +138,7 @@ impl Surroundings {
     }
 }
 
-/// Errors after which reading stops: nobody reads more, and each costs a search for what was meant.
+/// Errors after which reading stops: more would not be read by anyone, and each costs a search for suggestions.
 const ERRORS_MAX: usize = 1000;
 
 struct Reading {
@@ -145,7 +146,7 @@ struct Reading {
     sections: sections::Sections,
     conditions: Vec<Block>,
     words: Vec<Word>,
-    /// Findings counted so far, and how many of them are errors.
+    /// The findings counted so far, and how many of them are errors.
     counted: usize,
     errors: usize,
 }
@@ -153,13 +154,13 @@ struct Reading {
 /// One level of `.if`.
 struct Block {
     opened: Span,
-    /// A branch was taken, so that no later one will be.
+    /// Whether a branch was taken, so that later ones are skipped.
     taken: bool,
-    /// The branch being read counts.
+    /// Whether the current branch is active.
     active: bool,
-    /// The lines around the block count.
+    /// Whether the lines around the block are active.
     outer: bool,
-    /// Its `.else` was seen.
+    /// Whether its `.else` has been seen.
     otherwise: bool,
 }
 
@@ -241,12 +242,12 @@ impl Reading {
             self.around.section_kind = sections::kind(&words[0].text);
             self.sections.begin(words, &mut self.around);
         } else {
-            // A mistake is already among the diagnostics; the next line is read all the same.
+            // The error is already among the diagnostics; reading continues with the next line.
             let _reported = self.sections.keyword(words, &mut self.around);
         }
     }
 
-    /// Manual section 2.4.
+    /// Handles the directives of manual section 2.4.
     fn directive(&mut self, words: &[Word]) {
         let (name, arguments) = (&words[0], &words[1..]);
         let outer = self.conditions.last().is_none_or(|block| block.active);
@@ -313,14 +314,14 @@ impl Reading {
         }
     }
 
-    /// The words are joined again, as HAProxy does, so that a condition may be written with spaces.
+    /// Evaluates a condition. Its words are joined again, like in HAProxy, so that it may be written with spaces.
     fn condition(&mut self, name: &Word, arguments: &[Word]) -> bool {
         let joined: Vec<&str> = arguments.iter().map(|w| w.text.as_str()).collect();
         let around = &self.around;
         match condition::evaluate(&joined.join(" "), &|variable| around.variable(variable).is_some()) {
             Ok(value) => value,
             Err(bad) => {
-                // Find the word that holds the place, to underline it.
+                // Finds the word that contains the position, to underline it.
                 let mut before = 0;
                 let word = arguments.iter().find(|w| {
                     before += w.text.len() + 1;
@@ -338,7 +339,7 @@ impl Reading {
     }
 }
 
-/// Finds the keyword that `words` begin with in `table` and runs its parser on the rest.
+/// Finds the keyword at the start of `words` in `table`, and runs its parser on the rest.
 pub(crate) fn dispatch<T>(
     table: &'static Table<T>,
     target: &mut T,
@@ -380,7 +381,7 @@ pub(crate) fn dispatch<T>(
     if prefix.is_none() {
         arity(keyword, &mut args)?;
     }
-    // `default option X` restores the value that no section has changed, which is off but for a few.
+    // `default option X` restores the initial value, which is off for most options.
     (keyword.parse)(target, &mut args)?;
     if let Support::Accepted(why) = keyword.support
         && prefix.is_none()
@@ -444,7 +445,7 @@ fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surrounding
     let section = around.section_kind;
     let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
     let names = table.keywords().map(|k| k.name).chain(sections::names());
-    // A keyword of another section is not a misspelt one of this.
+    // A keyword of another section is not taken for a misspelt one of this section.
     if let Some(places) = sections::places_of(&first.text) {
         finding.hint(places);
     } else if let Some(near) = crate::units::nearest(&first.text, names) {

@@ -1,4 +1,4 @@
-//! Diagnostics for people: the place, the line, the word underlined, and what to do.
+//! Formats diagnostics for people: the position, the line with the word underlined, and what to do.
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Severity},
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// Most characters of a line that are quoted; of a longer one, the part around the word.
+/// Most characters of a line that are shown; of a longer one, the part around the word.
 const WIDTH: usize = 140;
 
 const BOLD: &str = "\x1b[1m";
@@ -18,7 +18,7 @@ const GREEN: &str = "\x1b[1;32m";
 const PLAIN: &str = "\x1b[0m";
 
 impl Diagnostics {
-    /// All findings of at least this severity, one after the other.
+    /// All findings of at least this severity, one after another.
     pub fn render(&self, files: &[Source], least: Severity, colour: bool) -> String {
         let lines: Vec<Vec<&str>> = files.iter().map(|file| file.text.split('\n').collect()).collect();
         let shown = self.list.iter().filter(|d| d.severity >= least);
@@ -28,7 +28,7 @@ impl Diagnostics {
 }
 
 impl Diagnostic {
-    /// As rustc would show it; with ANSI colours where `colour`.
+    /// Formats the finding in the style of rustc; `colour` adds ANSI colours.
     pub fn render(&self, files: &[Source], colour: bool) -> String {
         let quoted = |span: Span| {
             let text = &files.get(span.file.0 as usize)?.text;
@@ -74,12 +74,12 @@ impl Diagnostic {
     }
 }
 
-/// The line of a span as it is shown.
+/// The line of a span, as shown.
 struct Quote {
-    /// From 1, in characters.
+    /// Counted from 1, in characters.
     column: usize,
     text: String,
-    /// Characters of `text` before the word, and of the word.
+    /// The number of characters of `text` before the word, and in the word.
     before: usize,
     length: usize,
 }
@@ -87,7 +87,7 @@ struct Quote {
 impl Quote {
     fn new(line: &str, span: Span) -> Quote {
         let line = line.trim_end_matches('\r');
-        // Spans are made from words, so they lie on boundaries; one past the end is the place of a missing word.
+        // Spans are made from words, so they are on character boundaries; one past the end marks a missing word.
         let start = boundary(line, span.start as usize);
         let end = boundary(line, span.end as usize).max(start);
         let column = line[..start].chars().count() + 1;
@@ -115,7 +115,8 @@ fn boundary(line: &str, at: usize) -> usize {
     at
 }
 
-/// A terminal must not be driven by a configuration: control characters are shown, tabs are four spaces.
+/// Makes text safe for a terminal, which a configuration must not control: control characters are shown as symbols,
+/// tabs as four spaces.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Which section a line belongs to, and what becomes of a section at its end.
+//! Assigns lines to sections, and completes each section at its end.
 
 use crate::{
     args::{Parsed, Reported, expected},
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Every word that begins a section, and whether a name must follow it.
+/// Every word that starts a section, and whether a name must follow it.
 pub(crate) const SECTIONS: &[(&str, Name)] = &[
     ("global", Name::None),
     ("defaults", Name::Optional),
@@ -48,7 +48,7 @@ pub(crate) fn is_section(word: &str) -> bool {
     SECTIONS.iter().any(|(name, _)| *name == word)
 }
 
-/// The word that begins a section of this kind, as text that lasts.
+/// The word that starts a section of this kind, as a static string.
 pub(crate) fn kind(word: &str) -> &'static str {
     SECTIONS.iter().find(|(name, _)| *name == word).map_or("", |(name, _)| name)
 }
@@ -57,7 +57,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// The sections that a word which is a keyword elsewhere belongs in.
+/// Where a word belongs that is a keyword of other sections.
 pub(crate) fn places_of(word: &str) -> Option<String> {
     let of = |k: &crate::manual::Entry| k.name == word || k.name.split(' ').next() == Some(word);
     let entry = crate::manual::entries().iter().find(|k| of(k))?;
@@ -68,11 +68,11 @@ pub(crate) fn places_of(word: &str) -> Option<String> {
     })
 }
 
-/// The section being read.
+/// The section that is being read.
 pub(crate) enum Section {
     /// Before the first one.
     None,
-    /// One whose header was wrong: its lines are not reported again.
+    /// A section whose header was wrong: its lines are not reported as well.
     Skipped,
     Global,
     Proxy(Box<Draft>),
@@ -82,11 +82,11 @@ pub(crate) enum Section {
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
     Program(Box<ExternalProgram>),
-    /// Known, checked, without effect.
+    /// It is known and checked, but has no effect.
     Other(&'static Table<()>),
 }
 
-/// All that was read so far.
+/// Everything read so far.
 pub(crate) struct Sections {
     current: Section,
     global: Global,
@@ -97,9 +97,9 @@ pub(crate) struct Sections {
     http_errors: Vec<HttpErrors>,
     programs: Vec<ExternalProgram>,
     drafts: Vec<Draft>,
-    /// Named or not; the last one is what a proxy without `from` inherits.
+    /// Named or not; a proxy without `from` inherits from the last one.
     defaults: Vec<Draft>,
-    /// Where each name of a section was first used, by kind of section.
+    /// Where each section name was first used, by kind of section.
     names: HashMap<(&'static str, String), Span>,
 }
 
@@ -120,7 +120,7 @@ impl Sections {
         }
     }
 
-    /// A section's header.
+    /// Starts a section with this header line.
     pub(crate) fn begin(&mut self, words: &[Word], around: &mut Surroundings) {
         self.current = self.header(words, around).unwrap_or(Section::Skipped);
     }
@@ -187,7 +187,7 @@ impl Sections {
         let rest = &words[1 + usize::from(named.is_some())..];
         let inherited = match rest {
             [from, base] if from.text == "from" => Some(self.base(base, around)?),
-            // `defaults` starts afresh; a proxy follows the last one.
+            // `defaults` starts anew; a proxy inherits from the last one.
             [] if proxy.is_some() => self.defaults.last(),
             [] => None,
             [word, ..] if word.text == "from" => {
@@ -196,7 +196,7 @@ impl Sections {
                     .error(rest.get(2).unwrap_or(word).span, "'from' is followed by the name of one defaults section");
                 return Err(Reported);
             }
-            // HAProxy reads nothing behind the name of a defaults section, and says nothing.
+            // HAProxy ignores whatever follows the name of a defaults section, silently.
             [word, ..] if proxy.is_none() => {
                 around
                     .diagnostics
@@ -263,7 +263,7 @@ impl Sections {
         }
     }
 
-    /// No two sections of a kind share a name; a frontend and a backend may.
+    /// Checks that no other section of this kind has the name; a frontend and a backend may share one.
     fn unique(&mut self, kind: &'static str, name: &Word, around: &mut Surroundings) -> Parsed {
         let sides: &[&'static str] = match kind {
             "frontend" => &["frontend"],
@@ -283,11 +283,11 @@ impl Sections {
         Ok(())
     }
 
-    /// A line of the current section.
+    /// Parses a line of the current section.
     pub(crate) fn keyword(&mut self, words: &[Word], around: &mut Surroundings) -> Parsed {
         let result = self.dispatch(words, around);
         let first = &words[0];
-        // A misspelt header of a section: the lines below it are not those of the section above.
+        // A misspelt section header: the lines after it do not belong to the section before it.
         if result.is_err()
             && first.span.start == 0
             && places_of(&first.text).is_none()
@@ -309,7 +309,7 @@ impl Sections {
                     Some(places) => places,
                     None => expected(&words[0].text, names()),
                 });
-                // What follows would only repeat it.
+                // More errors would only repeat this one.
                 self.current = Section::Skipped;
                 Err(Reported)
             }
@@ -334,7 +334,7 @@ impl Sections {
         }
     }
 
-    /// The next section begins, or the file ends.
+    /// Called when the next section starts, or the file ends.
     pub(crate) fn end_section(&mut self, around: &mut Surroundings) {
         match std::mem::replace(&mut self.current, Section::None) {
             Section::Proxy(mut draft) if draft.place.has(Places::DEFAULTS) => {
@@ -358,7 +358,7 @@ impl Sections {
         }
     }
 
-    /// Puts the configuration together and reads the files whose contents belong to it.
+    /// Completes the configuration, and reads the files whose contents belong to it.
     pub(crate) fn finish(&mut self, around: &mut Surroundings, files: &dyn Files) -> Config {
         let mut contents = HashMap::new();
         let mut proxies: Vec<Proxy> = Vec::with_capacity(self.drafts.len());
@@ -398,7 +398,7 @@ fn read_errorfile(
     bufsize: usize,
     around: &mut Surroundings,
 ) {
-    // `errorfile 503 /dev/null` is the known way to send nothing.
+    // `errorfile 503 /dev/null` is a well-known way to send nothing.
     if errorfile.path.as_os_str() == "/dev/null" {
         return;
     }
@@ -434,7 +434,7 @@ fn proxy_kind(kind: &str) -> Option<(ProxyKind, Places)> {
     })
 }
 
-/// The characters HAProxy allows in names of sections, servers and ACLs.
+/// Checks a name for the characters that HAProxy allows for sections, servers and ACLs.
 pub(crate) fn valid_name(name: &Word, around: &mut Surroundings) -> Parsed {
     match name.text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))) {
         None => Ok(()),

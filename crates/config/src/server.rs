@@ -453,7 +453,7 @@ fn unsend(settings: &mut ServerSettings, version: u8) -> Parsed {
     Ok(())
 }
 
-/// `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`.
+/// Parses `ADDR[:PORT[-PORT]] [usesrc ADDR|client|clientip|hdr_ip(..)] [interface NAME]`.
 pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
     let word = args.word("an address")?;
     let address::Address::Net { host, port, .. } = address::parse(args, word, &word.text)? else {
@@ -496,7 +496,7 @@ pub(crate) fn source(args: &mut Args<'_>) -> Parsed<SourceAddress> {
     }
 }
 
-/// `server NAME ADDRESS SETTINGS...`.
+/// Parses `server NAME ADDRESS SETTINGS...`.
 pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let name = args.word("the server's name")?;
     valid_name(name, args.around)?;
@@ -506,12 +506,12 @@ pub(crate) fn server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let read = settings(&TABLE, &mut server_settings, args);
     let settings = complete(server_settings);
     let server = Server { name: name.text.clone(), span: args.span, host, port, settings, template: None };
-    // A server with a bad setting keeps its name, so that 'use-server' and 'track' do not complain as well.
+    // A server with an invalid setting keeps its name, so that 'use-server' and 'track' do not report errors as well.
     draft.push_server(server, name.span, args.around);
     read
 }
 
-/// `server-template PREFIX N|N-M ADDRESS SETTINGS...`.
+/// Parses `server-template PREFIX N|N-M ADDRESS SETTINGS...`.
 pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let prefix = args.word("the beginning of the servers' names")?;
     valid_name(prefix, args.around)?;
@@ -547,7 +547,7 @@ pub(crate) fn template(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// `default-server SETTINGS...`.
+/// Parses `default-server SETTINGS...`.
 pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let given = |name: &str| args.words.iter().find(|w| w.text == name).map(|w| w.span);
     let own: Option<(&str, Span)> =
@@ -564,7 +564,7 @@ pub(crate) fn default_server(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     settings(&TABLE, &mut draft.default_server, args)
 }
 
-/// With `ssl`, the TLS settings become the server's.
+/// Completes the settings: with `ssl`, the TLS settings apply to the server.
 pub(crate) fn complete(mut settings: ServerSettings) -> ServerSettings {
     if settings.tls.is_some() {
         settings.tls = Some(settings.tls_settings.clone());

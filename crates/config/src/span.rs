@@ -1,4 +1,4 @@
-//! Where a word stands in the source, so that every message can underline it.
+//! Positions of words in the source, so that every message can underline them.
 
 /// A file of the configuration, by its place in [`crate::Config::files`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -7,36 +7,36 @@ pub struct FileId(pub u32);
 /// A range of bytes in one line of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// Which file.
+    /// The file.
     pub file: FileId,
     /// Line number, from 1.
     pub line: u32,
-    /// First byte in the line, from 0.
+    /// Offset of the first byte in the line, from 0.
     pub start: u32,
-    /// One past the last byte in the line.
+    /// Offset after the last byte in the line.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of `self` to the end of `other`, which stands later in the same line.
+    /// From the start of `self` to the end of `other`, which comes later in the same line.
     #[must_use]
     pub fn to(self, other: Span) -> Span {
         Span { end: other.end.max(self.start), ..self }
     }
 }
 
-/// One word of a line after quotes, escapes and environment variables are resolved.
+/// One word of a line, after quotes, escapes and environment variables have been resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// The word as the rest of the program sees it.
+    /// The resolved text.
     pub text: String,
-    /// Where it was written; covers the quotes.
+    /// Where it was written, including the quotes.
     pub span: Span,
 }
 
 impl Word {
-    /// Where a part of the text stands. Exact when the word is written as it reads; with quotes, escapes or variables
-    /// in it, the whole word.
+    /// The position of part of the text. Exact if the word contains no quotes, escapes or variables; otherwise that of
+    /// the whole word.
     pub fn part(&self, range: std::ops::Range<usize>) -> Span {
         let plain = (self.span.end - self.span.start) as usize == self.text.len();
         if !plain || range.start > range.end || range.end > self.text.len() {
@@ -54,16 +54,16 @@ impl std::ops::Deref for Word {
     }
 }
 
-/// The words of one directive that are compiled above this crate (rules, ACLs, log formats), with the keyword left out.
+/// The words of a directive that other crates compile (rules, ACLs, log formats), without the keyword.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// The words after the keyword: for `http-request deny if X` they begin at `deny`.
+    /// The words after the keyword: for `http-request deny if X` they start with `deny`.
     pub words: Vec<Word>,
-    /// The whole directive, keyword included.
+    /// The whole directive, including the keyword.
     pub span: Span,
 }
 
-/// A value and where it was written.
+/// A value, and where it was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spanned<T> {
     /// The value.

@@ -53,7 +53,7 @@ pub(crate) fn alpn(conf: &mut TlsConf, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// `h2,http/1.1`: each protocol has 1 to 255 bytes (RFC 7301, section 3.1).
+/// Parses `h2,http/1.1`: each protocol has 1 to 255 bytes (RFC 7301, section 3.1).
 pub(crate) fn protocols(args: &mut Args<'_>) -> Parsed<Vec<String>> {
     let word = args.word("a list of protocols")?;
     let names: Vec<String> = word.text.split(',').map(str::to_owned).collect();
@@ -86,24 +86,24 @@ pub(crate) fn max_version(conf: &mut TlsConf, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// Why versions that are not spoken cannot be forced, and what to write instead.
+/// Why versions that are not supported cannot be forced.
 pub(crate) const OLD_TLS: &str = "the TLS library speaks TLS 1.2 and 1.3 alone";
 pub(crate) const NEWER_TLS: &str = "write 'force-tlsv12' or 'force-tlsv13', or leave both open";
 
-/// `force-tlsv12` is both bounds.
+/// `force-tlsv12` sets both bounds.
 pub(crate) fn force(conf: &mut TlsConf, version: TlsVersion) -> Parsed {
     conf.min_ver = Some(version);
     conf.max_ver = Some(version);
     Ok(())
 }
 
-/// `no-tlsv12` and its like: HAProxy works out one range without holes, from the lowest version that is left.
+/// `no-tlsv12` and similar settings: HAProxy computes one contiguous range, from the lowest version that is left.
 pub(crate) fn without(conf: &mut TlsConf, version: TlsVersion) -> Parsed {
     narrow(&mut conf.min_ver, &mut conf.max_ver, version);
     Ok(())
 }
 
-/// Takes one version off the end of the range that it stands at.
+/// Removes a version from the range, if it is at one end of it.
 pub(crate) fn narrow(min: &mut Option<TlsVersion>, max: &mut Option<TlsVersion>, without: TlsVersion) {
     use TlsVersion::{Ssl3, Tls10, Tls11, Tls12, Tls13};
     let order = [Ssl3, Tls10, Tls11, Tls12, Tls13];

@@ -1,22 +1,22 @@
-//! Times (manual section 2.5), sizes, and which known word was probably meant.
+//! Parses times (manual section 2.5) and sizes, and finds the known word that was probably meant.
 
 use std::time::Duration;
 
-/// HAProxy keeps times in signed 32-bit milliseconds: a longer one is refused there, and here.
+/// HAProxy stores times as signed 32-bit milliseconds: longer ones are refused there, and here.
 const LONGEST_MS: u128 = i32::MAX as u128;
 
-/// Why a time is none.
+/// Why a time is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadTime {
     /// Not digits followed by a known unit.
     Syntax,
     /// Over 2147483647 ms, a little more than 24 days.
     Overflow,
-    /// Not zero but under a millisecond, where HAProxy would round to nothing.
+    /// More than zero but less than a millisecond, which HAProxy would round to zero.
     Underflow,
 }
 
-/// The units of time and their µs; the longer of two that begin alike comes first.
+/// The units of time in µs; a unit comes before any other that is a prefix of it.
 const UNITS: &[(&str, u128)] = &[
     ("us", 1),
     ("ms", 1_000),
@@ -26,11 +26,12 @@ const UNITS: &[(&str, u128)] = &[
     ("d", 86_400 * 1_000_000),
 ];
 
-/// Reads `30s`, `500ms`, `1h`...; a bare number counts in `unit`. The second value is what follows the unit and is not
-/// read, the `ec` of `30sec`: HAProxy 2.6 warns of it, and [`unread`] is that warning.
+/// Parses `30s`, `500ms`, `1h`...; a bare number is in `unit`. Also returns the ignored text after the unit, such as
+/// the `ec` of `30sec`: HAProxy 2.6 warns about it, and [`unread`] is that warning.
 ///
 /// # Errors
-/// There is no number in front, or it is too large.
+///
+/// If there is no number at the start, or it is too large.
 pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let suffix = &text[digits..];
@@ -42,7 +43,7 @@ pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     if digits == 0 {
         return Err(BadTime::Syntax);
     }
-    // More digits than u64 holds can only be an overflow.
+    // More digits than fit into u64 must be an overflow.
     let count: u64 = text[..digits].parse().map_err(|_| BadTime::Overflow)?;
     let us = u128::from(count) * unit_us;
     if us > LONGEST_MS * 1_000 {
@@ -51,11 +52,11 @@ pub fn time(text: &str, unit: Duration) -> Result<(Duration, &str), BadTime> {
     if us > 0 && us < 1_000 {
         return Err(BadTime::Underflow);
     }
-    // HAProxy rounds up to a whole millisecond.
+    // HAProxy rounds up to whole milliseconds.
     Ok((Duration::from_millis(us.div_ceil(1_000) as u64), rest))
 }
 
-/// The warning about `rest`, which stands behind the unit of the time `text`: the message and a hint.
+/// The warning about `rest`, which follows the unit of the time `text`: the message and a hint.
 pub fn unread(text: &str, rest: &str) -> (String, &'static str) {
     (
         format!("'{rest}' at the end of the time '{text}' is not read"),
@@ -63,7 +64,7 @@ pub fn unread(text: &str, rest: &str) -> (String, &'static str) {
     )
 }
 
-/// Reads a size in bytes: `16384`, `32k`, `1m`, `2g`.
+/// Parses a size in bytes: `16384`, `32k`, `1m`, `2g`.
 pub fn size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let shift = match text[digits..].to_ascii_lowercase().as_str() {
@@ -77,9 +78,10 @@ pub fn size(text: &str) -> Option<u64> {
     count.checked_mul(1 << shift)
 }
 
-/// The known word nearest to `word`, if one is near enough to be what was meant.
+/// The known word nearest to `word`, if one is near enough to have been meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A third of the letters may be wrong, at most four. Very long words are not names, very short ones all alike.
+    // A third of the letters may be wrong, at most four. Very long words are not names, and very short ones are all
+    // similar.
     if word.len() < 3 || word.len() > 64 {
         return None;
     }
@@ -93,8 +95,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
-/// What may have been meant by `word`: the nearest of `known`, or all of them where they are few. `what` names them in the
-/// plural.
+/// A suggestion for `word`: the nearest of `known`, or all of them if there are few. `what` names them in the plural.
 pub fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> Option<String> {
     const FEW: usize = 8;
     if let Some(near) = nearest(word, known.clone()) {

@@ -1,18 +1,18 @@
-//! One line into words: quotes, escapes, environment variables (manual sections 2.2 and 2.3).
+//! Splits a line into words: quotes, escapes, environment variables (manual sections 2.2 and 2.3).
 //!
-//! The text of a word is what HAProxy's own reader would hand to the keyword: a second level of quoting, such as
-//! `str(\"a b\")`, is left in the text for whoever parses the arguments in parentheses.
+//! The text of a word is what HAProxy's parser would pass to the keyword: a second level of quoting, such as `str(\"a
+//! b\")`, is left for the parser of arguments in parentheses.
 
 use crate::span::{FileId, Span, Word};
 use std::borrow::Cow;
 
-/// Where the line stands, and what `"$NAME"` means there.
+/// Looks up the variables of `"$NAME"`.
 pub(crate) trait Variables {
     /// The value of an environment variable, or of one of the pseudo-variables `.FILE`, `.LINE` and `.SECTION`.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// Why a line could not be split, and which bytes of it are to blame.
+/// Why a line could not be split, and at which bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadLine {
     pub(crate) start: usize,
@@ -42,7 +42,7 @@ pub(crate) fn split(
                 let mut pieces = value.split().into_iter();
                 splitter.text.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
                 for piece in pieces {
-                    // `${NAME[*]}`: the variable's own spaces separate words, all of which were written here.
+                    // `${NAME[*]}`: spaces in the variable separate words, all of which have this position.
                     let (text, start) = splitter.take_word()?;
                     words.push(Word { text, span: span(start, splitter.at) });
                     splitter.begin = Some(start);
@@ -67,7 +67,7 @@ pub(crate) fn split(
             hint: "close it on the same line, or write \\\" or \\' for the character itself",
         });
     }
-    // A trailing empty word ("") vanishes, as it does in HAProxy, where the end of the words is an empty one.
+    // A trailing empty word ("") vanishes, like in HAProxy, where an empty word marks the end of the words.
     if splitter.begin.is_some() && !splitter.text.is_empty() {
         let (text, start) = splitter.take_word()?;
         words.push(Word { text, span: span(start, splitter.at) });
@@ -75,8 +75,8 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// `$NAME` and `${NAME}` replaced by their values, those that do not exist by nothing: what addresses do with variables
-/// that no quotes stand around. A brace that is never closed leaves the text as it is.
+/// Replaces `$NAME` and `${NAME}` by their values, or by nothing if they do not exist; used for variables in addresses
+/// without quotes. If a brace is not closed, the text is unchanged.
 pub(crate) fn expand<'t>(text: &'t str, variables: &dyn Variables) -> Cow<'t, str> {
     if !text.contains('$') {
         return Cow::Borrowed(text);
@@ -103,7 +103,7 @@ pub(crate) fn expand<'t>(text: &'t str, variables: &dyn Variables) -> Cow<'t, st
     Cow::Owned(expanded)
 }
 
-/// isspace(3) in the C locale, without the line ends.
+/// isspace(3) in the C locale, except line ends.
 fn is_space(c: u8) -> bool {
     matches!(c, b' ' | b'\t' | 0x0b | 0x0c)
 }
@@ -111,22 +111,22 @@ fn is_space(c: u8) -> bool {
 struct Splitter<'a> {
     line: &'a str,
     at: usize,
-    /// The word so far. Bytes, as `\xc3\xa9` spells one character.
+    /// The word so far, as bytes, since `\xc3\xa9` spells one character.
     text: Vec<u8>,
-    /// Where the word began.
+    /// Where the word started.
     begin: Option<usize>,
-    /// Where the open quote began, and which it is.
+    /// Where the open quote started, and its character.
     quote: Option<(usize, u8)>,
 }
 
-/// What a variable gave.
+/// The value of a variable.
 struct Value {
     text: String,
     separate: bool,
 }
 
 impl Value {
-    /// Runs of spaces count as one, but a leading or trailing one still ends or begins a word.
+    /// Splits at spaces. Runs of them count as one, but a leading or trailing one still starts or ends a word.
     fn split(&self) -> Vec<&str> {
         if !self.separate {
             return vec![&self.text];
@@ -171,12 +171,12 @@ impl Splitter<'_> {
         self.at += 1;
     }
 
-    /// Manual 2.2: only these combinations are escapes; any other backslash stays, so that `\1` and `\.` of a regular
-    /// expression need no doubling.
+    /// Manual 2.2: only these combinations are escapes; any other backslash is kept, so that `\1` and `\.` in a regular
+    /// expression need not be doubled.
     fn escape(&mut self) -> Result<(), BadLine> {
         let (byte, length) = match self.byte(1) {
             Some(c @ (b' ' | b'\\' | b'#' | b'\'' | b'"')) => (c, 2),
-            // Outside double quotes a dollar sign means nothing, so that the `\$` of a regular expression stays.
+            // Outside double quotes a dollar sign has no meaning, so that the `\$` of a regular expression is kept.
             Some(b'$') if self.in_double() => (b'$', 2),
             Some(b't') => (b'\t', 2),
             Some(b'n') => (b'\n', 2),
@@ -213,7 +213,7 @@ impl Splitter<'_> {
         BadLine { start, end, message: message.into(), hint }
     }
 
-    /// Reads `$NAME`, `${NAME}`, `${NAME-default}`, `${NAME[*]}`.
+    /// Parses `$NAME`, `${NAME}`, `${NAME-default}`, `${NAME[*]}`.
     fn variable(&mut self, variables: &dyn Variables) -> Result<Value, BadLine> {
         let dollar = self.at;
         self.at += 1;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// `log TARGET [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
 #[derive(Clone, Debug)]
 pub struct LogTarget {
-    /// Where to.
+    /// The destination.
     pub address: LogAddress,
-    /// `len`, 1024.
+    /// `len`; 1024 by default.
     pub len: u32,
     /// `format`.
     pub format: LogTransport,
@@ -16,22 +16,22 @@ pub struct LogTarget {
     pub sample: Option<String>,
     /// Facility 0..=23.
     pub facility: u8,
-    /// Highest severity number sent, 7 (debug) by default.
+    /// Highest severity number that is sent, 7 (debug) by default.
     pub level: u8,
-    /// Lowest severity number used: more severe ones are written as this, 0 (emerg) by default.
+    /// Lowest severity number that is used, 0 (emerg) by default: more severe lines are sent with this one.
     pub minlevel: u8,
     /// Where it was written.
     pub span: Span,
 }
 
-/// Where a log line goes.
+/// The destination of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogAddress {
     /// UDP syslog, port 514 by default.
     Udp(String, u16),
     /// A unix datagram socket.
     Unix(PathBuf),
-    /// `fd@N`, `stdout` is 1, `stderr` is 2.
+    /// `fd@N`; `stdout` is 1, `stderr` is 2.
     Fd(i32),
 }
 
@@ -39,7 +39,7 @@ pub enum LogAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum LogTransport {
-    /// None is named: as `local`, with the host's name where `log-send-hostname` asks for it.
+    /// No format is named: like `local`, with the host name if `log-send-hostname` is set.
     Usual,
     Local,
     Rfc3164,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// `option *` of one proxy; absent ones are `false`.
+/// The `option` lines of one proxy; those that are absent are `false`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Options {
@@ -30,7 +30,8 @@ pub struct Options {
     pub nolinger: bool,
     pub persist: bool,
     pub prefer_last_server: bool,
-    /// `redispatch`: `n` is every n retries, -1 (its default) the last, -2 the last but one, 0 none in particular.
+    /// `redispatch`: `n` means every n retries, -1 (its default) the last one, -2 the last but one, 0 none in
+    /// particular.
     pub redispatch: Option<i32>,
     pub socket_stats: bool,
     pub splice_auto: bool,
@@ -38,7 +39,7 @@ pub struct Options {
     pub tcp_smart_accept: bool,
     pub tcp_smart_connect: bool,
     pub transparent: bool,
-    /// `httplog` (`clf` true for `httplog clf`), `tcplog`, `httpslog`; the last one written wins.
+    /// `httplog` (or `httplog clf`), `tcplog`, `httpslog`; the last one written applies.
     pub log: LogFormat,
     pub accept_invalid_http_request: bool,
     pub accept_invalid_http_response: bool,
@@ -63,7 +64,7 @@ pub enum LogFormat {
     Https,
 }
 
-/// How connections are kept; the last option written wins.
+/// How connections are kept open; the last option written applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ConnectionMode {
@@ -73,7 +74,7 @@ pub enum ConnectionMode {
     Close,
 }
 
-/// `option forwarded`: what the Forwarded header tells; `proto` and `for` where nothing is named.
+/// `option forwarded`: the parts of the Forwarded header; `proto` and `for` if none are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Whether the client used TLS.
@@ -82,11 +83,11 @@ pub struct Forwarded {
     pub host: bool,
     /// The address the client connected to.
     pub by: bool,
-    /// With its port.
+    /// Whether `by` includes the port.
     pub by_port: bool,
     /// `for`: the client's address.
     pub client: bool,
-    /// `for_port`: with its port.
+    /// `for_port`: whether the client's address includes the port.
     pub client_port: bool,
 }
 

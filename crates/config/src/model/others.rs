@@ -11,7 +11,7 @@ pub struct Userlist {
     pub name: String,
     /// Its users.
     pub users: Vec<User>,
-    /// Group name to its members' names.
+    /// The members' names of each group.
     pub groups: BTreeMap<String, Vec<String>>,
 }
 
@@ -20,7 +20,7 @@ pub struct Userlist {
 #[allow(missing_docs)]
 pub struct User {
     pub name: String,
-    /// crypt(3) text, or clear text where `insecure`.
+    /// A crypt(3) hash, or clear text if `insecure`.
     pub password: String,
     pub insecure: bool,
     pub groups: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Resolvers {
 }
 
 impl Resolvers {
-    /// HAProxy's defaults (manual section 5.3.2).
+    /// A section with HAProxy's defaults (manual section 5.3.2).
     pub fn new(name: String, span: Span) -> Self {
         Resolvers {
             name,
@@ -65,7 +65,7 @@ impl Resolvers {
     }
 }
 
-/// `peers`: parsed so that references to it resolve; the protocol comes with a later release.
+/// `peers`: parsed so that references to it resolve. The protocol is not implemented.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Peers {
@@ -81,11 +81,11 @@ pub struct CrtStore {
     pub name: String,
     pub crt_base: Option<PathBuf>,
     pub key_base: Option<PathBuf>,
-    /// `load`, the words after it.
+    /// `load`: the words after the keyword.
     pub loads: Vec<Line>,
 }
 
-/// `program`: what the master starts beside its worker.
+/// `program`: a process that the master starts beside its worker.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct ExternalProgram {
@@ -94,7 +94,7 @@ pub struct ExternalProgram {
     pub command: Vec<String>,
     pub user: Option<Spanned<Account>>,
     pub group: Option<Spanned<Account>>,
-    /// `option start-on-reload`: a reload starts it again.
+    /// `option start-on-reload`: whether a reload starts it again.
     pub start_on_reload: bool,
     pub span: Span,
 }

@@ -16,7 +16,7 @@ pub enum ProxyKind {
 }
 
 impl ProxyKind {
-    /// The word that begins such a section.
+    /// The word that starts such a section.
     pub fn name(self) -> &'static str {
         match self {
             ProxyKind::Frontend => "frontend",
@@ -24,11 +24,11 @@ impl ProxyKind {
             ProxyKind::Listen => "listen",
         }
     }
-    /// It accepts connections.
+    /// Whether it accepts connections.
     pub fn has_frontend(self) -> bool {
         self != ProxyKind::Backend
     }
-    /// It has servers.
+    /// Whether it has servers.
     pub fn has_backend(self) -> bool {
         self != ProxyKind::Frontend
     }
@@ -58,11 +58,11 @@ pub struct Timeouts {
     pub http_keep_alive: Option<Duration>,
     pub tunnel: Option<Duration>,
     pub tarpit: Option<Duration>,
-    /// `timeout client-hs`; `None` leaves the handshake to `client`.
+    /// `timeout client-hs`; if `None`, `client` also limits the handshake.
     pub client_handshake: Option<Duration>,
 }
 
-/// `frontend`, `backend` or `listen` with its defaults applied.
+/// A `frontend`, `backend` or `listen` section with its defaults applied.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     /// Its name.
@@ -85,7 +85,7 @@ pub struct Proxy {
     pub binds: Vec<Bind>,
     /// `server` and `server-template`, expanded, with `default-server` applied.
     pub servers: Vec<Server>,
-    /// `default-server`, as it stands at the end of the section: what a server that is added starts from.
+    /// `default-server` at the end of the section, which servers added at run time start from.
     pub default_server: ServerSettings,
     /// `maxconn` of the frontend.
     pub maxconn: Option<u32>,
@@ -97,15 +97,15 @@ pub struct Proxy {
     pub rate_limit_sessions: Option<u32>,
     /// `timeout *`.
     pub timeouts: Timeouts,
-    /// `retries`, 3.
+    /// `retries`; 3 by default.
     pub retries: u32,
-    /// `retry-on`, the words; `None` for `conn-failure`.
+    /// `retry-on`: its words; `None` means `conn-failure`.
     pub retry_on: Option<Vec<Word>>,
-    /// `balance`; `None` for roundrobin.
+    /// `balance`; `None` means roundrobin.
     pub balance: Option<Balance>,
     /// `hash-type`.
     pub hash_type: HashType,
-    /// `hash-balance-factor`, percent, 0 for off.
+    /// `hash-balance-factor` in percent; 0 for off.
     pub hash_balance_factor: u32,
     /// `cookie`.
     pub cookie: Option<Cookie>,
@@ -113,11 +113,11 @@ pub struct Proxy {
     pub dynamic_cookie_key: Option<String>,
     /// `option *`.
     pub options: Options,
-    /// How a server's health is asked, apart from plain connection.
+    /// The kind of health check, besides connecting.
     pub check: CheckKind,
-    /// `http-check *`, the words after it.
+    /// `http-check *`: the words after the keyword.
     pub http_check: Vec<Line>,
-    /// `tcp-check *`, the words after it.
+    /// `tcp-check *`: the words after the keyword.
     pub tcp_check: Vec<Line>,
     /// `http-reuse never|safe|aggressive|always`.
     pub http_reuse: HttpReuse,
@@ -129,7 +129,7 @@ pub struct Proxy {
     pub http_response: Vec<Line>,
     /// `http-after-response`.
     pub http_after_response: Vec<Line>,
-    /// `tcp-request connection`, the words after `connection`.
+    /// `tcp-request connection`: the words after `connection`.
     pub tcp_request_connection: Vec<Line>,
     /// `tcp-request session`.
     pub tcp_request_session: Vec<Line>,
@@ -153,19 +153,20 @@ pub struct Proxy {
     pub persist_rules: Vec<Line>,
     /// `stick match|on|store-request|store-response`.
     pub stick: Vec<Line>,
-    /// `stick-table`, the words after it.
+    /// `stick-table`: the words after the keyword.
     pub stick_table: Option<Line>,
     /// `monitor-uri`.
     pub monitor_uri: Option<String>,
     /// `monitor fail`: the condition, from `if`.
     pub monitor_fail: Vec<Line>,
-    /// `errorfile CODE FILE`, contents read by the parser's file hook; also from `errorfiles` and `http-errors`.
+    /// `errorfile CODE FILE`, also from `errorfiles` and `http-errors`. The parser reads the contents through its file
+    /// hook.
     pub errorfiles: BTreeMap<u16, ErrorFile>,
-    /// `errorloc`, `errorloc302`, `errorloc303`: code to (status, URL).
+    /// `errorloc`, `errorloc302`, `errorloc303`: the redirect's status and URL, by the status they replace.
     pub errorlocs: BTreeMap<u16, (u16, String)>,
-    /// `http-error` by status, the words after it.
+    /// `http-error` by status: the words after the keyword.
     pub http_errors: BTreeMap<u16, Line>,
-    /// `log` targets of its own.
+    /// Its own `log` targets.
     pub logs: Vec<LogTarget>,
     /// `log global`.
     pub log_global: bool,
@@ -187,7 +188,7 @@ pub struct Proxy {
     pub capture_response_headers: Vec<Capture>,
     /// `capture cookie NAME len N`.
     pub capture_cookie: Option<Capture>,
-    /// `declare capture request|response len N`: true for request.
+    /// `declare capture request|response len N`; true for request.
     pub declare_captures: Vec<(bool, u32, Span)>,
     /// `stats *`.
     pub stats: Option<StatsPage>,
@@ -197,12 +198,12 @@ pub struct Proxy {
     pub http_send_name_header: Option<String>,
     /// `load-server-state-from-file global|local|none`.
     pub load_server_state: Option<String>,
-    /// `compression algo`, `type`, `offload`... words with the keyword first: parsed now, applied by a later release.
+    /// `compression algo`, `type`, `offload` and so on, keyword first: parsed but not implemented.
     pub compression: Vec<Line>,
 }
 
 impl Proxy {
-    /// A proxy of which nothing is said yet.
+    /// A proxy with default settings.
     pub fn new(name: String, kind: ProxyKind, span: Span) -> Self {
         Proxy {
             name,
@@ -287,7 +288,7 @@ pub enum HttpReuse {
     Always,
 }
 
-/// What a health check asks when `check` is on.
+/// What a health check sends if `check` is on.
 #[derive(Clone, Debug, Default)]
 pub enum CheckKind {
     /// Connect only.
@@ -318,27 +319,27 @@ pub enum CheckKind {
     Ldap,
 }
 
-/// As whom `option mysql-check` logs in.
+/// The user that `option mysql-check` logs in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MysqlUser {
-    /// The user, who has no password.
+    /// The user's name; there is no password.
     pub name: String,
-    /// The login is that of clients before MySQL 4.1.
+    /// Whether to log in like clients before MySQL 4.1.
     pub pre_41: bool,
 }
 
-/// `balance ALGORITHM ...`. What each algorithm does is in the crate `backends`, by its word.
+/// `balance ALGORITHM ...`. What each algorithm does is in the crate `backends`, under its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// The word, as statistics show it.
+    /// Its name, as shown in statistics.
     pub algorithm: &'static str,
-    /// What it looks at in a request; for the same key it makes the same choice.
+    /// What it looks at in a request; the same key leads to the same choice.
     pub key: Option<BalanceKey>,
     /// How many servers `random(N)` compares.
     pub draws: u32,
 }
 
-/// What `balance` looks at in a request.
+/// The part of a request that `balance` looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum BalanceKey {
@@ -360,7 +361,7 @@ pub enum BalanceKey {
         name: String,
         use_domain_only: bool,
     },
-    /// The value of a sample expression: `hash EXPRESSION`, and `rdp-cookie(NAME)`, which is one.
+    /// The value of a sample expression: `hash EXPRESSION`, or `rdp-cookie(NAME)`, which is equivalent to one.
     Sample(Line),
 }
 
@@ -371,7 +372,7 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// An algorithm that does not look at requests.
+    /// An algorithm that ignores requests' contents.
     pub const fn plain(algorithm: &'static str) -> Balance {
         Balance { algorithm, key: None, draws: 0 }
     }
@@ -383,7 +384,7 @@ impl Balance {
 }
 
 impl BalanceKey {
-    /// Only requests of HTTP have it.
+    /// Whether only HTTP requests have such a key.
     pub fn needs_http(&self) -> bool {
         matches!(self, BalanceKey::Uri { .. } | BalanceKey::UrlParam { .. } | BalanceKey::Hdr { .. })
     }
@@ -394,7 +395,7 @@ impl BalanceKey {
 pub struct HashType {
     /// `consistent` rather than `map-based`.
     pub consistent: bool,
-    /// Which function.
+    /// The hash function.
     pub function: HashFunction,
     /// `avalanche`.
     pub avalanche: bool,
@@ -431,11 +432,11 @@ pub struct Cookie {
     pub attrs: Vec<String>,
 }
 
-/// How the persistence cookie gets into the traffic.
+/// How the persistence cookie is added to the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CookieMode {
-    /// None of the three: only read.
+    /// None of the three: the cookie is only read.
     #[default]
     Passive,
     Rewrite,
@@ -443,12 +444,12 @@ pub enum CookieMode {
     Prefix,
 }
 
-/// The body of an `errorfile`: raw bytes of a whole HTTP response, empty for `/dev/null`.
+/// The contents of an `errorfile`: a complete HTTP response, empty for `/dev/null`.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorFile {
-    /// As written.
+    /// The path as written.
     pub path: PathBuf,
-    /// What the file held when the configuration was read.
+    /// What the file contained when the configuration was read.
     pub content: Vec<u8>,
     /// Where it was written.
     pub span: Span,
@@ -460,14 +461,14 @@ pub struct ErrorFile {
 pub struct Capture {
     pub name: String,
     pub len: u32,
-    /// Where it stands: captures are numbered in that order.
+    /// Where it was written; captures are numbered in this order.
     pub span: Span,
 }
 
-/// `stats enable` and what goes with it.
+/// `stats enable` and the other `stats` settings.
 #[derive(Clone, Debug, Default)]
 pub struct StatsPage {
-    /// `stats uri`, `/haproxy?stats`.
+    /// `stats uri`; `/haproxy?stats` by default.
     pub uri: String,
     /// `stats realm`.
     pub realm: Option<String>,

@@ -1,4 +1,4 @@
-//! Where connections go to: `server` (manual section 5.2).
+//! Servers: `server` (manual section 5.2).
 
 use crate::{
     model::ServerTls,
@@ -15,10 +15,10 @@ pub struct SourceAddress {
     pub interface: Option<String>,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerHost {
-    /// An address; `0.0.0.0` means the address the client connected to.
+    /// An IP address; `0.0.0.0` means the address that the client connected to.
     Ip(IpAddr),
     /// A name, resolved at start and by `resolvers`.
     Name(String),
@@ -33,7 +33,7 @@ pub enum ServerHost {
 pub enum ServerPort {
     /// `:80`.
     Fixed(u16),
-    /// `:+1000`, `:-10`, and `:+0` where no port is given: relative to the port the client connected to.
+    /// `:+1000`, `:-10`; `:+0` if no port is given. Relative to the port that the client connected to.
     Offset(i32),
 }
 
@@ -44,30 +44,30 @@ pub struct Server {
     pub name: String,
     /// Where it was written.
     pub span: Span,
-    /// Where it is.
+    /// Its address.
     pub host: ServerHost,
-    /// On which port.
+    /// Its port.
     pub port: ServerPort,
-    /// What `default-server` may set as well.
+    /// The settings that `default-server` can also set.
     pub settings: ServerSettings,
-    /// One of a `server-template` whose name gives several addresses: its number.
+    /// The number of this server among those of a `server-template`, which share the addresses of one name.
     pub template: Option<u32>,
 }
 
 /// The options of `server` and `default-server`.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// `weight` 0..=256, 1.
+    /// `weight` 0..=256; 1 by default.
     pub weight: u32,
     /// `backup`.
     pub backup: bool,
     /// `disabled`.
     pub disabled: bool,
-    /// `maxconn`, 0 for none.
+    /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
     /// `minconn`.
     pub minconn: u32,
-    /// `maxqueue`, 0 for none.
+    /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
     /// `slowstart`.
     pub slowstart: Option<Duration>,
@@ -81,17 +81,17 @@ pub struct ServerSettings {
     pub redir: Option<String>,
     /// `source`.
     pub source: Option<SourceAddress>,
-    /// `check` and what tunes it.
+    /// `check` and its settings.
     pub check: ServerCheck,
     /// `agent-check`.
     pub agent_check: bool,
-    /// What tunes it; `None` without `agent-check`.
+    /// The settings of `agent-check`; `None` without it.
     pub agent: Option<AgentCheck>,
     /// `track [BACKEND/]SERVER`.
     pub track: Option<Word>,
     /// `observe layer4|layer7`.
     pub observe: Option<String>,
-    /// `error-limit`, 10.
+    /// `error-limit`; 10 by default.
     pub error_limit: u32,
     /// `on-error`.
     pub on_error: Option<String>,
@@ -101,9 +101,9 @@ pub struct ServerSettings {
     pub on_marked_up_shutdown_backup: bool,
     /// `ssl`.
     pub tls: Option<ServerTls>,
-    /// TLS settings written without `ssl` (they serve `check-ssl`).
+    /// TLS settings written without `ssl`, which `check-ssl` uses.
     pub tls_settings: ServerTls,
-    /// `send-proxy` gives 1, `send-proxy-v2` and its relatives 2.
+    /// `send-proxy` sets 1; `send-proxy-v2` and similar options set 2.
     pub send_proxy: Option<u8>,
     /// `proxy-v2-options`.
     pub proxy_v2_options: Vec<String>,
@@ -117,13 +117,13 @@ pub struct ServerSettings {
     pub resolve_prefer_ipv4: Option<bool>,
     /// `init-addr`, in order.
     pub init_addr: Vec<InitAddr>,
-    /// `pool-max-conn`, -1 for no limit.
+    /// `pool-max-conn`; -1 for no limit.
     pub pool_max_conn: i64,
     /// `pool-low-conn`.
     pub pool_low_conn: u32,
-    /// `pool-purge-delay`, 5 s.
+    /// `pool-purge-delay`; 5 s by default.
     pub pool_purge_delay: Duration,
-    /// `max-reuse`, -1 for no limit.
+    /// `max-reuse`; -1 for no limit.
     pub max_reuse: i64,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
@@ -182,21 +182,21 @@ impl Default for ServerSettings {
 pub struct ServerCheck {
     /// `check`.
     pub enabled: bool,
-    /// `inter`, 2 s.
+    /// `inter`; 2 s by default.
     pub inter: Duration,
     /// `fastinter`.
     pub fastinter: Option<Duration>,
     /// `downinter`.
     pub downinter: Option<Duration>,
-    /// `rise`, 2.
+    /// `rise`; 2 by default.
     pub rise: u32,
-    /// `fall`, 3.
+    /// `fall`; 3 by default.
     pub fall: u32,
     /// `port`.
     pub port: Option<u16>,
     /// `addr`.
     pub addr: Option<ServerHost>,
-    /// The port behind `addr`, which `port` outranks.
+    /// The port in `addr`; `port` takes precedence.
     pub addr_port: Option<u16>,
     /// `check-ssl`; `Some(false)` for `no-check-ssl`.
     pub ssl: Option<bool>,
@@ -244,7 +244,7 @@ pub struct AgentCheck {
 /// `ws`: the protocol that WebSockets use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WebSockets {
-    /// HTTP/1.1 where the server offers it by ALPN, else that of other requests.
+    /// HTTP/1.1 if the server offers it by ALPN, else the protocol of other requests.
     #[default]
     Auto,
     /// HTTP/1.1.

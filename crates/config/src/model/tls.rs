@@ -1,4 +1,4 @@
-//! TLS, of listeners, servers and the whole process.
+//! TLS settings of listeners, servers and the whole process.
 
 use crate::span::{Line, Spanned};
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 pub struct TlsDefaults {
     /// TLS 1.2 cipher list in OpenSSL's syntax.
     pub ciphers: Option<Spanned<String>>,
-    /// TLS 1.3 suites, colon separated.
+    /// TLS 1.3 suites, separated by colons.
     pub ciphersuites: Option<Spanned<String>>,
-    /// Key exchange groups, colon separated.
+    /// Key exchange groups, separated by colons.
     pub curves: Option<Spanned<String>>,
-    /// From the options list.
+    /// `ssl-min-ver` in the options list.
     pub min_ver: Option<TlsVersion>,
-    /// From the options list.
+    /// `ssl-max-ver` in the options list.
     pub max_ver: Option<TlsVersion>,
     /// `no-tls-tickets`.
     pub no_tls_tickets: bool,
@@ -24,7 +24,8 @@ pub struct TlsDefaults {
     pub strict_sni: bool,
 }
 
-/// A version of TLS that a configuration may name. What the TLS library cannot do is clamped with a notice.
+/// A TLS version that a configuration may name. Versions that the TLS library does not support are adjusted with a
+/// notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum TlsVersion {
@@ -35,14 +36,14 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// The TLS half of `bind`, before crt-list lines refine it.
+/// The TLS settings of `bind`, which crt-list lines may refine.
 #[derive(Clone, Debug, Default)]
 pub struct BindTls {
-    /// `crt`: files or directories, `crt-base` applied.
+    /// `crt`: files or directories, with `crt-base` applied.
     pub crt: Vec<Spanned<PathBuf>>,
-    /// `crt-list` files, path as it will be opened.
+    /// `crt-list` files, as paths to be opened.
     pub crt_list: Vec<Spanned<PathBuf>>,
-    /// What a crt-list line may refine.
+    /// The settings that a crt-list line may refine.
     pub conf: TlsConf,
     /// `strict-sni`.
     pub strict_sni: bool,
@@ -56,18 +57,18 @@ pub struct BindTls {
     pub ca_ignore_err: Option<String>,
 }
 
-/// The TLS settings that a `bind` line, a crt-list line or a `server` line may carry.
+/// The TLS settings that a `bind` line, a crt-list line or a `server` line may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConf {
     /// `verify none|optional|required`.
     pub verify: Option<Verify>,
-    /// `ca-file`, `ca-base` applied; `@system-ca` stays as written.
+    /// `ca-file`, with `ca-base` applied; `@system-ca` stays as written.
     pub ca_file: Option<Spanned<PathBuf>>,
     /// `ca-verify-file`.
     pub ca_verify_file: Option<Spanned<PathBuf>>,
     /// `crl-file`.
     pub crl_file: Option<Spanned<PathBuf>>,
-    /// `alpn`, or `npn` taken as such; `Some(empty)` for `no-alpn`.
+    /// `alpn`, or `npn`, which is treated alike; `Some(empty)` for `no-alpn`.
     pub alpn: Option<Vec<String>>,
     /// `ciphers`.
     pub ciphers: Option<Spanned<String>>,
@@ -75,9 +76,9 @@ pub struct TlsConf {
     pub ciphersuites: Option<Spanned<String>>,
     /// `curves`.
     pub curves: Option<Spanned<String>>,
-    /// `ecdhe`, which counts where there are no `curves`, those of `global` included.
+    /// `ecdhe`, which is used if there are no `curves`, not even in `global`.
     pub ecdhe: Option<Spanned<String>>,
-    /// `ssl-min-ver` and the older `no-tlsv1x`, `force-tlsv1x`.
+    /// `ssl-min-ver` and the older `no-tlsv1x` and `force-tlsv1x`.
     pub min_ver: Option<TlsVersion>,
     /// `ssl-max-ver`.
     pub max_ver: Option<TlsVersion>,
@@ -97,14 +98,14 @@ pub enum Verify {
     Required,
 }
 
-/// TLS towards a server.
+/// TLS to a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerTls {
     /// `verify`, `ca-file`, `crl-file`, `alpn`, `ciphers`, versions.
     pub conf: TlsConf,
     /// `crt`: the client certificate.
     pub crt: Option<Spanned<PathBuf>>,
-    /// `sni EXPRESSION`, the words of the sample expression.
+    /// `sni EXPRESSION`: the words of the sample expression.
     pub sni: Option<Line>,
     /// `verifyhost`.
     pub verifyhost: Option<String>,

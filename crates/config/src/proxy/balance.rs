@@ -65,17 +65,17 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .at(crate::keyword::BACK_ONLY),
 ];
 
-/// A way to balance.
+/// A balance algorithm.
 struct Algorithm {
-    /// As it is shown to who mistypes it: the word, and its argument in parentheses where it has one.
+    /// Its syntax, as shown in error messages: the word, and the argument in parentheses if it has one.
     form: &'static str,
     read: Reader,
 }
 
-/// Reads what follows the word: its argument in parentheses, and the rest of the line.
+/// Parses what follows the word: its argument in parentheses, and the rest of the line.
 type Reader = fn(&'static str, Given<'_>, &mut Args<'_>) -> Parsed<Balance>;
 
-/// The word of an algorithm and what stands in its parentheses.
+/// The word of an algorithm, and its argument in parentheses.
 #[derive(Clone, Copy)]
 struct Given<'a> {
     word: &'a Word,
@@ -107,7 +107,7 @@ impl Algorithm {
 }
 
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    // Alone it is the default.
+    // Without arguments it is the default.
     if args.peek().is_none() {
         draft.proxy.balance = Some(Balance::default());
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a proxy is: its name, mode, addresses, servers, limits and error pages.
+//! The basics of a proxy: its name, mode, addresses, servers, limits and error pages.
 
 use super::Draft;
 use crate::{
@@ -189,7 +189,7 @@ pub(super) fn joined(args: &mut Args<'_>) -> String {
     words.join(" ")
 }
 
-/// The statuses that HAProxy has error messages for.
+/// The statuses for which HAProxy has error messages.
 const STATUSES: &[u16] =
     &[200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504];
 
@@ -208,7 +208,7 @@ pub(crate) fn status(args: &mut Args<'_>) -> Parsed<u16> {
     }
 }
 
-/// `CODE FILE`.
+/// Parses `CODE FILE`.
 pub(crate) fn errorfile(args: &mut Args<'_>) -> Parsed<(u16, ErrorFile)> {
     let code = status(args)?;
     let Spanned { value: path, span } = args.path("a file")?;
@@ -222,21 +222,21 @@ fn errorloc(draft: &mut Draft, args: &mut Args<'_>, with: u16) -> Parsed {
     Ok(())
 }
 
-/// What one directive says is sent in place of errors. Of several for one status the last holds.
+/// What one directive sends in place of errors. If there are several for one status, the last applies.
 #[derive(Clone)]
 pub(crate) enum ErrorPages {
     /// `errorfile`.
     File(u16, ErrorFile),
-    /// `errorloc`: the status, that of the redirect, and where it leads.
+    /// `errorloc`: the status it replaces, the redirect's status, and its URL.
     Location(u16, u16, String),
-    /// `errorfiles`: the files of an `http-errors` section for these statuses, or all.
+    /// `errorfiles`: the files of an `http-errors` section for these statuses, or for all.
     Section(Word, Vec<u16>),
     /// `http-error`.
     Reply(u16, Line),
 }
 
 impl ErrorPages {
-    /// Puts it in the place of what was said before.
+    /// Applies it, replacing what earlier directives set.
     pub(super) fn apply(self, proxy: &mut Proxy, sections: &[HttpErrors], around: &mut Surroundings) {
         match self {
             ErrorPages::File(code, file) => put_file(proxy, code, file),
@@ -264,7 +264,7 @@ fn forget_page(proxy: &mut Proxy, code: u16) {
     proxy.http_errors.remove(&code);
 }
 
-/// Copies the files of an `http-errors` section: those of `codes`, or all.
+/// Copies the files of an `http-errors` section: those for `codes`, or all.
 fn apply_errorfiles(proxy: &mut Proxy, name: &Word, codes: &[u16], sections: &[HttpErrors], around: &mut Surroundings) {
     let Some(section) = sections.iter().find(|s| s.name == name.text) else {
         let finding = around.diagnostics.error(name.span, format!("no http-errors section is called '{}'", name.text));
@@ -309,7 +309,7 @@ fn retry_on(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// Paths given in the model as they will be opened.
+/// A path as it will be opened: relative to `base`, if there is one.
 pub(crate) fn based(base: Option<&PathBuf>, path: Spanned<PathBuf>) -> Spanned<PathBuf> {
     match base {
         Some(base) if path.value.is_relative() => Spanned { value: base.join(&path.value), span: path.span },

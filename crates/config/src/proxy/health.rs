@@ -1,4 +1,4 @@
-//! `http-check *` and `tcp-check *`, whose words are kept for the checks.
+//! `http-check *` and `tcp-check *`, whose words are stored and compiled later.
 
 use super::{Draft, Steps, is_step};
 use crate::{
@@ -51,7 +51,7 @@ const fn http(name: &'static str, doc: &'static str) -> Entry {
         let line = with_verb(a);
         if is_step(&line) {
             let inherited = d.own_steps(Steps::Http);
-            // A request of its own owes nothing to what the defaults ask.
+            // A request of its own replaces the one from the defaults.
             if inherited && a.verb == "send" && matches!(d.proxy.check, CheckKind::Http { .. }) {
                 d.proxy.check = CheckKind::Http { method: None, uri: None, version: None };
             }
@@ -72,7 +72,7 @@ const fn tcp(name: &'static str, doc: &'static str) -> Entry {
     .at(BACK)
 }
 
-/// The words after `http-check`, so that the first is `send` or its like.
+/// The words after `http-check`, so that the first one is `send` or similar.
 fn with_verb(args: &mut Args<'_>) -> crate::span::Line {
     let verb = args.verb.to_owned();
     let mut line = args.rest();

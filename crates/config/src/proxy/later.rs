@@ -1,5 +1,5 @@
-//! Parts of HAProxy that are read, so that a configuration is checked as a whole, but that a later release applies,
-//! and those that will not come.
+//! Parts of HAProxy that are parsed, so that a configuration is checked as a whole, but not implemented: some will be
+//! later, others never.
 
 use super::Draft;
 use crate::{
@@ -95,7 +95,7 @@ const fn keepalive(name: &'static str, places: Places, doc: &'static str) -> Ent
     Entry::accepted(name, ONE, doc, "the system's own keep-alive times are used").at(places)
 }
 
-/// The second word of the keyword stays the first of the line.
+/// The second word of the keyword becomes the first of the line.
 fn push_with_keyword(draft: &mut Draft, args: &mut Args<'_>, list: fn(&mut Proxy) -> &mut Vec<Line>) -> Parsed {
     let verb = args.keyword.split_once(' ').map_or(args.keyword, |(_, verb)| verb).to_owned();
     let mut line = args.rest();

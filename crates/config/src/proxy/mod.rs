@@ -42,27 +42,27 @@ pub(crate) static TABLE: Table<Draft> = Table::new(
     ],
 );
 
-/// A proxy, or a `defaults` section, while it is being read.
+/// A proxy, or a `defaults` section, that is being parsed.
 #[derive(Clone)]
 pub(crate) struct Draft {
     pub(crate) proxy: Proxy,
     pub(crate) place: Places,
     pub(crate) default_server: ServerSettings,
-    /// `errorfile` and its like in their order, applied when all `http-errors` sections are known.
+    /// `errorfile` and similar lines in order, applied once all `http-errors` sections are known.
     pub(crate) error_pages: Vec<ErrorPages>,
     /// Where each keyword was last written, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
-    /// The rule of this section that is evaluated last of those read so far.
+    /// Of the rules read so far in this section, the one that is evaluated last.
     last_rule: Option<&'static str>,
-    /// Where each server's name was first used.
+    /// Where the name of each server was first used.
     server_names: HashMap<String, Span>,
-    /// The steps of `http-check` and `tcp-check` are those of the section this one starts from.
+    /// Whether the steps of `http-check` and of `tcp-check` come from the section that this one starts from.
     inherited_steps: [bool; 2],
-    /// Of a defaults section: what the first proxy is that starts from it.
+    /// For a defaults section: the kind of the first proxy that starts from it.
     first_heir: Cell<Option<ProxyKind>>,
 }
 
-/// Whose steps of a health check.
+/// Selects the steps of one kind of health check.
 #[derive(Clone, Copy)]
 pub(crate) enum Steps {
     Http,
@@ -84,8 +84,8 @@ impl Draft {
         }
     }
 
-    /// The section says something of its checks' steps itself: those it inherited go. (What `http-check` says of the
-    /// whole check is no step, and stays.) Whether there was no such word before.
+    /// Called when the section has check steps itself: drops the inherited ones. (Lines of `http-check` that concern
+    /// the whole check are not steps, and stay.) Returns whether this is the first such line.
     pub(crate) fn own_steps(&mut self, steps: Steps) -> bool {
         let inherited = std::mem::take(&mut self.inherited_steps[steps as usize]);
         if inherited {
@@ -97,7 +97,7 @@ impl Draft {
         inherited
     }
 
-    /// A section that starts from this one's values.
+    /// A new section that starts with the values of this one.
     pub(crate) fn inherit(&self, name: String, kind: ProxyKind, place: Places, span: Span) -> Self {
         let mut draft = self.clone();
         draft.proxy.name = name;
@@ -110,7 +110,7 @@ impl Draft {
         draft
     }
 
-    /// Whether the keyword may stand in this kind of section.
+    /// Whether the keyword is allowed in this kind of section.
     pub(crate) fn allows(&mut self, keyword: &'static Keyword<Draft>, span: Span, around: &mut Surroundings) -> Parsed {
         let defaults = self.place.has(Places::DEFAULTS);
         let allowed = if defaults {
@@ -142,7 +142,8 @@ impl Draft {
         Err(Reported)
     }
 
-    /// Rules are evaluated kind by kind, whatever the order of their lines: warns where the two differ.
+    /// Warns if this rule is evaluated before rules above it: rules are evaluated kind by kind, whatever the order of
+    /// their lines.
     fn order(&mut self, name: &'static str, span: Span, around: &mut Surroundings) {
         let rank = |name| RULES_IN_ORDER.iter().position(|rule| *rule == name);
         let Some(own) = rank(name) else { return };
@@ -164,7 +165,7 @@ impl Draft {
         }
     }
 
-    /// Adds a server, whose name must be new.
+    /// Adds a server; reports an error if its name is taken.
     pub(crate) fn push_server(&mut self, server: Server, name: Span, around: &mut Surroundings) {
         if let Some(first) = self.server_names.get(&server.name) {
             around
@@ -177,15 +178,15 @@ impl Draft {
         self.proxy.servers.push(server);
     }
 
-    /// The section's last line was read.
+    /// Called after the section's last line.
     pub(crate) fn end(&mut self, around: &mut Surroundings) {
         if !self.place.has(Places::DEFAULTS) {
             crate::check::proxy(self, around);
         }
     }
 
-    /// Why a proxy of this kind, or another defaults section, cannot start from this one. The rules of a defaults section are for
-    /// frontends or for backends (manual, section 4.2, `http-request`).
+    /// Why a proxy of this kind, or another defaults section, cannot start from this one; `None` if it can. The rules
+    /// of a defaults section must be for frontends only or for backends only (manual, section 4.2, `http-request`).
     pub(crate) fn refuses(&self, heir: Option<ProxyKind>) -> Option<String> {
         if !self.has_rules() {
             return None;
@@ -224,7 +225,7 @@ impl Draft {
         .any(|rules| !rules.is_empty())
     }
 
-    /// The finished proxy.
+    /// Completes the proxy.
     pub(crate) fn finish(mut self, http_errors: &[HttpErrors], around: &mut Surroundings) -> Proxy {
         for pages in std::mem::take(&mut self.error_pages) {
             pages.apply(&mut self.proxy, http_errors, around);
@@ -234,7 +235,7 @@ impl Draft {
     }
 }
 
-/// The kinds of rules, in the order in which a connection meets them.
+/// The kinds of rules, in the order in which a connection goes through them.
 const RULES_IN_ORDER: &[&str] = &[
     "tcp-request connection",
     "tcp-request session",
@@ -246,7 +247,7 @@ const RULES_IN_ORDER: &[&str] = &[
     "use-server",
 ];
 
-/// Keywords whose misplacement is an error in HAProxy, where most others are ignored with a warning.
+/// Keywords whose misplacement is an error in HAProxy, which ignores most others with a warning.
 fn refused_in_wrong_place(name: &str) -> bool {
     matches!(
         name,
@@ -264,7 +265,7 @@ fn refused_in_wrong_place(name: &str) -> bool {
     )
 }
 
-/// The names of the sections that a keyword may stand in.
+/// The names of the sections in which a keyword is allowed.
 pub(crate) fn place_names(places: Places) -> Vec<&'static str> {
     [
         (Places::DEFAULTS, "defaults"),
@@ -279,7 +280,7 @@ pub(crate) fn place_names(places: Places) -> Vec<&'static str> {
     .collect()
 }
 
-/// A line of `http-check` that is something the check does.
+/// Whether a line of `http-check` is a step of the check.
 pub(crate) fn is_step(line: &Line) -> bool {
     !line.words.first().is_some_and(|verb| matches!(verb.text.as_str(), "disable-on-404" | "send-state"))
 }

@@ -286,7 +286,7 @@ fn set(draft: &mut Draft, args: &mut Args<'_>, field: fn(&mut Options) -> &mut b
     Ok(())
 }
 
-/// The last mode written wins; `no` takes back only the one that is set.
+/// The last mode written applies; `no` only undoes the one that is set.
 fn mode(draft: &mut Draft, args: &mut Args<'_>, mode: ConnectionMode) -> Parsed {
     let connection = &mut draft.proxy.options.connection;
     if args.on() {
@@ -299,7 +299,7 @@ fn mode(draft: &mut Draft, args: &mut Args<'_>, mode: ConnectionMode) -> Parsed 
 
 fn log(draft: &mut Draft, format: LogFormat) -> Parsed {
     draft.proxy.options.log = format;
-    // A format written before is replaced, as the last one written wins.
+    // An earlier format is replaced, since the last one written applies.
     draft.proxy.log_format = None;
     Ok(())
 }
@@ -393,7 +393,7 @@ fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
         [] => (None, None, None),
         [uri] => (None, Some(uri.clone()), None),
         [method, uri] => (Some(method.clone()), Some(uri.clone()), None),
-        // Before 2.2, headers were smuggled in behind the version: "HTTP/1.1\r\nHost:\ www".
+        // Before 2.2, this was the way to add headers: after the version, as in "HTTP/1.1\r\nHost:\ www".
         [method, uri, version, ..] => (Some(method.clone()), Some(uri.clone()), Some(version.clone())),
     };
     draft.own_steps(Steps::Http);
@@ -428,5 +428,5 @@ fn user(args: &mut Args<'_>) -> Parsed<Option<String>> {
     Ok(Some(name))
 }
 
-/// Why `transparent` does nothing.
+/// Why `transparent` has no effect.
 const NO_TRANSPARENT: &str = "a proxy without a server answers 503; write 'server NAME 0.0.0.0'";

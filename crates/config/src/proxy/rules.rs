@@ -1,4 +1,4 @@
-//! Rules, whose words are kept for `penstock-rules` to compile.
+//! Rules, whose words are stored for `penstock-rules` to compile.
 
 use super::Draft;
 use crate::{
@@ -139,7 +139,7 @@ fn push(draft: &mut Draft, args: &mut Args<'_>, list: fn(&mut Proxy) -> &mut Vec
     Ok(())
 }
 
-/// The keyword stays the first word, as it tells the two apart.
+/// The keyword stays the first word, since it distinguishes the two kinds.
 fn persist(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let keyword = Word { text: args.keyword.to_owned(), span: args.keyword_span };
     let mut line = args.rest();
@@ -148,13 +148,13 @@ fn persist(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// `NAME len N`.
+/// Parses `NAME len N`.
 fn capture(args: &mut Args<'_>) -> Parsed<Capture> {
     let name = args.text("a name")?;
     Ok(Capture { name, len: length(args)?, span: args.keyword_span })
 }
 
-/// `len N`.
+/// Parses `len N`.
 fn length(args: &mut Args<'_>) -> Parsed<u32> {
     args.choice("the word 'len'", &[("len", ())])?;
     args.number("a length", 0..=i32::MAX as u32)

@@ -27,7 +27,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare(),
     Entry::new("stats auth", ONE, "A user who may see it", |d, a| {
         let word = a.word("USER:PASSWORD")?;
-        // HAProxy takes a name without a colon as one without a password.
+        // HAProxy treats a name without a colon as one with an empty password.
         let (user, password) = word.text.split_once(':').unwrap_or((&word.text, ""));
         page(d).auth.push((user.to_owned(), password.to_owned()));
         Ok(())

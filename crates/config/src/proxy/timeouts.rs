@@ -1,4 +1,4 @@
-//! `timeout *` and the TCP keep-alive clocks.
+//! `timeout *` and the TCP keep-alive times.
 
 use super::Draft;
 use crate::{
