@@ -281,7 +281,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
         ),
         (
             "http-request set-var(a) path",
-            "a scope is missing",
+            "its scope is missing",
             "a",
             "write txn.a; the scopes are proc, sess, txn, req, res, check",
         ),
@@ -301,7 +301,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
         ),
         (
             "http-request return status 200 string x",
-            "wants a `content-type`",
+            "needs a `content-type`",
             "return",
             "such as content-type text/plain",
         ),
