@@ -1,5 +1,5 @@
-//! The columns of HAProxy's statistics, in its order and with its names: the one table that CSV, JSON and Prometheus
-//! read.
+//! The columns of HAProxy's statistics, in its order and with its names: the one table from which CSV, JSON and
+//! Prometheus are written.
 
 use crate::value::Value;
 use penstock_proxy::server::Check;
@@ -13,9 +13,9 @@ use std::time::Duration;
 pub struct Column {
     /// Its name.
     pub name: &'static str,
-    /// Where it comes from (`K`ey, `M`etric, `C`onfiguration, `S`tatus), what it is (`N`ame, `G`auge, `M`aximum, `L`imit,
-    /// `C`ounter, `R`ate, ag`E`, `A`verage, `D`uration, `O`utput), and whether it is the `S`ervice's or the `P`rocess's.
-    /// `*`: a status of servers, a metric of backends.
+    /// Letters for the origin (`K`ey, `M`etric, `C`onfiguration, `S`tatus), the nature (`N`ame, `G`auge, `M`aximum,
+    /// `L`imit, `C`ounter, `R`ate, ag`E`, `A`verage, `D`uration, `O`utput) and the scope (`S`ervice or `P`rocess). `*`
+    /// means a status for servers and a metric for backends.
     pub tags: [u8; 3],
     /// Its value for a row; the flag is `stats show-legends`.
     pub value: fn(&Row, bool) -> Value,
@@ -164,12 +164,12 @@ fn unless(row: &Row, kinds: &[Kind], value: impl Into<Value>) -> Value {
     if kinds.contains(&row.kind) { Value::Empty } else { value.into() }
 }
 
-/// Of frontends and backends.
+/// A value that frontends and backends have.
 fn sides(row: &Row, value: u64) -> Value {
     only(row, &[Frontend, Backend], value)
 }
 
-/// Of servers and backends.
+/// A value that servers and backends have.
 fn has_upstream(row: &Row, value: impl Into<Value>) -> Value {
     only(row, &[Server, Backend], value)
 }
@@ -190,13 +190,13 @@ fn check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) -> Va
     own_check(row).map(value).into()
 }
 
-/// Of a server whose checks are not paused by maintenance.
+/// A value of a server's check, unless that is paused for maintenance.
 fn live_check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) -> Value {
     let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
     if paused { Value::Empty } else { check(row, value) }
 }
 
-/// A star marks a check in progress.
+/// The check's result; a star marks a check in progress.
 fn check_status(row: &Row) -> Value {
     let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
     let Some(check) = own_check(row).filter(|_| !paused) else { return Value::Empty };
@@ -241,7 +241,7 @@ fn requests(row: &Row) -> Value {
     }
 }
 
-/// Seconds since the last session, -1 where there was none.
+/// Seconds since the last session; -1 if there was none.
 fn last_session(row: &Row) -> Value {
     match row.kind {
         Server | Backend => Value::S32(row.idle_seconds().map_or(-1, |s| i32::try_from(s).unwrap_or(i32::MAX))),

@@ -3,7 +3,7 @@
 use crate::columns::COLUMNS;
 use penstock_proxy::snapshot::Row;
 
-/// All rows, below one line of names.
+/// All rows, after a line of names.
 pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String {
     rows.fold(header(), |out, row| out + &line(row, legends))
 }
@@ -30,7 +30,8 @@ pub fn line(row: &Row, legends: bool) -> String {
     out
 }
 
-/// A field with a comma, a quote, a space at an end or a line break is quoted, quotes are doubled.
+/// Appends a field. One with a comma, a quote, a line break, or a space at an end is quoted, and quotes in it are
+/// doubled.
 fn push_field(out: &mut String, field: &str) {
     if !field.contains([',', '"', '\n', '\r']) {
         out.push_str(field);

@@ -1,4 +1,4 @@
-//! A QuickAssist device in the Prometheus format.
+//! Metrics of a QuickAssist device in the Prometheus format.
 
 use penstock_engine::{
     Class, DeviceReport,
@@ -53,7 +53,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(out, "# HELP penstock_device_{name} {help}\n# TYPE penstock_device_{name} {kind}\n");
 }
 
-/// A name the library made up, as a label's value.
+/// A name from the library as the value of a label.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

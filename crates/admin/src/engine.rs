@@ -1,4 +1,4 @@
-//! The crypto engine in the Prometheus format: metrics of our own, beside HAProxy's.
+//! Metrics of the crypto engine in the Prometheus format, which HAProxy does not have.
 
 use crate::device;
 use penstock_engine::{Class, ClassCounters, Counters, TURN_BOUNDS};
@@ -89,7 +89,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(out, "# HELP penstock_engine_{name} {help}\n# TYPE penstock_engine_{name} {kind}\n");
 }
 
-/// Counts of separate buckets as the cumulative ones of the format; the last has no upper bound.
+/// Converts counts of separate buckets to the cumulative ones of the format; the last bucket has no upper bound.
 fn histogram(
     out: &mut String,
     name: &str,

@@ -1,4 +1,4 @@
-//! The crypto engine and its device on the statistics page: what a class of operations takes, and how an instance does.
+//! The crypto engine and its device on the statistics page: figures for each class of operation and each instance.
 
 use crate::html::{Count, Text};
 use penstock_engine::{
@@ -34,7 +34,7 @@ const INSTANCES: &[Column<Summary>] = &[
     ("In progress", "Requests it has not answered, of all workers", |i| Count(i.depth.into()).to_string()),
 ];
 
-/// Adds the sections; none where no handshake has asked for anything and there is no device.
+/// Adds the sections; none if no handshake has used the engine and there is no device.
 pub fn render(out: &mut String, report: &Report) {
     let counters = &report.counters;
     let used: Vec<Class> = Class::ALL.into_iter().filter(|class| counters.class(*class).ops > 0).collect();
@@ -83,7 +83,7 @@ fn instances(out: &mut String, device: &DeviceReport) {
     section(out, "device", "QuickAssist device", &details, INSTANCES, rows);
 }
 
-/// A heading and a table of rows: a name, what stands behind it, and what its cells show. `details` is markup.
+/// Adds a heading and a table of rows: a name, details, and cells. `details` is HTML.
 fn section<'a, T: 'a>(
     out: &mut String,
     id: &str,

@@ -1,8 +1,8 @@
-//! Text into HTML.
+//! Formats text for HTML.
 
 use std::fmt::{self, Display};
 
-/// A text that is escaped as it is written.
+/// A text that is escaped when it is written.
 pub struct Text<'a>(pub &'a str);
 
 impl Display for Text<'_> {
@@ -21,7 +21,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A count with thin spaces between thousands, as people read it; zero in pale.
+/// A number with thin spaces between thousands; zero is shown in a pale colour.
 pub struct Count(pub u64);
 
 impl Display for Count {

@@ -1,11 +1,11 @@
-//! `;json`: every value with where it comes from, as HAProxy writes it.
+//! `;json`: every value with its tags, in HAProxy's format.
 
 use crate::columns::COLUMNS;
 use crate::value::Value;
 use penstock_proxy::snapshot::{Kind, Row};
 use serde_json::{Value as Json, json};
 
-/// One array a row, one object a value.
+/// One array per row, one object per value.
 pub fn render<'a>(rows: impl Iterator<Item = &'a Row>, legends: bool) -> String {
     let rows: Vec<Json> = rows.map(|row| row_of(row, legends)).collect();
     Json::Array(rows).to_string()
@@ -32,12 +32,12 @@ pub fn row_of(row: &Row, legends: bool) -> Json {
     Json::Array(fields)
 }
 
-/// The tags of a field in words; see [`crate::columns::Column::tags`].
+/// The tags of a field as words; see [`crate::columns::Column::tags`].
 pub fn tags([origin, nature, scope]: [u8; 3], of_server: bool) -> Json {
     json!({ "origin": origin_word(origin, of_server), "nature": nature_word(nature), "scope": scope_word(scope) })
 }
 
-/// The tags of a field in the letters of `typed`.
+/// The tags of a field as the letters of `typed`.
 pub fn letters([origin, nature, scope]: [u8; 3], of_server: bool) -> String {
     let origin = match origin {
         b'*' if of_server => 'S',

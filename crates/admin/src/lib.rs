@@ -1,6 +1,6 @@
-//! Stats page, CSV, JSON, Prometheus metrics: what an operator sees, rendered from one snapshot.
+//! The stats page, CSV, JSON and Prometheus metrics: what an operator sees, rendered from one snapshot.
 //!
-//! [`columns`] is the one table of what there is to see; every format reads it. [`service`] answers requests with them, [`command`] the
+//! [`columns`] is the one table of statistics, used by every format. [`service`] answers HTTP requests, and [`command`]
 //! commands of the runtime API.
 
 #![forbid(unsafe_code)]

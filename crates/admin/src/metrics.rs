@@ -1,21 +1,21 @@
-//! The metrics that HAProxy's exporter has for frontends, listeners, backends and servers: its names and types, and the
-//! column of statistics that each shows.
+//! The metrics of HAProxy's exporter for frontends, listeners, backends and servers: names, types, and the column of
+//! statistics that each shows.
 
 /// One metric.
 pub struct Metric {
-    /// Its name behind `haproxy_frontend_` or its like.
+    /// Its name after `haproxy_frontend_` and similar prefixes.
     pub name: &'static str,
-    /// The column of [`crate::columns::COLUMNS`]; that of `http_responses_total` is the first of six.
+    /// The column of [`crate::columns::COLUMNS`]; for `http_responses_total` the first of six.
     pub column: &'static str,
-    /// It only grows.
+    /// Whether it is a counter.
     pub counter: bool,
-    /// Which kinds have it: `F`rontend, `L`istener, `B`ackend, `S`erver.
+    /// The kinds that have it: `F`rontend, `L`istener, `B`ackend, `S`erver.
     pub kinds: &'static str,
-    /// What it says.
+    /// Its description.
     pub help: &'static str,
 }
 
-/// All of them.
+/// All metrics.
 #[rustfmt::skip] // One line a metric reads as the table that it is.
 pub const METRICS: &[Metric] = &[
     Metric { name: "current_queue", column: "qcur", counter: false, kinds: "BS", help: "Requests waiting in queue" },

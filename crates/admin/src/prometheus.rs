@@ -6,7 +6,7 @@ use crate::metrics::METRICS;
 use penstock_proxy::snapshot::{Kind, Process, Row, Snapshot};
 use std::fmt::Write as _;
 
-/// What a scrape asks for.
+/// The selection of metrics for a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     process: bool,
@@ -14,12 +14,12 @@ pub struct Scope {
     listeners: bool,
     backends: bool,
     servers: bool,
-    /// `no-maint`: servers in maintenance are left out.
+    /// `no-maint`: whether servers in maintenance are omitted.
     no_maint: bool,
 }
 
 impl Scope {
-    /// From a query string. The first `scope` turns everything off, then each turns one thing on; `None` for a scope
+    /// Parses a query string. The first `scope` turns everything off, and each one turns a part on; `None` for a scope
     /// that does not exist.
     pub fn parse(query: &str) -> Option<Scope> {
         let all =
@@ -134,7 +134,7 @@ fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Columns that only an HTTP proxy has.
+/// Columns that only HTTP proxies have.
 const HTTP_ONLY: [&str; 10] = [
     "req_rate_max",
     "req_tot",
@@ -157,7 +157,7 @@ fn plain(out: &mut String, name: &str, column: &str, row: &Row) {
     let Some(column) = COLUMNS.iter().find(|c| c.name == column) else { return };
     let value = (column.value)(row, false).number();
     let labels = labels(row);
-    // Columns count milliseconds where these metrics count seconds.
+    // Columns are in milliseconds, these metrics in seconds.
     let in_ms =
         name.ends_with("_seconds") && ["time", "time_max", "duration"].iter().any(|end| column.name.ends_with(end));
     let _ = match value {
@@ -228,8 +228,8 @@ fn count_results(out: &mut String, name: &str, row: &Row, rows: &[Row]) {
     }
 }
 
-/// What the whole process shows. Values that belong to parts of HAProxy that do not exist here are the constants that a
-/// process without those parts has.
+/// Metrics of the whole process. For parts of HAProxy that do not exist here, the values are those of a process that
+/// does not use them.
 fn process(out: &mut String, process: &Process, version: &str) {
     let (current, _, total) = process.connections;
     let (done, resumed, _) = process.tls;

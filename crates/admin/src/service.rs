@@ -33,7 +33,7 @@ pub struct Exporter {
     pub version: String,
 }
 
-/// The page of a 401, as the error page of that status.
+/// The page of a 401, like the error page of that status.
 const UNAUTHORIZED: &str = "<html><body><h1>401 Unauthorized</h1>\n\
     You need a valid user and password to access this content.\n</body></html>\n";
 
@@ -128,7 +128,7 @@ impl Stats {
         }
     }
 
-    /// Carries out a form's action on the servers it names, then sends the browser back to the page.
+    /// Carries out a form's action on the servers it names, and redirects the browser to the page.
     fn act(&self, request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> ServiceResponse {
         let code = if request.admin { self.perform(request, view, page) } else { "DENY" };
         let mut found = answer(303, "text/plain", String::new());
@@ -174,7 +174,7 @@ fn policy() -> String {
     )
 }
 
-/// Whether the request has the credentials of one of the users; every user is compared, whichever matches.
+/// Whether the request has the credentials of one of the users; every user is compared, even after a match.
 fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
     let given = request.field("authorization").and_then(|value| {
         let (scheme, token) = value.split_at_checked(6)?;
@@ -190,7 +190,7 @@ fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
     })
 }
 
-/// A server by name, or by number behind `#`, in a backend found likewise, of those the page shows.
+/// Finds a server by name, or by `#` and number, in a backend found in the same way, among those the page shows.
 fn find(
     snapshot: &Snapshot,
     view: &View,
@@ -212,7 +212,7 @@ fn find(
     row.at
 }
 
-/// The actions by the names that HAProxy's forms use, the older ones included.
+/// The actions by the names in HAProxy's forms, including older ones.
 fn command(action: &str) -> Option<Command> {
     Some(match action {
         "ready" | "enable" => Command::Ready,

@@ -1,12 +1,12 @@
-//! One value of statistics, of the type that HAProxy's own outputs give it.
+//! A value in statistics, with the type that HAProxy's outputs give it.
 
 use serde_json::Value as Json;
 use std::fmt::{self, Display};
 
-/// A value, or none where a column means nothing for a row.
+/// A value; empty if a column does not apply to a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// The column means nothing here.
+    /// The column does not apply.
     Empty,
     /// A number of 32 bits.
     U32(u32),
@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// The value in JSON, null where there is none.
+    /// The value in JSON; null if there is none.
     pub fn json(&self) -> Json {
         match self {
             Value::Empty => Json::Null,
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// The number, where it is one.
+    /// The value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::U32(n) => Some(f64::from(*n)),
@@ -64,7 +64,7 @@ impl Display for Value {
             Value::U32(n) => n.fmt(f),
             Value::U64(n) => n.fmt(f),
             Value::S32(n) => n.fmt(f),
-            // Microseconds are as fine as any of these is measured.
+            // None of these is measured more finely than microseconds.
             Value::F64(n) => ((n * 1e6).round() / 1e6).fmt(f),
             Value::Text(text) => text.fmt(f),
         }

@@ -1,8 +1,8 @@
-//! Which server takes a request: `balance` and `hash-type`, with HAProxy's choice in HAProxy's order.
+//! Selects the server for a request: `balance` and `hash-type`, making the same choices in the same order as HAProxy.
 //!
 //! A [`Balancer`] is pure and belongs to one backend; [`crate::server::Backend`] keeps it behind one short lock that
-//! all workers share. One rotation a worker would need no lock, but then sixteen workers with twenty long connections
-//! spread them badly, and the order would not be the one users know; the lock is held for a tree step.
+//! all workers share. A rotation per worker would need no lock, but sixteen workers with twenty long connections would
+//! then spread them badly, and the order would not be the one users know. The lock is held for one tree operation.
 
 mod key;
 
@@ -12,37 +12,37 @@ use crate::hash::HashValue as _;
 use crate::random;
 use penstock_config::model::{Balance, BalanceKey, HashType};
 
-/// Weights are refined by this factor where they may change while servers run, so that a slow start is smooth.
+/// The factor by which weights are refined if they may change at run time, so that a slow start is smooth.
 const WEIGHT_SCALE: u32 = 16;
-/// The largest effective weight: 256 refined.
+/// The largest effective weight: 256, refined.
 const EFFECTIVE_MAX: u32 = 256 * WEIGHT_SCALE;
 
 /// One server as the algorithms see it.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// `id`, by which the ring places it and `first` orders it.
+    /// `id`, which determines its place on the ring, and its order in `first`.
     pub id: u32,
     /// `backup`.
     pub backup: bool,
-    /// `weight`, as configured or set since.
+    /// `weight`, as configured or set at run time.
     pub weight: u32,
-    /// `maxconn`, 0 for none.
+    /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
-    /// `minconn`, equal to `maxconn` where the limit is not dynamic.
+    /// `minconn`; equal to `maxconn` if the limit is not dynamic.
     pub minconn: u32,
-    /// `maxqueue`, 0 for none.
+    /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
-    /// Requests it serves now.
+    /// How many requests it is serving.
     pub served: u32,
-    /// Requests that wait for it.
+    /// How many requests wait for it.
     pub queued: u32,
     /// Its slow start, while that lasts.
     pub ramp: Option<Ramp>,
-    /// Its state lets it take requests.
+    /// Whether its state lets it take requests.
     ready: bool,
-    /// Its effective weight; none is 0.
+    /// Its effective weight; 0 if it has none.
     eweight: u32,
-    /// The weight of its group that stands before it, for `hash-balance-factor`.
+    /// The total weight of the servers before it in its group, for `hash-balance-factor`.
     cumulative: u32,
 }
 
@@ -52,12 +52,13 @@ impl Member {
         Member { id, weight, backup, ..Member::default() }
     }
 
-    /// It may be chosen.
+    /// Whether it may be chosen.
     pub fn usable(&self) -> bool {
         self.ready && self.eweight > 0
     }
 
-    /// Its limit now: between `minconn` and `maxconn` by how full the backend is, less during a slow start.
+    /// Its current limit of requests: between `minconn` and `maxconn` depending on the load of the backend, and lower
+    /// during a slow start.
     pub fn limit(&self, load: &Load) -> u32 {
         let full = load.sessions >= load.fullconn || self.minconn == self.maxconn;
         let max = if full {
@@ -72,16 +73,16 @@ impl Member {
         }
     }
 
-    /// A slot is free and nobody waits for it.
+    /// Whether it has a free slot that nothing is waiting for.
     pub fn has_room(&self, load: &Load) -> bool {
         self.maxconn == 0 || (self.queued == 0 && self.served < self.limit(load))
     }
 }
 
-/// How far a slow start has come, in seconds; `whole` is not 0.
+/// The progress of a slow start, in seconds; `whole` is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ramp {
-    /// Since the server came up.
+    /// Time since the server came up.
     pub elapsed: u32,
     /// `slowstart`.
     pub whole: u32,
@@ -90,7 +91,7 @@ pub struct Ramp {
 /// How busy the whole backend is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// Requests that are in the backend, queued ones included.
+    /// Requests in the backend, including queued ones.
     pub sessions: u32,
     /// `fullconn`.
     pub fullconn: u32,
@@ -99,7 +100,7 @@ pub struct Load {
 /// What one choice depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
-    /// The hash of its key, where the algorithm has one and the request carries it.
+    /// The hash of its key, if the algorithm uses one and the request contains it.
     pub hash: Option<u32>,
     /// The server that just failed this request.
     pub avoid: Option<usize>,
@@ -118,7 +119,7 @@ pub struct Totals {
     pub weight_active: u32,
     /// Effective weight of the backup servers.
     pub weight_backup: u32,
-    /// The one backup that serves, unless `allbackups`.
+    /// The only backup that serves, unless `allbackups` is set.
     pub first_backup: Option<usize>,
     /// Effective weight of the group in use.
     pub weight: u32,
@@ -141,48 +142,48 @@ impl View<'_> {
         usize::from(self.totals.active == 0)
     }
 
-    /// The backup that stands alone for all servers.
+    /// The backup that replaces all servers on its own.
     fn lone_backup(&self) -> Option<usize> {
         self.totals.first_backup.filter(|_| self.totals.active == 0)
     }
 }
 
-/// A way to choose. One object serves one backend, behind its lock.
+/// A balance algorithm. One object serves one backend, behind its lock.
 trait Algorithm: std::fmt::Debug + Send {
-    /// The server for a request; `None` where the algorithm looks for room and there is none. It is asked only while a
+    /// The server for a request; `None` if the algorithm looks for room and there is none. Only called while some
     /// server is usable.
     fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize>;
 
-    /// The state or weight of `server` changed from what it was `before`.
+    /// Called when the state or weight of `server` has changed; `before` is its previous state.
     fn update(&mut self, server: usize, before: &Member, view: View<'_>);
 
-    /// `server` has a request more or less.
+    /// Called when the number of requests on `server` has changed.
     fn moved(&mut self, _server: usize, _view: View<'_>) {}
 
-    /// What is remembered of the server in `slot`, which is not ready, is forgotten: another may come there.
+    /// Drops what is stored about the server in `slot`, which is not ready: another may be put there.
     fn vacated(&mut self, _slot: usize) {}
 
-    /// Whether a queue of the backend means that every server is full, so that there is no use in looking.
+    /// Whether a queue of the backend implies that every server is full, so that there is no need to look.
     fn fills_every_server(&self) -> bool {
         false
     }
 }
 
-/// An algorithm's entry.
+/// The table entry of an algorithm.
 struct Row {
     /// The word after `balance`.
     name: &'static str,
-    /// Whether weights may change while servers run.
+    /// Whether weights may change at run time.
     weights: fn(&Settings) -> Weights,
     build: fn(&Settings, View<'_>) -> Box<dyn Algorithm>,
 }
 
-/// What weights mean to an algorithm.
+/// The kinds of weights that algorithms use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
     /// They may change at any time, and are refined by [`WEIGHT_SCALE`] so that a slow start is smooth.
     Dynamic,
-    /// They are fixed with the configuration, and divided by what they have in common, which keeps tables short.
+    /// They are fixed by the configuration, and divided by their greatest common divisor, which keeps tables short.
     Fixed,
 }
 
@@ -203,11 +204,11 @@ fn row(name: &str) -> &'static Row {
     rows.find(|row| row.name == name).unwrap_or(&roundrobin::ROWS[0])
 }
 
-/// The balancing of one backend.
+/// The balancing state of one backend.
 #[derive(Debug)]
 pub struct Balancer {
     members: Vec<Member>,
-    /// The slots that are in use, in the order in which servers came.
+    /// The slots in use, in the order in which servers were added.
     order: Vec<usize>,
     totals: Totals,
     algorithm: Box<dyn Algorithm>,
@@ -215,12 +216,12 @@ pub struct Balancer {
     /// Requests served by all servers.
     served: u32,
     weights: Weights,
-    /// Weights are divided by `wmult` and multiplied by `wdiv`.
+    /// Users' weights are the effective ones multiplied by `wdiv` and divided by `wmult`.
     wmult: u32,
     wdiv: u32,
 }
 
-/// What `balance` says of a whole backend.
+/// The balance settings of a backend.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `balance`.
@@ -231,12 +232,12 @@ pub struct Settings {
     pub factor: u32,
     /// `option allbackups`.
     pub allbackups: bool,
-    /// Where `random` starts.
+    /// The seed of `random`.
     pub seed: u64,
 }
 
 impl Balancer {
-    /// All `members` are ready; the caller then says which are not.
+    /// A balancer whose `members` are all ready; the caller then reports those that are not.
     pub fn new(settings: &Settings, mut members: Vec<Member>) -> Balancer {
         let row = row(settings.balance.algorithm);
         let weights = (row.weights)(settings);
@@ -254,7 +255,7 @@ impl Balancer {
         Balancer { members, order, totals, algorithm, allbackups: settings.allbackups, served: 0, weights, wmult, wdiv }
     }
 
-    /// A server comes into `slot`, behind all others in order. It is not ready. Only where weights are dynamic.
+    /// Adds a server in `slot`, after all others in order. It is not ready. Only if weights are dynamic.
     pub fn insert(&mut self, slot: usize, member: Member) {
         debug_assert!(self.is_dynamic(), "a table is as long as the configuration made it");
         if slot == self.members.len() {
@@ -266,7 +267,7 @@ impl Balancer {
         self.algorithm.vacated(slot);
     }
 
-    /// The server in `slot`, which is not ready and serves nobody, has gone.
+    /// Removes the server in `slot`, which is not ready and serves no request.
     pub fn remove(&mut self, slot: usize) {
         debug_assert!(!self.members[slot].usable() && self.members[slot].served == 0);
         self.members[slot] = Member::default();
@@ -284,23 +285,23 @@ impl Balancer {
         &self.totals
     }
 
-    /// An effective weight as users write weights.
+    /// Converts an effective weight to the scale of users' weights.
     pub fn displayed_weight(&self, eweight: u32) -> u32 {
         (eweight * self.wmult).div_ceil(self.wdiv)
     }
 
-    /// The effective weight of a server as users write weights.
+    /// The effective weight of a server in the scale of users' weights.
     pub fn weight_of(&self, server: usize) -> u32 {
         self.displayed_weight(self.members[server].eweight)
     }
 
-    /// Weights may be changed while servers run, and slow starts have an effect.
+    /// Whether weights may change at run time, so that slow starts have an effect.
     pub fn is_dynamic(&self) -> bool {
         self.weights == Weights::Dynamic
     }
 
-    /// The server for a request: `None` when none is usable or, for the algorithms that look, when all are full.
-    /// `waiting` is the number of requests in the backend's own queue.
+    /// Selects the server for a request; `None` if none is usable or, for algorithms that look for room, if all are
+    /// full. `waiting` is the number of requests in the backend's own queue.
     pub fn choose(&mut self, demand: &Demand, waiting: u32) -> Option<usize> {
         if self.totals.weight == 0 {
             return None;
@@ -317,7 +318,7 @@ impl Balancer {
         (View { members: &self.members, totals: &self.totals, served: self.served }, self.algorithm.as_mut())
     }
 
-    /// A request is given to `server`.
+    /// Counts a request that is given to `server`.
     pub fn take(&mut self, server: usize) {
         self.members[server].served += 1;
         self.served += 1;
@@ -325,7 +326,7 @@ impl Balancer {
         algorithm.moved(server, view);
     }
 
-    /// A request given to `server` is over.
+    /// Counts the end of a request that was given to `server`.
     pub fn release(&mut self, server: usize) {
         let member = &mut self.members[server];
         debug_assert!(member.served > 0, "a slot is released once");
@@ -335,18 +336,18 @@ impl Balancer {
         algorithm.moved(server, view);
     }
 
-    /// `queued` requests wait for `server`.
+    /// Sets how many requests wait for `server`.
     pub fn set_queued(&mut self, server: usize, queued: u32) {
         self.members[server].queued = queued;
     }
 
-    /// The limits of `server` were changed.
+    /// Changes the limits of `server`.
     pub fn set_limits(&mut self, server: usize, change: impl FnOnce(&mut Member)) {
         change(&mut self.members[server]);
     }
 
-    /// The state or weight of `server` changed. In a slow start only a share of its weight counts, where weights are
-    /// dynamic.
+    /// Sets the state and weight of `server`. If weights are dynamic, only part of the weight counts during a slow
+    /// start.
     pub fn update(&mut self, server: usize, ready: bool, weight: u32, ramp: Option<Ramp>) {
         let before = self.members[server].clone();
         let member = &mut self.members[server];
@@ -367,7 +368,7 @@ impl Balancer {
     }
 }
 
-/// Which servers count, with what weight, and which backup stands alone.
+/// Determines which servers count, with what weight, and which backup serves alone.
 fn count(members: &mut [Member], order: &[usize], allbackups: bool) -> Totals {
     let mut totals = Totals::default();
     let mut lone_weight = 0;
@@ -409,12 +410,12 @@ fn common_divisor(members: &[Member]) -> u32 {
     gcd.max(1)
 }
 
-/// A number that spreads requests over the hash ring.
+/// A random number for the hash ring.
 fn next_random(state: &mut u64) -> u32 {
     (random::next(state) >> 32) as u32
 }
 
-/// The hash of what `balance` looks at in a request; `None` where the request lacks it.
+/// The hash of the key that `balance` takes from a request; `None` if the request lacks it.
 pub fn hash_of(key: &BalanceKey, hash_type: &HashType, subject: &Subject<'_>) -> Option<u32> {
     if let BalanceKey::Source = key {
         return subject.source.map(|ip| hash_type.finish(key::fold_address(ip)));

@@ -1,6 +1,6 @@
-//! The logic of health checks: a script for each backend ([`compile`]), a run of it for each check ([`run`]), and when
-//! the next one is due and what its result means ([`schedule`]). Who runs them has the sockets and the clock. HAProxy
-//! counts an internal error as a failed check; so do we.
+//! The logic of health checks: a script per backend ([`compile`]), a run of it for each check ([`run`]), and when the
+//! next check is due and what a result means ([`schedule`]). The caller has the sockets and the clock. Like in HAProxy,
+//! an internal error counts as a failed check.
 
 pub mod compile;
 mod outcome;

@@ -1,4 +1,4 @@
-//! The hash functions of `hash-type`, bit for bit as users' mappings were made with them.
+//! The hash functions of `hash-type`, bit for bit as in HAProxy, so that users' mappings are preserved.
 
 use penstock_config::model::{HashFunction, HashType};
 pub use penstock_rules::hash::{avalanche, crc32, djb2, sdbm, wt6};
@@ -20,15 +20,15 @@ impl HashValue for HashType {
     }
 }
 
-/// What a `hash-type` line makes of a key.
+/// Applies a `hash-type` line to a key.
 pub trait HashValue {
-    /// The function, then the modifier.
+    /// Applies the function, then the modifier.
     fn hash(&self, key: &[u8]) -> u32;
-    /// The modifier alone, for keys that are numbers already.
+    /// Applies only the modifier, for keys that are numbers already.
     fn finish(&self, raw: u32) -> u32;
 }
 
-/// `none`: the key is the hash, written in decimal; reading stops at the first byte that is no digit.
+/// `none`: the key is the hash, written in decimal; parsing stops at the first byte that is not a digit.
 fn decimal(key: &[u8]) -> u32 {
     let digits = key.iter().take_while(|c| c.is_ascii_digit());
     digits.fold(0, |h: u32, &c| h.wrapping_mul(10).wrapping_add(u32::from(c - b'0')))

@@ -1,7 +1,7 @@
-//! Servers behind a proxy: their states, which of them takes a request, who waits for a place, what checks find, whether a
-//! failed request is repeated, and which connection it may use. Pure: bytes and `now` come in; no socket, no clock.
+//! Servers behind a proxy: their states, which of them gets a request, queues, the logic of health checks, retries, and
+//! the reuse of connections. Pure: bytes and `now` are passed in; there are no sockets and no clock.
 //!
-//! [`server::Backends`] holds the servers of a configuration and what is known of them; [`server::Backend::assign`] gives a
+//! [`server::Backends`] holds the servers of a configuration and their states; [`server::Backend::assign`] gives a
 //! request its place.
 
 #![forbid(unsafe_code)]

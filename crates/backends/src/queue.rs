@@ -1,8 +1,8 @@
-//! Requests that wait for a place: one queue a server for those that persistence binds to it, one a backend for the
-//! others, by their priority, then in the order they came. A place freed by one worker wakes a request of another.
+//! Queues of requests that wait for a place: one per server for those that persistence ties to it, and one per backend
+//! for the others; ordered by priority, then by arrival. A place freed by one worker wakes a request on another.
 //!
-//! A place is counted for a waiter before it is told, so that nobody overtakes it; whoever drops a [`Ticket`] leaves
-//! the queue, and a place that was on its way to it frees itself and wakes the next.
+//! A place is counted for a waiting request before that is woken, so that no other can take it. Dropping a [`Ticket`]
+//! leaves the queue; a place that was already granted to it is freed and wakes the next request.
 
 use crate::server::{Backend, Core, Slot};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub enum Granted<E = ()> {
     Again,
 }
 
-/// A place in a queue. Wait for it with the timeout `queue`.
+/// A place in a queue, to be awaited for at most `timeout queue`.
 pub struct Ticket<E = ()> {
     backend: Arc<Backend<E>>,
     server: Option<usize>,
@@ -28,26 +28,26 @@ pub struct Ticket<E = ()> {
     grant: oneshot::Receiver<Granted<E>>,
 }
 
-/// What decides who leaves a queue first: the lowest does.
+/// The order in a queue: the lowest value leaves first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
     /// `set-priority-class`.
     pub class: i32,
-    /// When it came, moved by `set-priority-offset`; milliseconds of the worker's clock.
+    /// When the request came, shifted by `set-priority-offset`, in milliseconds of the worker's clock.
     pub due_ms: i64,
 }
 
-/// A place in a queue: priority, and a number that counts those who came.
+/// A position in a queue: the priority, and a number in the order of arrival.
 type Turn = (Priority, u64);
 
 type Queue<E> = BTreeMap<Turn, oneshot::Sender<Granted<E>>>;
 
-/// All queues of a backend, under its lock.
+/// All queues of a backend, protected by its lock.
 pub(crate) struct Queues<E> {
     next: u64,
     any: Queue<E>,
     servers: Vec<Queue<E>>,
-    /// The most that waited for no server in particular.
+    /// The most requests that have waited for any server.
     any_max: u32,
 }
 
@@ -56,29 +56,29 @@ impl<E> Queues<E> {
         Queues { next: 0, any: BTreeMap::new(), servers: (0..servers).map(|_| BTreeMap::new()).collect(), any_max: 0 }
     }
 
-    /// There is a server in that slot, for which nobody waits yet.
+    /// Adds an empty queue for the server in that slot.
     pub(crate) fn insert(&mut self, slot: usize) {
         if slot >= self.servers.len() {
             self.servers.resize_with(slot + 1, BTreeMap::new);
         }
     }
 
-    /// Requests that wait for any server.
+    /// How many requests wait for any server.
     pub(crate) fn waiting_anywhere(&self) -> u32 {
         self.any.len() as u32
     }
 
-    /// Requests that wait for that server.
+    /// How many requests wait for that server.
     pub(crate) fn waiting_for(&self, server: usize) -> u32 {
         self.servers[server].len() as u32
     }
 
-    /// The most that [`Self::waiting_anywhere`] has been.
+    /// The maximum of [`Self::waiting_anywhere`] so far.
     pub(crate) fn most_anywhere(&self) -> u32 {
         self.any_max
     }
 
-    /// A new place, behind all of the same or a higher priority.
+    /// Joins a queue, after all requests of the same or a higher priority.
     pub(crate) fn join(&mut self, backend: &Arc<Backend<E>>, server: Option<usize>, priority: Priority) -> Ticket<E> {
         let (sender, grant) = oneshot::channel();
         let turn = (priority, self.next);
@@ -97,7 +97,7 @@ impl<E> Queues<E> {
         }
     }
 
-    /// The one whose turn it is of those that this server may serve.
+    /// Takes out the first request that this server may serve.
     fn pop(&mut self, server: usize, any: bool) -> Option<oneshot::Sender<Granted<E>>> {
         let bound = self.servers[server].first_key_value().map(|(&turn, _)| turn);
         let free = self.any.first_key_value().map(|(&turn, _)| turn).filter(|_| any);
@@ -109,19 +109,19 @@ impl<E> Queues<E> {
         queue.pop_first().map(|(_, sender)| sender)
     }
 
-    /// Everyone who waits for that server leaves its queue to ask again.
+    /// Takes out all requests that wait for that server, so that they ask again.
     pub(crate) fn evict(&mut self, server: usize) -> Vec<oneshot::Sender<Granted<E>>> {
         std::mem::take(&mut self.servers[server]).into_values().collect()
     }
 }
 
 impl<E> Ticket<E> {
-    /// The server it waits for, if only one will do.
+    /// The server it waits for, if it waits for a particular one.
     pub fn server(&self) -> Option<usize> {
         self.server
     }
 
-    /// How many stood before it when it came.
+    /// How many requests were before it when it joined.
     pub fn ahead(&self) -> u32 {
         self.ahead
     }
@@ -131,7 +131,8 @@ impl<E> Future for Ticket<E> {
     type Output = Granted<E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Granted<E>> {
-        // A sender never goes without a word: an error would be a backend that vanished, and asking again is right.
+        // The sender is never dropped without sending; if it were, the backend would be gone, and asking again would be
+        // right.
         Pin::new(&mut self.grant).poll(cx).map(|grant| grant.unwrap_or(Granted::Again))
     }
 }
@@ -146,18 +147,18 @@ impl<E> Drop for Ticket<E> {
             }
             left
         };
-        // Outside the lock: a grant that came too late gives its place back as it goes.
+        // Outside the lock: if a grant came too late, dropping it frees its place.
         drop(left);
     }
 }
 
 impl<E> Backend<E> {
-    /// Requests that wait for any server.
+    /// How many requests wait for any server.
     pub fn waiting_anywhere(&self) -> u32 {
         self.core().queues.waiting_anywhere()
     }
 
-    /// Gives the free places of `server` to those who wait, and says to how many.
+    /// Grants the free places of `server` to waiting requests; returns how many.
     pub(crate) fn dispatch(self: &Arc<Self>, server: usize) -> u32 {
         let mut woken = 0;
         loop {
@@ -167,7 +168,7 @@ impl<E> Backend<E> {
             core.balancer.take(server);
             let shared = self.publish(&mut core, server);
             drop(core);
-            // If the waiter has just left, its slot comes back in the error and frees itself here.
+            // If the request has just left, its slot comes back in the error and is freed by being dropped.
             woken += u32::from(waiter.send(Granted::Slot(Slot::counted(self.clone(), shared))).is_ok());
         }
     }
@@ -258,7 +259,7 @@ mod tests {
         let held = slot(backend, Want::default());
         let (first, second, third) =
             (ticket(backend, Want::default()), ticket(backend, Want::default()), ticket(backend, Want::default()));
-        // One leaves while it waits, one when its place is already on its way.
+        // One leaves while waiting, the other when its place has already been granted.
         drop(second);
         drop(held);
         assert_eq!(at(backend, 0).served(), 1);
@@ -309,7 +310,8 @@ mod tests {
         assert_eq!(at(backend, 1).served(), 0);
     }
 
-    /// Sixteen threads take and give back places as fast as they can: never more than there are, and none is lost.
+    /// Sixteen threads take and release places as fast as they can: there are never more than the limit, and none is
+    /// lost.
     #[test]
     fn places_are_neither_lost_nor_doubled_across_workers() {
         let all = backends("balance leastconn\n server a 127.0.0.1:1 maxconn 2\n server b 127.0.0.1:1 maxconn 3");
@@ -327,7 +329,7 @@ mod tests {
                                     assert!(now <= 5, "{now} places of 5");
                                     drop(slot);
                                 }
-                                // Some lose patience at once.
+                                // Some give up at once.
                                 Assignment::Queued(ticket) if (worker + turn) % 5 == 0 => drop(ticket),
                                 Assignment::Queued(ticket) => drop(ticket.await),
                                 _ => panic!("both servers are up"),

@@ -1,13 +1,13 @@
-//! Random numbers for spreading load: fast and uniform, and no secret is made of them.
+//! Random numbers for spreading load: fast and uniform, but not suitable for secrets.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A start that no two processes share, nor two values of `id` in one; never zero.
+/// A seed that differs between processes, and between values of `id` within one; never zero.
 pub fn seed(id: usize) -> u64 {
     RandomState::new().hash_one(id) | 1
 }
 
-/// The next number of xorshift64*. `state` must not be zero, and never becomes so.
+/// The next number of xorshift64*. `state` must not be zero, and never becomes zero.
 pub fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

@@ -1,11 +1,11 @@
-//! Whether a request that failed is sent again, where, and after what pause: `retries`, `retry-on` and
-//! `option redispatch`, for HTTP and for TCP.
+//! Whether a failed request is sent again, where, and after what pause: `retries`, `retry-on` and `option redispatch`,
+//! for both HTTP and TCP.
 
 use crate::server::{ServerId, Want};
 use penstock_config::model::Proxy;
 use std::time::Duration;
 
-/// Why an attempt failed before a response.
+/// Why an attempt failed before there was a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// An idle connection turned out to be closed.
@@ -23,7 +23,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The status of the answer if nothing more is tried; `None` where it is the server's own.
+    /// The status of the response if nothing more is tried; `None` if it is the server's own.
     pub fn status(self) -> Option<u16> {
         match self {
             Reason::Stale | Reason::Connect => Some(503),
@@ -34,7 +34,7 @@ impl Reason {
     }
 }
 
-/// `retry-on` names something that happens once a request has been sent.
+/// Whether `retry-on` names a failure that can occur after a request has been sent.
 pub fn may_repeat_body(proxy: &Proxy) -> bool {
     let only_connecting = |word: &str| matches!(word, "none" | "conn-failure" | "0rtt-rejected");
     proxy.retry_on.iter().flatten().any(|word| !only_connecting(&word.text))
@@ -62,36 +62,36 @@ pub fn retries_on_status(proxy: &Proxy, status: u16) -> bool {
     })
 }
 
-/// Between two attempts at one server, where `timeout connect` is not shorter.
+/// The pause between two attempts at the same server, unless `timeout connect` is shorter.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A request's attempts at servers: how often it may fail, and where it goes next (manual, `retries` and
-/// `option redispatch`).
+/// The attempts of a request: how many may fail, and where the next one goes (manual, `retries` and `option
+/// redispatch`).
 #[derive(Debug)]
 pub struct Attempts {
     /// Failures so far.
     failures: u32,
-    /// Persistence names its server, and no failure has undone that.
+    /// Whether persistence selects its server, and no failure has undone that.
     bound: bool,
-    /// `force-persist` holds: it stays with its server whatever happens.
+    /// Whether `force-persist` applies: it stays with its server whatever happens.
     forced: bool,
     /// The server of the last attempt.
     last: Option<ServerId>,
 }
 
-/// What an attempt is, seen from the one before it.
+/// The kind of an attempt, compared with the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// There was none before it.
+    /// It is the first.
     First,
     /// It goes to the same server.
     Repeated,
-    /// It goes to another server than this one, which failed.
+    /// It goes to a different server from this one, which failed.
     Moved(ServerId),
 }
 
 impl Attempts {
-    /// None yet, for a request that wants `want`; `forced` by `force-persist`.
+    /// No attempts yet, for a request with these wishes; `forced` if `force-persist` applies.
     pub fn new(want: &Want, forced: bool) -> Attempts {
         Attempts { failures: 0, bound: want.persistent.is_some(), forced, last: None }
     }
@@ -99,11 +99,11 @@ impl Attempts {
     pub fn failures(&self) -> u32 {
         self.failures
     }
-    /// A failure now would be followed by another attempt.
+    /// Whether another attempt would follow if this one failed.
     pub fn are_left(&self, proxy: &Proxy) -> bool {
         self.failures < proxy.retries
     }
-    /// The request has a place on `server`.
+    /// Records that the request has a place on `server`.
     pub fn assigned(&mut self, server: ServerId) -> Attempt {
         match self.last.replace(server) {
             None => Attempt::First,
@@ -111,9 +111,9 @@ impl Attempts {
             Some(before) => Attempt::Moved(before),
         }
     }
-    /// An attempt failed, and another is left: decides where it goes, and says for how long it must wait if the server
-    /// failed to take the connection. It does where the same server is asked again, and where there is no other among the
-    /// `active` ones of the backend.
+    /// Records a failed attempt when another one is left: decides where that goes. Returns a pause to make before it if
+    /// the failure was one of connecting: one is needed if the same server is asked again, or if the backend has no
+    /// other `active` server.
     pub fn failed(&mut self, proxy: &Proxy, active: u32, want: &mut Want) -> Option<Duration> {
         self.failures += 1;
         if self.moves(proxy, active) {
@@ -127,8 +127,8 @@ impl Attempts {
         }
         Some(proxy.timeouts.connect.map_or(PAUSE, |limit| limit.min(PAUSE)))
     }
-    /// The next attempt may go to another server: `option redispatch` says so of this failure, or nothing ties the request
-    /// to the server that failed it, which the algorithm chose without looking at the request.
+    /// Whether the next attempt may go to another server: `option redispatch` says so for this failure, or nothing ties
+    /// the request to the failed server, which the algorithm chose without looking at the request.
     fn moves(&self, proxy: &Proxy, active: u32) -> bool {
         let Some(interval) = proxy.options.redispatch.filter(|_| !self.forced) else { return false };
         let every =

@@ -1,8 +1,8 @@
-//! Backends and their servers while they run: states, loads and queues, shared by all workers.
+//! Backends and their servers at run time: states, loads and queues, shared by all workers.
 //!
-//! What is configured never changes and is read without a lock. What a choice needs (counts, weights, queues) stands
-//! behind one short lock a backend, held for a tree step and never across an await. What only readers want (is it up,
-//! how many serve) is copied into atomics each time the lock changes it.
+//! Configured settings never change and are read without a lock. What a choice needs (counts, weights, queues) is
+//! behind one short lock per backend, held for a tree operation and never across an await. What is only read (whether a
+//! server is up, how many requests it serves) is copied to atomics whenever the lock changes it.
 
 mod address;
 mod backend;
@@ -39,10 +39,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Something that happened to a server, as logs and the terminal tell it.
+/// An event of a server, for logs and the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The proxy whose log targets get it, by its place in [`Config::proxies`].
+    /// The proxy to whose log targets it goes, by its place in [`Config::proxies`].
     pub proxy: usize,
     /// Syslog severity.
     pub severity: u8,
@@ -50,10 +50,10 @@ pub struct Notice {
     pub text: String,
 }
 
-/// Takes notices: the log.
+/// A receiver of notices: the log.
 pub type Announce = Box<dyn Fn(&Notice) + Send + Sync>;
 
-/// A server by its backend's place in [`Config::proxies`] and its own identifier there.
+/// A reference to a server: its backend's place in [`Config::proxies`], and its id there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerRef {
     /// The proxy.
@@ -62,52 +62,52 @@ pub struct ServerRef {
     pub server: ServerId,
 }
 
-/// The backends of a configuration. `E` is what the caller keeps with each server.
+/// The backends of a configuration. `E` is the type of the caller's data for each server.
 pub struct Backends<E = ()> {
     by_proxy: Vec<Option<Arc<Backend<E>>>>,
-    /// Who follows the state of a server: the one that is followed, and who does.
+    /// Pairs of servers: one that is tracked, and one that tracks it.
     trackers: ArcSwap<Vec<(ServerRef, ServerRef)>>,
-    /// Held while servers are added or removed.
+    /// Locked while servers are added or removed.
     membership: Mutex<()>,
-    /// An operator may end the sessions of any server.
+    /// Whether an operator may end the sessions of any server.
     operated: bool,
     started: Instant,
     announce: Announce,
 }
 
-/// When and how often a backend went down; a server keeps the same in its [`Status`].
+/// When and how often a backend went down; a server stores the same in its [`Status`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes {
-    /// Since start.
+    /// Time of the last change, since start.
     pub last_change: Duration,
-    /// Sum of the times without a server.
+    /// Total time without a server.
     pub down_time: Duration,
-    /// How often.
+    /// How many times it went down.
     pub down_transitions: u64,
 }
 
 /// A server.
 pub struct Server<E = ()> {
-    /// Its backend and its identifier there.
+    /// Its backend and its id there.
     pub at: ServerRef,
     /// Its name.
     pub name: String,
-    /// `id`, or the first number from 1 that was free.
+    /// `id`, or the lowest free number from 1.
     pub id: u32,
-    /// Everything its line says.
+    /// The settings of its line.
     pub config: model::Server,
-    /// It was added while the process ran.
+    /// Whether it was added at run time.
     pub dynamic: bool,
-    /// Where it is now.
+    /// Its current address.
     pub endpoint: ArcSwap<Endpoint>,
-    /// Where its checks go, if not there.
+    /// The address of its checks, if different.
     pub check_place: ArcSwap<CheckPlace>,
-    /// What the caller keeps with it.
+    /// The caller's data.
     pub with: E,
-    /// Other parts of the configuration name it: it cannot be removed.
+    /// Whether other parts of the configuration refer to it, so that it cannot be removed.
     pinned: AtomicBool,
     removed: AtomicBool,
-    /// Its health is checked, if its line says `check`.
+    /// Whether its health is checked, provided its line has `check`.
     checked: AtomicBool,
     running: AtomicBool,
     usable: AtomicBool,
@@ -117,13 +117,13 @@ pub struct Server<E = ()> {
     queued_max: AtomicU32,
     shutdown: Notify,
     shut_reason: AtomicU8,
-    /// Something in the configuration may end its sessions.
+    /// Whether something in the configuration may end its sessions.
     pub may_shut_sessions: bool,
-    /// Asks for a check soon.
+    /// Notified when the next check should come soon.
     pub hurry: Notify,
 }
 
-/// Why the sessions of a server end.
+/// Why the sessions of a server are ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Shutdown {
@@ -131,12 +131,12 @@ pub enum Shutdown {
     Down,
     /// It is a backup, and an active server came up with `on-marked-up shutdown-backup-sessions`.
     Up,
-    /// An operator wanted it.
+    /// By an operator.
     Operator,
 }
 
 impl Shutdown {
-    /// As logs have it.
+    /// The code shown in logs.
     pub fn by(self) -> By {
         match self {
             Shutdown::Down => By::ServerDown,
@@ -149,40 +149,40 @@ impl Shutdown {
 /// What a request asks of its backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Want {
-    /// The server that persistence (a cookie, `use-server`) names.
+    /// The server that persistence (a cookie, `use-server`) selects.
     pub persistent: Option<ServerId>,
     /// From [`Backend::hash`].
     pub hash: Option<u32>,
     /// The server that just failed this request.
     pub avoid: Option<ServerId>,
-    /// Whom it lets pass in a queue.
+    /// Its priority in queues.
     pub priority: Priority,
 }
 
-/// What a request gets.
+/// The answer to a request.
 pub enum Assignment<E = ()> {
     /// A place on a server.
     Slot(Slot<E>),
     /// A place in a queue: wait for it.
     Queued(Ticket<E>),
-    /// The only server in question has its queue full.
+    /// The queue of the only possible server is full.
     Full,
     /// No server is up.
     NoServer,
 }
 
-/// A request's place on a server; dropping it frees the place and wakes who waits. A server that has requests is not
-/// removed, so that it is there as long as the place is.
+/// A request's place on a server. Dropping it frees the place and wakes a waiting request. A server that has requests
+/// is not removed, so it exists as long as the place does.
 pub struct Slot<E = ()> {
     backend: Arc<Backend<E>>,
     server: Arc<Server<E>>,
 }
 
-/// A request's presence in a backend, from its routing to its end, queued or served.
+/// A request's presence in a backend, from routing to its end, whether queued or served.
 pub struct Presence<E = ()>(Arc<Backend<E>>);
 
 impl<E> Slot<E> {
-    /// A place already counted.
+    /// A place that has been counted already.
     pub(crate) fn counted(backend: Arc<Backend<E>>, server: Arc<Server<E>>) -> Slot<E> {
         Slot { backend, server }
     }
@@ -237,67 +237,67 @@ impl<E> Server<E> {
         }
     }
 
-    /// Its place in the tables of its backend.
+    /// Its index in the tables of its backend.
     pub(crate) fn slot(&self) -> usize {
         self.at.server.index()
     }
 
-    /// It has been removed: what is kept of it may go.
+    /// Whether it has been removed, so that what is stored for it can be dropped.
     pub fn is_removed(&self) -> bool {
         self.removed.load(Relaxed)
     }
 
-    /// Other parts of the configuration name it: it cannot be removed.
+    /// Whether other parts of the configuration refer to it, so that it cannot be removed.
     pub fn is_pinned(&self) -> bool {
         self.pinned.load(Relaxed)
     }
 
-    /// From now on it cannot be removed.
+    /// Makes it impossible to remove from now on.
     pub fn pin(&self) {
         self.pinned.store(true, Relaxed);
     }
 
-    /// Its health is to be checked.
+    /// Whether its health is to be checked.
     pub fn is_checked(&self) -> bool {
         self.checked.load(Relaxed)
     }
 
-    /// It is not down: persistence may send to it, even while it drains.
+    /// Whether it is not down: persistence may send requests to it, even while it drains.
     pub fn is_running(&self) -> bool {
         self.running.load(Relaxed)
     }
 
-    /// It is up and has weight: it takes new clients.
+    /// Whether it is up and has weight, so that it takes new clients.
     pub fn is_usable(&self) -> bool {
         self.usable.load(Relaxed)
     }
 
-    /// Requests it serves now.
+    /// How many requests it is serving.
     pub fn served(&self) -> u32 {
         self.served.load(Relaxed)
     }
 
-    /// Requests that wait for it.
+    /// How many requests wait for it.
     pub fn queued(&self) -> u32 {
         self.queued.load(Relaxed)
     }
 
-    /// The most it has served at once.
+    /// The most requests it has served at once.
     pub fn served_max(&self) -> u32 {
         self.served_max.load(Relaxed)
     }
 
-    /// The most that have waited for it.
+    /// The most requests that have waited for it.
     pub fn queued_max(&self) -> u32 {
         self.queued_max.load(Relaxed)
     }
 
-    /// Returns when its sessions must end. Create it before the session's first await.
+    /// Returns when its sessions have to end. To be created before the session's first await.
     pub fn shut_down(&self) -> tokio::sync::futures::Notified<'_> {
         self.shutdown.notified()
     }
 
-    /// Why its sessions were ended last.
+    /// Why its sessions were last ended.
     pub fn shut_reason(&self) -> Shutdown {
         let all = [Shutdown::Down, Shutdown::Up, Shutdown::Operator];
         let stored = self.shut_reason.load(Relaxed);
@@ -312,8 +312,8 @@ impl<E> Server<E> {
 }
 
 impl<E> Backends<E> {
-    /// The backends of `config`, whose times count from `started`; `maxconn` is what a frontend lets in that does not say.
-    /// `with` gives what the caller keeps with the server at that place of that proxy.
+    /// Creates the backends of `config`. Their times count from `started`; `maxconn` applies to frontends that have
+    /// none. `with` returns the caller's data for the server at that place of that proxy.
     pub fn new(
         config: &Config,
         maxconn: u32,
@@ -321,7 +321,7 @@ impl<E> Backends<E> {
         announce: Announce,
         with: &mut dyn FnMut(ServerRef, u32) -> E,
     ) -> Backends<E> {
-        // An operator may end sessions by command, and where whoever waits no longer for the last of them is told to.
+        // An operator may end sessions by command, and they also end when a wait for the last of them is given up.
         let operated = config.global.stats_sockets.iter().any(|socket| socket.level == StatsLevel::Admin)
             || config.global.hard_stop_after.is_some()
             || config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
@@ -349,12 +349,12 @@ impl<E> Backends<E> {
         self.by_proxy.get(proxy)?.as_ref()
     }
 
-    /// The server of that identifier, while it is there.
+    /// The server with that id, while it exists.
     pub fn server(&self, at: ServerRef) -> Option<Arc<Server<E>>> {
         self.get(at.proxy)?.get(at.server)
     }
 
-    /// Whether the server has gone, or has moved away from where a connection leads.
+    /// Whether the server was removed, or its address has changed from where a connection leads.
     pub fn has_left(&self, at: ServerRef, target: &Target) -> bool {
         self.server(at).is_none_or(|server| server.endpoint.load().excludes(target))
     }
@@ -364,21 +364,21 @@ impl<E> Backends<E> {
         self.iter().find(|backend| backend.name == name)
     }
 
-    /// All of them in the order written.
+    /// All backends in the order written.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Backend<E>>> {
         self.by_proxy.iter().flatten()
     }
 
-    /// When they were made: the zero of their times.
+    /// When they were created, which is the origin of their times.
     pub fn started(&self) -> Instant {
         self.started
     }
 }
 
-/// A server's line as the algorithms read it.
+/// A server's settings in the form that the algorithms use.
 fn member<E>(server: &Server<E>) -> Member {
     let settings = &server.config.settings;
-    // Either limit alone stands for both; a minimum over the maximum is the maximum.
+    // If only one limit is set, it is used for both; a minimum above the maximum counts as the maximum.
     let maxconn = settings.maxconn.max(settings.minconn);
     let minconn = if settings.minconn == 0 { maxconn } else { settings.minconn };
     let mut member = Member::new(server.id, settings.weight, settings.backup);
@@ -386,7 +386,7 @@ fn member<E>(server: &Server<E>) -> Member {
     member
 }
 
-/// The number of each of a list: its own `id`, else the next free one.
+/// The numbers of a list: each entry's own `id`, else the next free one.
 pub fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Vec<u32> {
     let taken: HashSet<u32> = ids.clone().flatten().collect();
     let mut next = first;

@@ -1,19 +1,19 @@
-//! The words behind a command's own, and its payload.
+//! The arguments of a command, and its payload.
 
 use std::{collections::VecDeque, str::FromStr};
 
-/// Why a command is not carried out, in a sentence.
+/// Why a command is not carried out, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
 impl Refusal {
-    /// With this sentence.
+    /// A refusal with this sentence.
     pub fn new(sentence: impl Into<String>) -> Refusal {
         Refusal(sentence.into())
     }
 }
 
-/// What a command's parser reads.
+/// The input of a command's parser.
 #[derive(Debug, Default)]
 pub struct Args {
     words: VecDeque<String>,
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Of words, and of a payload if there is one.
+    /// Arguments made of words, and of a payload if there is one.
     pub fn new(words: impl IntoIterator<Item = String>, payload: Option<Vec<u8>>) -> Args {
         Args { words: words.into_iter().collect(), payload }
     }
@@ -31,20 +31,21 @@ impl Args {
         self.words.pop_front()
     }
 
-    /// The next word, still there afterwards.
+    /// The next word, which is not taken.
     pub fn peek(&self) -> Option<&str> {
         self.words.front().map(String::as_str)
     }
 
-    /// The next word, or the sentence that is missing it.
+    /// The next word.
     ///
     /// # Errors
-    /// `missing`, where there is none.
+    ///
+    /// `missing`, if there is none.
     pub fn require(&mut self, missing: &str) -> Result<String, Refusal> {
         self.word().ok_or_else(|| Refusal::new(missing))
     }
 
-    /// Takes the next word if it is this one.
+    /// Takes the next word if it equals `word`; returns whether it did.
     pub fn take(&mut self, word: &str) -> bool {
         let is_next = self.peek() == Some(word);
         if is_next {
@@ -53,21 +54,22 @@ impl Args {
         is_next
     }
 
-    /// Takes this word, wherever it stands.
+    /// Takes this word wherever it is; returns whether it was there.
     pub fn take_anywhere(&mut self, word: &str) -> bool {
         let place = self.words.iter().position(|here| here == word);
         place.and_then(|place| self.words.remove(place)).is_some()
     }
 
-    /// The next word as a number, or a sentence.
+    /// The next word as a number.
     ///
     /// # Errors
-    /// `wrong`, where there is none or it is no number.
+    ///
+    /// `wrong`, if there is none or it is not a number.
     pub fn number<T: FromStr>(&mut self, wrong: &str) -> Result<T, Refusal> {
         self.word().and_then(|word| word.parse().ok()).ok_or_else(|| Refusal::new(wrong))
     }
 
-    /// All words that are left.
+    /// Takes all remaining words.
     pub fn rest(&mut self) -> Vec<String> {
         std::mem::take(&mut self.words).into()
     }
@@ -77,7 +79,7 @@ impl Args {
         self.words.is_empty()
     }
 
-    /// The payload, its lines as they were sent.
+    /// Takes the payload, whose lines are as they were sent.
     pub fn payload(&mut self) -> Option<Vec<u8>> {
         self.payload.take()
     }

@@ -1,26 +1,26 @@
-//! `help`, and what a client is told whose words lead nowhere.
+//! `help`, and the answer to unknown commands.
 
 use crate::{
     commands::{Entry, SESSION, Table},
     table::Mode,
 };
 
-/// How many misspelled words still tell which command was meant.
+/// How many misspelled characters a suggestion may differ by.
 const TYPING_ERRORS: usize = 2;
 
-/// Above every list of commands.
+/// The line before every list of commands.
 const VALID: &str = "The following commands are valid at this level:\n";
 const NEAR: &str = "Unknown command, but maybe one of the following ones is a better match:\n";
 const UNKNOWN: &str = "Unknown command. Please enter one of the following commands only:\n";
 
-/// The commands that `words` begin, or come near to; all if there is none.
+/// The commands that start with `words` or are similar to them; all if there are none.
 pub(crate) fn help(table: &Table, words: &[String], mode: impl Fn(Mode) -> bool) -> String {
     let entries = shown(table, mode);
     let matching = if words.is_empty() { Vec::new() } else { matching(&entries, words) };
     page(VALID, if matching.is_empty() { &entries } else { &matching })
 }
 
-/// The same for a client that gave `words` for a command.
+/// The answer to `words` that are not a command.
 pub(crate) fn unknown(table: &Table, words: &[String], mode: impl Fn(Mode) -> bool) -> String {
     let entries = shown(table, mode);
     let matching = if words.is_empty() { Vec::new() } else { matching(&entries, words) };
@@ -41,7 +41,7 @@ fn page(heading: &str, entries: &[&Entry]) -> String {
     page
 }
 
-/// Those whose words begin as the given ones do, else those that are near.
+/// The entries that start with the given words, else those that are similar.
 fn matching(entries: &[&'static Entry], words: &[String]) -> Vec<&'static Entry> {
     let begun = |entry: &&&Entry| {
         let mut own = entry.words.split(' ');
@@ -57,8 +57,8 @@ fn matching(entries: &[&'static Entry], words: &[String]) -> Vec<&'static Entry>
     near.copied().collect()
 }
 
-/// How many characters must be changed, added or removed to make one word of the other, counted to a little above
-/// [`TYPING_ERRORS`].
+/// How many characters have to be changed, added or removed to turn one word into the other; counting stops a little
+/// above [`TYPING_ERRORS`].
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().take(64).collect());
     if one.len().abs_diff(other.len()) > TYPING_ERRORS {

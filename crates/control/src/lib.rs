@@ -1,8 +1,8 @@
-//! The runtime API without its sockets: the table of commands, and the conversation of one client.
+//! The runtime API without its sockets: the table of commands, and the conversation with one client.
 //!
-//! [`TABLE`] has an entry for each command of a worker's stats socket; parser, `help`, documentation and completion come from
-//! it. A [`Session`] takes the bytes of a client and gives out [`Request`]s; it takes answers and gives out bytes. It has
-//! no socket and no clock: whoever has them drives it.
+//! [`TABLE`] has an entry for each command of a worker's stats socket; parser, `help`, documentation and completion
+//! come from it. A [`Session`] takes the bytes of a client and returns [`Request`]s; it takes answers and returns
+//! bytes. It has no socket and no clock: the caller drives it.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! A line of a client: its commands, and the words of each.
+//! Parses a line of a client into commands, and these into words.
 
 use penstock_config::text_of;
 
-/// The longest pattern that may end a payload.
+/// The longest pattern that may mark the end of a payload.
 const PATTERN_MAX: usize = 64;
 
-/// A line that came whole.
+/// A complete line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     /// Its commands, in order.
     pub commands: Vec<Vec<String>>,
-    /// What ends the payload of the last one, if it has one: an empty line, or this.
+    /// The line that ends the payload of the last command, if it has one: an empty line, or this.
     pub payload_end: Option<Vec<u8>>,
 }
 
 impl Line {
-    /// Of the bytes before the end of the line.
+    /// Parses a line, given without its end.
     pub fn parse(bytes: &[u8]) -> Line {
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let (bytes, payload_end) = match payload_mark(bytes) {
@@ -26,7 +26,7 @@ impl Line {
     }
 }
 
-/// Where the last word begins, if it announces a payload, and what ends that.
+/// Where the last word starts, if it announces a payload, and the line that ends the payload.
 fn payload_mark(line: &[u8]) -> Option<(usize, &[u8])> {
     let end = line.trim_ascii_end().len();
     let start = line[..end].iter().rposition(u8::is_ascii_whitespace).map_or(0, |space| space + 1);
@@ -34,7 +34,7 @@ fn payload_mark(line: &[u8]) -> Option<(usize, &[u8])> {
     (pattern.len() <= PATTERN_MAX && !pattern.contains(&b';')).then_some((start, pattern))
 }
 
-/// The parts between semicolons that no backslash precedes.
+/// Splits at semicolons that are not escaped with a backslash.
 fn commands(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut escaped = false;
     line.split(move |&byte| {
@@ -44,7 +44,7 @@ fn commands(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The words between blanks. A backslash takes away the meaning of what follows it, and is none itself.
+/// Splits at blanks. A backslash escapes the next character.
 fn words(command: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = None::<Vec<u8>>;

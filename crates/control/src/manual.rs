@@ -1,11 +1,11 @@
-//! The page that documents the commands.
+//! Generates the page that documents the commands.
 
 use crate::{
     commands::{Entry, SESSION, Table},
     table::Mode,
 };
 
-/// `docs/runtime-api.md`.
+/// The text of `docs/runtime-api.md`.
 pub fn page(table: &Table) -> String {
     let mut page = String::from(INTRODUCTION);
     let mut entries: Vec<&Entry> = table.entries().chain(SESSION).filter(|entry| !entry.usage.is_empty()).collect();

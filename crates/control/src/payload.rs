@@ -8,12 +8,12 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// One that ends with this line, or with an empty one if that is empty.
+    /// A payload that ends with this line, which may be empty.
     pub fn new(end: Vec<u8>) -> Payload {
         Payload { end, lines: Vec::new() }
     }
 
-    /// Takes a line without its end; whether it was the last one.
+    /// Adds a line, given without its end; returns whether it was the last one.
     pub fn line(&mut self, line: &[u8]) -> bool {
         if line.strip_suffix(b"\r").unwrap_or(line) == self.end {
             return true;
@@ -23,12 +23,12 @@ impl Payload {
         false
     }
 
-    /// How long it is so far.
+    /// The length so far.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// What was sent.
+    /// The bytes received.
     pub fn into_bytes(self) -> Vec<u8> {
         self.lines
     }

@@ -1,9 +1,10 @@
 //! The conversation with one client: bytes in, requests out; answers in, bytes out.
 //!
-//! Not interactive, as it begins, it carries out what the client has sent and is over. `prompt` makes it interactive. Every
-//! answer ends with an empty line and has none before. What a client sends is bounded by [`Settings::line_max`] and
-//! [`Settings::payload_max`], and nothing is taken from it while a request is being carried out; what it is sent is bounded
-//! by whoever drives the session, which fetches the next piece of an answer when [`Session::output`] is small enough.
+//! At first a session is not interactive: it carries out what the client has sent, and ends. `prompt` makes it
+//! interactive. Every answer ends with an empty line and contains no other. What a client sends is bounded by
+//! [`Settings::line_max`] and [`Settings::payload_max`], and nothing is taken from it while a request is being carried
+//! out. What a client is sent is bounded by the caller, which fetches the next piece of an answer when
+//! [`Session::output`] is small enough.
 
 use crate::{
     Command, Entry, Found, Level, Severity, SeverityOutput, Table,
@@ -15,14 +16,14 @@ use crate::{
 };
 use std::{collections::VecDeque, time::Duration};
 
-/// What a session begins with.
+/// The initial settings of a session.
 #[derive(Clone, Copy)]
 pub struct Settings {
-    /// The commands it knows, beside those that every session knows.
+    /// Its commands, besides those that every session has.
     pub table: Table,
-    /// What its client may do.
+    /// The level of its client.
     pub level: Level,
-    /// Whether sentences begin with their severity.
+    /// Whether sentences start with their severity.
     pub severity: SeverityOutput,
     /// How long its client may be silent, or not read.
     pub timeout: Duration,
@@ -30,11 +31,11 @@ pub struct Settings {
     pub line_max: usize,
     /// The longest payload.
     pub payload_max: usize,
-    /// Whether `expert-mode` and `experimental-mode` are on from the start.
+    /// Whether `expert-mode` is on from the start.
     pub expert: bool,
-    /// See `expert`.
+    /// Whether `experimental-mode` is on from the start.
     pub experimental: bool,
-    /// What its prompt names before `> `.
+    /// The name in its prompt, before `> `.
     pub name: &'static str,
 }
 
@@ -48,63 +49,63 @@ pub struct Session {
     prompt: Prompt,
     timeout: Duration,
     input: Input,
-    /// No more will come.
+    /// Whether the client has finished sending.
     input_ended: bool,
-    /// What is left of the line.
+    /// The remaining commands of the line.
     commands: VecDeque<Vec<String>>,
-    /// What ends the payload of the last of them.
+    /// The line that ends the payload of the last of them.
     payload_end: Option<Vec<u8>>,
     payload: Option<Payload>,
-    /// A line has been carried out.
+    /// Whether a line has been carried out.
     answered: bool,
     running: bool,
     over: bool,
     output: Vec<u8>,
-    /// How much of it has been sent.
+    /// How many bytes of it have been sent.
     sent: usize,
-    /// Of the answer so far: nothing, or whole lines.
+    /// Whether the answer so far is empty or consists of whole lines.
     line_begins: bool,
 }
 
-/// What goes between answers.
+/// What is shown between answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// The session goes on after a line.
+    /// Whether the session continues after a line.
     pub interactive: bool,
-    /// It says that it waits.
+    /// Whether a prompt is shown.
     pub shown: bool,
-    /// It says for how long the process has run.
+    /// Whether the prompt shows how long the process has run.
     pub timed: bool,
 }
 
-/// A command to carry out.
+/// A command to be carried out.
 #[derive(Debug)]
 pub struct Request {
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// What it changes, if anything.
     pub changes: Option<&'static str>,
-    /// The words without their secrets, for the audit log.
+    /// Its words without secrets, for the audit log.
     pub told: String,
-    /// What its client may do.
+    /// The level of the client.
     pub level: Level,
 }
 
 /// What a session needs next.
 #[derive(Debug)]
 pub enum Step {
-    /// Carry this out: give the answer to [`Session::say`] or [`Session::write`], and then [`Session::finish`].
+    /// Carry this out: pass the answer to [`Session::say`] or [`Session::write`], and then call [`Session::finish`].
     Run(Request),
-    /// Give it what comes from the client.
+    /// Pass it what comes from the client.
     Read,
-    /// Send what is left of the output; then it is over.
+    /// Send the remaining output, and close.
     Close,
-    /// Finish the request that is being carried out.
+    /// Complete the request that is being carried out.
     Finish,
 }
 
 impl Session {
-    /// A new one.
+    /// A session with these settings.
     pub fn new(settings: Settings) -> Session {
         Session {
             level: settings.level,
@@ -128,7 +129,7 @@ impl Session {
         }
     }
 
-    /// How many bytes it takes now.
+    /// How many bytes it can take now.
     pub fn room(&self) -> usize {
         let limit = match &self.payload {
             Some(payload) => self.settings.payload_max.saturating_sub(payload.len()) + 2,
@@ -137,19 +138,19 @@ impl Session {
         limit.saturating_sub(self.input.len())
     }
 
-    /// Takes bytes of the client, at most [`Session::room`]; how many.
+    /// Takes bytes from the client, at most [`Session::room`]; returns how many.
     pub fn receive(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         self.input.push(&bytes[..taken]);
         taken
     }
 
-    /// The client has said its last word.
+    /// Records that the client has finished sending.
     pub fn end_input(&mut self) {
         self.input_ended = true;
     }
 
-    /// What is next. `uptime` is how long the process has run.
+    /// What is needed next. `uptime` is how long the process has run.
     pub fn step(&mut self, uptime: Duration) -> Step {
         loop {
             if self.running {
@@ -189,12 +190,12 @@ impl Session {
         self.timeout
     }
 
-    /// What goes between answers.
+    /// What is shown between answers.
     pub fn prompt(&self) -> Prompt {
         self.prompt
     }
 
-    /// A sentence of an answer.
+    /// Adds a sentence to an answer.
     pub fn say(&mut self, severity: Severity, sentence: &str) {
         if !sentence.is_empty() {
             self.write(self.severity.prefix(severity).as_bytes());
@@ -205,7 +206,7 @@ impl Session {
         }
     }
 
-    /// A piece of an answer. Empty lines, which would end it, are left out.
+    /// Adds data to an answer. Empty lines, which would end it, are dropped.
     pub fn write(&mut self, piece: &[u8]) {
         for line in piece.split_inclusive(|&byte| byte == b'\n') {
             if self.line_begins && line == b"\n" {
@@ -216,7 +217,7 @@ impl Session {
         }
     }
 
-    /// The answer is complete.
+    /// Completes the answer.
     pub fn finish(&mut self, uptime: Duration) {
         self.running = false;
         if !self.line_begins {
@@ -227,23 +228,23 @@ impl Session {
         self.prompt_again(uptime);
     }
 
-    /// What is to be sent.
+    /// The bytes to be sent.
     pub fn output(&self) -> &[u8] {
         &self.output[self.sent..]
     }
 
-    /// So much of it has been sent.
+    /// Records that this many bytes have been sent.
     pub fn sent(&mut self, bytes: usize) {
         self.sent = (self.sent + bytes).min(self.output.len());
         if self.sent == self.output.len() {
             self.output.clear();
             self.sent = 0;
-            // What one long piece needed is not kept for a session that waits.
+            // Memory for one long piece is not kept while the session waits.
             self.output.shrink_to(self.settings.line_max);
         }
     }
 
-    /// The next command with its payload, if they have come; a sentence if they are too long.
+    /// The next command with its payload, if they are complete; a sentence if they are too long.
     fn next_command(&mut self) -> Result<Option<Given>, String> {
         loop {
             if let Some(payload) = &mut self.payload {
@@ -274,7 +275,7 @@ impl Session {
                     return Err(format!("A line may have {} bytes, as tune.bufsize says.", self.settings.line_max));
                 }
                 let Some(line) = line else {
-                    // What came behind the first line is carried out, but not waited for.
+                    // Commands that were sent after the first line are carried out, but not waited for.
                     self.over |= self.answered && !self.prompt.interactive && self.input.len() == 0;
                     return Ok(None);
                 };
@@ -290,7 +291,7 @@ impl Session {
         format!("A payload may have {} bytes, as tune.cli.max-payload-size says.", self.settings.payload_max)
     }
 
-    /// What the words mean, and whether this client may say them.
+    /// Parses the words, and checks that this client may use the command.
     fn understand(&self, words: Vec<String>, payload: Option<Vec<u8>>) -> Result<Request, (Severity, String)> {
         let table = &self.settings.table;
         let modes = |mode| self.has_mode(mode);
@@ -406,7 +407,7 @@ impl Session {
 /// The words of a command, and its payload.
 type Given = (Vec<String>, Option<Vec<u8>>);
 
-/// The words of a command that may be written down.
+/// The words of a command, without those that must not be logged.
 fn told(entry: &Entry, words: &[String]) -> String {
     let open = entry.length().saturating_add(entry.told);
     let mut told = words[..open.min(words.len())].join(" ");
@@ -416,13 +417,13 @@ fn told(entry: &Entry, words: &[String]) -> String {
     told
 }
 
-/// What was received and not understood yet.
+/// Bytes received and not parsed yet.
 #[derive(Default)]
 struct Input {
     bytes: Vec<u8>,
-    /// What is before has been taken.
+    /// The bytes before this have been taken.
     start: usize,
-    /// There is no end of a line before this.
+    /// There is no line end before this.
     searched: usize,
 }
 
@@ -438,7 +439,7 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes a line out of it, if there is a whole one.
+    /// Takes a line, if there is a complete one.
     fn line(&mut self) -> Option<Vec<u8>> {
         let from = self.searched.max(self.start);
         let Some(length) = self.bytes[from..].iter().position(|&byte| byte == b'\n') else {

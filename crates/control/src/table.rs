@@ -1,31 +1,31 @@
-//! Tables of commands: an entry each, and how the words of a client lead to one.
+//! Tables of commands, and looking up a client's words in them.
 
 use crate::{Args, Level, Refusal};
 
 /// A command.
 pub struct Entry<C> {
-    /// The words it is known by.
+    /// The words that name it.
     pub words: &'static str,
-    /// The words and what may follow them, as `help` shows it. Empty for one that `help` does not show.
+    /// Its syntax, as `help` shows it. Empty if `help` does not show it.
     pub usage: &'static str,
-    /// One line that says what it does.
+    /// One line of description.
     pub help: &'static str,
-    /// Who may give it.
+    /// The level it requires.
     pub level: Level,
-    /// Whether the session must have been told that its client knows what it does.
+    /// The mode that the session must be in.
     pub mode: Mode,
     /// What it changes, for the audit log.
     pub changes: Option<&'static str>,
-    /// How many of its arguments the audit log may tell; those behind them are secrets.
+    /// How many of its arguments may be logged; those after them are secrets.
     pub told: usize,
-    /// Reads what follows the words.
+    /// Parses what follows the words.
     pub parse: fn(&mut Args) -> Result<C, Refusal>,
 }
 
-/// Whether a command is there for everybody.
+/// The mode that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It is.
+    /// None.
     Always,
     /// After `expert-mode on`.
     Expert,
@@ -34,7 +34,7 @@ pub enum Mode {
 }
 
 impl<C> Entry<C> {
-    /// One that everybody may give and that changes nothing.
+    /// A command that every client may use and that changes nothing.
     pub const fn new(
         words: &'static str,
         usage: &'static str,
@@ -45,32 +45,32 @@ impl<C> Entry<C> {
         Entry { words, usage, help, level, mode, changes, told, parse }
     }
 
-    /// For this level and those above it.
+    /// Requires this level or a higher one.
     pub const fn level(self, level: Level) -> Entry<C> {
         Entry { level, ..self }
     }
 
-    /// Only after `expert-mode on` or `experimental-mode on`.
+    /// Requires `expert-mode on` or `experimental-mode on`.
     pub const fn mode(self, mode: Mode) -> Entry<C> {
         Entry { mode, ..self }
     }
 
-    /// It changes something: `what` is told by the audit log.
+    /// Changes something, which `what` describes for the audit log.
     pub const fn changes(self, what: &'static str) -> Entry<C> {
         Entry { changes: Some(what), ..self }
     }
 
-    /// What follows this many of its arguments is secret.
+    /// Makes everything after this many arguments secret.
     pub const fn tells(self, arguments: usize) -> Entry<C> {
         Entry { told: arguments, ..self }
     }
 
-    /// How many words it is known by.
+    /// The number of words that name it.
     pub fn length(&self) -> usize {
         self.words.split(' ').count()
     }
 
-    /// Whether these words begin with its own.
+    /// Whether `words` starts with those that name it.
     fn matches(&self, words: &[String]) -> bool {
         self.length() <= words.len() && self.words.split(' ').zip(words).all(|(own, given)| own == given)
     }
@@ -81,11 +81,11 @@ pub struct Table<C: 'static> {
     groups: &'static [&'static [Entry<C>]],
 }
 
-/// Where the words of a client lead.
+/// The result of looking up a client's words.
 pub enum Found<C: 'static> {
-    /// To a command and its arguments.
+    /// A command and its arguments.
     Entry(&'static Entry<C>, Args),
-    /// Nowhere.
+    /// There is no such command.
     Nothing,
 }
 
@@ -98,7 +98,7 @@ impl<C> Clone for Table<C> {
 impl<C> Copy for Table<C> {}
 
 impl<C> Table<C> {
-    /// Of groups of commands.
+    /// A table made of groups of commands.
     pub const fn new(groups: &'static [&'static [Entry<C>]]) -> Table<C> {
         Table { groups }
     }
@@ -108,7 +108,7 @@ impl<C> Table<C> {
         self.groups.iter().copied().flatten()
     }
 
-    /// The command that these words name: of several, that with the most words.
+    /// The command that these words name; if there are several, the one with the most words.
     pub fn find(&self, mut words: Vec<String>, payload: Option<Vec<u8>>, mode: impl Fn(Mode) -> bool) -> Found<C> {
         let named = self.entries().filter(|entry| entry.matches(&words) && mode(entry.mode));
         match named.max_by_key(|entry| entry.length()) {

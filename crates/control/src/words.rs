@@ -1,19 +1,19 @@
-//! What a client may do, and how weighty what it is told is.
+//! Levels of clients, and severities of answers.
 
-/// What a client may do. Each level may do what those before it may.
+/// What a client may do. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Sees what is not sensitive, and changes nothing.
     User,
-    /// Sees everything, and changes what is harmless.
+    /// Sees everything, and may make harmless changes.
     #[default]
     Operator,
-    /// Does everything.
+    /// May do everything.
     Admin,
 }
 
 impl Level {
-    /// As configurations and answers have it.
+    /// Its word in configurations and answers.
     pub fn word(self) -> &'static str {
         match self {
             Level::User => "user",
@@ -23,25 +23,25 @@ impl Level {
     }
 }
 
-/// How weighty a sentence is that answers a command, by syslog's numbers.
+/// The severity of a sentence in an answer, with syslog's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Severity {
-    /// Something is wrong beyond this command.
+    /// Something besides this command is wrong.
     Alert = 1,
-    /// Something is badly wrong.
+    /// Something is seriously wrong.
     Critical = 2,
     /// The command was not carried out.
     Error = 3,
-    /// It was, but not as one may expect.
+    /// The command was carried out, but not as might be expected.
     Warning = 4,
-    /// It was, and this is worth knowing.
+    /// The command was carried out, with a remark.
     Notice = 5,
-    /// It was.
+    /// The command was carried out.
     Info = 6,
 }
 
-/// Whether sentences begin with their severity.
+/// Whether sentences start with their severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SeverityOutput {
     /// They do not.
@@ -54,7 +54,7 @@ pub enum SeverityOutput {
 }
 
 impl SeverityOutput {
-    /// From the words `none`, `number` and `string`.
+    /// Parses `none`, `number` and `string`.
     pub fn parse(word: &str) -> Option<SeverityOutput> {
         match word {
             "none" => Some(SeverityOutput::None),
@@ -64,7 +64,7 @@ impl SeverityOutput {
         }
     }
 
-    /// What goes before a sentence.
+    /// The text before a sentence of this severity.
     pub fn prefix(self, severity: Severity) -> &'static str {
         let (number, text) = match severity {
             Severity::Alert => ("[1]: ", "[alert]: "),

@@ -289,7 +289,7 @@ fn what_is_wrong_is_underlined_and_what_was_meant_is_named() {
         ("http-request track-sc0 src table other", "there is no stick table `other`", "other", ""),
         (
             "http-request redirect location /x code 300",
-            "no code of a redirection",
+            "is not a redirect status",
             "300",
             "one of 301, 302, 303, 307, 308",
         ),

@@ -1,4 +1,4 @@
-//! Answers: sentences and data, in pieces as they come to be.
+//! Answers to commands: sentences and data, in pieces as they become available.
 
 use penstock_control::Severity;
 use std::{
@@ -7,24 +7,24 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Part of an answer.
+/// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A sentence about what was done.
+    /// A sentence about the command's result.
     Say(Severity, String),
     /// Data.
     Data(Vec<u8>),
 }
 
-/// The answer to a command, whose pieces come one after the other.
+/// The answer to a command, which yields one piece after another.
 #[expect(clippy::type_complexity, reason = "what makes the next piece stands here alone")]
 pub struct Answer(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>);
 
-/// How many pieces wait for a client that reads slowly.
+/// How many pieces may wait for a client that reads slowly.
 const PIECES_AHEAD: usize = 4;
 
 impl Answer {
-    /// It was done, and there is nothing to say.
+    /// The command was carried out, and there is nothing to report.
     pub fn nothing() -> Answer {
         Answer::pieces(std::iter::empty())
     }
@@ -34,27 +34,27 @@ impl Answer {
         Answer::pieces(std::iter::once(Piece::Say(severity, sentence.into())))
     }
 
-    /// It was not done, and why.
+    /// The command was refused, for this reason.
     pub fn error(sentence: impl Into<String>) -> Answer {
         Answer::say(Severity::Error, sentence)
     }
 
-    /// It was done, and this is worth knowing.
+    /// The command was carried out, with this remark.
     pub fn info(sentence: impl Into<String>) -> Answer {
         Answer::say(Severity::Info, sentence)
     }
 
-    /// Data that is short.
+    /// A short piece of data.
     pub fn data(text: impl Into<Vec<u8>>) -> Answer {
         Answer::pieces(std::iter::once(Piece::Data(text.into())))
     }
 
-    /// Pieces that are there when they are asked for.
+    /// Pieces that are available at once.
     pub fn pieces(mut pieces: impl Iterator<Item = Piece> + 'static) -> Answer {
         Answer::poll(move |_| Poll::Ready(pieces.next()))
     }
 
-    /// Lines of data, some at a time.
+    /// Lines of data, several per piece.
     pub fn lines(mut lines: impl Iterator<Item = String> + 'static) -> Answer {
         Answer::pieces(std::iter::from_fn(move || {
             let mut piece = String::new();
@@ -68,12 +68,12 @@ impl Answer {
         }))
     }
 
-    /// Pieces that are waited for: `None` is the end.
+    /// Pieces that may have to be waited for; `None` is the end.
     pub fn poll(next: impl FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + 'static) -> Answer {
         Answer(Box::new(next))
     }
 
-    /// The pieces that `work` gives out on a thread of its own. A client that leaves makes its next piece fail.
+    /// The pieces that `work` produces on a thread of its own. If the client leaves, giving the next piece fails.
     pub fn beside(name: &str, work: impl FnOnce(&Pieces) + Send + 'static) -> Answer {
         let (sender, mut receiver) = mpsc::channel(PIECES_AHEAD);
         let thread = std::thread::Builder::new().name(name.into());
@@ -83,25 +83,26 @@ impl Answer {
         }
     }
 
-    /// The next piece, `None` after the last one.
+    /// The next piece; `None` after the last one.
     pub async fn next(&mut self) -> Option<Piece> {
         poll_fn(|cx| (self.0)(cx)).await
     }
 }
 
-/// About how long a piece of a long answer is.
+/// Approximate length of a piece of a long answer.
 const PIECE: usize = 8 << 10;
 
-/// Where the work of [`Answer::beside`] gives its pieces.
+/// The receiver of the pieces of [`Answer::beside`].
 pub struct Pieces(mpsc::Sender<Piece>);
 
 impl Pieces {
-    /// Gives a piece, and waits while the client has not read those before; false once it is gone.
+    /// Passes on a piece, waiting while the client has not read the previous ones; returns false once the client is
+    /// gone.
     pub fn give(&self, piece: Piece) -> bool {
         self.0.blocking_send(piece).is_ok()
     }
 
-    /// The same for a sentence.
+    /// Passes on a sentence; see [`Pieces::give`].
     pub fn say(&self, severity: Severity, sentence: impl Into<String>) -> bool {
         self.give(Piece::Say(severity, sentence.into()))
     }

@@ -1,4 +1,4 @@
-//! Frontends, limits of the process, and counters that begin anew.
+//! Commands about frontends, limits of the process, and resetting counters.
 
 use super::{Answer, Executor};
 use penstock_control::{FrontendChange, Frontends, Rate, Severity};

@@ -1,4 +1,4 @@
-//! `show info`: the fields of HAProxy 2.6, by its names, numbers and tags.
+//! `show info`: the fields of HAProxy 2.6, with its names, numbers and tags.
 
 use super::{Answer, Executor, Facts};
 use crate::{json, value::Value};
@@ -10,20 +10,20 @@ use penstock_proxy::{
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// The HAProxy whose runtime API this one has, for clients that compare it: from 2.7 on, those of the Data Plane API expect
-/// a master's `reload` to answer when it is done, which ours does.
+/// The version of HAProxy whose runtime API this is compatible with, for clients that compare it: from 2.7 on, those of
+/// the Data Plane API expect a master's `reload` to answer when it is complete, which ours does.
 pub const SPEAKS: &str = "3.0.0";
 
 /// One field.
 struct Field {
     name: &'static str,
-    /// See [`crate::columns::Column::tags`]; `P`roduct is one more origin.
+    /// See [`crate::columns::Column::tags`]; `P`roduct is an additional origin.
     tags: [u8; 3],
     doc: &'static str,
     value: fn(&View<'_>) -> Value,
 }
 
-/// What fields are read from.
+/// The data that fields are read from.
 struct View<'a> {
     process: &'a Process,
     snapshot: &'a Snapshot,
@@ -42,7 +42,7 @@ impl View<'_> {
 }
 
 impl Facts {
-    /// What clients take for the version: that of the API, and ours.
+    /// The version that clients see: the API's and ours.
     pub(super) fn spoken_version(&self) -> String {
         format!("{SPEAKS}-penstock-{}", self.version)
     }

@@ -1,4 +1,4 @@
-//! Servers added and removed, in HAProxy's sentences.
+//! Commands that add and remove servers, with HAProxy's messages.
 
 use super::{Answer, Executor};
 use penstock_control::{Membership, Severity};
@@ -8,7 +8,7 @@ use penstock_proxy::{
 };
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a server can be removed by now.
+/// How often to check whether a server can be removed yet.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Executor {
@@ -23,7 +23,7 @@ impl Executor {
         }
     }
 
-    /// Beside the control thread: a name may take its time to be resolved.
+    /// Runs beside the control thread, since a name may take time to resolve.
     fn add_server(&self, backend: String, name: String, words: Vec<String>) -> Answer {
         let handle = self.handle.clone();
         Answer::beside("add-server", move |pieces| {

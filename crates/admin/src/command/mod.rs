@@ -1,7 +1,8 @@
-//! Commands of the runtime API: carried out on a [`Handle`], and their answers written.
+//! Commands of the runtime API: carries them out on a [`Handle`], and writes the answers.
 //!
-//! [`Executor::execute`] has an arm for each subject of [`penstock_control::Command`], each with a file of its own here. It runs on the
-//! control thread, where nothing may take long: what does is done [`Answer::beside`] it, and a long answer comes in pieces.
+//! [`Executor::execute`] has an arm for each subject of [`penstock_control::Command`], each with a file of its own
+//! here. It runs on the control thread, where nothing may take long: slow work is done in [`Answer::beside`], and a
+//! long answer is produced in pieces.
 
 mod answer;
 mod certificates;
@@ -29,39 +30,39 @@ use penstock_proxy::{
 pub struct Executor {
     /// The data plane.
     pub handle: Handle,
-    /// What else answers tell.
+    /// Other facts that answers contain.
     pub facts: Facts,
 }
 
-/// What answers tell of the process, and the data plane does not know.
+/// Facts about the process that the data plane does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The version of this program.
     pub version: String,
-    /// The day it was made, as `2026/11/24`.
+    /// The release date, such as `2026/11/24`.
     pub release_date: String,
     /// The sockets that answer commands.
     pub sockets: Vec<Socket>,
     /// What was said when the process started, in lines.
     pub startup_log: String,
-    /// How many sockets listen.
+    /// The number of listening sockets.
     pub listeners: u32,
 }
 
 /// A socket that answers commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Where, such as `unix@/run/penstock.sock`.
+    /// Its address, such as `unix@/run/penstock.sock`.
     pub address: String,
-    /// What its clients may do.
+    /// The level of its clients.
     pub level: Level,
 }
 
 impl Executor {
-    /// Carries out a command for a client of this level.
+    /// Carries out a command for a client with this level.
     pub fn execute(&self, command: Command, level: Level) -> Answer {
         match command {
-            // A session does these by itself.
+            // The session handles these itself.
             Command::Own(_) => Answer::nothing(),
             Command::Membership(command) => self.membership(command),
             Command::Patterns(command) => self.patterns(command),

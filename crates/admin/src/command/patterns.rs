@@ -1,4 +1,4 @@
-//! Maps and ACLs: what rules read, shown and changed while they do.
+//! Commands that show and change maps and ACLs while rules read them.
 
 use super::{Answer, Executor, Piece};
 use penstock_control::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf, Severity};
@@ -75,7 +75,7 @@ impl Executor {
         Answer::lines(std::iter::once("# id (file) description\n".to_owned()).chain(lines))
     }
 
-    /// The list that a client calls by this name: `#` and its number, or its file.
+    /// The list with the client's name for it: `#` and its number, or its file.
     fn list(&self, kind: PatternKind, name: &str) -> Result<Arc<Reference>, Answer> {
         let mut lists = self.handle.references().iter().filter(|list| is(list, kind));
         let found = match name.strip_prefix('#') {
@@ -107,10 +107,10 @@ fn which(key: &PatternKey) -> Which<'_> {
     }
 }
 
-/// How many entries are written, or added, at a time.
+/// How many entries are written or added at a time.
 const AT_ONCE: usize = 128;
 
-/// The entries with their numbers, as they were when asked for.
+/// The entries with their numbers, as of the time of the command.
 fn show(view: &View, is_map: bool) -> Answer {
     let view = view.clone();
     let mut next = 0;
@@ -131,7 +131,7 @@ fn show(view: &View, is_map: bool) -> Answer {
     }))
 }
 
-/// What a sample matched in one of the ways that rules compare.
+/// What a sample matched by one of the comparisons that rules use.
 fn line_of(found: &Match, kind: PatternKind) -> Vec<u8> {
     let Match { how, output, entry } = found;
     let case = if how.ignore_case { "insensitive" } else { "sensitive" };
@@ -141,7 +141,7 @@ fn line_of(found: &Match, kind: PatternKind) -> Vec<u8> {
         line.extend(b"no\n");
         return line;
     };
-    // HAProxy says in which of its two structures it found it.
+    // HAProxy says in which of its two data structures it found it.
     let tree = matches!(how.method, Method::Str | Method::Beg | Method::Ip) && !how.ignore_case;
     line.extend(format!("yes, idx={}, ", if tree { "tree" } else { "list" }).bytes());
     let mut quoted = |name: &str, text: &[u8]| {
@@ -166,7 +166,7 @@ fn line_of(found: &Match, kind: PatternKind) -> Vec<u8> {
     line
 }
 
-/// HAProxy's name of a value's type.
+/// HAProxy's name for the type of a value.
 fn type_of(output: Type, entry: &Entry) -> &'static str {
     match output {
         Type::Int => "sint",
@@ -186,7 +186,7 @@ fn add(list: Arc<Reference>, kind: PatternKind, version: Option<u32>, entries: V
     beside(list, move |list| add(list).map_err(|error| sentence(&error, kind, "")))
 }
 
-/// The answer to a change that took no time.
+/// The answer to a change that was quick.
 fn changed(list: &Arc<Reference>, kind: PatternKind, done: Result<(), ChangeError>, missing: &str) -> Answer {
     match done {
         Ok(()) if list.is_untidy() => beside(Arc::clone(list), |_| Ok(())),
@@ -195,9 +195,9 @@ fn changed(list: &Arc<Reference>, kind: PatternKind, done: Result<(), ChangeErro
     }
 }
 
-/// Does what may take long on a thread of its own, and there frees what nobody reads any more.
+/// Does slow work on a thread of its own, and then frees what is no longer read.
 fn beside(list: Arc<Reference>, work: impl FnOnce(&Reference) -> Result<(), String> + Send + 'static) -> Answer {
-    /// A worker reads for microseconds. What is still read after so many turns is left for the next change.
+    /// A worker reads for microseconds. Whatever is still being read after this many turns is left for the next change.
     const TURNS: usize = 100;
     Answer::beside("patterns", move |pieces| {
         if let Err(sentence) = work(&list) {

@@ -1,4 +1,4 @@
-//! What there is to know of the process: its version, its environment, its sockets.
+//! Commands about the process: its version, its environment, its sockets.
 
 use super::{Answer, Executor};
 use penstock_control::Process;
@@ -9,7 +9,7 @@ impl Executor {
         match command {
             Process::Version => Answer::info(self.facts.spoken_version()),
             Process::Environment(name) => {
-                // As the configuration left it.
+                // The environment as the configuration left it.
                 let known = &self.handle.shared().config.environment;
                 let line = |(name, value): (&String, &String)| format!("{name}={value}\n");
                 match name {
@@ -29,7 +29,7 @@ impl Executor {
                 let lines = sockets.map(|socket| format!("{} {} all\n", socket.address, socket.level.word()));
                 Answer::data(format!("# socket lvl processes\n{}", lines.collect::<String>()))
             }
-            // The thread that has the sockets gives them.
+            // The thread that owns the sockets handles this.
             Process::GiveListeners => Answer::nothing(),
         }
     }

@@ -1,4 +1,5 @@
-//! Servers: their states as a reload keeps them, their connections, and what an operator changes of them.
+//! Commands about servers: their states in the form that survives a reload, their connections, and changes by an
+//! operator.
 
 use super::{Answer, Executor};
 use penstock_config::model::{ServerHost, ServerPort, ServerSettings};
@@ -11,7 +12,7 @@ use penstock_proxy::{
 use serde_json::{Map, Value as Json, json};
 use std::{sync::Arc, time::Instant};
 
-/// The version of the format, and its fields: what `server-state-file` holds.
+/// The version of the format, and its fields: those of `server-state-file`.
 const STATE_VERSION: &str = "1";
 const STATE: [&str; 25] = [
     "be_id",
@@ -41,10 +42,10 @@ const STATE: [&str; 25] = [
     "srv_agent_port",
 ];
 
-/// How logs tell who changed a health.
+/// How logs describe the origin of a change of health.
 const CLI: &str = "changed from CLI";
 
-/// How answers tell who changed an address.
+/// How answers describe the origin of a change of address.
 const BY: &str = "stats socket command";
 
 impl Executor {
@@ -82,7 +83,7 @@ impl Executor {
         }
     }
 
-    /// The servers of a backend, or of all.
+    /// The servers of one backend, or of all.
     fn rows(&self, backend: Option<&str>) -> Result<Vec<Row>, Answer> {
         if let Some(name) = backend
             && self.handle.shared().backends.by_name(name).is_none()
@@ -94,7 +95,7 @@ impl Executor {
         Ok(rows)
     }
 
-    /// The server of that `backend/server`; either may be a number behind `#`.
+    /// Finds a server by `backend/server`; either may be `#` and a number.
     fn server(&self, name: &str) -> Result<Arc<Server>, &'static str> {
         let (backend, server) = name.split_once('/').ok_or("Require 'backend/server'.")?;
         let backends = &self.handle.shared().backends;
@@ -188,7 +189,7 @@ impl Executor {
         }
     }
 
-    /// Whether the algorithm of a backend takes any weight while it runs.
+    /// Whether the algorithm of a backend accepts any weight at run time.
     fn has_dynamic_weights(&self, proxy: usize) -> bool {
         let shared = self.handle.shared();
         match shared.backends.get(proxy).map_or("", |backend| backend.algorithm()) {
@@ -269,7 +270,7 @@ fn host(host: Option<&Host>) -> String {
     }
 }
 
-/// Lines of the fields, below a line of their names; or objects.
+/// A line of names followed by a line of values per entry; or JSON objects.
 fn table(
     head: String,
     names: Vec<&'static str>,
@@ -299,7 +300,7 @@ fn states(handle: Handle, rows: Vec<Row>, json: bool) -> Answer {
 fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     let shared = handle.shared();
     let proxy = &shared.config.proxies[row.proxy];
-    // One that has been removed since has nothing more to say.
+    // If it was removed meanwhile, there is nothing more to show.
     let Some(server) = row.at.and_then(|at| shared.backends.server(at)) else { return Vec::new() };
     let (settings, endpoint) = (&server.config.settings, server.endpoint.load_full());
     let status = row.server.as_ref().map(|server| &server.status);
@@ -317,7 +318,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     let paused = status.is_some_and(|status| status.admin.maint());
     let state_of = |check: Option<&Check>, agent: bool| {
         let flags = check.map_or(0, |check| u32::from(check.running) | 2 | 4);
-        // One without a check can be paused all the same, one without an agent cannot.
+        // A server without a check can be paused, one without an agent cannot.
         flags
             | if agent && check.is_some() { 16 } else { 0 }
             | if paused && (!agent || check.is_some()) { 8 } else { 0 }
@@ -373,7 +374,7 @@ fn admin(status: &Status, settings: &ServerSettings) -> u32 {
     flags | if settings.disabled { 4 } else { 0 }
 }
 
-/// HAProxy's number of a check's last result; 1 for none yet.
+/// HAProxy's number for a check's last result; 1 if there is none yet.
 fn check_number(check: &Check) -> u32 {
     let numbers = [
         ("HANA", 4),
@@ -396,7 +397,7 @@ fn check_number(check: &Check) -> u32 {
     numbers.iter().find(|(word, _)| *word == check.status).map_or(1, |(_, number)| *number)
 }
 
-/// 0 unknown, 2 failed, 3 passed, 4 passed on a condition.
+/// 0 unknown, 2 failed, 3 passed, 4 conditionally passed.
 fn check_result(check: &Check) -> u32 {
     match check.status {
         "" => 0,

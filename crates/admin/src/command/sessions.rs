@@ -1,4 +1,4 @@
-//! Sessions, listed and ended, and the last messages that were none.
+//! Commands that list and end sessions, and show the last invalid messages.
 
 use super::{Answer, Executor, Piece};
 use penstock_config::model::Mode;
@@ -12,7 +12,7 @@ use std::{
     task::{Poll, ready},
 };
 
-/// How each session is written.
+/// Writes one session.
 type Write = fn(&Handle, &SessionView) -> String;
 
 impl Executor {
@@ -64,7 +64,7 @@ impl Executor {
         let places = (0..shared.config.proxies.len()).flat_map(|at| [(at, true), (at, false)]);
         let found = places.filter(|(_, request)| requests.is_none_or(|only| only == *request));
         let found = found.filter_map(|(at, request)| Some((request, shared.bad_message(at, request)?)));
-        // As in HAProxy: those in which the proxy has a part, on either side.
+        // As in HAProxy: those in which the proxy takes part, on either side.
         let found = found.filter(|(_, message)| {
             wanted.is_none_or(|wanted| message.frontend == wanted || message.backend == Some(wanted))
         });
@@ -108,7 +108,7 @@ impl Executor {
     }
 }
 
-/// What a session's places in the configuration are called.
+/// Names of a session's places in the configuration.
 struct Names<'a> {
     frontend: &'a str,
     backend: &'a str,
@@ -133,7 +133,7 @@ fn protocol(source: Option<SocketAddr>) -> &'static str {
     }
 }
 
-/// An address, or the unix socket by the number of its listener.
+/// An address, or for a unix socket the number of its listener.
 fn address(address: Option<SocketAddr>, view: &SessionView) -> String {
     match address {
         Some(SocketAddr::V4(address)) => address.to_string(),
@@ -142,12 +142,13 @@ fn address(address: Option<SocketAddr>, view: &SessionView) -> String {
     }
 }
 
-/// A moment in local time, as logs have it.
+/// A time in local time, as in logs.
 fn date(unix_us: u64) -> String {
     penstock_rules::time::log_date(unix_us, penstock_proxy::local_offset(unix_us / 1_000_000))
 }
 
-/// A session in one line, as `show sess` has it. What HAProxy shows of its tasks and buffers behind the server has no counterpart here.
+/// A session in one line, as in `show sess`. What HAProxy shows of its tasks and buffers, after the server, has no
+/// counterpart here.
 fn line(handle: &Handle, view: &SessionView) -> String {
     let Names { frontend, backend, server } = names(handle, view);
     let source = address(view.source, view);
@@ -161,7 +162,7 @@ fn line(handle: &Handle, view: &SessionView) -> String {
     )
 }
 
-/// The same in several.
+/// A session in several lines.
 fn lines(handle: &Handle, view: &SessionView) -> String {
     let shared = handle.shared();
     let Names { frontend, backend, server } = names(handle, view);
@@ -218,7 +219,7 @@ fn object(handle: &Handle, view: &SessionView) -> String {
     .to_string()
 }
 
-/// A time as HAProxy writes it: its two largest units.
+/// A duration in HAProxy's format: its two largest units.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -228,7 +229,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// A message that was none, as lines: who sent it, what is wrong, and what was read.
+/// Lines about an invalid message: who sent it, what is wrong with it, and what was read.
 fn bad_lines(handle: &Handle, request: bool, message: &BadMessage) -> Vec<String> {
     let shared = handle.shared();
     let named = |at: usize| format!("{} (#{})", shared.config.proxies[at].name, shared.proxy_number(at));
@@ -257,10 +258,10 @@ fn bad_lines(handle: &Handle, request: bool, message: &BadMessage) -> Vec<String
     lines
 }
 
-/// How many bytes a line of a dump has at most.
+/// The most bytes on one line of a dump.
 const DUMPED: usize = 70;
 
-/// Bytes as HAProxy dumps them: each line with where it begins, and `+` where it goes on from the one before.
+/// Bytes in HAProxy's dump format: each line with its offset, and `+` if it continues the previous one.
 fn dumped(bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut start, mut begins) = (0, true);

@@ -1,4 +1,4 @@
-//! `show stat`: rows of counters as CSV, a line a value, or JSON.
+//! `show stat`: rows of counters as CSV, as a line per value, or as JSON.
 
 use super::{Answer, Executor};
 use crate::{columns::COLUMNS, csv, json, metrics::METRICS, value::Value};
@@ -9,14 +9,14 @@ use std::{fmt::Write as _, iter};
 impl Executor {
     pub(super) fn stat(&self, format: Format, wanted: Rows, level: Level) -> Answer {
         let snapshot = self.handle.snapshot();
-        // A number that no proxy has is no mistake, but no proxy's.
+        // A number that no proxy has is not an error, but selects nothing.
         if let Some(name) = &wanted.proxy
             && name.parse::<i32>().is_err()
             && !snapshot.rows.iter().any(|row| is_of(row, name))
         {
             return Answer::error("No such proxy.");
         }
-        // Addresses are not for everybody.
+        // Addresses are not shown to every client.
         let legends = level >= Level::Operator;
         let described = wanted.described;
         let rows = snapshot.rows.into_iter().filter(move |row| shows(&wanted, row));
@@ -58,7 +58,7 @@ fn shows(wanted: &Rows, row: &Row) -> bool {
         && !(wanted.no_maint && maint(row))
 }
 
-/// A line for each value: whose, which, its tags, its type, itself.
+/// A line for each value: which row and column, its tags, its type and the value.
 fn typed(row: &Row, legends: bool, described: bool) -> String {
     let kind = match row.kind {
         Kind::Frontend => 'F',
@@ -84,7 +84,7 @@ fn typed(row: &Row, legends: bool, described: bool) -> String {
     out
 }
 
-/// What the JSON of `show info` and `show stat` looks like, by json-schema.org's draft 4.
+/// The schema (json-schema.org, draft 4) of the JSON of `show info` and `show stat`.
 pub(super) const SCHEMA: &str = concat!(
     r##"{"$schema":"http://json-schema.org/draft-04/schema#","oneOf":["##,
     r##"{"title":"Info","type":"array","items":{"title":"InfoItem","type":"object","properties":{"##,

@@ -1,4 +1,4 @@
-//! Stick tables: their entries shown, set and removed.
+//! Commands that show, set and remove entries of stick tables.
 
 use super::{Answer, Executor, Piece};
 use penstock_control::{Severity, Tables};
@@ -11,13 +11,13 @@ const SHOW_ARGUMENTS: &str =
 const CLEAR_ARGUMENTS: &str =
     "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
 
-/// Which entries a command is about.
+/// The entries that a command concerns.
 enum Chosen {
     /// Those that meet all conditions.
     Filters(Vec<Filter>),
-    /// The one with this key.
+    /// The entry with this key.
     Key(Box<[u8]>),
-    /// The one that `show table` shows under this number.
+    /// The entry that `show table` shows under this number.
     Number(u64),
 }
 
@@ -96,7 +96,7 @@ impl Executor {
             values.push((data, value.ok_or("Require a valid integer value to store")?));
         }
         let now = self.handle.table_time();
-        // All of it was understood: now it is done.
+        // Everything has been parsed; only now is anything changed.
         let Some(entry) = table.get_or_insert_key(&key, now) else {
             return Err("Unable to allocate a new entry".into());
         };
@@ -126,9 +126,9 @@ impl Executor {
     }
 }
 
-/// Reads what follows the name of a table.
+/// Parses what follows the name of a table.
 fn chosen(table: &StickTable, words: &[String], arguments: &str, doing: &str) -> Result<Chosen, String> {
-    /// As many as HAProxy takes.
+    /// As many as HAProxy accepts.
     const MOST: usize = 4;
     let Some(first) = words.first() else { return Ok(Chosen::Filters(Vec::new())) };
     match first.as_str() {
@@ -148,7 +148,7 @@ fn chosen(table: &StickTable, words: &[String], arguments: &str, doing: &str) ->
     for (at, words) in words.chunks(3).enumerate() {
         let Some(name) = words[0].strip_prefix("data.") else { break };
         if at == MOST {
-            // Words are counted with the three before.
+            // Words are counted including the three before.
             let (number, before) = (3 * at + 4, &filters.last().map_or(0, |filter: &Filter| filter.value));
             return Err(format!("Detected extra data in filter, {number}th word of input, after '{before}'"));
         }
@@ -174,14 +174,14 @@ fn read_key(table: &StickTable, text: &str, doing: &str) -> Result<Box<[u8]>, St
     })
 }
 
-/// A type that the table stores.
+/// A data type that the table stores.
 fn stored(table: &StickTable, name: &str) -> Result<Data, String> {
     let known = Data::ALL.iter().copied().find(|data| data.name() == name).ok_or("Unknown data type")?;
     let has = table.spec.schema.has(known);
     has.then_some(known).ok_or_else(|| "Data type not stored in this table".to_owned())
 }
 
-/// A number, of which 64 bits are kept.
+/// Parses a number, truncated to 64 bits.
 fn number(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().or_else(|| text.parse::<u64>().ok().map(|n| n as i64))
 }
@@ -191,7 +191,7 @@ fn header(table: &StickTable) -> String {
     format!("# table: {}, type: {kind}, size:{}, used:{}\n", table.name, table.spec.size, table.len())
 }
 
-/// What names an entry as long as it is there.
+/// Identifies an entry for as long as it exists.
 fn number_of(entry: &Arc<Entry>) -> u64 {
     Arc::as_ptr(entry).addr() as u64
 }
@@ -211,7 +211,7 @@ fn line(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis, ou
         }
         for index in 0..len {
             let value = table.value(entry, data, index, now).unwrap_or(0);
-            // `gpc_rate` of two elements is `gpc0_rate` and `gpc1_rate`.
+            // The two elements of `gpc_rate` are shown as `gpc0_rate` and `gpc1_rate`.
             let name = match data.kind() {
                 DataKind::Counts => format!("{name}{index}"),
                 DataKind::Rates => name.replace('_', &format!("{index}_")),

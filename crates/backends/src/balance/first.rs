@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub(super) const ROWS: &[Row] =
     &[Row { name: "first", weights: |_| Weights::Dynamic, build: |_, view| Box::new(First::new(view)) }];
 
-/// Usable servers in the order of their ids, active ones and backups apart.
+/// Usable servers in the order of their ids, separately for active servers and backups.
 #[derive(Debug, Default)]
 struct First {
     groups: [BTreeSet<(u32, usize)>; 2],

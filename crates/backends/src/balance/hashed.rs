@@ -1,4 +1,4 @@
-//! Hashes of what a request carries: `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`. `hash-type` says whether a
+//! Hashes of request data: `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`. `hash-type` selects whether a
 //! table or a ring maps them to servers.
 
 use super::{Algorithm, Demand, Member, Row, Settings, View, Weights, map::Map, ring::Ring};
@@ -49,8 +49,8 @@ impl Algorithm for Consistent {
 #[derive(Debug)]
 struct MapBased {
     map: Map,
-    /// With one server in use every key counts as 0, found or not: by any key but that of `url_param`. It matters for a
-    /// lone backup, whose table has the other backups in it.
+    /// Whether, with one server in use, every key counts as 0, present or not: true for all keys except `url_param`. It
+    /// matters for a lone backup, whose table also contains the other backups.
     lone_is_zero: bool,
 }
 

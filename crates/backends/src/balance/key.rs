@@ -1,25 +1,25 @@
-//! What `balance` looks at in a request.
+//! Extracts the part of a request that `balance` looks at.
 
 use memchr::memchr;
 use penstock_config::model::BalanceKey;
 use std::net::IpAddr;
 
-/// The parts of a request that a key may come from; fill what the backend's `balance` asks for.
+/// The parts of a request that a key may come from; the caller fills in those that the backend's `balance` needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subject<'a> {
-    /// The client, for `source`.
+    /// The client's address, for `source`.
     pub source: Option<IpAddr>,
-    /// The request target as it stands in the request, for `uri` and `url_param`.
+    /// The request target as received, for `uri` and `url_param`.
     pub target: &'a [u8],
-    /// The first value of the header that `hdr` names: of the first field of that name, up to its first comma.
+    /// For `hdr`: the first field with the named header, up to its first comma.
     pub header: Option<&'a [u8]>,
-    /// What is buffered of a POST's body, for `url_param`.
+    /// The buffered part of a POST's body, for `url_param`.
     pub body: &'a [u8],
-    /// The value of `hash`'s expression or of the RDP cookie.
+    /// The value of `hash`'s expression, or of the RDP cookie.
     pub sample: Option<&'a [u8]>,
 }
 
-/// An IPv4 address is its own number; the words of an IPv6 address are folded by XOR.
+/// An IPv4 address as a number; the 32-bit words of an IPv6 address are combined by XOR.
 pub(super) fn fold_address(ip: IpAddr) -> u32 {
     match ip {
         IpAddr::V4(ip) => u32::from(ip),
@@ -30,14 +30,14 @@ pub(super) fn fold_address(ip: IpAddr) -> u32 {
     }
 }
 
-/// The bytes to hash, `None` to fall back to a rotation.
+/// The bytes to hash; `None` means falling back to a rotation.
 pub(super) fn extract<'a>(key: &BalanceKey, subject: &Subject<'a>) -> Option<&'a [u8]> {
     match key {
         BalanceKey::Uri { whole, path_only, len, depth } => {
             let target = if *path_only { path_of(subject.target) } else { subject.target };
             Some(uri(target, *whole, *len, *depth))
         }
-        // A body that happens to be buffered is looked at even without `check_post`.
+        // A body that happens to be buffered is used even without `check_post`.
         BalanceKey::UrlParam { name, .. } => {
             let in_query = memchr(b'?', subject.target).map(|at| &subject.target[at + 1..]);
             let in_query = in_query.and_then(|query| param(query, name.as_bytes()));
@@ -48,7 +48,7 @@ pub(super) fn extract<'a>(key: &BalanceKey, subject: &Subject<'a>) -> Option<&'a
             Some(if *use_domain_only { domain(value) } else { value })
         }
         BalanceKey::Sample(_) => subject.sample.filter(|s| !s.is_empty()),
-        // An address is no string of bytes: see `fold_address`.
+        // An address is not hashed as a string of bytes: see `fold_address`.
         BalanceKey::Source => None,
     }
 }
@@ -63,7 +63,7 @@ fn path_of(target: &[u8]) -> &[u8] {
     memchr(b'/', rest).map_or(&[][..], |at| &rest[at..])
 }
 
-/// Up to the query unless `whole`, at most `len` bytes and `depth` directories.
+/// The target up to the query (or including it with `whole`), at most `len` bytes and `depth` directories.
 fn uri(target: &[u8], whole: bool, len: Option<u32>, depth: Option<u32>) -> &[u8] {
     let limit = len.filter(|&n| n > 0).map_or(target.len(), |n| target.len().min(n as usize));
     // The path's first slash does not count as a directory.
@@ -84,7 +84,7 @@ fn param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     query.split(|&c| c == b'&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
-/// The same in a body. Bytes that cannot begin a parameter's value mean that the body holds none.
+/// The value of `name` in a body. If the body contains bytes that are invalid in a form, there is none.
 fn post_param<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = param(body, name)?;
     match value.first() {
@@ -95,9 +95,9 @@ fn post_param<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The label before the top-level one: `example` of `www.example.com`. Backwards from the end, the last dot ends it
-/// and the next one begins it, but a dot that touches the last one or stands first goes unseen: `x..c` gives `x.`, and
-/// names without a dot are taken whole.
+/// The label before the top-level one: `example` in `www.example.com`. Going backwards, the last dot ends it and the
+/// next one starts it; but a dot adjacent to the last one, or at the very start, is ignored, so that `x..c` gives `x.`;
+/// names without a dot are used as a whole.
 fn domain(host: &[u8]) -> &[u8] {
     let (mut start, mut end) = (host.len(), None);
     while start > 0 {

@@ -1,5 +1,5 @@
-//! `balance leastconn`: the server with the fewest requests for its weight; among equals, the one that has waited
-//! longest since its count last changed.
+//! `balance leastconn`: the server with the fewest requests relative to its weight; among equals, the one whose count
+//! has been unchanged for longest.
 
 use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, View, Weights};
 use std::collections::BTreeSet;
@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 pub(super) const ROWS: &[Row] =
     &[Row { name: "leastconn", weights: |_| Weights::Dynamic, build: |_, view| Box::new(LeastConn::new(view)) }];
 
-/// Servers by load, active ones and backups apart.
+/// Servers by load, separately for active servers and backups.
 #[derive(Debug, Default)]
 struct LeastConn {
     groups: [BTreeSet<(u32, u64, usize)>; 2],
-    /// Where each server stands: its load and turn.
+    /// Each server's position: its load and turn.
     places: Vec<Option<(u32, u64)>>,
     turn: u64,
 }
@@ -70,7 +70,7 @@ impl Algorithm for LeastConn {
     }
 }
 
-/// Requests in flight over weight; an idle server is 0 whatever its weight, so that idle servers are equals.
+/// Requests in flight divided by weight; 0 for an idle server whatever its weight, so that idle servers are equals.
 fn key(member: &Member) -> u32 {
     match member.served + member.queued {
         0 => 0,

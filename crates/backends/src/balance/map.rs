@@ -1,4 +1,4 @@
-//! A table with one entry for each unit of weight: `static-rr` walks it, map-based hashes index it.
+//! A table with one entry per unit of weight: `static-rr` walks it, and map-based hashes index it.
 
 use super::{Algorithm, Demand, Member, Row, View, Weights};
 
@@ -23,7 +23,7 @@ impl Algorithm for StaticRr {
     }
 }
 
-/// The table, and where the walk stands.
+/// The table, and the position of the walk.
 #[derive(Debug, Default)]
 pub(super) struct Map {
     table: Vec<usize>,
@@ -37,8 +37,8 @@ impl Map {
         map
     }
 
-    /// Each entry goes to the server that is furthest behind its share, the first declared among equals. The score
-    /// is compared after division, as coarsely as users' tables were made.
+    /// Each entry goes to the server that is furthest behind its share; among equals, to the first declared. The score
+    /// is compared after division, with the same rounding as in HAProxy's tables.
     pub(super) fn recompute(&mut self, view: View<'_>) {
         self.table.clear();
         let backups = view.totals.active == 0;
@@ -87,7 +87,8 @@ impl Map {
         let mut avoided = None;
         for step in 0..length {
             let place = (start + step) % length;
-            // One past the end stays so: if servers come back before the next request, the walk goes on from there.
+            // A position past the end is kept: if servers come back before the next request, the walk continues from
+            // there.
             let (server, after) = (self.table[place], place + 1);
             if members[server].has_room(&demand.load) {
                 if demand.avoid != Some(server) {

@@ -1,5 +1,5 @@
-//! `hash-type consistent` and `random`: every server stands on a ring of 2^32 at sixteen points a unit of weight, at
-//! places that depend only on its id.
+//! `hash-type consistent` and `random`: every server has sixteen points per unit of weight on a ring of 2^32, at
+//! positions that depend only on its id.
 
 use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, Settings, View, Weights, next_random};
 use crate::hash::avalanche;
@@ -27,7 +27,7 @@ impl Random {
 }
 
 impl Algorithm for Random {
-    /// The least loaded for its weight of as many servers as are drawn, none if that one is full.
+    /// Draws servers, and selects the one with the lowest load relative to its weight; `None` if that one is full.
     fn choose(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
         let mut one = || match view.lone_backup() {
             Some(lone) => Some(lone),
@@ -48,16 +48,16 @@ impl Algorithm for Random {
     }
 }
 
-/// The points of the usable servers, sorted, active ones and backups apart.
+/// The points of the usable servers, sorted, separately for active servers and backups.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     groups: [Vec<(u32, usize)>; 2],
-    /// The point given out last to a request without a key, and its group.
+    /// The point last used for a request without a key, and its group.
     last: Option<(usize, u32)>,
 }
 
-/// Under `hash-balance-factor` a server takes a request while it has fewer than `factor` percent of its share of all of
-/// them, this one included.
+/// Whether `hash-balance-factor` lets a server take a request: it has fewer than `factor` percent of its share of all
+/// requests, including this one.
 fn allows(factor: u32, view: View<'_>, member: &Member) -> bool {
     if factor == 0 {
         return true;
@@ -81,20 +81,21 @@ impl Ring {
         self.groups.iter_mut().for_each(Vec::clear);
         for (server, member) in members.iter().enumerate().filter(|(_, m)| m.usable()) {
             let origin = member.id.wrapping_mul(EFFECTIVE_MAX);
-            // A server never has more points than its configured weight gives it.
+            // A server never has more points than its configured weight provides.
             let points = member.eweight.min(EFFECTIVE_MAX);
             let group = &mut self.groups[usize::from(member.backup)];
             group.extend((0..points).map(|n| (avalanche(origin.wrapping_add(n)), server)));
         }
         self.groups.iter_mut().for_each(|group| group.sort_unstable());
-        // Where the last point is gone, the one after it counts as given out.
+        // If the last point is gone, the one after it counts as used.
         self.last = self.last.and_then(|(group, last)| {
             let place = self.groups[group].partition_point(|&(point, _)| point < last);
             Some((group, self.groups[group].get(place)?.0))
         });
     }
 
-    /// The server whose point is nearest to `hash`, on either side; from there, upwards to the first that is allowed.
+    /// The server whose point is nearest to `hash` on either side; if that is not allowed, the next one upwards that
+    /// is.
     pub(super) fn by_hash(&self, view: View<'_>, hash: u32, avoid: Option<usize>, factor: u32) -> Option<usize> {
         let points = &self.groups[view.group()];
         let last = points.len().checked_sub(1)?;
@@ -104,7 +105,7 @@ impl Ring {
         let down = hash.wrapping_sub(points[before].0);
         let up = points[after].0.wrapping_sub(hash);
         let nearest = if down <= up { before } else { after };
-        // Once around and back to the end of the ring at most: then any server is better than none.
+        // At most once around the ring; after that, any server is better than none.
         let walk = (nearest..points.len()).chain(0..points.len());
         let mut server = points[nearest].1;
         for place in walk {
@@ -116,7 +117,7 @@ impl Ring {
         Some(server)
     }
 
-    /// Without a key the points are given out in turn.
+    /// For requests without a key: uses the points in turn.
     pub(super) fn rotate(&mut self, view: View<'_>, demand: &Demand) -> Option<usize> {
         let group = view.group();
         let points = &self.groups[group];

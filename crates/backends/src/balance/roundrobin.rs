@@ -1,10 +1,10 @@
-//! `balance roundrobin`: every server takes its turns at even distances, as many a round as its weight says, and
-//! weights may change in the middle of one.
+//! `balance roundrobin`: every server takes its turns at even intervals, as many per round as its weight, and weights
+//! may change during a round.
 //!
-//! A round is as many turns as the usable servers weigh together. A server that was given a turn is put back as many
-//! turns later as the round's length over its weight; the remainder is carried in `rest`. Turns past the round go to
-//! the tree of the next one, by weight alone. The order among equals and the moment of each rounding are HAProxy's,
-//! so that a sequence of choices is the same.
+//! A round has as many turns as the usable servers' total weight. A server that was given a turn is put back by the
+//! round's length divided by its weight; the remainder is carried in `rest`. Turns beyond the round go to the tree of
+//! the next one, by weight alone. The order among equals and the points of rounding are HAProxy's, so that a sequence
+//! of choices is the same.
 
 use super::{Algorithm, Demand, EFFECTIVE_MAX, Member, Row, View, WEIGHT_SCALE, Weights};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(super) const ROWS: &[Row] =
     &[Row { name: "roundrobin", weights: |_| Weights::Dynamic, build: |_, view| Box::new(RoundRobin::new(view)) }];
 
-/// Turns are refined by this factor in keys, which leaves the lower bits to the carried remainder.
+/// The factor by which turns are refined in keys, which leaves the lower bits to the carried remainder.
 const TURN_SCALE: u32 = 256;
 
 #[derive(Debug)]
@@ -25,34 +25,34 @@ struct RoundRobin {
 enum Tree {
     /// Servers with turns left in this round, by turn.
     Current,
-    /// By weight: [`Group::init`] says which of the two holds the servers not yet taken in this round; the other one's
-    /// wait for the next.
+    /// Servers by weight: [`Group::init`] says which of these two trees holds the servers not yet chosen in this round;
+    /// those in the other one wait for the next.
     Fresh(usize),
 }
 
-/// Where a server stands.
+/// The position of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    /// Tree, key and turn of insertion, by which equals are ordered; `None` while it is out of all trees.
+    /// Tree, key, and turn of insertion, which orders equals; `None` while it is in no tree.
     node: Option<(Tree, u32, u64)>,
     /// Its last turn.
     last: u32,
     /// Its next turn.
     next: u32,
-    /// Remainder of the division that gave its turns.
+    /// Remainder of the division that determined its turns.
     rest: u32,
 }
 
-/// Active servers, or backups.
+/// The active servers, or the backups.
 #[derive(Debug, Default)]
 struct Group {
     current: BTreeSet<(u32, u64, usize)>,
     fresh: [BTreeSet<(u32, u64, usize)>; 2],
     init: usize,
-    /// By server; the other group's servers stay out of all trees.
+    /// By server; servers of the other group are in no tree.
     places: Vec<Place>,
     inserted: u64,
-    /// Turns of this round, turns given, turns of the next round.
+    /// Turns in this round, turns taken, and turns in the next round.
     curr_weight: u32,
     curr_pos: u32,
     next_weight: u32,
@@ -131,7 +131,7 @@ impl Group {
         }
     }
 
-    /// Puts a server where its next turn is: in this round, or in the next one.
+    /// Inserts a server according to its next turn: in this round, or in the next one.
     fn queue(&mut self, server: usize, members: &[Member]) {
         let eweight = members[server].eweight;
         if !members[server].usable() {
@@ -149,7 +149,7 @@ impl Group {
         }
     }
 
-    /// The first server whose turn has come, else the heaviest not yet taken, else the first with a turn to come.
+    /// The first server whose turn has come, else the heaviest not yet chosen, else the first with a later turn.
     fn first(&mut self) -> Option<usize> {
         let due = self.current.first().map(|node| node.2);
         if let Some(server) = due.filter(|&s| self.places[s].next <= self.curr_pos) {
@@ -161,14 +161,14 @@ impl Group {
         Some(fresh)
     }
 
-    /// The round is over: who waited for the next one is not yet taken.
+    /// Ends the round: servers that waited for the next one now count as not yet chosen.
     fn switch(&mut self) {
         self.init = 1 - self.init;
         self.curr_weight = self.next_weight;
         self.curr_pos = self.curr_weight;
     }
 
-    /// Uses up the turn of a server and computes its next.
+    /// Uses up the turn of a server and computes its next one.
     fn advance(&mut self, server: usize, eweight: u32) {
         let place = &mut self.places[server];
         if place.next == 0 {
@@ -190,7 +190,7 @@ impl Group {
         }
         let mut avoided = None;
         let mut switched = false;
-        // Full or avoided servers, taken out and put back in reverse order.
+        // Full or avoided servers, which are removed and put back in reverse order.
         let mut passed = Vec::new();
         let chosen = loop {
             let server = match self.first() {
@@ -227,7 +227,7 @@ impl Group {
         chosen
     }
 
-    /// A server that comes up waits as long as a turn would take it.
+    /// Inserts a server that comes up; it waits as long as if it had just had a turn.
     fn bring_up(&mut self, server: usize, eweight: u32, members: &[Member]) {
         let left = (self.next_weight + self.curr_weight).wrapping_sub(self.curr_pos);
         self.places[server].next = self.curr_pos.wrapping_add(left / eweight);

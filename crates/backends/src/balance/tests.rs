@@ -78,7 +78,7 @@ fn random_draws_follow_weight_and_load() {
         balancer.take(server);
         counts[server] += 1;
     }
-    // Two draws keep the spread of 800 by weights 1, 1, 6 within a few.
+    // Two draws keep the distribution of 800 by weights 1, 1, 6 accurate to a few.
     assert!((90..=110).contains(&counts[0]) && (590..=610).contains(&counts[2]), "{counts:?}");
 }
 
@@ -177,8 +177,8 @@ fn weights_are_shown_as_they_were_written() {
     }
 }
 
-/// Whatever comes and goes, a choice is always a usable server, and every usable server of positive weight gets its
-/// share of a long run.
+/// Whatever changes, the choice is always a usable server, and every usable server of positive weight gets its share in
+/// the long run.
 #[test]
 fn no_algorithm_ever_chooses_a_server_that_is_down() {
     let mut random = 99_u64;
@@ -204,7 +204,7 @@ fn no_algorithm_ever_chooses_a_server_that_is_down() {
     }
 }
 
-/// Whether a server that is added takes the slot of one that has gone or a new one makes no difference to any choice.
+/// It makes no difference to any choice whether an added server gets the slot of a removed one or a new one.
 #[test]
 fn a_server_in_a_used_slot_is_as_one_in_a_new_slot() {
     let consistent = |balance| (balance, true);

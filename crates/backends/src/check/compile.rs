@@ -1,4 +1,4 @@
-//! From `option httpchk`, `http-check`, `option tcp-check`, `tcp-check` and their like to a [`Script`].
+//! Compiles `option httpchk`, `http-check`, `option tcp-check`, `tcp-check` and similar lines to a [`Script`].
 
 use super::{
     protocol,
@@ -8,7 +8,7 @@ use super::{
 use penstock_config::model::{CheckKind, Proxy};
 use penstock_rules::{Compiler, LogFormat, ProxyId};
 
-/// The check of a backend's servers; what is wrong with it goes to the compiler's diagnostics.
+/// The health check of a backend's servers; errors are added to the compiler's diagnostics.
 pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Script {
     match &proxy.check {
         CheckKind::Connect => protocol::connect(),
@@ -33,7 +33,7 @@ fn implicit() -> Step {
     Step { action: Action::Connect(connect), comment: None }
 }
 
-/// Puts the connection in front that nobody wrote.
+/// Adds the initial connection if it is not written.
 fn with_connection(mut steps: Vec<Step>) -> Vec<Step> {
     let first = steps.iter().find(|step| step.action.acts());
     if !matches!(first.map(|step| &step.action), Some(Action::Connect(_))) {
@@ -63,7 +63,7 @@ fn compile_tcp(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Scrip
 fn compile_http(proxy: &Proxy, id: ProxyId, option: [Option<&str>; 3], compiler: &mut Compiler<'_>) -> Script {
     let [method, uri, version] = option;
     let mut script = Script { kind: Kind::Http, ..Script::default() };
-    // Headers used to be smuggled in behind the version: they still are.
+    // Before there was `http-check send`, headers were added after the version; this still works.
     let (version, extra) =
         version.unwrap_or("HTTP/1.0").split_once("\r\n").unwrap_or((version.unwrap_or("HTTP/1.0"), ""));
     let headers = extra.split("\r\n").filter_map(|line| line.split_once(':'));
@@ -105,7 +105,7 @@ fn compile_http(proxy: &Proxy, id: ProxyId, option: [Option<&str>; 3], compiler:
     Script { steps, ..script }
 }
 
-/// A request of which nothing is said.
+/// A request with default settings.
 fn unspecified() -> Request {
     Request {
         method: "OPTIONS".into(),

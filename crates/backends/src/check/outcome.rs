@@ -1,4 +1,4 @@
-//! What a check found, in HAProxy's words.
+//! The outcome of a check, in HAProxy's words.
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,31 +20,31 @@ pub enum Verdict {
     L7Status,
 }
 
-/// What a result does to a server's health.
+/// The effect of a result on a server's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// None.
     Neutral,
     /// One step down.
     Failed,
     /// One step up.
     Passed,
-    /// One step up, but it takes no new clients.
+    /// One step up, but the server takes no new clients.
     Conditional,
 }
 
 impl Verdict {
-    /// As statistics write it.
+    /// The short name shown in statistics.
     pub fn short(self) -> &'static str {
         self.row().0
     }
 
-    /// As logs write it.
+    /// The description shown in logs.
     pub fn description(self) -> &'static str {
         self.row().1
     }
 
-    /// What it does.
+    /// Its effect.
     pub fn effect(self) -> Effect {
         match self {
             Verdict::Initializing => Effect::Neutral,
@@ -54,12 +54,12 @@ impl Verdict {
         }
     }
 
-    /// It was decided on data, so that a code goes with it.
+    /// Whether it was decided on data, so that it has a code.
     pub fn has_code(self) -> bool {
         matches!(self, Verdict::L7Ok | Verdict::L7Conditional | Verdict::L7Status)
     }
 
-    /// The one that `ok-status` and its like name.
+    /// The result with the name used in `ok-status` and similar settings.
     pub fn named(name: &str) -> Option<Verdict> {
         const NAMED: [Verdict; 10] = [
             Verdict::L4Ok,
@@ -104,19 +104,19 @@ impl Verdict {
 pub struct Outcome {
     /// The result.
     pub verdict: Verdict,
-    /// A status or another protocol's code, where the result was decided on data.
+    /// A status, or another protocol's code, if the result was decided on data.
     pub code: Option<u32>,
-    /// What the server or the system said.
+    /// The text that the server or the system returned.
     pub info: String,
 }
 
 impl Outcome {
-    /// A result, with a code of 0 where one belongs.
+    /// A result; if it has a code, that is 0.
     pub fn new(verdict: Verdict, info: impl Into<String>) -> Outcome {
         Outcome { verdict, code: verdict.has_code().then_some(0), info: info.into() }
     }
 
-    /// With its code, where one belongs.
+    /// Sets the code, if the result has one.
     #[must_use]
     pub fn code(self, code: u32) -> Outcome {
         let code = self.verdict.has_code().then_some(code);

@@ -1,4 +1,4 @@
-//! The fixed protocols: what is sent and what counts as an answer.
+//! The fixed protocols: what is sent, and what counts as a valid answer.
 
 use super::{
     Outcome, Verdict,
@@ -6,8 +6,8 @@ use super::{
 };
 use penstock_config::model::MysqlUser;
 
-/// A connection, then the steps of one protocol. Whether the connection counts in the numbers of steps that messages
-/// name is a matter of custom; where it does, it is also closed in good order.
+/// A connection, followed by the steps of one protocol. With `counted`, messages count the connection as a step, and it
+/// is closed in an orderly way; HAProxy differs here from protocol to protocol.
 fn script(counted: bool, steps: impl IntoIterator<Item = Action>) -> Script {
     let connect = Connect { implicit: !counted, as_server: true, linger: counted, ..Connect::default() };
     let connect = Action::Connect(connect);
@@ -33,7 +33,7 @@ fn line(input: &[u8]) -> Option<&[u8]> {
     Some(input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]))
 }
 
-/// Just the connection.
+/// Only connects.
 pub fn connect() -> Script {
     script(false, [])
 }
@@ -52,7 +52,7 @@ pub fn smtp(hello: &str, domain: &str) -> Script {
     )
 }
 
-/// Three digits, then text; 2xx is well.
+/// Three digits and text; 2xx is a success.
 fn smtp_line(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     let line = line(input)?;
     let (code, rest) = line.split_at_checked(3).unwrap_or((line, &[]));
@@ -66,7 +66,7 @@ fn smtp_line(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
-/// The same for an answer of several lines, whose last one has no dash.
+/// An answer of several lines, whose last one has no dash after the number.
 fn smtp_reply(mut input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     loop {
         let judged = smtp_line(input)?;
@@ -95,9 +95,9 @@ fn redis_pong(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
-/// `option pgsql-check`: a start-up message; any request for authentication is well.
+/// `option pgsql-check`: sends a start-up message; any request for authentication is a success.
 pub fn pgsql(user: &str) -> Script {
-    // Protocol 3.0, then pairs of names and values, each ended by a zero.
+    // Protocol 3.0, then pairs of names and values, each terminated by a zero.
     let mut body = vec![0, 3, 0, 0];
     body.extend_from_slice(b"user\0");
     body.extend_from_slice(user.as_bytes());
@@ -110,12 +110,13 @@ pub fn pgsql(user: &str) -> Script {
 fn pgsql_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     match input.first()? {
         b'R' if input.len() < 9 => None,
-        // A request for one of the ways to authenticate that begin an exchange, or for none.
+        // A request for a method of authentication that starts an exchange, or for none.
         b'R' if input[1..4] == [0; 3] && input[5..8] == [0; 3] && matches!(input[8], 0 | 2..=7 | 9 | 10) => {
             Some(Ok(Outcome::new(Verdict::L7Ok, "PostgreSQL server is ok")))
         }
         b'E' => {
-            // Behind type and length stand fields, each a letter and text up to a NUL: the first is the severity.
+            // Type and length are followed by fields, each a letter and text up to a NUL; the first one is the
+            // severity.
             let said = input.get(6..)?.split(|&byte| byte == 0).next()?;
             Some(Err(Outcome::new(Verdict::L7Response, text(said))))
         }
@@ -134,7 +135,7 @@ fn ldap_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     if input.first() != Some(&0x30) {
         return refused();
     }
-    // Lengths over 127 say in how many bytes they stand.
+    // A length over 127 is preceded by the number of its bytes.
     let long = *input.get(1)?;
     let header = 2 + if long & 0x80 != 0 { usize::from(long & 0x7f) } else { 0 };
     let message = input.get(header..)?;
@@ -154,7 +155,7 @@ fn ldap_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
-/// `option mysql-check`: the greeting; with a user also an authentication without a password.
+/// `option mysql-check`: reads the greeting, and with a user also authenticates without a password.
 pub fn mysql(user: Option<&MysqlUser>) -> Script {
     let Some(user) = user else { return script(true, [expect(mysql_greeting)]) };
     let mut body = if user.pre_41 {
@@ -173,11 +174,11 @@ pub fn mysql(user: Option<&MysqlUser>) -> Script {
     login.append(&mut body);
     const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
     login.extend_from_slice(&QUIT);
-    // What is sent does not depend on the greeting, and does not wait for it.
+    // What is sent neither depends on the greeting nor waits for it.
     script(true, [send(login), expect(mysql_greeting), expect(mysql_answer)])
 }
 
-/// The packet at the start of the input and what follows it: length in three bytes, a sequence number, the body.
+/// The packet at the start of the input, and what follows it: three bytes of length, a sequence number, the body.
 fn mysql_packet(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = input.split_at_checked(4)?;
     let length = usize::from(head[0]) | usize::from(head[1]) << 8 | usize::from(head[2]) << 16;
@@ -186,7 +187,7 @@ fn mysql_packet(input: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn mysql_error(body: &[u8]) -> Outcome {
     let code = body.get(1..3).map_or(0, |code| u32::from(code[0]) | u32::from(code[1]) << 8);
-    // The SQL state, marked by '#', stands before the text of a 4.1 server.
+    // With a 4.1 server, the SQL state, marked by '#', precedes the text.
     let said = body.get(3..).unwrap_or_default();
     let said = if said.first() == Some(&b'#') { said.get(6..).unwrap_or_default() } else { said };
     Outcome::new(Verdict::L7Status, text(said)).code(code)
@@ -204,7 +205,7 @@ fn mysql_greeting(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
-/// The packet behind the greeting; what is told is the greeting's version.
+/// The packet after the greeting; the version in the greeting is reported.
 fn mysql_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     let (_, rest) = mysql_packet(input)?;
     let (body, _) = mysql_packet(rest)?;
@@ -215,11 +216,12 @@ fn mysql_answer(input: &[u8]) -> Option<Result<Outcome, Outcome>> {
     })
 }
 
-/// `option ssl-hello-chk`: a hello that every TLS server answers, be it with an alert; no handshake follows.
+/// `option ssl-hello-chk`: sends a hello that every TLS server answers, even if with an alert; the handshake is not
+/// continued.
 pub fn ssl_hello() -> Script {
     let mut hello = vec![0x03, 0x03];
     hello.extend_from_slice(b"an answer is all that this asks.");
-    // No session, four suites that servers of any age know, no compression.
+    // No session, four suites that servers of any age support, no compression.
     hello.push(0);
     hello.extend_from_slice(&[0, 8, 0xc0, 0x2f, 0xc0, 0x2b, 0x00, 0x9c, 0x00, 0x2f]);
     hello.extend_from_slice(&[1, 0]);

@@ -1,4 +1,4 @@
-//! One check under way: bytes in, what to do next out. Sockets and clocks are the runner's.
+//! A check in progress: bytes in, the next action out. The caller has sockets and clocks.
 
 use super::{
     Outcome, Verdict,
@@ -12,47 +12,47 @@ use penstock_rules::{
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What the runner does next.
+/// The caller's next action.
 #[derive(Debug)]
 pub enum Next {
-    /// Connect as said; then [`Run::connected`] or [`Run::connect_failed`].
+    /// Connect as specified; then call [`Run::connected`] or [`Run::connect_failed`].
     Connect(Connect),
-    /// Send these bytes; then [`Run::step`].
+    /// Send these bytes; then call [`Run::step`].
     Send(Vec<u8>),
-    /// Wait for bytes; then [`Run::received`] or [`Run::ended`].
+    /// Wait for bytes; then call [`Run::received`] or [`Run::ended`].
     Receive,
     /// The check is over.
     Done(Outcome),
 }
 
-/// How connecting failed.
+/// Why connecting failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// The system refused, with its words.
+    /// The system reported this error.
     Refused(String),
-    /// The time was up before the connection was made.
+    /// The time limit was reached before the connection was made.
     Timeout,
     /// The TLS handshake failed.
     Tls(String),
-    /// The time was up in the TLS handshake.
+    /// The time limit was reached during the TLS handshake.
     TlsTimeout,
 }
 
-/// Whom a check asks about, and what its expressions may ask.
+/// The server that a check is about, and what its expressions may look at.
 pub struct About<'a> {
     /// The backend.
     pub backend: (ProxyId, &'a ProxyFacts),
     /// The server.
     pub server: &'a ServerFacts,
-    /// What lives above.
+    /// Access to the rest of the process.
     pub world: &'a dyn World,
-    /// When the check began.
+    /// When the check started.
     pub now: Now,
-    /// What the server is told of itself.
+    /// What the server is told about itself.
     pub standing: Standing,
 }
 
-/// A check under way.
+/// A check in progress.
 pub struct Run<'a> {
     script: Arc<Script>,
     about: About<'a>,
@@ -61,10 +61,10 @@ pub struct Run<'a> {
     ended: bool,
     exchanged: bool,
     method: String,
-    /// The head of the response, and the payload of its body as far as it has come.
+    /// The head of the response, and the part of its body that has arrived.
     response: Option<ResponseHead>,
     body: Vec<u8>,
-    /// What expressions see beside that: there is no client.
+    /// What else expressions can see: there is no client.
     server_conn: Option<ServerConnFacts>,
     conn: ConnFacts,
     log: LogFacts,
@@ -74,14 +74,14 @@ pub struct Run<'a> {
     last: Option<Outcome>,
 }
 
-/// An answer larger than this is judged by its beginning.
+/// A longer answer is judged by its start.
 const INPUT_MAX: usize = 16 * 1024;
 
-/// What is made of an answer; `None` while more of it may tell.
+/// The result of judging an answer; `None` while it depends on more bytes.
 type Judged<T> = Option<Result<T, Outcome>>;
 
 impl<'a> Run<'a> {
-    /// A check that is about to begin.
+    /// A check that has not started.
     pub fn new(script: Arc<Script>, about: About<'a>) -> Run<'a> {
         Run {
             script,
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What expressions see. They have to decide with it.
+    /// What expressions can see. They have to decide on this basis.
     fn context(&mut self) -> Context<'_> {
         let bytes = if self.script.kind == Kind::Http { &self.body } else { &self.input };
         Context {
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What to do now.
+    /// Determines the next action.
     pub fn step(&mut self) -> Next {
         let script = self.script.clone();
         while let Some(step) = script.steps.get(self.at) {
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         Next::Done(self.last.take().unwrap_or_else(|| self.passed()))
     }
 
-    /// What came so far is no answer to what is sent now.
+    /// Drops what has been received, since it cannot be the answer to what is sent next.
     fn forget(&mut self) {
         self.exchanged = true;
         self.input.clear();
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The connection is made.
+    /// Reports that the connection was made.
     pub fn connected(&mut self, conn: ServerConnFacts) {
         let exchanged = self.exchanged;
         self.forget();
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         self.at += 1;
     }
 
-    /// Connecting failed.
+    /// Reports that connecting failed.
     pub fn connect_failed(&mut self, error: ConnectError) -> Outcome {
         match error {
             ConnectError::Refused(text) => self.located(Verdict::L4Connection, &text),
@@ -212,24 +212,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes came.
+    /// Adds bytes that were received.
     pub fn received(&mut self, bytes: &[u8]) {
         let room = INPUT_MAX.saturating_sub(self.input.len());
         self.input.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.ended |= self.input.len() >= INPUT_MAX;
     }
 
-    /// The server closed.
+    /// Reports that the server closed.
     pub fn ended(&mut self) {
         self.ended = true;
     }
 
-    /// Sending or receiving failed.
+    /// Reports that sending or receiving failed.
     pub fn broken(&mut self, text: &str) -> Outcome {
         self.located(Verdict::SocketError, text)
     }
 
-    /// The time for an answer was up.
+    /// Reports that no answer came in time.
     pub fn timed_out(&mut self) -> Outcome {
         let verdict = match self.script.steps.get(self.at).map(|step| &step.action) {
             Some(Action::Expect(expect)) => expect.timeout_status.unwrap_or(Verdict::L7Timeout),
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         self.located(verdict, "")
     }
 
-    /// An outcome whose text says at which step, where the configuration wrote the steps.
+    /// An outcome whose text names the step, if the configuration defines the steps.
     fn located(&self, verdict: Verdict, text: &str) -> Outcome {
         if self.script.kind != Kind::Tcp {
             return Outcome::new(verdict, text);
@@ -261,18 +261,18 @@ impl<'a> Run<'a> {
         Outcome::new(verdict, format!("{text} at step {} of tcp-check{what}{comment}", self.number()))
     }
 
-    /// The number of the step, as written: a connection nobody wrote does not count.
+    /// The number of the step as written: an implicit connection does not count.
     fn number(&self) -> usize {
         let implicit = matches!(self.script.steps.first().map(|s| &s.action), Some(Action::Connect(c)) if c.implicit);
         self.at + 1 - usize::from(implicit)
     }
 
-    /// The last comment up to here.
+    /// The last comment up to this step.
     fn comment(&self) -> Option<&str> {
         self.script.steps.iter().take(self.at + 1).rev().find_map(|step| step.comment.as_deref())
     }
 
-    /// Whether the answer is what is expected.
+    /// Whether the answer is as expected.
     fn judge(&mut self, expect: &Expect) -> Judged<Outcome> {
         if self.script.kind == Kind::Http { self.judge_response(expect) } else { self.judge_bytes(expect) }
     }
@@ -349,7 +349,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A success, as the configuration wants it told.
+    /// A success, reported as the configuration says.
     fn success(&mut self, expect: &Expect, mut outcome: Outcome) -> Outcome {
         outcome.verdict = expect.ok_status.unwrap_or(outcome.verdict);
         if let Some(text) = &expect.on_success {
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         self.coded(expect, outcome)
     }
 
-    /// The failure of an expectation, as the configuration wants it told.
+    /// A failed expectation, reported as the configuration says.
     fn failure(&mut self, expect: &Expect, mut outcome: Outcome) -> Outcome {
         outcome.verdict = expect.error_status.unwrap_or(outcome.verdict);
         if let Some(text) = &expect.on_error {
@@ -388,7 +388,7 @@ impl<'a> Run<'a> {
         Outcome::new(Verdict::L7Response, text)
     }
 
-    /// Whether the bytes or the body hold the pattern; `last`: no more of them come.
+    /// Whether the bytes or the body contain the pattern; with `last`, no more will come.
     fn search(&mut self, expect: &Expect, last: bool) -> Judged<bool> {
         let refused = |text: &str| Some(Err(Outcome::new(Verdict::L7Response, text)));
         let wanted = match &expect.pattern {
@@ -430,7 +430,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Reads the response as far as it has come, interim ones left out: whether it is whole, `None` while its head is not.
+    /// Parses the response received so far, skipping interim ones: returns whether it is complete, `None` while its
+    /// head is not.
     fn read_response(&mut self) -> Result<Option<bool>, Error> {
         let limits = Limits::default();
         let mut head = ResponseHead::new();
@@ -462,7 +463,7 @@ fn matches(regex: &penstock_rules::Regex, input: &[u8], hexadecimal: bool) -> bo
     regex.is_match(digits.as_bytes())
 }
 
-/// What messages call a pattern.
+/// The name of a pattern in messages.
 fn name_of(pattern: &Pattern) -> &'static str {
     match pattern {
         Pattern::Bytes { name, .. } => name,
@@ -471,7 +472,7 @@ fn name_of(pattern: &Pattern) -> &'static str {
     }
 }
 
-/// What messages quote of it: bytes that depend on nothing.
+/// The text of a pattern for messages, if it is constant.
 fn quoted(pattern: &Pattern) -> Option<Cow<'_, str>> {
     match pattern {
         Pattern::Bytes { text, name: "string" | "binary" } => text.format.constant().map(String::from_utf8_lossy),
@@ -479,7 +480,7 @@ fn quoted(pattern: &Pattern) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The payload of a body as far as it has come, and whether that is all.
+/// The part of a body that has arrived, and whether that is all of it.
 fn payload(mut input: &[u8], framing: Framing) -> Result<(Vec<u8>, bool), Error> {
     let mut reader = BodyReader::new(framing, Limits::default());
     let mut body = Vec::new();

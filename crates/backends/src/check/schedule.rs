@@ -1,4 +1,4 @@
-//! When a server is checked next, and what a result makes of its health.
+//! When a server is checked next, and how a result affects its health.
 
 use super::{Effect, Outcome};
 use crate::server::Check;
@@ -8,19 +8,19 @@ use std::time::Duration;
 /// What a result means for the server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conclusion {
-    /// Nothing changes.
+    /// No change.
     Steady,
-    /// Down.
+    /// It goes down.
     Down,
-    /// Up.
+    /// It comes up.
     Up,
-    /// Up, for those bound to it.
+    /// It stays up only for clients tied to it.
     Stopping,
 }
 
 impl Check {
-    /// Counts a result: `rise` successes in a row bring a server up, `fall` failures in a row take it down. Says what
-    /// follows and whether the health moved.
+    /// Counts a result: `rise` successes in a row bring a server up, `fall` failures in a row take it down. Returns the
+    /// conclusion, and whether its health changed.
     pub fn record(&mut self, outcome: &Outcome, duration: Option<Duration>) -> (Conclusion, bool) {
         self.status = outcome.verdict.short();
         self.description = outcome.verdict.description();
@@ -59,7 +59,7 @@ impl Check {
     }
 }
 
-/// The time to the next check: `inter` when all is well, `downinter` when it is dead, `fastinter` in between.
+/// The time to the next check: `inter` if the server is healthy, `downinter` if it is down, `fastinter` in between.
 pub fn interval(check: &ServerCheck, health: &Check) -> Duration {
     let special = match health.health {
         0 => check.downinter,
@@ -69,15 +69,15 @@ pub fn interval(check: &ServerCheck, health: &Check) -> Duration {
     special.unwrap_or(check.inter)
 }
 
-/// `spread-checks` moves a check by up to that share of its interval, either way; `random` is between 0 and 1.
+/// `spread-checks`: moves a check by up to that percentage of its interval, either way; `random` is between 0 and 1.
 pub fn spread(interval: Duration, percent: u32, random: f64) -> Duration {
     let share = f64::from(percent.min(50)) / 100.0;
     interval.mul_f64(1.0 + share * (2.0 * random - 1.0))
 }
 
-/// The first checks are spread evenly over the interval, so that a start is not a burst.
+/// The delay of the first check: spread evenly over the interval, so that a start causes no burst.
 pub fn first(interval: Duration, index: usize, count: usize, longest: Option<Duration>) -> Duration {
     let interval = longest.map_or(interval, |longest| interval.min(longest));
-    // A second at most: an operator wants to know.
+    // At most a second, so that the state is known soon.
     interval.min(Duration::from_secs(1)).mul_f64(index as f64 / count.max(1) as f64)
 }

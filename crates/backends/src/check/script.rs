@@ -3,12 +3,12 @@
 use super::{Outcome, Verdict};
 use penstock_rules::{Context, Expr, LogFormat, Regex, Rules};
 
-/// What a server is asked. Immutable, one for all servers of a backend.
+/// The script of a check. Immutable, and shared by all servers of a backend.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// The steps in order; the first that acts is a connection.
+    /// The steps in order; the first one that acts is a connection.
     pub steps: Vec<Step>,
-    /// How results are worded.
+    /// The wording of results.
     pub kind: Kind,
     /// `http-check disable-on-404`.
     pub disable_on_404: bool,
@@ -16,10 +16,10 @@ pub struct Script {
     pub send_state: bool,
 }
 
-/// How results are worded.
+/// The wording of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A connection, or one of the fixed protocols: errors name no step.
+    /// A connection, or one of the fixed protocols: errors do not name a step.
     #[default]
     Plain,
     /// `tcp-check`: errors name their step.
@@ -37,10 +37,10 @@ pub struct Step {
     pub comment: Option<String>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub enum Action {
-    /// Opens a connection, in place of the one before.
+    /// Opens a connection, replacing the previous one.
     Connect(Connect),
     /// Sends bytes.
     Send(Text),
@@ -50,12 +50,12 @@ pub enum Action {
     Expect(Expect),
     /// `set-var`, `set-var-fmt`, `unset-var`.
     Set(Rules),
-    /// Nothing: a comment of its own.
+    /// Nothing: a comment on its own.
     Comment,
 }
 
 impl Action {
-    /// It has to do with the server: comments and variables do not.
+    /// Whether it involves the server; comments and variables do not.
     pub fn acts(&self) -> bool {
         !matches!(self, Action::Comment | Action::Set(_))
     }
@@ -64,11 +64,11 @@ impl Action {
 /// `connect`.
 #[derive(Clone, Debug, Default)]
 pub struct Connect {
-    /// Not written: the connection every check begins with.
+    /// Whether it is not written, but is the connection that every check starts with.
     pub implicit: bool,
     /// `port`.
     pub port: Option<u16>,
-    /// `port` as an expression, which is that number once it is reached.
+    /// `port` as an expression, evaluated when the step is reached.
     pub port_from: Option<Expr>,
     /// `addr`.
     pub addr: Option<std::net::IpAddr>,
@@ -80,51 +80,51 @@ pub struct Connect {
     pub alpn: Option<Vec<String>>,
     /// `send-proxy`.
     pub send_proxy: bool,
-    /// `linger`: the connection is closed in good order, not reset.
+    /// `linger`: the connection is closed in an orderly way rather than reset.
     pub linger: bool,
-    /// `default` or implicit: what the server's line says holds too.
+    /// Whether the settings of the server's line apply too: with `default`, or if implicit.
     pub as_server: bool,
 }
 
-/// Bytes that are sent or looked for, which samples may be part of.
+/// Bytes to be sent or looked for, which may contain samples.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    /// What is written.
+    /// The text as a format.
     pub format: LogFormat,
-    /// It is the bytes in hexadecimal.
+    /// Whether it is in hexadecimal.
     pub hexadecimal: bool,
 }
 
 impl Text {
-    /// These bytes.
+    /// A constant text.
     pub fn bytes(bytes: &[u8]) -> Text {
         Text { format: LogFormat::literal(bytes), hexadecimal: false }
     }
 
-    /// The bytes; `None` where they are no hexadecimal number.
+    /// The bytes; `None` if they are not valid hexadecimal.
     pub fn render(&self, ctx: &Context<'_>) -> Option<Vec<u8>> {
         let written = self.format.to_bytes(ctx);
         if self.hexadecimal { hex(&written) } else { Some(written) }
     }
 }
 
-/// Bytes from an even number of hexadecimal digits.
+/// Decodes an even number of hexadecimal digits.
 pub fn hex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
     let (pairs, rest) = text.as_chunks::<2>();
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect())?
 }
 
-/// What the server is told of itself.
+/// What the server is told about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// The value of `X-Haproxy-Server-State`, for `send-state`.
     pub state: String,
-    /// It is down: a 404 does not bring it up.
+    /// Whether it is down: then a 404 does not bring it up.
     pub down: bool,
 }
 
-/// `http-check send`, or what `option httpchk` says.
+/// `http-check send`, or the request of `option httpchk`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Request {
@@ -136,7 +136,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// As it goes over the wire; names of headers in lower case. `state` is for `send-state`.
+    /// The request as sent, with header names in lower case. `state` is for `send-state`.
     pub fn render(&self, ctx: &Context<'_>, state: Option<&str>) -> Vec<u8> {
         let mut out = format!("{} ", self.method).into_bytes();
         self.uri.render(ctx, &mut out);
@@ -146,10 +146,10 @@ impl Request {
         for (name, value) in &self.headers {
             let (name, value) = (name.to_ascii_lowercase(), value.to_bytes(ctx));
             match name.as_str() {
-                // The body decides.
+                // The body determines these.
                 "content-length" | "transfer-encoding" => continue,
                 "connection" => {
-                    // What goes without saying is not said.
+                    // This is the default and is not sent.
                     close = false;
                     if value.eq_ignore_ascii_case(if latest { b"keep-alive" } else { b"close" }) {
                         continue;
@@ -166,7 +166,7 @@ impl Request {
             out.extend_from_slice(format!("x-haproxy-server-state: {state}\r\n").as_bytes());
         }
         let mut body = self.body.to_bytes(ctx);
-        // RFC 9110, 8.6: these methods mean nothing by a body, others say that theirs is empty.
+        // RFC 9110, 8.6: a body has no meaning with these methods; others say explicitly that it is empty.
         if !body.is_empty() || !matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "DELETE") {
             out.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
         }
@@ -182,11 +182,12 @@ impl Request {
 /// `expect`.
 #[derive(Debug)]
 pub struct Expect {
-    /// What is looked for.
+    /// The pattern.
     pub pattern: Pattern,
-    /// `!`.
+    /// `!`: the pattern must not be found.
     pub inverse: bool,
-    /// `min-recv`: fewer bytes are not judged, and with as many an absence is final. Without it more may always come.
+    /// `min-recv`: with fewer bytes nothing is decided, and with this many an absence is final. Without it, more may
+    /// always come.
     pub min_recv: Option<usize>,
     /// `ok-status`.
     pub ok_status: Option<Verdict>,
@@ -203,7 +204,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Nothing but a pattern.
+    /// An expectation with only a pattern.
     pub fn new(pattern: Pattern) -> Expect {
         Expect {
             pattern,
@@ -219,24 +220,24 @@ impl Expect {
     }
 }
 
-/// Reads a protocol's answer: `None` while bytes are missing.
+/// Parses a protocol's answer; `None` while bytes are missing.
 pub type Judge = fn(&[u8]) -> Option<Result<Outcome, Outcome>>;
 
-/// What an `expect` looks for.
+/// The pattern of an `expect`.
 #[derive(Debug)]
 pub enum Pattern {
     /// `string`, `binary`: these bytes anywhere; in HTTP, in the body.
     Bytes {
         /// The bytes.
         text: Text,
-        /// `string`, `binary`, or the one of them that is a log format.
+        /// `string` or `binary`, or the variant that takes a log format.
         name: &'static str,
     },
     /// `rstring`, `rbinary`; in HTTP, in the body.
     Regex {
         /// The expression.
         regex: Regex,
-        /// It is matched against the bytes written in hexadecimal, in capitals.
+        /// Whether it is matched against the bytes in upper-case hexadecimal.
         hexadecimal: bool,
     },
     /// `status`: ranges.
@@ -245,14 +246,14 @@ pub enum Pattern {
     StatusRegex(Regex),
     /// `hdr`, `fhdr`.
     Header {
-        /// Values are taken whole, not split at commas.
+        /// Whether values are compared as a whole, not split at commas.
         full: bool,
         /// The name.
         name: Match,
-        /// The value, if one is wanted.
+        /// The value, if one is expected.
         value: Option<Match>,
     },
-    /// A fixed protocol's answer.
+    /// The answer of a fixed protocol.
     Protocol(Judge),
 }
 
@@ -268,7 +269,7 @@ pub enum Match {
 }
 
 impl Match {
-    /// What to compare with at this moment.
+    /// The comparison with its text evaluated now.
     pub fn wanted<'m>(&'m self, ctx: &Context<'_>) -> Wanted<'m> {
         match self {
             Match::Is(text) => Wanted::Is(text.to_bytes(ctx)),
@@ -280,7 +281,7 @@ impl Match {
     }
 }
 
-/// A [`Match`] whose text is known.
+/// A [`Match`] whose text is evaluated.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Wanted<'m> {

@@ -1,4 +1,4 @@
-//! The words of `http-check` and `tcp-check` lines, read into [`Step`]s.
+//! Parses the words of `http-check` and `tcp-check` lines into [`Step`]s.
 
 use super::{
     Verdict,
@@ -8,7 +8,7 @@ use penstock_config::{Diagnostics, Line, Span, Word};
 use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, Regex, log::Purpose};
 use std::net::{IpAddr, SocketAddr};
 
-/// The words of one directive, one after the other.
+/// The words of a directive, taken one after another.
 pub(super) struct Words<'a, 'c> {
     line: &'a Line,
     at: usize,
@@ -16,13 +16,13 @@ pub(super) struct Words<'a, 'c> {
     compiler: &'a mut Compiler<'c>,
 }
 
-/// `set-var(NAME)`, `set-var-fmt(NAME)`, `unset-var(NAME)`.
+/// Whether a step is `set-var(NAME)`, `set-var-fmt(NAME)` or `unset-var(NAME)`.
 pub(super) fn is_variable(verb: &str) -> bool {
     ["set-var(", "set-var-fmt(", "unset-var("].iter().any(|start| verb.starts_with(start))
 }
 
 impl<'a, 'c> Words<'a, 'c> {
-    /// All words of a line.
+    /// A cursor over all words of a line.
     pub fn new(line: &'a Line, proxy: ProxyId, compiler: &'a mut Compiler<'c>) -> Self {
         Words { line, at: 0, proxy, compiler }
     }
@@ -34,7 +34,7 @@ impl<'a, 'c> Words<'a, 'c> {
         Some(word)
     }
 
-    /// A word that nothing is known of: that is reported.
+    /// Reports an unknown word.
     pub fn unknown(&mut self, word: &Word) -> Option<Step> {
         self.error(word.span, format!("'{}' is not known here", word.text));
         None
@@ -48,7 +48,7 @@ impl<'a, 'c> Words<'a, 'c> {
         self.diagnostics().error(span, text);
     }
 
-    /// The word after `keyword`; where there is none, that is reported, and it is empty.
+    /// The word after `keyword`; if there is none, reports that and returns an empty one.
     fn value(&mut self, keyword: &Word) -> Word {
         match self.next() {
             Some(word) => word.clone(),
@@ -86,7 +86,7 @@ impl<'a, 'c> Words<'a, 'c> {
         self.compiler.expression(&line, self.proxy, Places::CHECK)
     }
 
-    /// The bytes that `keyword`, of the kinds of `send` and `expect`, is followed by.
+    /// The text after `keyword`, which is one of the variants of `send` and `expect`.
     fn text(&mut self, keyword: &Word) -> Option<Text> {
         let word = self.value(keyword);
         let (hexadecimal, format) = (keyword.text.contains("binary"), keyword.text.ends_with("-lf"));
@@ -114,7 +114,8 @@ impl<'a, 'c> Words<'a, 'c> {
         }
     }
 
-    /// `connect`; `before` are the steps before it, which begin with a connection too, or with none.
+    /// Parses `connect`; `before` are the steps before it, which must start with a connection if they contain any
+    /// action.
     pub fn connect(&mut self, before: &[Step]) -> Option<Step> {
         let first = before.iter().find(|step| step.action.acts());
         if first.is_some_and(|step| !matches!(step.action, Action::Connect(_))) {
@@ -176,12 +177,12 @@ impl<'a, 'c> Words<'a, 'c> {
         Some(Step { action: Action::Set(rules), comment: None })
     }
 
-    /// `comment` as a step of its own.
+    /// A step that consists of a `comment`.
     pub fn comment(&mut self, verb: &Word) -> Option<Step> {
         Some(Step { action: Action::Comment, comment: Some(self.argument(verb)) })
     }
 
-    /// `tcp-check send` and its like.
+    /// Parses `tcp-check send` and its variants.
     pub fn send(&mut self, verb: &Word) -> Option<Step> {
         let text = self.text(verb)?;
         let mut comment = None;
@@ -194,7 +195,7 @@ impl<'a, 'c> Words<'a, 'c> {
         Some(Step { action: Action::Send(text), comment })
     }
 
-    /// `http-check send`, which changes or completes `request`.
+    /// Parses `http-check send`, which changes or completes `request`.
     pub fn request(&mut self, mut request: Request) -> Step {
         let mut comment = None;
         while let Some(word) = self.next() {
@@ -223,7 +224,7 @@ impl<'a, 'c> Words<'a, 'c> {
         let mut expect = Expect::new(Pattern::Status(Vec::new()));
         let (mut comment, mut found) = (None, false);
         while let Some(word) = self.next() {
-            // A negation may touch what it negates.
+            // A negation may be attached to the word it negates.
             let negated = Word { text: word.text.trim_start_matches('!').to_owned(), span: word.span };
             let word = if word.text.starts_with('!') {
                 expect.inverse = !expect.inverse;
@@ -268,7 +269,7 @@ impl<'a, 'c> Words<'a, 'c> {
                 let pattern = self.value(word);
                 Pattern::Regex { regex: self.regex(&pattern, false)?, hexadecimal: false }
             }
-            // The expression is matched against the bytes written in hexadecimal, in capitals.
+            // The expression is matched against the bytes in upper-case hexadecimal.
             ("rbinary", false) => {
                 let pattern = self.value(word);
                 Pattern::Regex { regex: self.regex(&pattern, false)?, hexadecimal: true }
@@ -304,7 +305,7 @@ impl<'a, 'c> Words<'a, 'c> {
         })
     }
 
-    /// `[-m METHOD] TEXT` behind `keyword`.
+    /// Parses `[-m METHOD] TEXT` after `keyword`.
     fn matched(&mut self, keyword: &Word, ignore_case: bool) -> Option<Match> {
         let mut method = "str".to_owned();
         let mut word = self.value(keyword);
@@ -344,7 +345,7 @@ impl<'a, 'c> Words<'a, 'c> {
         verdict
     }
 
-    /// `200,204,300-399`.
+    /// Parses `200,204,300-399`.
     fn statuses(&mut self, list: &Word) -> Vec<(u16, u16)> {
         let parse = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));

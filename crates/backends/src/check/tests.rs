@@ -1,4 +1,4 @@
-//! Configurations, what a server answers, and what HAProxy 2.6 said of it (recorded from its statistics).
+//! Configurations, a server's answers, and the result HAProxy 2.6 showed for them (recorded from its statistics).
 
 use super::{
     Outcome, Verdict,
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// What the server does after connecting, in order.
+/// What the server does after the connection is made, in order.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Says(&'static str),
@@ -59,7 +59,7 @@ fn about(down: bool) -> About<'static> {
     }
 }
 
-/// Plays one check; its outcome and what was sent.
+/// Runs one check; returns its outcome and what was sent.
 fn play(lines: &str, peer: &[Peer]) -> (Outcome, Vec<u8>) {
     let mut run = Run::new(script_of(lines), about(false));
     let mut peer = peer.iter();
@@ -270,10 +270,10 @@ fn rise_and_fall_count_results_in_a_row() {
     let mut check = Check::new(2, 3);
     let mut record = |verdict| check.record(&Outcome::new(verdict, ""), None).0;
     let (pass, fail) = (Verdict::L7Ok, Verdict::L4Connection);
-    // A server starts one failure away from down.
+    // A server starts one failure away from being down.
     assert_eq!(record(fail), Conclusion::Down);
     assert_eq!(record(pass), Conclusion::Steady);
-    // It begins anew; to a server that is down, down is nothing new.
+    // Counting restarts; a server that is down cannot go down again.
     assert_eq!(record(fail), Conclusion::Down);
     assert_eq!([record(pass), record(pass)], [Conclusion::Steady, Conclusion::Up]);
     assert_eq!([record(fail), record(fail), record(pass)], [Conclusion::Steady, Conclusion::Steady, Conclusion::Up]);

@@ -1,4 +1,4 @@
-//! Where the next attempt goes, in a table.
+//! Where the next attempt goes, as a table.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn proxy(lines: &str) -> Proxy {
     config.proxies[0].clone()
 }
 
-/// Plays a request whose every attempt fails. Each attempt is a letter: `=` the same server must take it, `~` another one
-/// should; a dot after it means that it waits first.
+/// Simulates a request whose attempts all fail. Each attempt is a letter: `=` must go to the same server, `~` should go
+/// to another; a dot after it means that there is a pause before it.
 fn course(lines: &str, bound: bool, forced: bool, active: u32) -> String {
     let proxy = proxy(lines);
     let mut want = Want { persistent: bound.then_some(ServerId::configured(0)), ..Want::default() };
@@ -37,7 +37,8 @@ fn course(lines: &str, bound: bool, forced: bool, active: u32) -> String {
 
 #[test]
 fn redispatch_says_when_a_request_leaves_its_server() {
-    // Lines, bound by persistence, `force-persist`, active servers, and where the attempts after the first go.
+    // Lines, whether persistence applies, whether `force-persist` does, the number of active servers, and where the
+    // attempts after the first go.
     let cases: &[(&str, bool, bool, u32, &str)] = &[
         ("retries 3", false, false, 3, "=.=.=."),
         ("retries 0", false, false, 3, ""),

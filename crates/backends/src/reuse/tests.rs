@@ -1,4 +1,4 @@
-//! Two exchanges share a connection only if HAProxy's rules say so, whatever the circumstances.
+//! Two exchanges share a connection only if HAProxy's rules permit it, in every situation.
 
 use super::*;
 use crate::server::ServerId;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 const STRATEGIES: [HttpReuse; 4] = [HttpReuse::Never, HttpReuse::Safe, HttpReuse::Aggressive, HttpReuse::Always];
 
-/// Every claim and every offer there can be, up to what makes no difference.
+/// Calls `look` with every claim and offer that can make a difference.
 fn each(mut look: impl FnMut(Claim, Offer)) {
     for strategy in STRATEGIES {
         for first in [false, true] {

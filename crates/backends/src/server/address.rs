@@ -1,4 +1,4 @@
-//! A server's address changes while it runs: by its name, or by an operator.
+//! Changes of a server's address at run time: by name resolution, or by an operator.
 
 use super::{Admin, Backends, Endpoint, Host, Notice, ServerRef};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Instant;
 const NOTICE: u8 = 5;
 
 impl<E> Backends<E> {
-    /// A new address, or none. Connections already made stay.
+    /// Sets a new address, or none. Existing connections stay.
     pub fn set_host(&self, at: ServerRef, host: Option<Host>) {
         let Some(server) = self.server(at) else { return };
         server.endpoint.store(Arc::new(Endpoint { host, port: server.endpoint.load().port }));
     }
 
-    /// Its name does not resolve any more: in maintenance until it does.
+    /// Its name no longer resolves: puts it in maintenance until it does.
     pub fn set_unresolved(&self, at: ServerRef, reason: &'static str, now: Instant) {
         if self.status(at).is_some_and(|status| !status.admin.has(Admin::UNRESOLVED)) {
             self.set_admin_for(at, Admin::UNRESOLVED, true, reason, self.since(now));
@@ -21,7 +21,7 @@ impl<E> Backends<E> {
         self.set_host(at, None);
     }
 
-    /// Its name resolves.
+    /// Its name resolves again.
     pub fn set_resolved(&self, at: ServerRef, now: Instant) {
         if self.status(at).is_none_or(|status| !status.admin.has(Admin::UNRESOLVED)) {
             return;

@@ -19,18 +19,18 @@ pub struct Backend<E = ()> {
     hash_type: HashType,
     fullconn: u32,
     pub(super) redispatch: bool,
-    /// A `listen` section, which logs call a proxy.
+    /// Whether it is a `listen` section, which logs call a proxy.
     pub(super) listens: bool,
     sessions: AtomicU32,
     sessions_max: AtomicU32,
     pub(super) active: AtomicU32,
     pub(super) backup: AtomicU32,
     core: Mutex<Core<E>>,
-    /// What the lock protects of the same name, for readers. Whoever holds the lock keeps it up to date.
+    /// A copy, for readers, of the field of the same name that the lock protects; updated under the lock.
     pub(super) servers: ArcSwap<Slots<Arc<Server<E>>>>,
 }
 
-/// What the lock of a backend protects. All tables are by slot.
+/// What the lock of a backend protects. All tables are indexed by slot.
 pub(crate) struct Core<E> {
     pub(crate) balancer: Balancer,
     pub(crate) queues: Queues<E>,
@@ -41,7 +41,7 @@ pub(crate) struct Core<E> {
 }
 
 impl<E> Core<E> {
-    /// The server of a slot that is in use: by a server of which something is counted, waited for or changed.
+    /// The server in a slot that is in use, because something of it is counted, waited for or changed.
     pub(crate) fn server(&self, slot: usize) -> &Arc<Server<E>> {
         self.servers.at(slot).expect("a server is not removed while anything of it is under way")
     }
@@ -102,12 +102,12 @@ impl<E> Backend<E> {
         self.core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The servers as they are now, in the order in which they came.
+    /// The current servers, in the order in which they were added.
     pub fn servers(&self) -> Guard<Arc<Slots<Arc<Server<E>>>>> {
         self.servers.load()
     }
 
-    /// The server of that identifier, while it is there.
+    /// The server with that id, while it exists.
     pub fn get(&self, id: ServerId) -> Option<Arc<Server<E>>> {
         self.servers.load().get(id).cloned()
     }
@@ -117,7 +117,7 @@ impl<E> Backend<E> {
         self.servers.load().iter().find(|server| server.name == name).cloned()
     }
 
-    /// Usable servers: the active ones, or the backups that stand in for them.
+    /// The number of usable servers: active ones, or the backups that replace them.
     pub fn usable_servers(&self) -> u32 {
         match self.active.load(Relaxed) {
             0 => self.backup.load(Relaxed),
@@ -125,12 +125,12 @@ impl<E> Backend<E> {
         }
     }
 
-    /// Active and backup servers that are usable.
+    /// How many active and how many backup servers are usable.
     pub fn counts(&self) -> (u32, u32) {
         (self.active.load(Relaxed), self.backup.load(Relaxed))
     }
 
-    /// Servers can be added: the algorithm's weights are dynamic.
+    /// Whether servers can be added: the algorithm's weights have to be dynamic.
     pub fn takes_servers(&self) -> bool {
         self.core().balancer.is_dynamic()
     }
@@ -140,12 +140,12 @@ impl<E> Backend<E> {
         self.sessions.load(Relaxed)
     }
 
-    /// The most there have been.
+    /// The most requests there have been at once.
     pub fn sessions_max(&self) -> u32 {
         self.sessions_max.load(Relaxed)
     }
 
-    /// Forgets the most there have been, and with `all` how much there was.
+    /// Resets the maxima, and with `all` the counters too.
     pub fn clear_counters(&self, all: bool) {
         let mut core = self.core();
         self.sessions_max.store(0, Relaxed);
@@ -167,12 +167,12 @@ impl<E> Backend<E> {
         }
     }
 
-    /// `fullconn`, or a tenth of what the frontends that come here let in.
+    /// `fullconn`, or a tenth of the `maxconn` of the frontends that lead here.
     pub fn fullconn(&self) -> u32 {
         self.fullconn
     }
 
-    /// A request is routed here.
+    /// Counts a request that is routed here.
     pub fn enter(self: &Arc<Self>) -> Presence<E> {
         let now = self.sessions.fetch_add(1, Relaxed) + 1;
         if now > self.sessions_max.load(Relaxed) {
@@ -190,8 +190,8 @@ impl<E> Backend<E> {
         self.balance.algorithm
     }
 
-    /// What `balance` looks at, which tells the caller what parts of a [`Subject`] to fill; `None` where it does not look at
-    /// requests.
+    /// What `balance` looks at, so that the caller knows which parts of a [`Subject`] to fill in; `None` if it does not
+    /// look at requests.
     pub fn key(&self) -> Option<&BalanceKey> {
         self.balance.key.as_ref()
     }
@@ -205,13 +205,13 @@ impl<E> Backend<E> {
         Load { sessions: self.sessions(), fullconn: self.fullconn }
     }
 
-    /// A place on a server or in a queue. A place on a persistent server may have to wait for that one; without one,
-    /// the algorithm looks for a server with room, or the request waits for the first that has.
+    /// Assigns a place on a server or in a queue. A request with a persistent server may have to wait for that one; for
+    /// others, the algorithm looks for a server with room, or they wait for the first that has some.
     pub fn assign(self: &Arc<Self>, want: &Want) -> Assignment<E> {
         let load = self.load();
         let mut core = self.core();
         let slot_of = |id: ServerId| core.servers.get(id).map(|server| server.slot());
-        // A server that has been removed since binds nobody.
+        // A server that has been removed meanwhile no longer matters.
         let (persistent, avoid) = (want.persistent.and_then(slot_of), want.avoid.and_then(slot_of));
         let server = match persistent {
             Some(server) => server,
@@ -248,12 +248,12 @@ impl<E> Backend<E> {
         Assignment::Slot(Slot::counted(self.clone(), shared))
     }
 
-    /// Copies what the lock protects to where readers look.
+    /// Copies what the lock protects to where it is read.
     pub(crate) fn publish(&self, core: &mut Core<E>, server: usize) -> Arc<Server<E>> {
         let queued = core.queues.waiting_for(server);
         core.balancer.set_queued(server, queued);
         let (member, shared) = (&core.balancer.members()[server], core.server(server));
-        // Only who holds the lock writes: a load and a store do.
+        // Only the holder of the lock writes, so a load and a store suffice.
         let raise = |most: &AtomicU32, now: u32| {
             if now > most.load(Relaxed) {
                 most.store(now, Relaxed);

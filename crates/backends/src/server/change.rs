@@ -1,4 +1,5 @@
-//! How a server changes state, what follows for its backend, its sessions and its trackers, and how logs tell it.
+//! Changes of a server's state, with the consequences for its backend, its sessions and its trackers, and the log lines
+//! about them.
 
 use super::{
     Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerId, ServerRef, Shutdown, Status,
@@ -13,32 +14,32 @@ use tokio::sync::oneshot;
 /// Why a server changed, for its log line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// Who decided, such as `changed from Web interface`.
+    /// What decided, such as `changed from Web interface`.
     pub note: &'static str,
-    /// The check that decided, where the log has not told it already.
+    /// Whether the log line describes the check that decided; not if a line about that was written already.
     pub check: bool,
-    /// The agent decided.
+    /// Whether the agent decided.
     pub agent: bool,
 }
 
-/// What an operator may ask of a server.
+/// Commands that an operator may give for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Leaves maintenance and drain.
+    /// End maintenance and drain.
     Ready,
-    /// Takes no new clients.
+    /// Take no new clients.
     Drain,
-    /// Out of service, checks too.
+    /// Go out of service, without checks.
     Maint,
-    /// Sets its weight, 0 to 256.
+    /// Set its weight, 0 to 256.
     Weight(u32),
-    /// Takes its check for passed.
+    /// Treat its check as passed.
     HealthUp,
-    /// Takes its check for failed.
+    /// Treat its check as failed.
     HealthDown,
-    /// Takes its check for conditionally passed.
+    /// Treat its check as conditionally passed.
     HealthStopping,
-    /// Ends its sessions.
+    /// End its sessions.
     ShutdownSessions,
 }
 
@@ -46,10 +47,10 @@ const ALERT: u8 = 1;
 const EMERGENCY: u8 = 0;
 const NOTICE: u8 = 5;
 
-/// Who waited in the queue of a server that went down.
+/// The requests that waited for a server that went down.
 type Evicted<E> = Vec<oneshot::Sender<Granted<E>>>;
 
-/// What a change left to do outside the lock.
+/// What is left to do outside the lock after a change.
 struct After<E> {
     notices: Vec<Notice>,
     evicted: Evicted<E>,
@@ -64,7 +65,7 @@ impl<E> Default for After<E> {
 }
 
 impl<E> Backends<E> {
-    /// Finds who tracks whom. Names that lead nowhere have been refused with the configuration.
+    /// Resolves which servers track which. Names that do not exist were reported as errors in the configuration.
     pub(super) fn link_trackers(&self, config: &Config) {
         let mut trackers = Vec::new();
         for backend in self.by_proxy.iter().flatten() {
@@ -91,7 +92,7 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Gives the algorithms the states that the configuration says.
+    /// Passes the configured states to the algorithms.
     pub(super) fn settle(&self) {
         for backend in self.iter() {
             let mut core = backend.core();
@@ -106,7 +107,7 @@ impl<E> Backends<E> {
         }
     }
 
-    /// The backend of a server that is there, locked.
+    /// Locks the backend of an existing server.
     #[expect(clippy::type_complexity, reason = "a name for the pair would say no more than it does")]
     pub(super) fn lock(&self, at: ServerRef) -> Option<(&Arc<Backend<E>>, MutexGuard<'_, Core<E>>)> {
         let backend = self.get(at.proxy)?;
@@ -115,7 +116,7 @@ impl<E> Backends<E> {
         Some((backend, core))
     }
 
-    /// The state of a server now.
+    /// The current state of a server.
     pub fn status(&self, at: ServerRef) -> Option<Status> {
         self.lock(at).map(|(_, core)| core.status[at.server.index()].clone())
     }
@@ -125,9 +126,9 @@ impl<E> Backends<E> {
         self.trackers.load().iter().find(|(_, tracker)| *tracker == at).map(|(tracked, _)| *tracked)
     }
 
-    /// The server whose checks decide for `at`: the end of its chain of `track`.
+    /// The server whose checks determine the state of `at`: the end of its chain of `track`.
     pub fn reference(&self, at: ServerRef) -> ServerRef {
-        // A loop of trackers has been refused with the configuration; the bound is for the reader.
+        // A loop of trackers is an error in the configuration; the bound only makes termination obvious.
         let mut end = at;
         for _ in 0..=self.trackers.load().len() {
             match self.tracked_by(end) {
@@ -138,7 +139,7 @@ impl<E> Backends<E> {
         end
     }
 
-    /// `backend/server`.
+    /// The name `backend/server`.
     pub fn name(&self, at: ServerRef) -> String {
         let server = self.server(at);
         let server = server.as_ref().map_or("", |server| server.name.as_str());
@@ -149,17 +150,17 @@ impl<E> Backends<E> {
         now.saturating_duration_since(self.started)
     }
 
-    /// Down, by a check or by traffic.
+    /// Takes it down, because of a check or traffic.
     pub fn set_stopped(&self, at: ServerRef, cause: &Cause, now: Instant) {
         self.set_state(at, Operational::Stopped, cause, self.since(now));
     }
 
-    /// Up, by a check: in its slow start if it has one.
+    /// Brings it up, because of a check; its slow start begins if it has one.
     pub fn set_running(&self, at: ServerRef, cause: &Cause, now: Instant) {
         self.set_state(at, Operational::Running, cause, self.since(now));
     }
 
-    /// Closed to new clients, by a check.
+    /// Closes it to new clients, because of a check.
     pub fn set_stopping(&self, at: ServerRef, cause: &Cause, now: Instant) {
         self.set_state(at, Operational::Stopping, cause, self.since(now));
     }
@@ -183,7 +184,7 @@ impl<E> Backends<E> {
             (self.announce)(notice);
         }
         for waiter in after.evicted {
-            // Who has left needs no word.
+            // If the request has left, there is nothing to tell it.
             let _ = waiter.send(Granted::Again);
         }
         if let Some(server) = backend.get(server).filter(|_| after.shut_sessions) {
@@ -196,7 +197,7 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Carries out what an operator asks; `by` says in logs how, such as `changed from Web interface`.
+    /// Carries out an operator's command; `by` says in logs how it was given, such as `changed from Web interface`.
     pub fn command(&self, at: ServerRef, command: Command, by: &'static str, now: Instant) {
         let cause = Cause { note: by, ..Cause::default() };
         let since = self.since(now);
@@ -238,12 +239,12 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Tells the logs something.
+    /// Passes a notice to the logs.
     pub fn announce(&self, notice: &Notice) {
         (self.announce)(notice);
     }
 
-    /// Has no address yet when it starts: not a word is said until it has one.
+    /// Marks a server that has no address yet at start, without a notice.
     pub fn start_unresolved(&self, at: ServerRef) {
         let Some((backend, mut core)) = self.lock(at) else { return };
         let status = &mut core.status[at.server.index()];
@@ -252,12 +253,12 @@ impl<E> Backends<E> {
         backend.balance_again(&mut core, at.server.index(), None);
     }
 
-    /// Sets or clears one administrative flag, here and with those that track this server.
+    /// Sets or clears one administrative flag, for this server and those that track it.
     pub fn set_admin(&self, at: ServerRef, flag: Admin, on: bool, now: Duration) {
         self.set_admin_for(at, flag, on, "", now);
     }
 
-    /// The same, with words for the log in parentheses.
+    /// Like [`Backends::set_admin`], with a reason that the log shows in parentheses.
     pub fn set_admin_for(&self, at: ServerRef, flag: Admin, on: bool, reason: &str, now: Duration) {
         let via = self.tracked_by(at);
         let tracked_up = via.and_then(|tracked| self.status(tracked)).is_none_or(|s| s.state != Operational::Stopped);
@@ -287,7 +288,7 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Sets the weight of a server. Where the algorithm's weights are fixed, only none and the configured one count.
+    /// Sets the weight of a server. If the algorithm's weights are fixed, only 0 and the configured one are effective.
     pub fn set_weight(&self, at: ServerRef, weight: u32, now: Instant) {
         let Some((backend, mut core)) = self.lock(at) else { return };
         let slot = at.server.index();
@@ -298,7 +299,7 @@ impl<E> Backends<E> {
         backend.dispatch(slot);
     }
 
-    /// Sets how many requests a server may have at a time, 0 for as many as come; those that wait may come at once.
+    /// Sets the limit of concurrent requests of a server, 0 for no limit; waiting requests may be admitted at once.
     pub fn set_maxconn(&self, at: ServerRef, maxconn: u32) {
         let Some((backend, mut core)) = self.lock(at) else { return };
         let slot = at.server.index();
@@ -311,7 +312,7 @@ impl<E> Backends<E> {
         backend.dispatch(slot);
     }
 
-    /// Once a second: slow starts go on.
+    /// Advances slow starts; called once a second.
     pub fn tick(&self, now: Instant) {
         let now = self.since(now);
         for backend in self.iter() {
@@ -339,7 +340,7 @@ impl<E> Backends<E> {
     }
 }
 
-/// How far the slow start of a server has come.
+/// The progress of a server's slow start.
 fn ramp<E>(core: &Core<E>, server: usize, now: Duration) -> Option<Ramp> {
     let status = &core.status[server];
     let whole = core.server(server).config.settings.slowstart?.as_secs() as u32;
@@ -347,15 +348,15 @@ fn ramp<E>(core: &Core<E>, server: usize, now: Duration) -> Option<Ramp> {
     (status.state == Operational::Starting && elapsed < whole).then_some(Ramp { elapsed, whole })
 }
 
-/// One administrative flag of one server changes.
+/// A change of one administrative flag of one server.
 struct AdminChange<'a> {
     flag: Admin,
     on: bool,
-    /// Words for the log, in parentheses.
+    /// The reason that the log shows in parentheses.
     reason: &'a str,
-    /// The server that it tracks, if that decided.
+    /// The server that it tracks, if that caused the change.
     via: Option<&'a str>,
-    /// The server that it tracks is up, or it tracks none.
+    /// Whether the server that it tracks is up; true if it tracks none.
     tracked_up: bool,
     now: Duration,
 }
@@ -363,15 +364,15 @@ struct AdminChange<'a> {
 /// What a change of flags means for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdminStep {
-    /// Nothing that anybody would notice.
+    /// Nothing visible.
     Nothing,
-    /// It was down, and is out of service now too.
+    /// It was down, and is now also in maintenance.
     MaintainDown,
     /// It goes down for maintenance.
     Maintain,
     /// Its maintenance ends.
     Resume,
-    /// An operator's maintenance ends, another reason for it remains.
+    /// An operator's maintenance ends, but another reason for maintenance remains.
     StayMaintained,
     /// It takes no new clients.
     Drain,
@@ -395,7 +396,7 @@ impl AdminStep {
 }
 
 impl<E> Backend<E> {
-    /// The balancer learns the state of a server, readers too.
+    /// Passes the state of a server to the balancer and to readers.
     pub(super) fn balance_again(&self, core: &mut Core<E>, server: usize, ramp: Option<Ramp>) {
         let status = &core.status[server];
         core.balancer.update(server, status.is_ready(), status.weight, ramp);
@@ -504,7 +505,7 @@ impl<E> Backend<E> {
     ) -> (u8, String) {
         let shared = core.server(server).clone();
         let status = &mut core.status[server];
-        // One that drained took no new clients before.
+        // A draining server took no new clients before.
         let drained = status.admin.drain() || status.state == Operational::Stopping;
         let severity = if drained { NOTICE } else { ALERT };
         leave_state(status, change.now);
@@ -522,7 +523,7 @@ impl<E> Backend<E> {
     fn resume(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>, after: &mut After<E>) -> String {
         let shared = core.server(server).clone();
         let status = &mut core.status[server];
-        // It is up until a check says otherwise, and the first one that fails does.
+        // It counts as up until a check says otherwise; the first failed check suffices.
         for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
             check.health = check.health.max(check.rise);
         }
@@ -578,7 +579,7 @@ impl<E> Backend<E> {
         totals.active + totals.backup > 0
     }
 
-    /// The backend lost its last server or got its first.
+    /// Reports that the backend lost its last server or got its first.
     fn note_backend(&self, core: &mut Core<E>, had_servers: bool, now: Duration, notices: &mut Vec<Notice>) {
         let has_servers = self.has_servers(core);
         if had_servers == has_servers {
@@ -633,7 +634,7 @@ impl AdminChange<'_> {
     }
 }
 
-/// A stretch of the old state ends.
+/// Adds up the time spent in the old state.
 fn leave_state(status: &mut Status, now: Duration) {
     if status.state == Operational::Stopped {
         status.down_time += now.saturating_sub(status.last_change);
@@ -647,7 +648,7 @@ fn slow_start<E>(server: &Server<E>) -> Option<Ramp> {
     (whole > 0).then_some(Ramp { elapsed: 0, whole })
 }
 
-/// This server has just come up, and takes over from backups at once.
+/// Whether this server has just come up, and takes over from backups at once.
 fn ends_backups<E>(core: &Core<E>, server: usize) -> bool {
     let settings = &core.server(server).config.settings;
     settings.on_marked_up_shutdown_backup && !settings.backup && core.balancer.members()[server].usable()
@@ -667,7 +668,7 @@ fn append_cause(text: &mut String, status: &Status, cause: &Cause, via: Option<&
 }
 
 impl Check {
-    /// `, reason: ..., code: ..., info: "...", check duration: ...ms`.
+    /// Appends `, reason: ..., code: ..., info: "...", check duration: ...ms`.
     pub fn append_report(&self, text: &mut String) {
         let _ = write!(text, ", reason: {}", self.description);
         if let Some(code) = self.code {

@@ -1,4 +1,4 @@
-//! Where a server is: what its line says, or what its name resolves to now.
+//! The address of a server: the one in its line, or the one that its name currently resolves to.
 
 use penstock_config::model::{self, ServerHost, ServerPort};
 use std::{
@@ -7,23 +7,23 @@ use std::{
     sync::Arc,
 };
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The host, `None` while its name is not resolved.
+    /// The host; `None` while its name is not resolved.
     pub host: Option<Host>,
     /// The port.
     pub port: ServerPort,
 }
 
-/// Where the checks of a server go, as far as that is not where the server is.
+/// The address of a server's checks, as far as it differs from the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckPlace {
     /// `addr`.
     pub addr: Option<IpAddr>,
     /// `port`.
     pub port: Option<u16>,
-    /// `addr` is something else than an IP address.
+    /// Whether `addr` is something other than an IP address.
     other: bool,
 }
 
@@ -37,7 +37,7 @@ impl CheckPlace {
         CheckPlace { addr, port: check.port, other: check.addr.is_some() && addr.is_none() }
     }
 
-    /// Checks go to another place than traffic.
+    /// Whether checks go to a different address than traffic.
     pub fn is_elsewhere(&self) -> bool {
         self.addr.is_some() || self.port.is_some() || self.other
     }
@@ -54,7 +54,7 @@ pub enum Host {
     Abstract(Arc<str>),
 }
 
-/// What a connection is made to.
+/// The address that a connection is made to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// An address and port.
@@ -76,8 +76,8 @@ impl Endpoint {
         Endpoint { host, port: server.port }
     }
 
-    /// A server that is here does not lead there. One that is where its client is may be anywhere, and one whose name
-    /// does not resolve just now may still be where it was.
+    /// Whether a connection to `target` cannot belong to a server with this address. A server whose address is its
+    /// client's may be anywhere, and one whose name does not resolve at present may still be where it was.
     pub fn excludes(&self, target: &Target) -> bool {
         match (&self.host, target) {
             (None, _) => false,
@@ -91,7 +91,8 @@ impl Endpoint {
         }
     }
 
-    /// The target for a client that connected to `dst`: an unspecified address and a relative port come from there.
+    /// The target for a client that connected to `dst`, which replaces an unspecified address and is the base of a
+    /// relative port.
     pub fn target(&self, dst: Option<SocketAddr>) -> Option<Target> {
         match self.host.as_ref()? {
             Host::Unix(path) => Some(Target::Unix(path.clone())),
@@ -121,7 +122,7 @@ mod tests {
         assert!(!at("192.0.2.1", ServerPort::Fixed(80)).excludes(&here));
         assert!(at("192.0.2.2", ServerPort::Fixed(80)).excludes(&here));
         assert!(at("192.0.2.1", ServerPort::Fixed(81)).excludes(&here));
-        // A port that follows the client's is any port, an address that does so any address.
+        // A port relative to the client's can be any port, and an address taken from the client any address.
         assert!(!at("192.0.2.1", ServerPort::Offset(1)).excludes(&here));
         assert!(!at("0.0.0.0", ServerPort::Fixed(80)).excludes(&here));
         assert!(!Endpoint { host: None, port: ServerPort::Fixed(80) }.excludes(&here));

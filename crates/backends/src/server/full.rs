@@ -1,10 +1,10 @@
-//! The load at which servers get their whole `maxconn`, where `fullconn` does not say it.
+//! The default of `fullconn`: the load at which servers get their whole `maxconn`.
 
 use penstock_config::model::{Config, Proxy};
 use std::collections::{HashMap, HashSet};
 
-/// For each proxy a tenth of what the frontends that may come to it let in together, by `use_backend` and `default_backend`
-/// (manual, `fullconn`). `maxconn` is that of a frontend which does not say.
+/// For each proxy, a tenth of the total `maxconn` of the frontends that may lead to it, by `use_backend` and
+/// `default_backend` (manual, `fullconn`). `maxconn` applies to frontends that have none.
 pub(super) fn automatic(config: &Config, maxconn: u32) -> Vec<u32> {
     let backends = config.proxies.iter().enumerate().filter(|(_, proxy)| proxy.kind.has_backend());
     let by_name: HashMap<&str, usize> = backends.map(|(index, proxy)| (proxy.name.as_str(), index)).collect();
@@ -19,7 +19,8 @@ pub(super) fn automatic(config: &Config, maxconn: u32) -> Vec<u32> {
     reaching.into_iter().map(|sum| u32::try_from(sum.div_ceil(10)).unwrap_or(u32::MAX).max(1)).collect()
 }
 
-/// The backends that a frontend names, each once; names that are made of samples are known of no request before it comes.
+/// The backends that a frontend names, without duplicates; names that contain samples are only known at run time and do
+/// not count.
 fn leads_to(index: usize, proxy: &Proxy, by_name: &HashMap<&str, usize>) -> HashSet<usize> {
     let named = proxy.use_backend.iter().filter_map(|rule| rule.words.first()).chain(&proxy.default_backend);
     let mut backends: HashSet<usize> = named.filter_map(|name| by_name.get(name.text.as_str()).copied()).collect();

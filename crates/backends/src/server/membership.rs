@@ -1,35 +1,35 @@
-//! Servers that come and go while the process runs (`add server`, `del server`).
+//! Adding and removing servers at run time (`add server`, `del server`).
 
 use super::{Backends, Server, ServerRef, Status, member};
 use penstock_config::model;
 use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
 use std::time::Instant;
 
-/// Why a server was not added.
+/// Why a server could not be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// There is no such backend, or it is disabled.
     NoBackend,
-    /// The algorithm's table is made once, with the configuration.
+    /// The algorithm's table is fixed by the configuration.
     Static,
-    /// A server of the backend has that name.
+    /// The name is taken by another server of the backend.
     NameTaken,
-    /// A server of the backend, with this name, has that `id`.
+    /// The `id` is taken by the server of the backend with this name.
     IdTaken(u32, String),
-    /// There is no server of the name that `track` gives.
+    /// There is no server with the name that `track` gives.
     TrackedUnknown(String),
-    /// The server that `track` names, with its backend, may be removed itself.
+    /// The server that `track` names (with its backend) could itself be removed.
     TrackedDynamic(String),
-    /// The server that `track` names, with its backend, is not checked.
+    /// The server that `track` names (with its backend) has no checks.
     TrackedUnchecked(String),
 }
 
-/// Why a server was not removed.
+/// Why a server could not be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveError {
-    /// There is none.
+    /// There is no such server.
     NoServer,
-    /// Other parts of the configuration name it.
+    /// Other parts of the configuration refer to it.
     Pinned,
     /// It is not in maintenance.
     NotInMaintenance,
@@ -38,10 +38,11 @@ pub enum RemoveError {
 }
 
 impl<E> Backends<E> {
-    /// Adds a server, last in order, in maintenance, and with its health not checked before [`Backends::set_checked`] says
-    /// so. Its `id` is the one given, or the first that is free. `with` makes what the caller keeps with it.
+    /// Adds a server, last in order and in maintenance; its health is not checked before [`Backends::set_checked`]
+    /// enables that. Its `id` is the one given, or the first free one. `with` makes the caller's data for it.
     ///
     /// # Errors
+    ///
     /// If the backend cannot take it; then nothing has changed.
     pub fn add(
         &self,
@@ -136,10 +137,11 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Removes a server that is in maintenance and has no requests. Its slot is free for another.
+    /// Removes a server that is in maintenance and has no requests. Its slot becomes free.
     ///
     /// # Errors
-    /// If it must stay; then nothing has changed.
+    ///
+    /// If it cannot be removed; then nothing has changed.
     pub fn remove(&self, at: ServerRef) -> Result<Arc<Server<E>>, RemoveError> {
         let _alone = self.membership.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = self.is_kept(at) {
@@ -148,7 +150,7 @@ impl<E> Backends<E> {
         let server = {
             let (backend, mut core) = self.lock(at).ok_or(RemoveError::NoServer)?;
             let slot = at.server.index();
-            // Persistence may have sent it a request since.
+            // Persistence may have sent it a request meanwhile.
             if core.balancer.members()[slot].served > 0 || core.queues.waiting_for(slot) > 0 {
                 return Err(RemoveError::Busy);
             }
@@ -161,12 +163,12 @@ impl<E> Backends<E> {
         trackers.retain(|(tracked, tracker)| *tracked != at && *tracker != at);
         self.trackers.store(Arc::new(trackers));
         server.removed.store(true, Relaxed);
-        // Its checks learn that it has gone.
+        // Lets its checks notice that it was removed.
         server.hurry.notify_one();
         Ok(server)
     }
 
-    /// Whether the health of a server is checked from now on, if its line says `check`.
+    /// Enables or disables the health checks of a server whose line has `check`.
     pub fn set_checked(&self, at: ServerRef, on: bool) {
         if let Some(server) = self.server(at) {
             server.checked.store(on && server.config.settings.check.enabled, Relaxed);

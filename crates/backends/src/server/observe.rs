@@ -1,10 +1,10 @@
-//! What checks and traffic say about a server, and what follows.
+//! What checks and traffic report about a server, and the consequences.
 
 use super::{Backends, Cause, Notice, Operational, ServerRef};
 use crate::check::{Effect, Outcome, Verdict, schedule::Conclusion, script::Standing};
 use std::time::{Duration, Instant};
 
-/// What traffic showed of a server, for `observe`.
+/// An event in a server's traffic, for `observe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A connection was made.
@@ -13,18 +13,18 @@ pub enum Seen {
     NotConnected,
     /// A response was read.
     Response,
-    /// A response with a status that means trouble: 5xx other than 501 and 505.
+    /// A response with an error status: 5xx other than 501 and 505.
     WrongStatus,
-    /// A response that could not be read.
+    /// A response that could not be parsed.
     BadResponse,
-    /// The server closed or reset before its response.
+    /// The server closed or reset the connection before its response.
     NoResponse,
-    /// The server did not answer in time.
+    /// The server did not respond in time.
     ResponseTimeout,
 }
 
 impl Seen {
-    /// Layer 4 or 7, whether it is an error, and HAProxy's words for it.
+    /// The layer (4 or 7), whether it is an error, and HAProxy's words for it.
     fn row(self) -> (u8, bool, &'static str) {
         match self {
             Seen::Connected => (4, false, "L4 successful connection"),
@@ -41,7 +41,7 @@ impl Seen {
 const NOTICE: u8 = 5;
 
 impl<E> Backends<E> {
-    /// A check of `at` begins.
+    /// Records that a check of `at` starts.
     pub fn check_begins(&self, at: ServerRef) {
         let Some((_, mut core)) = self.lock(at) else { return };
         if let Some(check) = core.status[at.server.index()].check.as_mut() {
@@ -49,7 +49,7 @@ impl<E> Backends<E> {
         }
     }
 
-    /// What a check tells the server of itself.
+    /// What a check tells the server about itself.
     pub fn standing(&self, at: ServerRef, node: Option<&str>) -> Standing {
         let Some((backend, core)) = self.lock(at) else { return Standing::default() };
         let slot = at.server.index();
@@ -77,7 +77,7 @@ impl<E> Backends<E> {
         Standing { state, down }
     }
 
-    /// A check of `at` ended. `told`: the log wants to hear of every change of health.
+    /// Records the end of a check of `at`. With `told`, every change of health is logged.
     pub fn checked(&self, at: ServerRef, outcome: &Outcome, took: Duration, told: bool, now: Instant) {
         let Some((_, mut core)) = self.lock(at) else { return };
         let slot = at.server.index();
@@ -121,14 +121,14 @@ impl<E> Backends<E> {
         }
     }
 
-    /// Traffic showed something of `at`: with `observe`, enough errors in a row count like failed checks.
+    /// Records an event in the traffic of `at`: with `observe`, enough errors in a row count as failed checks.
     pub fn observe(&self, at: ServerRef, seen: Seen, now: Instant) {
         let Some(server) = self.server(at) else { return };
         let settings = &server.config.settings;
         let (layer, error, words) = seen.row();
         let wanted = match settings.observe.as_deref() {
             Some("layer4") => layer == 4,
-            // An error of layer 4 is one of layer 7 too, but a connection is not yet a response.
+            // An error of layer 4 is also one of layer 7, but a connection is not yet a response.
             Some("layer7") => layer == 7 || error,
             _ => return,
         };

@@ -1,28 +1,28 @@
-//! Places that come and go: a slot is used again by whoever comes next, under a new generation, so that an [`ServerId`] that
-//! was kept never finds a stranger.
+//! Reusable slots: a freed slot is reused under a new generation, so that a stored [`ServerId`] never finds a different
+//! server.
 
-/// One of the servers of a backend: its slot, and which of those that have had the slot it is.
+/// Identifies a server of a backend: its slot, and which of the slot's successive servers it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId {
-    /// Its place in tables.
+    /// Its index in tables.
     pub slot: u32,
-    /// How many had the slot before it.
+    /// How many servers had the slot before it.
     pub generation: u32,
 }
 
 impl ServerId {
-    /// The one that the configuration put in that place.
+    /// The id of the server that the configuration has at this place.
     pub fn configured(place: usize) -> ServerId {
         ServerId { slot: place as u32, generation: 0 }
     }
 
-    /// Its slot, to index with.
+    /// Its slot, as an index.
     pub fn index(self) -> usize {
         self.slot as usize
     }
 }
 
-/// Values in slots, and the order in which they came.
+/// Values in slots, and the order in which they were added.
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
     slots: Vec<Entry<T>>,
@@ -31,7 +31,7 @@ pub struct Slots<T> {
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    /// Of the value that is there, or else of the next.
+    /// The generation of the value in the slot, or else of the next one.
     generation: u32,
     value: Option<T>,
 }
@@ -43,14 +43,14 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Where the next value would go.
+    /// The id that the next value would get.
     pub fn next(&self) -> ServerId {
         let free = self.slots.iter().position(|entry| entry.value.is_none());
         let slot = free.unwrap_or(self.slots.len());
         ServerId { slot: slot as u32, generation: self.slots.get(slot).map_or(0, |entry| entry.generation) }
     }
 
-    /// Takes the first free slot; the value is the last in order.
+    /// Puts a value in the first free slot; it comes last in order.
     pub fn insert(&mut self, value: T) -> ServerId {
         let id = self.next();
         if id.index() == self.slots.len() {
@@ -61,7 +61,7 @@ impl<T> Slots<T> {
         id
     }
 
-    /// Frees the slot, if it is still that value's.
+    /// Frees the slot, if it still holds that value.
     pub fn remove(&mut self, id: ServerId) -> Option<T> {
         let entry = self.slots.get_mut(id.index()).filter(|entry| entry.generation == id.generation)?;
         let value = entry.value.take()?;
@@ -70,34 +70,34 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The value of that identifier, if it is still there.
+    /// The value with that id, if it still exists.
     pub fn get(&self, id: ServerId) -> Option<&T> {
         self.slots.get(id.index()).filter(|entry| entry.generation == id.generation)?.value.as_ref()
     }
 
-    /// Who has that slot now.
+    /// The value in that slot.
     pub fn at(&self, slot: usize) -> Option<&T> {
         self.slots.get(slot)?.value.as_ref()
     }
 
-    /// All values in the order they came.
+    /// All values in the order in which they were added.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
         self.order
             .iter()
             .map(|&slot| self.slots[slot as usize].value.as_ref().expect("only what is there has an order"))
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// There is none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// How many slots there are, free ones included.
+    /// The number of slots, including free ones.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -109,8 +109,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever comes and goes: each identifier finds its own value until that is removed and none afterwards, the order
-        /// is that of arrival, and there are never more slots than values at once.
+        /// After any sequence of changes, each id finds its own value until that is removed and none afterwards, the
+        /// order is that of insertion, and there are never more slots than values at one time.
         #[test]
         fn an_identifier_finds_its_own_value_or_none(steps in prop::collection::vec((any::<bool>(), 0_usize..20), 0..200)) {
             let mut slots = Slots::default();

@@ -1,9 +1,9 @@
-//! The state of one server and the words for it.
+//! The state of one server, and its description in words.
 
 use penstock_config::model::ServerSettings;
 use std::time::Duration;
 
-/// What checks make of a server.
+/// The state of a server according to its checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operational {
     /// Down.
@@ -13,11 +13,11 @@ pub enum Operational {
     /// Up.
     #[default]
     Running,
-    /// Up for those bound to it, closed for others (`http-check disable-on-404`).
+    /// Up for clients tied to it, closed to others (`http-check disable-on-404`).
     Stopping,
 }
 
-/// What operators and other servers make of it: a set of flags.
+/// The administrative state of a server, set by operators and other servers: a set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admin(u8);
 
@@ -33,54 +33,54 @@ impl Admin {
     /// Drain of the server it tracks.
     pub const INHERITED_DRAIN: Admin = Admin(16);
 
-    /// Any flag of `other` is set.
+    /// Whether any flag of `other` is set.
     pub fn has(self, other: Admin) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// With the flags of `other` set or cleared.
+    /// A copy with the flags of `other` set or cleared.
     #[must_use]
     pub fn with(self, other: Admin, on: bool) -> Admin {
         if on { Admin(self.0 | other.0) } else { Admin(self.0 & !other.0) }
     }
 
-    /// In maintenance for any reason.
+    /// Whether it is in maintenance for any reason.
     pub fn maint(self) -> bool {
         self.has(Admin(1 | 2 | 4))
     }
 
-    /// Draining for any reason.
+    /// Whether it is draining for any reason.
     pub fn drain(self) -> bool {
         self.has(Admin(8 | 16))
     }
 }
 
-/// Health as a check counts it: 0 is dead, `rise` and more is up, `rise + fall - 1` is well.
+/// Health as counted by a check: 0 is dead, `rise` or more is up, `rise + fall - 1` is fully healthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// From 0 to `rise + fall - 1`.
     pub health: u32,
-    /// Successes that bring it up.
+    /// Successes in a row that bring it up.
     pub rise: u32,
-    /// Failures that take it down.
+    /// Failures in a row that take it down.
     pub fall: u32,
-    /// The last result: its short name, such as `L4OK`; empty before the first.
+    /// The short name of the last result, such as `L4OK`; empty before the first.
     pub status: &'static str,
-    /// The sentence for it, such as `Layer4 check passed`.
+    /// The description of the last result, such as `Layer4 check passed`.
     pub description: &'static str,
-    /// An HTTP status or another protocol's code, where one was read.
+    /// An HTTP status, or another protocol's code, if one was read.
     pub code: Option<u32>,
     /// How long it took.
     pub duration: Option<Duration>,
-    /// What the server or the system said.
+    /// The text that the server or the system returned.
     pub info: String,
-    /// A check is under way.
+    /// Whether a check is in progress.
     pub running: bool,
-    /// Failed checks while up.
+    /// Number of checks that failed while it was up.
     pub failed: u64,
 }
 
-/// What an agent's check adds.
+/// The health according to an agent.
 pub type Agent = Check;
 
 impl Check {
@@ -100,12 +100,12 @@ impl Check {
         }
     }
 
-    /// As healthy as can be.
+    /// Whether it is fully healthy.
     pub fn is_well(&self) -> bool {
         self.health + 1 == self.rise + self.fall
     }
 
-    /// `n/m` of the way up or down.
+    /// The progress `n/m` towards up or down.
     pub fn progress(&self, up: bool) -> (u32, u32) {
         if up { ((self.health + 1).saturating_sub(self.rise), self.fall) } else { (self.health, self.rise) }
     }
@@ -114,32 +114,32 @@ impl Check {
 /// The state of a server.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// From checks.
+    /// The state according to checks.
     pub state: Operational,
-    /// From operators.
+    /// The state set by operators.
     pub admin: Admin,
-    /// `weight`, or what was set since.
+    /// `weight`, as configured or set at run time.
     pub weight: u32,
     /// Its health check, if it has one.
     pub check: Option<Check>,
     /// Its agent, if it has one.
     pub agent: Option<Agent>,
-    /// Since start.
+    /// Time of the last change, since start.
     pub last_change: Duration,
-    /// Sum of the times it was down before the last change.
+    /// Total time it was down before the last change.
     pub down_time: Duration,
-    /// How often it went down.
+    /// How many times it went down.
     pub down_transitions: u64,
-    /// Requests the algorithm gave it.
+    /// Requests that the algorithm assigned to it.
     pub lb_total: u64,
-    /// Errors seen in its traffic in a row.
+    /// Errors in a row seen in its traffic.
     pub consecutive_errors: u32,
     /// Errors seen in its traffic that counted against it.
     pub failed_observations: u64,
 }
 
 impl Status {
-    /// As a server starts: up, unless `disabled`.
+    /// The state of a server at start: up, unless `disabled`.
     pub fn new(settings: &ServerSettings) -> Status {
         let check = &settings.check;
         let admin = Admin::default().with(Admin::FORCED_MAINT, settings.disabled);
@@ -158,14 +158,14 @@ impl Status {
         }
     }
 
-    /// Whether the algorithms may choose it, weight apart.
+    /// Whether the algorithms may choose it, apart from its weight.
     pub fn is_ready(&self) -> bool {
         let up = matches!(self.state, Operational::Starting | Operational::Running);
         up && !self.admin.maint() && !self.admin.drain()
     }
 
-    /// The state in HAProxy's words. `reference` is the server at the end of its chain of `track`, itself where it
-    /// tracks none; `via` names the server it tracks (`backend/server`).
+    /// The state in HAProxy's words. `reference` is the server at the end of its chain of `track`, or itself if it
+    /// tracks none; `via` is the name of the server it tracks (`backend/server`).
     pub fn words(&self, reference: &Status, via: Option<&str>) -> String {
         if self.admin.has(Admin::INHERITED_MAINT) {
             return format!("MAINT (via {})", via.unwrap_or_default());

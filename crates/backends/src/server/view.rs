@@ -1,4 +1,4 @@
-//! What is seen of a backend and of a server at one moment.
+//! Views of a backend and of a server at one moment.
 
 use super::{Backend, Changes, ServerId, Status};
 use crate::balance::{Member, Totals};
@@ -8,9 +8,9 @@ use crate::balance::{Member, Totals};
 pub struct ServerView {
     /// Its state.
     pub status: Status,
-    /// What the algorithm knows of it.
+    /// Its data in the balance algorithm.
     pub member: Member,
-    /// Its weight in effect, slow start included.
+    /// Its effective weight, including slow start.
     pub weight: u32,
 }
 
@@ -21,20 +21,20 @@ pub struct BackendView {
     pub totals: Totals,
     /// When and how often it went down.
     pub changes: Changes,
-    /// Requests that the algorithm placed.
+    /// Requests that the algorithm assigned.
     pub lb_total: u64,
-    /// The weight of the servers in use, slow starts included.
+    /// The effective weight of the servers in use, including slow starts.
     pub weight: u32,
-    /// The same as set by configuration and operators.
+    /// The weight of the servers in use, as set by configuration and operators.
     pub user_weight: u32,
-    /// Requests that wait for any server.
+    /// How many requests wait for any server.
     pub waiting: u32,
-    /// The most there have been.
+    /// The most that have waited at once.
     pub waiting_max: u32,
 }
 
 impl<E> Backend<E> {
-    /// One of its servers now, while it is there.
+    /// The current state of one of its servers, while it exists.
     pub fn view_server(&self, id: ServerId) -> Option<ServerView> {
         let core = self.core();
         core.servers.get(id)?;
@@ -46,7 +46,7 @@ impl<E> Backend<E> {
         })
     }
 
-    /// The backend now.
+    /// The current state of the backend.
     pub fn view(&self) -> BackendView {
         let core = self.core();
         let totals = *core.balancer.totals();

@@ -1,19 +1,19 @@
-//! Certificates and all else of TLS that is kept by the names of files.
+//! Commands about certificates and the other files of TLS.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 
-/// Something about certificates, crt-lists, authorities, OCSP responses or ticket keys.
+/// A command about certificates, crt-lists, authorities, OCSP responses or ticket keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificates {
-    /// Which files of a kind there are.
+    /// Lists the files of a kind.
     List {
         /// The kind.
         kind: TlsFile,
         /// As JSON.
         json: bool,
     },
-    /// One of them, as it is.
+    /// Shows a file.
     Show {
         /// Its kind.
         kind: TlsFile,
@@ -22,27 +22,27 @@ pub enum Certificates {
         /// As JSON.
         json: bool,
     },
-    /// What is to become of one of them.
+    /// Changes a file.
     Change {
         /// Its kind.
         kind: TlsFile,
         /// Its name.
         file: String,
-        /// What.
+        /// The change.
         verb: Verb,
     },
-    /// A certificate with its key, in PEM.
+    /// Shows a certificate with its key, in PEM.
     Dump(String),
-    /// Which crt-lists there are.
+    /// Lists the crt-lists.
     Lists {
         /// As JSON.
         json: bool,
     },
-    /// The lines of one.
+    /// Shows the lines of a crt-list.
     ShowList {
         /// Its name.
         list: String,
-        /// With the numbers of the lines.
+        /// With line numbers.
         numbered: bool,
         /// As JSON.
         json: bool,
@@ -51,53 +51,53 @@ pub enum Certificates {
     AddLine {
         /// The crt-list's name.
         list: String,
-        /// A certificate, perhaps with settings and filters.
+        /// A certificate, with optional settings and filters.
         line: String,
     },
-    /// Takes a line out of a crt-list.
+    /// Removes a line from a crt-list.
     RemoveLine {
         /// The crt-list's name.
         list: String,
         /// The certificate's name.
         certificate: String,
-        /// The line's number, where the certificate is in several.
+        /// The line's number, if the certificate is in the list several times.
         line: Option<usize>,
     },
-    /// The names that frontends answer for.
+    /// Shows the names that frontends have certificates for.
     Names {
-        /// Of this one only.
+        /// Only those of this frontend.
         frontend: Option<String>,
-        /// Of expired certificates only.
+        /// Only those of expired certificates.
         expired: bool,
         /// As JSON.
         json: bool,
     },
-    /// The crypto library.
+    /// Shows the crypto library.
     Providers {
         /// As JSON.
         json: bool,
     },
-    /// Which OCSP responses there are.
+    /// Lists the OCSP responses.
     Responses {
         /// As JSON.
         json: bool,
     },
-    /// One of them.
+    /// Shows an OCSP response.
     Response {
-        /// Its name, or a certificate's.
+        /// Its name, or that of a certificate.
         which: String,
-        /// In base64 instead of words.
+        /// In base64 instead of text.
         base64: bool,
         /// As JSON.
         json: bool,
     },
-    /// Sends a response (in base64) along with the certificates it is about.
+    /// Staples a response (in base64) to the certificates it is about.
     SetResponse(String),
-    /// When responses are fetched by themselves.
+    /// Shows when responses are fetched automatically.
     Updates,
-    /// Fetches the response for a certificate from its authority.
+    /// Fetches the response for a certificate from its responder.
     UpdateResponse(String),
-    /// Files of ticket keys; of one or (`*`) of all, also the keys.
+    /// Lists the files of ticket keys; for one file or all (`*`), also the keys.
     TicketKeys {
         /// A file, `#` and its number, or `*`.
         which: Option<String>,
@@ -124,25 +124,25 @@ pub enum TlsFile {
     Crl,
 }
 
-/// What becomes of a file.
+/// A change to a file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Verb {
-    /// It is made, and empty.
+    /// Creates it, empty.
     New,
-    /// A transaction gives it this content.
+    /// Replaces its content in a transaction.
     Set(String),
-    /// A transaction adds this to its content.
+    /// Adds to its content in a transaction.
     Add(String),
-    /// The transaction comes into effect.
+    /// Applies the transaction.
     Commit,
-    /// The transaction is forgotten.
+    /// Drops the transaction.
     Abort,
-    /// It is forgotten.
+    /// Deletes it.
     Delete,
 }
 
 impl std::fmt::Debug for Verb {
-    /// A payload may hold a private key.
+    /// Omits the payload, which may contain a private key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Verb::New => "New",
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Verb {
     }
 }
 
-/// `json` as the last word asks for it. A file of that name is shown as `./json`.
+/// Takes the last word if it is `json`. A file of that name can be given as `./json`.
 fn json(args: &mut Args) -> bool {
     args.take("json")
 }
@@ -171,7 +171,7 @@ fn change(kind: TlsFile, args: &mut Args, missing: &str, verb: Verb) -> Result<C
     Ok(Command::Certificates(Certificates::Change { kind, file: args.require(missing)?, verb }))
 }
 
-/// What is no text is no PEM either.
+/// Text that is not UTF-8 is not PEM either.
 fn text(payload: Vec<u8>) -> String {
     String::from_utf8_lossy(&payload).into_owned()
 }
@@ -250,7 +250,7 @@ fn add_ticket_key(args: &mut Args) -> Result<Command, Refusal> {
     Ok(Command::Certificates(Certificates::AddTicketKey { which: args.require(MISSING)?, key: args.require(MISSING)? }))
 }
 
-/// An entry that an administrator may use, and that changes something of TLS.
+/// An entry for administrators that changes something of TLS.
 const fn changing(
     words: &'static str,
     usage: &'static str,

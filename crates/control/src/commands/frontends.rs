@@ -1,38 +1,38 @@
-//! Frontends, and the limits of the process.
+//! Commands about frontends and the limits of the process.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 
-/// Something about frontends or about limits.
+/// A command about frontends or limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frontends {
-    /// Changes a frontend by its name; a refusal counts once it has been found.
+    /// Changes a frontend by name; the refusal is reported only once the frontend has been found.
     Set(String, Result<FrontendChange, Refusal>),
-    /// Sets how many connections the process may have; 0 for what the configuration says.
+    /// Sets the limit of connections of the process; 0 restores the configured one.
     MaxConn(i64),
-    /// Sets what the process admits in a second, 0 for no limit.
+    /// Sets a limit per second of the process; 0 for no limit.
     Rate(Rate, i64),
-    /// Forgets the largest values, or all that was counted.
+    /// Resets the maxima of counters, or the counters too.
     ClearCounters {
-        /// All.
+        /// Whether to reset the counters too.
         all: bool,
     },
 }
 
-/// What to change of a frontend.
+/// A change to a frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontendChange {
-    /// Takes connections again.
+    /// Accepts connections again.
     Enable,
-    /// Takes none for now.
+    /// Stops accepting connections for now.
     Disable,
-    /// Takes none any more.
+    /// Stops accepting connections for good.
     Shutdown,
-    /// How many connections it may have.
+    /// Sets its limit of connections.
     MaxConn(i64),
 }
 
-/// What is limited in a second.
+/// What is limited per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Connections.
@@ -110,7 +110,7 @@ fn named(
     Ok(Command::Frontends(Frontends::Set(name, change(args))))
 }
 
-/// A number as C reads it: what is none is 0.
+/// Parses a number like C: anything else is 0.
 fn number(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
     let word = args.require(missing)?;
     let end = word.strip_prefix('-').unwrap_or(&word).find(|c: char| !c.is_ascii_digit());

@@ -1,17 +1,17 @@
-//! Servers added and removed.
+//! Commands that add and remove servers.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 use std::time::Duration;
 
-/// What is to become of the servers of a backend.
+/// A command that adds or removes servers of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// Adds one: backend, name, then its address and settings.
+    /// Adds a server: backend, name, then its address and settings.
     Add(String, String, Vec<String>),
-    /// Removes one: backend and name.
+    /// Removes a server: backend and name.
     Remove(String, String),
-    /// Waits until one can be removed: how long at most, backend and name.
+    /// Waits until a server can be removed: time limit, backend and name.
     WaitRemovable(Duration, String, String),
 }
 
@@ -48,7 +48,7 @@ fn server(args: &mut Args) -> Result<(String, String), Refusal> {
     }
 }
 
-/// A number of milliseconds, or one with a unit.
+/// A number of milliseconds, or a number with a unit.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The commands by what they are about: each file has the entries of one subject, and the type that their words become.
+//! The commands by subject: each file has the entries of one subject, and the type that their words are parsed to.
 
 mod certificates;
 mod frontends;
@@ -32,7 +32,7 @@ use crate::table;
 pub type Entry = table::Entry<Command>;
 /// The commands that a kind of socket answers.
 pub type Table = table::Table<Command>;
-/// Where the words of a client lead.
+/// The result of looking up a client's words.
 pub type Found = table::Found<Command>;
 
 /// The commands of a worker's stats sockets.
@@ -53,24 +53,24 @@ const GROUPS: &[&[Entry]] = &[
     session::ENTRIES,
 ];
 
-/// What a client wants, its words understood.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Certificates and all else of TLS.
+    /// Certificates and the other files of TLS.
     Certificates(Certificates),
-    /// Servers added and removed.
+    /// Adding and removing servers.
     Membership(Membership),
-    /// Something about its session, which does it itself.
+    /// A command about its session, which the session handles itself.
     Own(Own),
-    /// Something about the process as a whole.
+    /// The process as a whole.
     Process(Process),
     /// A look inside, or at a variable of the process.
     Inside(Inside),
-    /// Something about frontends or limits.
+    /// Frontends or limits.
     Frontends(Frontends),
-    /// Something about servers.
+    /// Servers.
     Servers(Servers),
-    /// Something about sessions.
+    /// Sessions.
     Sessions(Sessions),
     /// Counters.
     Statistics(Statistics),

@@ -1,18 +1,18 @@
-//! Maps and ACLs: lists of patterns that rules read, by the number or the file of each.
+//! Commands about maps and ACLs: lists of patterns that rules read, by number or file.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 
-/// A question about a list of patterns, or a change of it.
+/// A command about lists of patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patterns {
-    /// What it is to the client.
+    /// The kind that the client names.
     pub kind: PatternKind,
-    /// What to do.
+    /// The action.
     pub action: PatternAction,
 }
 
-/// How a client sees a list of patterns: one that is read in both ways is both.
+/// The kind of a list, as a client sees it: a list that is read in both ways is both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternKind {
     /// Patterns with values.
@@ -21,7 +21,7 @@ pub enum PatternKind {
     Acl,
 }
 
-/// What to do with lists of patterns.
+/// The actions on lists of patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternAction {
     /// Show all lists.
@@ -32,7 +32,7 @@ pub enum PatternAction {
     Get(String, String),
     /// Add entries, each with its value.
     Add(PatternsOf, Vec<(Vec<u8>, Vec<u8>)>),
-    /// Give an entry another value.
+    /// Change the value of an entry.
     Set(String, PatternKey, String),
     /// Remove an entry.
     Delete(String, PatternKey),
@@ -40,25 +40,25 @@ pub enum PatternAction {
     Clear(PatternsOf),
     /// Announce a new version.
     Prepare(String),
-    /// Have rules see a version.
+    /// Make rules use a version.
     Commit(u32, String),
 }
 
 /// A list of patterns, and a version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternsOf {
-    /// Its `#` and number, or its file's name.
+    /// `#` and its number, or the name of its file.
     pub name: String,
-    /// The version; without, that which rules see.
+    /// The version; `None` for the one that rules use.
     pub version: Option<u32>,
 }
 
-/// Which entries are meant.
+/// Selects entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternKey {
-    /// Those with this pattern.
+    /// All entries with this pattern.
     Pattern(String),
-    /// The one whose number `show map` tells.
+    /// The entry with this number, as shown by `show map`.
     Number(u64),
 }
 
@@ -177,7 +177,7 @@ fn acl(action: PatternAction) -> Result<Command, Refusal> {
     Ok(Command::Patterns(Patterns { kind: PatternKind::Acl, action }))
 }
 
-/// `@VERSION`, if it is there.
+/// Parses `@VERSION`, if it is there.
 fn version(args: &mut Args) -> Result<Option<u32>, Refusal> {
     let Some(digits) = args.peek().and_then(|word| word.strip_prefix('@')) else { return Ok(None) };
     let version = digits.parse().map_err(|_| Refusal::new(format!("'@{digits}' is not a version number.")))?;
@@ -195,7 +195,7 @@ fn committed(args: &mut Args, missing: &str) -> Result<(u32, String), Refusal> {
     Ok((version, args.require(missing)?))
 }
 
-/// Without any word all lists are meant; a version alone names none.
+/// Without any word, all lists are meant; a version alone is an error.
 fn shown(args: &mut Args) -> Result<PatternAction, Refusal> {
     if args.is_empty() {
         return Ok(PatternAction::List);
@@ -212,7 +212,7 @@ fn key(word: String) -> PatternKey {
     }
 }
 
-/// The lines of a payload: a key, and the rest of the line as its value.
+/// Parses the lines of a payload: a key, and the rest of the line as its value.
 #[expect(clippy::type_complexity, reason = "keys with their values, as they come")]
 fn pairs(payload: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
     let lines = payload.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));

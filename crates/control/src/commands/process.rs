@@ -1,21 +1,21 @@
-//! What there is to ask of the process as a whole.
+//! Commands about the process as a whole.
 
 use super::Command;
 use crate::{Entry, Level};
 
-/// A question about the process.
+/// A command about the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Its version.
+    /// Shows its version.
     Version,
-    /// Its environment, or one variable.
+    /// Shows its environment, or one variable.
     Environment(Option<String>),
-    /// The sockets that answer commands.
+    /// Shows the sockets that answer commands.
     Sockets {
         /// As JSON.
         json: bool,
     },
-    /// Gives the listening sockets to the process after this one.
+    /// Passes the listening sockets to the next process.
     GiveListeners,
 }
 

@@ -1,91 +1,91 @@
-//! Servers and the backends they are in.
+//! Commands about servers and their backends.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 use std::net::IpAddr;
 
-/// Something about servers.
+/// A command about servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// The backends.
+    /// Lists the backends.
     Backends {
         /// As JSON.
         json: bool,
     },
-    /// What a reload keeps of servers, of one backend or of all.
+    /// Shows the state of servers that a reload preserves, for one backend or all.
     State {
         /// The backend's name.
         backend: Option<String>,
         /// As JSON.
         json: bool,
     },
-    /// Connections to servers, of one backend or of all.
+    /// Shows connections to servers, for one backend or all.
     Connections {
         /// The backend's name.
         backend: Option<String>,
         /// As JSON.
         json: bool,
     },
-    /// The weight of a server, by `backend/server`.
+    /// Shows the weight of a server, by `backend/server`.
     Weight(String),
-    /// Changes a server, by `backend/server`; a refusal counts once the server has been found.
+    /// Changes a server, by `backend/server`; the refusal is reported only once the server has been found.
     Set(String, Result<Change, Refusal>),
 }
 
-/// What to change of a server.
+/// A change to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// In service.
+    /// Puts it in service.
     Ready,
-    /// No new clients.
+    /// Accepts no new clients.
     Drain,
-    /// Out of service.
+    /// Takes it out of service.
     Maint,
-    /// Its weight, as it was written: a number, or a share of the configured one with `%`.
+    /// Sets its weight, as written: a number, or a percentage of the configured one.
     Weight(String),
-    /// Its most connections, as it was written.
+    /// Sets its limit of connections, as written.
     MaxConn(String),
-    /// Takes its checks for passed, for passed with no new clients, or for failed.
+    /// Sets the result of its checks.
     Health(Health),
-    /// Takes its agent for up or down.
+    /// Sets the result of its agent: up or down.
     Agent(bool),
-    /// Whether it is checked.
+    /// Enables or disables its checks.
     Checked(bool),
-    /// Whether its agent is asked.
+    /// Enables or disables its agent.
     AgentAsked(bool),
-    /// Where it is.
+    /// Changes its address.
     Address {
         /// The address as it was written.
         address: String,
-        /// The port as it was written: a number, or one to add or take away with a sign.
+        /// The port as written: a number, or an offset with a sign.
         port: Option<String>,
     },
-    /// Its name, to be resolved.
+    /// Changes its host name, which is then resolved.
     Fqdn(String),
-    /// The port that is checked, as it was written.
+    /// Changes the port of its checks, as written.
     CheckPort(String),
-    /// The address that is checked, and perhaps the port.
+    /// Changes the address of its checks, and optionally the port.
     CheckAddress(String, Option<String>),
-    /// Where its agent is.
+    /// Changes the address of its agent, and optionally the port.
     AgentAddress(String, Option<String>),
-    /// The port of its agent, as it was written.
+    /// Changes the port of its agent, as written.
     AgentPort(String),
-    /// What its agent is sent.
+    /// Changes what its agent is sent.
     AgentSend(String),
-    /// Whether TLS is spoken to it.
+    /// Enables or disables TLS to it.
     Tls(bool),
     /// Ends its sessions.
     ShutdownSessions,
 }
 
-/// What checks are taken to have found.
+/// A result of checks, as set by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// All well.
+    /// Passed.
     Up,
-    /// Well for those who are bound to it.
+    /// Passed, but only for clients tied to it.
     Stopping,
-    /// Not well.
+    /// Failed.
     Down,
 }
 
@@ -163,7 +163,8 @@ const fn one(
     Entry::new(words, usage, help, parse).level(Level::Admin).changes("server")
 }
 
-/// Changes the server that the first argument names, which comes first: it is missed before anything else is wrong.
+/// Parses a change of the server that the first argument names; if that is missing, it is reported before any other
+/// error.
 fn named(args: &mut Args, change: fn(&mut Args) -> Result<Change, Refusal>) -> Result<Command, Refusal> {
     let server = args.word().unwrap_or_default();
     Ok(Command::Servers(Servers::Set(server, change(args))))
@@ -173,7 +174,7 @@ fn weight(args: &mut Args) -> Result<Change, Refusal> {
     Ok(Change::Weight(args.require("Require <weight> or <weight%>.")?))
 }
 
-/// What follows `set server B/S`.
+/// Parses what follows `set server B/S`.
 fn change(args: &mut Args) -> Result<Change, Refusal> {
     let what = args.word().unwrap_or_default();
     let port = |args: &mut Args| args.take("port").then(|| args.word().unwrap_or_default());
@@ -221,9 +222,10 @@ fn change(args: &mut Args) -> Result<Change, Refusal> {
     }
 }
 
-/// A weight from its words, where the configured one is `initial`.
+/// Parses a weight, where the configured one is `initial`.
 ///
 /// # Errors
+///
 /// HAProxy's sentence.
 pub fn weight_of(written: &str, initial: u32) -> Result<u32, &'static str> {
     let digits = written.trim_start_matches('-').find(|c: char| !c.is_ascii_digit());
@@ -241,7 +243,7 @@ pub fn weight_of(written: &str, initial: u32) -> Result<u32, &'static str> {
     }
 }
 
-/// An address of the network, as `set server addr` takes it: no names.
+/// Parses an IP address as `set server addr` accepts it: no names.
 pub fn address_of(written: &str) -> Option<IpAddr> {
     written.parse().ok()
 }

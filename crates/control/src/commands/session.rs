@@ -1,35 +1,35 @@
-//! What a client asks of its own session.
+//! Commands about the client's own session.
 
 use super::Command;
 use crate::{Entry, Level, Refusal, SeverityOutput};
 use std::time::Duration;
 
-/// What a session does by itself.
+/// A command that the session handles itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
-    /// Shows the commands that these words begin, or all.
+    /// Shows the commands that start with these words, or all.
     Help(Vec<String>),
-    /// Changes what goes between answers, by these words.
+    /// Changes the prompt between answers.
     Prompt(Vec<String>),
-    /// Ends.
+    /// Ends the session.
     Quit,
-    /// Gives rights up.
+    /// Lowers its level.
     Lower(Level),
-    /// Says what it may do.
+    /// Shows its level.
     ShowLevel,
-    /// Says its severity before each sentence, or no longer.
+    /// Shows the severity before each sentence, or stops that.
     SeverityOutput(SeverityOutput),
-    /// Ends after so long a silence.
+    /// Sets the time of silence after which it ends.
     Timeout(Duration),
-    /// Allows commands for experts, or says whether they are.
+    /// Allows or forbids commands for experts, or shows whether they are allowed.
     Expert(Option<bool>),
-    /// Allows experimental commands, or says whether they are.
+    /// Allows or forbids experimental commands, or shows whether they are allowed.
     Experimental(Option<bool>),
-    /// Says these words.
+    /// Prints these words.
     Echo(String),
 }
 
-/// The entries. `help` shows the last three below everything else, whatever it is asked for.
+/// The entries. `help` always shows the last three after everything else.
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry::new("echo", "echo [<text>]", "say <text>, to tell answers apart", |args| {
         Ok(Command::Own(Own::Echo(args.rest().join(" "))))
@@ -75,7 +75,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     }),
 ];
 
-/// What every session understands, whatever its table.
+/// The entries that every session has, whatever its table.
 pub(crate) const SESSION: &[Entry] = &[
     Entry::new("help", "help [<command>]", "list matching or all commands", |args| {
         Ok(Command::Own(Own::Help(args.rest())))

@@ -1,30 +1,30 @@
-//! The sessions that there are.
+//! Commands about sessions.
 
 use super::Command;
 use crate::{Args, Entry, Level, Refusal};
 
-/// Something about sessions.
+/// A command about sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// Lists them, a line each.
+    /// Lists them, one per line.
     List {
         /// As JSON.
         json: bool,
     },
-    /// Tells more of one of them, or of all.
+    /// Shows details of one session, or of all.
     Tell {
         /// Its number; `None` for all.
         id: Option<u64>,
         /// As JSON.
         json: bool,
     },
-    /// Ends the one of that number.
+    /// Ends the session with this number.
     End(u64),
-    /// The last messages that were none, of a proxy and in a direction.
+    /// Shows the last invalid messages, of a proxy and in a direction.
     Errors {
         /// The name or the number of a proxy.
         proxy: Option<String>,
-        /// Requests alone, or responses alone.
+        /// Only requests, or only responses.
         requests: Option<bool>,
         /// As JSON.
         json: bool,
@@ -59,7 +59,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             let word = args.word();
             Ok(Command::Sessions(match word.as_deref() {
                 Some("all") => Sessions::Tell { id: None, json },
-                // What is no number lists all, as it does in HAProxy.
+                // A word that is not a number lists all, as in HAProxy.
                 Some(word) if number(word) != 0 => Sessions::Tell { id: Some(number(word)), json },
                 _ => Sessions::List { json },
             }))
@@ -78,7 +78,7 @@ fn end(args: &mut Args) -> Result<Command, Refusal> {
     }
 }
 
-/// A number of a session; 0 for what is none.
+/// The number of a session; 0 for anything else.
 fn number(word: &str) -> u64 {
     match word.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).unwrap_or(0),

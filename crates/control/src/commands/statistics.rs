@@ -1,56 +1,56 @@
-//! Counters of the process and of its proxies.
+//! Commands about counters of the process and of proxies.
 
 use super::Command;
 use crate::{Args, Entry};
 
-/// A question about counters.
+/// A command about counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statistics {
-    /// Those of the process.
+    /// Shows those of the process.
     Info(InfoFormat),
-    /// Those of proxies and servers.
+    /// Shows those of proxies and servers.
     Stat(Format, Rows),
-    /// What the JSON of the others looks like.
+    /// Shows the schema of their JSON.
     Schema,
     /// The counters that a later process can begin with.
     StatsFile,
 }
 
-/// How fields are written.
+/// The format of fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// As a table, or `name: value`.
+    /// A table, or `name: value`.
     #[default]
     Plain,
-    /// A line each, with number, name, tags, type and value.
+    /// One per line, with number, name, tags, type and value.
     Typed,
     /// JSON.
     Json,
 }
 
-/// What `show info` writes.
+/// The format of `show info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InfoFormat {
-    /// How.
+    /// The format.
     pub format: Format,
-    /// With what each field means.
+    /// With the meaning of each field.
     pub described: bool,
-    /// Times with their fractions.
+    /// With times as fractions of seconds.
     pub float: bool,
 }
 
-/// Which rows `show stat` writes.
+/// The rows that `show stat` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
     /// The name or the number of a proxy.
     pub proxy: Option<String>,
-    /// Kinds: 1 frontends, 2 backends, 4 servers, 8 listeners.
+    /// The kinds, added up: 1 frontends, 2 backends, 4 servers, 8 listeners.
     pub kinds: u32,
     /// The number of a server or listener.
     pub sid: Option<u32>,
-    /// With what each field means.
+    /// With the meaning of each field.
     pub described: bool,
-    /// No servers in maintenance.
+    /// Without servers in maintenance.
     pub no_maint: bool,
     /// Only servers that are up.
     pub up: bool,
@@ -105,7 +105,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     ),
 ];
 
-/// What the words do not know is passed over, as HAProxy does.
+/// An unknown word is ignored, as in HAProxy.
 fn format(word: &str) -> Option<Format> {
     match word {
         "json" => Some(Format::Json),
@@ -114,13 +114,13 @@ fn format(word: &str) -> Option<Format> {
     }
 }
 
-/// `PROXY KINDS SERVER` at the beginning, where all three are there.
+/// Takes `PROXY KINDS SERVER` at the start, if all three are there.
 fn selected(args: &mut Args) -> Rows {
     let mut words = args.rest();
     let mut rows = Rows::default();
     if words.len() >= 3 {
         let rest = words.split_off(3);
-        // A number that is none counts as 0, less than 0 as all, as in C.
+        // Anything but a number counts as 0, and a negative one as all, as in C.
         let number = |word: &str| word.parse::<i64>().unwrap_or(0);
         rows.proxy = Some(words[0].clone()).filter(|word| word != "-1");
         rows.kinds = u32::try_from(number(&words[1])).unwrap_or(u32::MAX);

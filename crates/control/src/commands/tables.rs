@@ -1,16 +1,16 @@
-//! Stick tables.
+//! Commands about stick tables.
 
 use super::Command;
 use crate::{Entry, Level, Refusal};
 
-/// A question about stick tables, or a change of one. What follows the table's name depends on what that stores.
+/// A command about stick tables. What may follow the table's name depends on what the table stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// Show all tables, or one with the entries that the words choose.
+    /// Shows all tables, or one with the entries that the words select.
     Show(Option<String>, Vec<String>),
-    /// Make an entry, or change what it stores.
+    /// Creates an entry, or changes what it stores.
     Set(String, Vec<String>),
-    /// Remove the entries that the words choose.
+    /// Removes the entries that the words select.
     Clear(String, Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! The same answers as JSON.
+//! The answers in JSON.
 
 use base64::Engine as _;
 use penstock_proxy::certificates::{

@@ -1,6 +1,6 @@
-//! Certificates, crt-lists, authorities, OCSP responses and ticket keys.
+//! Commands about certificates, crt-lists, authorities, OCSP responses and ticket keys.
 //!
-//! Keys are read and checked, and the tables of handshakes made anew, on a thread of their own.
+//! Parsing and checking keys, and rebuilding the tables for handshakes, happens on a thread of its own.
 
 mod json;
 mod responder;
@@ -14,7 +14,7 @@ impl Executor {
     pub(super) fn certificates(&self, command: Certificates, level: Level) -> Answer {
         let store = self.handle.certificates().clone();
         if matches!(command, Certificates::TicketKeys { which: Some(_), .. }) && level < Level::Admin {
-            // HAProxy tells them to everybody, and who has them reads what was recorded.
+            // HAProxy shows them to every client; but with them, recorded traffic can be decrypted.
             return Answer::error("Permission denied");
         }
         Answer::beside("certificates", move |pieces| match answer(&store, command, pieces) {
@@ -26,7 +26,7 @@ impl Executor {
     }
 }
 
-/// Carries a command out; an error is the sentence for the client.
+/// Carries out a command; an error is the sentence for the client.
 fn answer(store: &Store, command: Certificates, pieces: &Pieces) -> Result<(), String> {
     use Certificates as C;
     let data = |text: String| {
@@ -48,7 +48,7 @@ fn answer(store: &Store, command: Certificates, pieces: &Pieces) -> Result<(), S
         C::Show { kind: TlsFile::Certificate, file, json } => match store.certificate(&file) {
             Ok(view) => data(if json { json::certificate(&view) } else { text::certificate(&view) }),
             Err(unknown) => {
-                // The certificate's response, which is called like its file.
+                // The response of a certificate, named like its file.
                 let certificate = file.strip_suffix(".ocsp").filter(|name| store.certificate(name).is_ok());
                 let Some(certificate) = certificate else { return Err(unknown.to_string()) };
                 match store.response(certificate) {
@@ -135,7 +135,7 @@ fn answer(store: &Store, command: Certificates, pieces: &Pieces) -> Result<(), S
     }
 }
 
-/// What `show ssl providers` names: there is no OpenSSL here.
+/// The answer to `show ssl providers`: there is no OpenSSL here.
 const PROVIDER: &str = "aws-lc";
 
 fn change_certificate(store: &Store, file: &str, verb: Verb, pieces: &Pieces) -> Result<(), String> {
@@ -185,7 +185,7 @@ fn change_authority(store: &Store, file_kind: TlsFile, file: &str, verb: Verb, p
         }
         Verb::Abort => {
             store.abort_authority(kind, file).map_err(sentence)?;
-            // HAProxy's word is the same for all kinds.
+            // HAProxy uses the same word for all kinds.
             said(pieces, format!("Transaction aborted for certificate '{file}'!"))
         }
         Verb::Delete => {
@@ -218,7 +218,7 @@ fn sentence(error: StoreError) -> String {
 fn authority(kind: TlsFile) -> AuthorityKind {
     match kind {
         TlsFile::Crl => AuthorityKind::Crl,
-        // A certificate has functions of its own.
+        // Certificates have functions of their own.
         TlsFile::Ca | TlsFile::Certificate => AuthorityKind::Ca,
     }
 }

@@ -1,4 +1,4 @@
-//! A question to an OCSP responder (RFC 6960, appendix A), over HTTP and without TLS as responders have it.
+//! Sends a request to an OCSP responder (RFC 6960, appendix A), over HTTP without TLS, as is usual for responders.
 
 use std::{
     io::{Read, Write},
@@ -6,15 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long all of it may take.
+/// Time limit for the whole exchange.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Longer than any response with its certificates.
+/// More than any response with its certificates.
 const RESPONSE_MAX: usize = 64 << 10;
 
-/// Asks the responder at `url`; the response in DER.
+/// Asks the responder at `url`; returns the response in DER.
 ///
 /// # Errors
-/// A sentence for the client: the URL is none of HTTP, nobody answers in time, or what comes is no response.
+///
+/// A sentence for the client: the URL is not an HTTP one, no answer comes in time, or the answer is not a response.
 pub(super) fn ask(url: &str, question: &[u8]) -> Result<Vec<u8>, String> {
     let failed = |why: &dyn std::fmt::Display| format!("OCSP responder '{url}': {why}");
     let (host, path) = parts(url).ok_or_else(|| failed(&"not an HTTP URI"))?;
@@ -45,7 +46,7 @@ pub(super) fn ask(url: &str, question: &[u8]) -> Result<Vec<u8>, String> {
     body(&answer).ok_or_else(|| failed(&"HTTP error"))
 }
 
-/// Host (perhaps with a port) and path of an HTTP URI.
+/// Host (possibly with a port) and path of an HTTP URI.
 fn parts(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("http://")?;
     let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
@@ -53,7 +54,7 @@ fn parts(url: &str) -> Option<(&str, &str)> {
     (!host.is_empty() && plain(host) && plain(path)).then_some((host, path))
 }
 
-/// What a good answer to a request of HTTP/1.0 carries. It ends with the connection, or where it says.
+/// The body of a successful response to an HTTP/1.0 request. It ends with the connection, or where its length says.
 fn body(answer: &[u8]) -> Option<Vec<u8>> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;

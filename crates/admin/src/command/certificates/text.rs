@@ -1,4 +1,4 @@
-//! Answers as HAProxy writes them.
+//! The answers in HAProxy's text formats.
 
 use base64::Engine as _;
 use penstock_control::TlsFile;
@@ -8,7 +8,7 @@ use penstock_proxy::certificates::{
 };
 use std::fmt::Write as _;
 
-/// `show ssl ocsp-updates`: nothing is updated by itself.
+/// `show ssl ocsp-updates`: no response is updated automatically.
 pub(super) const UPDATES: &str = "OCSP Certid | Path | Next Update | Last Update | Successes | Failures | Last Update Status | Last Update Status (str)\n";
 
 pub(super) fn lines(names: &[String]) -> String {
@@ -55,7 +55,7 @@ pub(super) fn authority(view: &AuthorityView) -> String {
     let head = format!("Filename: {}\nStatus: {}\n", view.name, view.status.word());
     let mut text = head.clone();
     for (number, one) in &view.certificates {
-        // A space keeps the line from ending the answer.
+        // A space keeps this empty line from ending the answer.
         let _ = write!(text, " \nCertificate #{number}:\n");
         described(&mut text, one);
     }
@@ -73,7 +73,7 @@ pub(super) fn authority(view: &AuthorityView) -> String {
             let _ = write!(text, "    Serial Number: {serial}\n        Revocation Date: {since}\n");
         }
     }
-    // HAProxy shows nothing where the number is too high.
+    // HAProxy shows nothing if the number is too high.
     if text == head && view.status != Status::Empty { String::new() } else { text }
 }
 
@@ -122,7 +122,8 @@ pub(super) fn responses(views: &[ResponseView]) -> String {
     text
 }
 
-/// As far as `openssl ocsp -text` shows what a response says; who signed it is the client's business.
+/// The part of `openssl ocsp -text` that shows a response's contents; its signature is not shown, as clients verify
+/// that.
 pub(super) fn response(view: &ResponseView) -> String {
     let Some(answer) = &view.answer else { return String::new() };
     let mut text = format!(
