@@ -219,10 +219,25 @@ fn next_cookie_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
     Some(&line[..end])
 }
 
-/// Takes the next `name=value` pair off a line; a quoted value keeps its quotes. Returns the value if it is the pair
-/// asked for.
+/// Takes the next `name=value` pair off a line; a value may be quoted, and keeps its quotes. The value, if it is the pair
+/// that is asked for.
+///
+/// As with HAProxy, the last pair in front of a comma or of the line's end is not there if it is nothing but the name and `=`,
+/// without even a space in front of it. One that a semicolon follows has an empty value.
 fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&'c [u8]> {
-    let pair = next_cookie_raw(rest)?.trim_ascii();
+    let line = (*rest)?;
+    let raw = next_cookie_raw(rest)?;
+    let last = match line.get(raw.len()) {
+        Some(b',') => {
+            *rest = rest.map(<[u8]>::trim_ascii_start);
+            true
+        }
+        ended_by => ended_by.is_none(),
+    };
+    if last && raw.trim_ascii_end().len() <= name.unwrap_or_default().len() + 1 {
+        return None;
+    }
+    let pair = raw.trim_ascii();
     let equals = memchr::memchr(b'=', pair)?;
     let known = pair[..equals].trim_ascii_end();
     name.is_none_or(|name| name.is_empty() || known == name).then(|| pair[equals + 1..].trim_ascii_start())
@@ -241,8 +256,8 @@ pub(super) fn request_cookie<'c>(
     choose(fields.all_known(Known::Cookie), |rest| next_cookie(rest, name), occurrence(name, cursor), cursor)
 }
 
-/// Only the first pair of a Set-Cookie is the cookie; the others are its attributes, which are used if no name is asked
-/// for.
+/// The first pair of a Set-Cookie is the cookie, and the first behind a comma; the rest are attributes. As with HAProxy they
+/// count where no name is asked for, and as far as they have the cookie's own name.
 pub(super) fn response_cookie<'c>(
     fields: &'c Fields,
     name: Option<&'c [u8]>,
@@ -250,9 +265,11 @@ pub(super) fn response_cookie<'c>(
 ) -> Result<&'c [u8], Missing> {
     let any = name.is_none_or(<[u8]>::is_empty);
     let split = |rest: &mut Option<&'c [u8]>| {
+        let line = rest.unwrap_or_default();
         let found = next_cookie(rest, name);
-        if !any {
-            *rest = None;
+        if !any && found.is_none() && line[..end_of_cookie(line)].contains(&b'=') {
+            let end = end_of_part(line, |byte| byte == b',');
+            *rest = line.get(end + 1..).map(<[u8]>::trim_ascii_start);
         }
         found
     };
@@ -312,5 +329,14 @@ mod tests {
         };
         assert_eq!(find(b"a=1; b = 2;c; a=\"3\"", None), [&b"1"[..], b"2", b"\"3\""]);
         assert_eq!(find(b"a=1; b = 2;c; a=\"3\"", Some(b"a")), [&b"1"[..], b"\"3\""]);
+        // What HAProxy 2.6 says of each.
+        let none: [&[u8]; 0] = [];
+        for line in [&b"c="[..], b"d=1;c=", b"c=,", b"c= , d=1", b"a=1, c=", b"x=\"1;c=\";c=", b"c", b"d=1; c"] {
+            assert_eq!(find(line, Some(b"c")), none, "{}", line.escape_ascii());
+        }
+        for line in [&b"c=;"[..], b"c =", b"d=1; c=", b"a=1 ; c=", b"\"a,b\"; c="] {
+            assert_eq!(find(line, Some(b"c")), [b""], "{}", line.escape_ascii());
+        }
+        assert_eq!(find(b"c=; c=2", Some(b"c")), [&b""[..], b"2"]);
     }
 }
