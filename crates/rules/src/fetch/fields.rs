@@ -219,11 +219,11 @@ fn next_cookie_raw<'c>(rest: &mut Option<&'c [u8]>) -> Option<&'c [u8]> {
     Some(&line[..end])
 }
 
-/// Takes the next `name=value` pair off a line; a value may be quoted, and keeps its quotes. The value, if it is the pair
-/// that is asked for.
+/// Takes the next `name=value` pair off a line; a quoted value keeps its quotes. Returns the value if it is the pair
+/// asked for.
 ///
-/// As with HAProxy, the last pair in front of a comma or of the line's end is not there if it is nothing but the name and `=`,
-/// without even a space in front of it. One that a semicolon follows has an empty value.
+/// As with HAProxy, the last pair before a comma or the line's end does not count if it is only the name and `=`, without even
+/// a space before it. One before a semicolon has an empty value.
 fn next_cookie<'c>(rest: &mut Option<&'c [u8]>, name: Option<&[u8]>) -> Option<&'c [u8]> {
     let line = (*rest)?;
     let raw = next_cookie_raw(rest)?;
@@ -256,8 +256,8 @@ pub(super) fn request_cookie<'c>(
     choose(fields.all_known(Known::Cookie), |rest| next_cookie(rest, name), occurrence(name, cursor), cursor)
 }
 
-/// The first pair of a Set-Cookie is the cookie, and the first behind a comma; the rest are attributes. As with HAProxy they
-/// count where no name is asked for, and as far as they have the cookie's own name.
+/// The first pair of a Set-Cookie is the cookie, and so is the first after a comma; the others are attributes. As with HAProxy,
+/// those are used if no name is asked for, and as long as they have the cookie's own name.
 pub(super) fn response_cookie<'c>(
     fields: &'c Fields,
     name: Option<&'c [u8]>,

@@ -60,6 +60,8 @@ pub enum Method {
     Dir,
     /// A part between dots, slashes or colons.
     Dom,
+    /// A method of HTTP: how `method` compares when `-m` does not say. `-i` concerns only those that HAProxy has no number for.
+    Meth,
 }
 
 impl Method {
@@ -84,9 +86,9 @@ impl Method {
     pub fn parse(name: &str) -> Option<Method> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
     }
-    /// The manual's name.
+    /// The manual's name; `meth` has none there, and is no word for `-m`.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+        Self::NAMES.iter().find(|(_, method)| *method == self).map_or("meth", |(name, _)| name)
     }
     /// The default method for a type.
     pub fn of_type(kind: Type) -> Option<Method> {
@@ -94,7 +96,8 @@ impl Method {
             Type::Bool => Some(Method::Bool),
             Type::Int => Some(Method::Int),
             Type::Addr | Type::Ipv4 | Type::Ipv6 => Some(Method::Ip),
-            Type::Str | Type::Method => Some(Method::Str),
+            Type::Str => Some(Method::Str),
+            Type::Method => Some(Method::Meth),
             Type::Bin | Type::Any => None,
         }
     }

@@ -80,6 +80,27 @@ fn case_is_ignored_where_asked() {
 }
 
 #[test]
+fn methods_that_have_a_number_are_never_compared_without_case() {
+    for filler in [0, 100] {
+        let find = |ignore_case, pattern: &str, text: &str| {
+            find(Comparison { ignore_case, ..how(Method::Meth) }, &[pattern], text, filler).is_some()
+        };
+        for (pattern, text, with_case, without) in [
+            ("TRACE", "TRACE", true, true),
+            ("TRACE", "trace", false, false),
+            ("trace", "TRACE", false, false),
+            ("trace", "trace", true, true),
+            ("trace", "Trace", false, true),
+            ("PATCH", "patch", false, true),
+            ("patch", "PATCH", false, true),
+        ] {
+            assert_eq!(find(false, pattern, text), with_case, "{pattern} {text}");
+            assert_eq!(find(true, pattern, text), without, "-i {pattern} {text}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_named_by_its_place() {
     let wrong = [
         (Method::Ip, "10.1", "example.com"),

@@ -18,8 +18,11 @@ pub(super) struct TextSet {
     by_text: Trie<(Box<[u8]>, Arc<Entry>)>,
 }
 
+/// The methods that HAProxy 2.6 compares by number, which makes them different from the same letters in another case.
+const NUMBERED: [&[u8]; 8] = [b"OPTIONS", b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT"];
+
 impl TextSet {
-    /// An empty set for `str`, `bin`, `beg`, `end`, `dir` or `dom`.
+    /// An empty set for `str`, `bin`, `beg`, `end`, `dir`, `dom` or methods.
     pub(super) fn new(how: Comparison) -> TextSet {
         let Comparison { method, ignore_case, .. } = how;
         TextSet { method, ignore_case, lengths: Vec::new(), by_text: Trie::default() }
@@ -66,7 +69,7 @@ impl TextSet {
     /// The pattern that matches: the longest prefix, else the first written.
     pub(super) fn find(&self, text: &[u8]) -> Option<&Arc<Entry>> {
         let lowered;
-        let text = if self.ignore_case && text.iter().any(u8::is_ascii_uppercase) {
+        let text = if self.lowers(text) {
             lowered = text.to_ascii_lowercase();
             &lowered
         } else {
@@ -110,10 +113,16 @@ impl TextSet {
             }
             _ => {}
         }
-        if self.ignore_case && text.iter().any(u8::is_ascii_uppercase) {
+        if self.lowers(&text) {
             text.to_mut().make_ascii_lowercase();
         }
         Some(text)
+    }
+
+    /// Whether a sample or a pattern with this text is compared in lower case.
+    fn lowers(&self, text: &[u8]) -> bool {
+        let numbered = || self.method == Method::Meth && NUMBERED.contains(&text);
+        self.ignore_case && text.iter().any(u8::is_ascii_uppercase) && !numbered()
     }
 
     /// Whether a byte is a delimiter: `/` and `?`, and for domains also `.` and `:`.
