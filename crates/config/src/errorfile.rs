@@ -1,7 +1,7 @@
 //! Checks that an error file holds what will be sent: one whole HTTP/1 response.
 
-/// The first error in an error file. `bufsize` bounds a message here as it does on the wire.
-pub(crate) fn mistake(content: &[u8], bufsize: usize) -> Option<String> {
+/// The first mistake in the content of an error file. `bufsize` bounds a message here as it does on the wire.
+pub fn mistake(content: &[u8], bufsize: usize) -> Option<String> {
     // An empty file, like /dev/null, means that the connection is closed without a response.
     if content.is_empty() {
         return None;
@@ -38,6 +38,12 @@ pub(crate) fn mistake(content: &[u8], bufsize: usize) -> Option<String> {
             length = std::str::from_utf8(value).ok().map(|v| v.trim().parse::<usize>().unwrap_or(usize::MAX));
         }
     }
+    if !rest.is_empty() && matches!(status.get(9..12), Some(b"204" | b"304")) {
+        return Some(format!(
+            "it has a body, which a response with the status {} has not",
+            &status[9..12].escape_ascii()
+        ));
+    }
     match length {
         Some(length) if length != rest.len() => {
             Some(format!("its Content-Length is not the {} bytes that follow its header", rest.len()))
@@ -66,6 +72,7 @@ mod tests {
             "HTTP/1.0 503 No\n\nbody",
             "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nbody",
             "HTTP/1.0 200 OK\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
         ] {
             assert_eq!(mistake(good.as_bytes(), 16384), None, "{good:?}");
         }
@@ -79,6 +86,8 @@ mod tests {
             "HTTP/1.0 503 No\r\nX Y: a\r\n\r\nbody",
             "HTTP/2.0 503 No\r\n\r\n",
             "HTTP/1.0 5x3 No\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\nbody",
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nbody",
         ] {
             assert!(mistake(bad.as_bytes(), 16384).is_some(), "{bad:?}");
         }

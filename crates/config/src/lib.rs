@@ -31,6 +31,7 @@ mod words;
 pub use condition::BadCondition;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use env::{Env, FEATURES, Files, NoFiles, SPEAKS_HAPROXY, SPEAKS_OPENSSL};
+pub use errorfile::mistake as mistake_of_error_file;
 pub use escaped::{byte_of, bytes_of, text_of};
 pub use keyword::{Arity, Places, Support};
 pub use model::{Config, Source};

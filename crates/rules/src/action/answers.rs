@@ -5,7 +5,7 @@ use crate::{
     hint,
     log::{LogFormat, Purpose},
 };
-use penstock_config::{Word, bytes_of};
+use penstock_config::{Word, bytes_of, mistake_of_error_file};
 
 /// Statuses that the proxy itself responds with, for which there can be error pages.
 pub(crate) const ANSWERED: &[u16] =
@@ -54,7 +54,7 @@ impl Build<'_, '_, '_> {
                 "default-errorfiles" => reply.body = Body::ErrorPage,
                 "errorfile" => {
                     let path = self.value_of(word)?;
-                    reply.body = Body::Raw(self.file(path)?.into());
+                    reply.body = Body::Raw(self.error_file(path)?.into());
                 }
                 "errorfiles" => {
                     let name = self.value_of(word)?;
@@ -127,6 +127,10 @@ impl Build<'_, '_, '_> {
             }
             _ => {}
         }
+        if has_body && matches!(reply.status, 204 | 304) {
+            self.error(self.word.span, format!("a response with the status {} has no body", reply.status), None);
+            return None;
+        }
         Some(reply)
     }
 
@@ -147,6 +151,17 @@ impl Build<'_, '_, '_> {
                 Some(Body::Empty)
             }
         }
+    }
+
+    fn error_file(&mut self, path: &Word) -> Option<Vec<u8>> {
+        let content = self.file(path)?;
+        let mistake = mistake_of_error_file(&content, self.linker.config.global.tune.bufsize);
+        if let Some(mistake) = mistake {
+            let hint = Some("expected a file that holds a whole HTTP response, header included".to_owned());
+            self.error(path.span, format!("the error file '{}' cannot be sent: {mistake}", path.text), hint);
+            return None;
+        }
+        Some(content)
     }
 
     fn file(&mut self, path: &Word) -> Option<Vec<u8>> {
