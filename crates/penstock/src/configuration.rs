@@ -74,8 +74,8 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     let (mut config, mut diagnostics) = penstock_config::load(sources, &environment(flags));
     let global = &mut config.global;
     global.maxconn = flags.maxconn.or(global.maxconn);
-    global.daemon = (global.daemon && !flags.service || flags.daemon) && !flags.foreground;
-    global.master_worker = (global.master_worker || flags.master) && !flags.foreground;
+    global.daemon = flags.daemon || global.daemon && !flags.foreground && !flags.service;
+    global.master_worker |= flags.master;
     global.debug |= flags.debug;
     global.zero_warning |= flags.warnings_are_errors;
     global.pidfile = flags.pidfile.clone().or(global.pidfile.take());

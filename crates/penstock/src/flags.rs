@@ -27,7 +27,7 @@ pub struct Flags {
     pub master: bool,
     /// `-Ws`: the `daemon` of the file does not count, since systemd waits for the process that it started.
     pub service: bool,
-    /// `-db`, and `-d`, which implies it: neither `daemon` nor `master-worker` of the file counts.
+    /// `-db`, and `-d`, which implies it: `daemon` in the file does not count. `-D` does, and there is a master all the same.
     pub foreground: bool,
     /// `-d`.
     pub debug: bool,
@@ -153,7 +153,7 @@ const OPTIONS: &[Opt] = &[
     opt("-D", Nothing, "runs in the background", |f, _, _| { f.daemon = true; Ok(()) }),
     opt("-Ws", Nothing, "as -W, for a systemd service of type notify: the file's 'daemon' does not count", |f, _, _| { f.master = true; f.service = true; Ok(()) }),
     opt("-W", Nothing, "master and worker: SIGUSR2 reloads, SIGUSR1 drains, SIGTERM stops", |f, _, _| { f.master = true; Ok(()) }),
-    opt("-db", Nothing, "stays in the foreground, one process", |f, _, _| { f.foreground = true; Ok(()) }),
+    opt("-db", Nothing, "stays in the foreground, even where the file says 'daemon'", |f, _, _| { f.foreground = true; Ok(()) }),
     opt("-dW", Nothing, "does not start when there is a warning", |f, _, _| { f.warnings_are_errors = true; Ok(()) }),
     opt("-dD", Nothing, "reports suspicious statements too", |f, _, _| { f.diagnostic_mode = true; Ok(()) }),
     opt("-dV", Nothing, "does not verify the certificates of servers", |f, _, _| { f.no_server_verify = true; Ok(()) }),

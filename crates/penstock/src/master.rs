@@ -245,6 +245,9 @@ fn forward(signals: Signals, events: mpsc::Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
+/// The exit code of a process that a SIGTERM has ended, as a shell shows it.
+const TERMINATED: i32 = 128 + 15;
+
 impl Master<'_> {
     fn live(&mut self, events: &mpsc::Receiver<Event>) -> ExitCode {
         loop {
@@ -449,7 +452,8 @@ impl Master<'_> {
         } else if let Some(coming) = self.coming.as_mut().filter(|coming| coming.worker.pid == pid) {
             coming.code = Some(code);
         } else if let Some(worker) = self.current.take_if(|worker| worker.pid == pid) {
-            self.last = code;
+            // A worker that a SIGTERM ends has done what it was told.
+            self.last = if code == TERMINATED { 0 } else { code };
             alert(format_args!("Current worker ({pid}) exited with code {}", ended(code)));
             // The one that is coming takes its place; if it fails, it is seen then that nobody serves.
             if !self.leaving && self.coming.is_none() {
