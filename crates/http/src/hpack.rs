@@ -124,12 +124,16 @@ pub struct Mirror {
     table: VecDeque<Entry>,
     size: usize,
     size_max: usize,
+    /// What the decoder allows for `size_max`.
+    limit: usize,
 }
+
+/// How large a table is until somebody says otherwise (RFC 9113 section 6.5.2).
+const USUAL_SIZE: usize = 4096;
 
 impl Default for Mirror {
     fn default() -> Self {
-        // What it is until the peer says otherwise (RFC 9113 section 6.5.2).
-        Mirror { table: VecDeque::new(), size: 0, size_max: 4096 }
+        Mirror::with_limit(USUAL_SIZE)
     }
 }
 
@@ -137,6 +141,11 @@ impl Default for Mirror {
 pub const POISON: &[u8] = b"\0\x02te\x01x";
 
 impl Mirror {
+    /// Of a decoder that allows a table of so many bytes.
+    pub fn with_limit(limit: usize) -> Mirror {
+        Mirror { table: VecDeque::new(), size: 0, size_max: USUAL_SIZE, limit }
+    }
+
     /// Reads a whole block of a request, or of its `trailers`. Where the decoder is to have another block instead, that is
     /// put into `other`, which must be empty.
     ///
@@ -145,10 +154,15 @@ impl Mirror {
     pub fn read(&mut self, block: &[u8], trailers: bool, other: &mut Vec<u8>) -> Result<Block, Undecodable> {
         let mut request = Request { trailers, ..Request::default() };
         let (mut input, mut copied) = (Input { block, at: 0 }, 0);
+        // Nothing but changes of the table's size came before.
+        let mut first_of_block = true;
         while let Some(&first) = block.get(input.at) {
             let begin = input.at;
+            let resizable = std::mem::replace(&mut first_of_block, first & 0xe0 == 0x20);
             if first & 0xe0 == 0x20 {
-                self.size_max = input.integer(5)?;
+                // RFC 7541 sections 4.2 and 6.3.
+                self.size_max =
+                    input.integer(5).ok().filter(|&size| resizable && size <= self.limit).ok_or(Undecodable)?;
                 self.make_room(0);
             } else if first & 0x80 != 0 {
                 self.indexed(input.integer(7)?, &mut request)?;
@@ -550,6 +564,14 @@ mod tests {
     }
 
     #[test]
+    fn the_table_grows_as_far_as_the_decoder_allows() {
+        let grow = |limit, block: &[u8]| Mirror::with_limit(limit).read(block, false, &mut Vec::new()).map(drop);
+        assert_eq!(grow(4096, b"\x20\x3f\xe1\x1f\x82"), Ok(()));
+        assert_eq!(grow(4097, b"\x3f\xe2\x1f\x82"), Ok(()));
+        assert_eq!(grow(4096, b"\x3f\xe2\x1f\x82"), Err(Undecodable));
+    }
+
+    #[test]
     fn what_nobody_can_decode_is_told_apart() {
         for block in [
             &b"\x80"[..],
@@ -559,6 +581,9 @@ mod tests {
             b"\x40\x00\x00",
             b"\x04\x81\x00",
             b"\x04",
+            // A larger table than is allowed, and a change of its size that comes too late.
+            b"\x3f\xe2\x1f\x82",
+            b"\x82\x20",
         ] {
             assert_eq!(Mirror::default().read(block, false, &mut Vec::new()), Err(Undecodable), "{block:?}");
         }

@@ -289,7 +289,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let (theirs, ours) = duplex(4096);
-            let (guard, signals) = Guard::of_client(ours, Vec::new());
+            let (guard, signals) = Guard::of_client(ours, Vec::new(), 4096);
             let mut windows = h2::client::Builder::new();
             windows.initial_window_size(1 << 30).initial_connection_window_size(1 << 30);
             let (client, server) = tokio::join!(windows.handshake::<_, Bytes>(theirs), h2::server::handshake(guard));

@@ -158,7 +158,8 @@ async fn open(conn: &mut Conn, mut stream: Stream, mut begun: Vec<u8>, limits: L
     if !preface(conn, &mut stream, &mut begun).await {
         return None;
     }
-    let (guard, signals) = Guard::of_client(stream, begun);
+    let table_size = conn.worker.shared.config.global.tune.h2_header_table_size;
+    let (guard, signals) = Guard::of_client(stream, begun, table_size);
     let handshake = settings(&conn.worker, &limits).handshake(guard);
     let connection = in_time(&mut conn.deadline, handshake).await?.ok()?;
     let streams = Rc::new(Streams::new(signals.clone()));
@@ -232,7 +233,7 @@ enum Phase {
     Idle,
     /// GOAWAY has been sent; streams that are open are finished.
     Leaving,
-    /// The client floods us, and nothing more is read from it.
+    /// The client floods us, or made an error that ends the connection, and nothing more is read from it.
     Cut,
 }
 
@@ -276,9 +277,9 @@ impl Connected {
 
     /// Updates the phase; returns whether h2 has something new to send.
     fn change_phase(&mut self, conn: &mut Conn) -> bool {
-        if self.signals.is_flooded() && self.phase != Phase::Cut {
+        if let Some(reason) = self.signals.failure().filter(|_| self.phase != Phase::Cut) {
             self.phase = Phase::Cut;
-            self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            self.connection.abrupt_shutdown(reason);
             conn.deadline.set(Instant::now(), Some(GOODBYE));
             return true;
         }

@@ -10,8 +10,11 @@
 use super::{
     heads::{Heads, Passed},
     outlet::Outlet,
+    resets::Resets,
+    strict::{END_STREAM, PADDED},
 };
 use crate::worker::turn::{self, cost};
+use h2::Reason;
 use penstock_http::hpack::Block;
 use std::{
     cell::{Cell, RefCell},
@@ -251,8 +254,7 @@ const IGNORED: u8 = 0xff;
 /// Whether a frame is DATA that carries nothing and does not end its stream. h2 would end the connection at the 101st,
 /// over however long a time; such frames are hidden from it, because the budget bounds them.
 fn is_empty_data(header: &[u8; 9]) -> bool {
-    const END_STREAM: u8 = 1;
-    header[KIND] == DATA && payload(header) == 0 && header[4] & END_STREAM == 0
+    header[KIND] == DATA && payload(header) == 0 && header[4] & (END_STREAM | PADDED) == 0
 }
 
 /// The payload length in a frame header.
@@ -279,7 +281,7 @@ fn kind(side: Side, header: &[u8; 9]) -> Option<Kind> {
 /// State shared by a connection's task and its guard.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
-    flooded: Cell<bool>,
+    failure: Cell<Option<Reason>>,
     finished: Cell<u32>,
     asked: Cell<u32>,
     /// DATA that streams have sent and the guard has not accounted for yet.
@@ -313,9 +315,13 @@ impl Paths {
 const PATHS_MAX: usize = 256 * 1024;
 
 impl Signals {
-    /// Whether the peer is to be disconnected.
-    pub fn is_flooded(&self) -> bool {
-        self.flooded.get()
+    /// The reason why the peer is to be disconnected, if it is.
+    pub fn failure(&self) -> Option<Reason> {
+        self.failure.get()
+    }
+    /// The peer floods us.
+    fn flooded(&self) {
+        self.failure.set(Some(Reason::ENHANCE_YOUR_CALM));
     }
     /// How many malformed requests there were since the last call.
     pub fn malformed(&self) -> u32 {
@@ -372,28 +378,44 @@ pub(crate) struct Guard<S> {
     /// Bytes to be read before any others.
     ready: Vec<u8>,
     budget: Budget,
+    resets: Resets,
     signals: Rc<Signals>,
 }
 
 impl<S> Guard<S> {
-    /// Guards what a client sends, from its preface on; `begun` has been read already.
-    pub fn of_client(inner: S, begun: Vec<u8>) -> (Self, Rc<Signals>) {
-        Guard::new(inner, Side::Client, begun)
+    /// Guards what a client sends, from its preface on; `begun` has been read already. `table_size` is the HPACK table size
+    /// that our settings allow.
+    pub fn of_client(inner: S, begun: Vec<u8>, table_size: u32) -> (Self, Rc<Signals>) {
+        let heads = Heads::behind(PREFACE_BYTES, table_size as usize);
+        Guard::new(inner, Side::Client, begun, Some(heads))
     }
     /// Guards what a server sends. A flood ends its connection with an error.
     pub fn of_server(inner: S) -> (Self, Rc<Signals>) {
-        Guard::new(inner, Side::Server, Vec::new())
+        Guard::new(inner, Side::Server, Vec::new(), None)
     }
-    fn new(inner: S, side: Side, begun: Vec<u8>) -> (Self, Rc<Signals>) {
+    fn new(inner: S, side: Side, begun: Vec<u8>, heads: Option<Heads>) -> (Self, Rc<Signals>) {
         let signals = Rc::new(Signals::default());
         let (frames, budget) = (Frames::from(side), Budget::new(Instant::now()));
-        let heads = (side == Side::Client).then(|| Heads::behind(PREFACE_BYTES));
-        (Guard { inner, side, begun, frames, heads, ready: Vec::new(), budget, signals: signals.clone() }, signals)
+        let resets = Resets::default();
+        (
+            Guard { inner, side, begun, frames, heads, ready: Vec::new(), budget, resets, signals: signals.clone() },
+            signals,
+        )
     }
-    /// Accounts for the result of a write.
-    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Accounts for the result of a write of these slices.
+    fn written(&mut self, slices: &[io::IoSlice<'_>], result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &result {
-            Poll::Ready(Ok(bytes)) => self.signals.outlet.wrote(*bytes),
+            Poll::Ready(Ok(bytes)) => {
+                self.signals.outlet.wrote(*bytes);
+                if self.side == Side::Client {
+                    let mut left = *bytes;
+                    for slice in slices {
+                        let sent = left.min(slice.len());
+                        self.resets.sent(&slice[..sent]);
+                        left -= sent;
+                    }
+                }
+            }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.signals.outlet.blocked(),
         }
@@ -401,7 +423,6 @@ impl<S> Guard<S> {
     }
     /// Stops reading. A client's task will send GOAWAY; exchanges with a server fail with this error.
     fn cut(&self) -> Poll<io::Result<()>> {
-        self.signals.flooded.set(true);
         match self.side {
             Side::Client => Poll::Pending,
             Side::Server => Poll::Ready(Err(io::Error::other("a flood of frames"))),
@@ -449,12 +470,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         let this = self.get_mut();
         loop {
             turn::round();
-            if this.signals.flooded.get() {
+            if this.signals.failure().is_some() {
                 return this.cut();
             }
             if !this.ready.is_empty() {
                 take(&mut this.ready, buf);
                 return Poll::Ready(Ok(()));
+            }
+            if let Some(reason) = this.heads.as_ref().and_then(Heads::fatal) {
+                this.signals.failure.set(Some(reason));
+                continue;
             }
             let before = buf.filled().len();
             let counted = ready!(this.poll_counted(cx, buf))?;
@@ -462,18 +487,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 return Poll::Ready(Ok(()));
             }
             let mut room = true;
-            let signals = &this.signals;
+            let (signals, resets) = (&this.signals, &mut this.resets);
             let passed = match (&mut this.heads, counted) {
                 (_, None) => Passed::TooMuch,
                 (None, _) => Passed::Unchanged,
                 (Some(heads), _) => {
-                    heads.pass(&buf.filled()[before..], |stream, block| room &= signals.heard(stream, block))
+                    heads.pass(&buf.filled()[before..], resets, |stream, block| room &= signals.heard(stream, block))
                 }
             };
             match passed {
                 Passed::Unchanged if room => return Poll::Ready(Ok(())),
                 Passed::Instead(other) if room => this.ready = other,
-                _ => this.signals.flooded.set(true),
+                _ => this.signals.flooded(),
             }
             buf.set_filled(before);
         }
@@ -482,9 +507,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.inner).poll_write(cx, data);
-        this.written(written)
+        self.poll_write_vectored(cx, &[io::IoSlice::new(data)])
     }
     fn poll_write_vectored(
         self: Pin<&mut Self>,
@@ -492,8 +515,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
-        this.written(written)
+        let written = if this.resets.are_awaited()
+            && let Some(first) = slices.iter().find(|slice| !slice.is_empty())
+        {
+            let corrected = this.resets.corrected(first);
+            Pin::new(&mut this.inner).poll_write(cx, &corrected)
+        } else if let [one] = slices {
+            Pin::new(&mut this.inner).poll_write(cx, one)
+        } else {
+            Pin::new(&mut this.inner).poll_write_vectored(cx, slices)
+        };
+        this.written(slices, written)
     }
     fn is_write_vectored(&self) -> bool {
         self.inner.is_write_vectored()
