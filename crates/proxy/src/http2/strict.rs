@@ -79,7 +79,7 @@ impl Opened {
                 Verdict::Fatal(Reason::PROTOCOL_ERROR)
             }
             // A half-closed stream or a closed one, which cannot be told apart here. RFC 9113 section 5.1 has an error of the
-            // stream for the first, which may be treated as one of the connection (5.4.2), and the other for the second.
+            // stream for the first, which may be treated as one of the connection (5.4.1), and the other for the second.
             HEADERS if known && self.end_of(header.stream).is_some() => Verdict::Fatal(Reason::STREAM_CLOSED),
             // RFC 9113 section 5.1, "half-closed (remote)". h2 ignores whatever follows the first such frame.
             DATA if known && self.forget(header.stream) => Verdict::Reset(Reason::STREAM_CLOSED),
