@@ -238,3 +238,23 @@ fn draining_finishes_the_exchange_and_closes_idle_connections() {
     assert!(proxy.handle.wait_for(common::PATIENCE));
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
 }
+
+#[test]
+fn a_client_that_leaves_ends_interim_responses_without_end() {
+    let (told, ended) = std::sync::mpsc::channel();
+    let origin = Origin::start(move |recorder, _| {
+        recorder.head();
+        let hint = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(50);
+        // Ends only because the other side has closed: it is read all the time otherwise.
+        while recorder.stream.write_all(&hint).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let _ = told.send(());
+    });
+    let (_proxy, port) = start(&origin, "");
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert!(client.response().starts_with("HTTP/1.1 103"));
+    drop(client);
+    ended.recv_timeout(common::PATIENCE).expect("the server's connection is closed");
+}

@@ -5,7 +5,7 @@ use super::{
     buffered_body::Ahead,
     ends::{Answered, Fault, Upstream},
     finish,
-    flush::{flush, send},
+    flush::{Unsent, flush, send},
     forward::{Broken, Flow, Waits},
     headers,
     repeat::{Ended, is_repeatable, keep_body},
@@ -203,11 +203,12 @@ pub(super) async fn forward(
                 turn::proceed().await;
                 headers::interim_to_client(live.x);
                 live.client.interim(&live.x.response);
-                if flush(live).await {
-                    continue;
-                }
                 // A server may send interim responses for ever.
-                Head::Timeout(Side::Client)
+                match flush(live).await {
+                    Ok(()) => continue,
+                    Err(Unsent::Late) => Head::Timeout(Side::Client),
+                    Err(Unsent::Closed) => Head::Gone,
+                }
             }
             Head::Got(framing) => break framing,
             failed => failed,
@@ -289,7 +290,8 @@ pub(super) async fn forward(
     request.give_back(buffers);
     if matches!(result, Transfer::ServerFault | Transfer::Timeout(Side::Server)) {
         let mut rest = response.take_rest();
-        send(live, &mut rest).await;
+        // The exchange has failed, whether the client takes this or not.
+        let _ = send(live, &mut rest).await;
         buffers.give(rest);
     }
     response.give_back(buffers);

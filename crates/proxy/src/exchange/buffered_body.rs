@@ -37,7 +37,8 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
         live.x.request.fields.remove_known(Known::Expect);
         live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
         live.x.log.bytes_read = live.x.continued;
-        flush::flush(live).await;
+        // An error appears again when the response is sent.
+        let _ = flush::flush(live).await;
     }
     live.conn.deadline.set(live.worker.clock.now(), limit);
     let worker = live.worker;

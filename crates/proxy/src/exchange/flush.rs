@@ -3,15 +3,26 @@
 use crate::{connection::in_time, exchange::live::Live, worker::buffer::Buffer};
 use std::future::poll_fn;
 
-/// Sends what is queued in the client's end; returns false if the client did not take it in time.
-pub(crate) async fn flush(live: &mut Live<'_>) -> bool {
+/// Why a client was not sent what was queued for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// It did not take it within `timeout client`.
+    Late,
+    /// Its connection, or stream, is closed. What is queued stays queued, so that a caller that goes on must not queue more without end.
+    Closed,
+}
+
+/// Sends what is queued in the client's end.
+pub(crate) async fn flush(live: &mut Live<'_>) -> Result<(), Unsent> {
     send(live, &mut Buffer::none()).await
 }
 
-/// Sends what is queued in the client's end, and then `bytes` of a body; returns false if the client did not take them
-/// in time.
-pub(super) async fn send(live: &mut Live<'_>, bytes: &mut Buffer) -> bool {
+/// Sends what is queued in the client's end, and then `bytes` of a body.
+pub(super) async fn send(live: &mut Live<'_>, bytes: &mut Buffer) -> Result<(), Unsent> {
     live.conn.deadline.set(live.worker.clock.now(), live.conn.proxy().timeouts.client);
-    // An error appears again, and is handled, when the response is sent.
-    in_time(&mut live.conn.deadline, poll_fn(|cx| live.client.poll_send(cx, bytes, None))).await.is_some()
+    match in_time(&mut live.conn.deadline, poll_fn(|cx| live.client.poll_send(cx, bytes, None))).await {
+        Some(Ok(())) => Ok(()),
+        Some(Err(_)) => Err(Unsent::Closed),
+        None => Err(Unsent::Late),
+    }
 }

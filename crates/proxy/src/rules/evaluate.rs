@@ -176,7 +176,8 @@ async fn say_early_hints(live: &mut Live<'_>) {
         live.client.interim(&head);
     }
     live.x.log.bytes_read = live.x.continued;
-    flush::flush(live).await;
+    // An error appears again when the response is sent.
+    let _ = flush::flush(live).await;
 }
 
 fn body_len(x: &Exchange) -> u64 {
