@@ -124,7 +124,7 @@ impl Stats {
                 (found.body, found.stream) = (first, Some(stream));
                 found
             }
-            None => answer(503, "text/plain", "too many look at the page already, or the process is ending\n".into()),
+            None => answer(503, "text/plain", "too many viewers, or the process is stopping\n".into()),
         }
     }
 

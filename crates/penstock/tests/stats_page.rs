@@ -124,6 +124,12 @@ fn the_page_is_whole_and_moves_at_every_width_in_light_and_dark() {
         browser.until("document.getElementById('f0').cells[4].textContent > 0");
         let total = browser.value("document.getElementById('f0').cells[10].textContent");
         browser.until(&format!("document.getElementById('f0').cells[10].textContent !== {total}"));
+        // The pointer asks for a value.
+        let point = "(() => { const plot = document.querySelector('.plot'); const box = plot.getBoundingClientRect(); plot.dispatchEvent(new \
+                     PointerEvent('pointermove', { clientX: box.right - 1, clientY: box.top + 5 })); const told = \
+                     plot.querySelector('output'); return told.hidden ? 'hidden' : told.textContent; })()";
+        let told = browser.value(point).to_string();
+        assert!(told.contains(": ") && told.ends_with("/s\""), "{of}: {told}");
         // Nothing sticks out, and nothing is too small to read.
         assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true, "{of}");
         let small = "[...document.querySelectorAll('body *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && \

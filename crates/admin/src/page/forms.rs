@@ -50,10 +50,9 @@ pub fn outcome(code: &str) -> (&'static str, &'static str) {
         "NONE" => ("bad", "Nothing has changed."),
         "PART" => ("bad", "Only some of the servers took it."),
         "DENY" => ("bad", "You may not do that here."),
-        "FORM" => (
-            "bad",
-            "The form did not come from this page, or came from before a reload. Nothing has changed: try again.",
-        ),
+        "FORM" => {
+            ("bad", "The form was sent from another site, or before a reload. Nothing has changed; please try again.")
+        }
         "ERRP" => ("bad", "The form was not understood."),
         "EXCD" => ("bad", "Too many servers at once."),
         _ => ("bad", "Unexpected result."),

@@ -151,10 +151,8 @@ pub fn render(out: &mut String, shown: &Shown, view: &View) {
         None => {
             let why = match (shown.subject, view.range) {
                 (None, _) => "There is no such proxy or server here.",
-                (Some(_), Range::Week) => "Nothing has happened yet.",
-                (Some(_), _) => {
-                    "Nothing has happened yet, or there are so many servers that this one is kept by ten minutes only: see the week."
-                }
+                (Some(_), Range::Week) => "No traffic yet.",
+                (Some(_), _) => "No traffic yet, or too many servers to keep this one by the second: see the week.",
             };
             let _ = write!(out, "<p class=\"nothing\">{why}</p>");
         }

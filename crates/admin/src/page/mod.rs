@@ -70,8 +70,7 @@ impl Page<'_> {
         }
         let _ = writeln!(
             out,
-            "</main><footer>Headings and cells that are underlined tell more when the pointer rests on them. A name leads to its \
-             graphs.</footer><script>{SCRIPT}</script></body></html>"
+            "</main><footer>Underlined headings and cells show details on hover. Names link to their graphs.</footer><script>{SCRIPT}</script></body></html>"
         );
         out
     }

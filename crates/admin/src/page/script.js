@@ -131,10 +131,10 @@
     const note = document.createElement("p");
     note.id = "stale";
     note.className = "done bad";
-    note.append("Proxies or servers have come or gone: ");
+    note.append("Proxies or servers were added or removed: ");
     const link = document.createElement("a");
     link.href = location.href;
-    link.textContent = "show them";
+    link.textContent = "reload the page";
     link.addEventListener("click", (e) => { e.preventDefault(); location.reload(); });
     note.append(link);
     document.querySelector("main").prepend(note);

@@ -21,7 +21,7 @@ pub fn legend(out: &mut String) {
         ("down", "DOWN", "down"),
         ("maint", "MAINT", "in maintenance, or paused"),
         ("drain", "DRAIN", "draining, or no new clients"),
-        ("unchecked", "no check", "up, as far as anybody knows"),
+        ("unchecked", "no check", "not checked, taken to be up"),
     ] {
         let _ = write!(out, "<span><span class=\"state {class}\">{pill}</span> {text}</span>");
     }
