@@ -72,7 +72,7 @@ fn commas(list: &str) -> Vec<String> {
     list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Users name groups and groups name users: makes both sides say the same.
+/// Users name groups and groups name users: merges both into one membership.
 pub(crate) fn end_userlist(list: &mut Userlist, around: &mut Surroundings) {
     for user in &list.users {
         for group in &user.groups {
@@ -290,7 +290,7 @@ pub(crate) static PROGRAM: Table<ExternalProgram> = Table::new(
     ]],
 );
 
-/// A program without a command is none.
+/// Reports a program without a command, and drops it.
 pub(crate) fn end_program(program: ExternalProgram, around: &mut Surroundings) -> Option<ExternalProgram> {
     if program.command.is_empty() {
         let message = format!("the program '{}' has no command", program.name);

@@ -40,7 +40,7 @@ pub fn load(sources: impl IntoIterator<Item = Source>, env: &Env<'_>) -> (Config
 ///
 /// # Errors
 ///
-/// What is wrong with the condition, and where.
+/// The condition is malformed: the error says what is wrong, and where.
 pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::BadCondition> {
     let around = Surroundings::new(&[], env);
     let mut split = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) enum DefaultPath {
     Current,
     /// The directory of the file that is being read.
     Config,
-    /// The parent of that file's directory.
+    /// The parent of the directory of the file that is being read.
     Parent,
     /// This directory.
     Origin(PathBuf),
@@ -247,7 +247,7 @@ impl Reading {
         }
     }
 
-    /// Handles the directives of manual section 2.4.
+    /// Handles `.if`, `.notice` and the other directives of manual section 2.4.
     fn directive(&mut self, words: &[Word]) {
         let (name, arguments) = (&words[0], &words[1..]);
         let outer = self.conditions.last().is_none_or(|block| block.active);

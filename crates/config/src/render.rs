@@ -76,7 +76,7 @@ impl Diagnostic {
 
 /// The line of a span, as shown.
 struct Quote {
-    /// Counted from 1, in characters.
+    /// The column of the word, in characters from 1.
     column: usize,
     text: String,
     /// The number of characters of `text` before the word, and in the word.

@@ -36,7 +36,7 @@ pub(crate) const SECTIONS: &[(&str, Name)] = &[
     ("traces", Name::None),
 ];
 
-/// Whether a section has a name.
+/// Whether a section must have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     None,
@@ -57,7 +57,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Where a word belongs that is a keyword of other sections.
+/// The sections that `word` belongs in, if it is a keyword of other sections.
 pub(crate) fn places_of(word: &str) -> Option<String> {
     let of = |k: &crate::manual::Entry| k.name == word || k.name.split(' ').next() == Some(word);
     let entry = crate::manual::entries().iter().find(|k| of(k))?;
@@ -70,9 +70,9 @@ pub(crate) fn places_of(word: &str) -> Option<String> {
 
 /// The section that is being read.
 pub(crate) enum Section {
-    /// Before the first one.
+    /// Before the first section.
     None,
-    /// A section whose header was wrong: its lines are not reported as well.
+    /// A section with a wrong header: errors in its lines are not reported.
     Skipped,
     Global,
     Proxy(Box<Draft>),
@@ -82,7 +82,7 @@ pub(crate) enum Section {
     CrtStore(CrtStore),
     HttpErrors(HttpErrors),
     Program(Box<ExternalProgram>),
-    /// It is known and checked, but has no effect.
+    /// A section whose keywords are known and checked, but have no effect.
     Other(&'static Table<()>),
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Sections {
     http_errors: Vec<HttpErrors>,
     programs: Vec<ExternalProgram>,
     drafts: Vec<Draft>,
-    /// Named or not; a proxy without `from` inherits from the last one.
+    /// `defaults` sections, named or not; a proxy without `from` inherits from the last one.
     defaults: Vec<Draft>,
     /// Where each section name was first used, by kind of section.
     names: HashMap<(&'static str, String), Span>,

@@ -95,7 +95,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
-/// A suggestion for `word`: the nearest of `known`, or all of them if there are few. `what` names them in the plural.
+/// A suggestion for `word`: the nearest of `known`, or all of them if there are few. `what` is the plural noun for
+/// them.
 pub fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> Option<String> {
     const FEW: usize = 8;
     if let Some(near) = nearest(word, known.clone()) {

@@ -1,12 +1,12 @@
 //! Splits a line into words: quotes, escapes, environment variables (manual sections 2.2 and 2.3).
 //!
-//! The text of a word is what HAProxy's parser would pass to the keyword: a second level of quoting, such as `str(\"a
-//! b\")`, is left for the parser of arguments in parentheses.
+//! The text of a word is what HAProxy's parser would pass to the keyword: a second level of quoting, such as
+//! `str(\"a b\")`, is left for the parser of arguments in parentheses.
 
 use crate::span::{FileId, Span, Word};
 use std::borrow::Cow;
 
-/// Looks up the variables of `"$NAME"`.
+/// Looks up variables such as `"$NAME"`.
 pub(crate) trait Variables {
     /// The value of an environment variable, or of one of the pseudo-variables `.FILE`, `.LINE` and `.SECTION`.
     fn variable(&self, name: &str) -> Option<String>;

@@ -1,4 +1,4 @@
-//! The process: who runs it, where, with which threads, and what it tells.
+//! Settings of the process: its user, directory, threads and limits, and what it reports.
 
 use crate::{
     address,
@@ -325,7 +325,7 @@ const fn detection(name: &'static str) -> Entry {
     Entry::accepted(name, ANYTHING, "Device detection", "device detection is not supported; its fetches are refused")
 }
 
-/// `ADDRESS SETTINGS...`.
+/// Parses `ADDRESS SETTINGS...` after `stats socket`.
 fn stats_socket(global: &mut Global, args: &mut Args<'_>) -> Parsed {
     const KNOWN: &[&str] = &[
         "mode",

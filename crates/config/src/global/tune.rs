@@ -1,4 +1,4 @@
-//! `tune.*` and the other knobs of performance.
+//! `tune.*` and the other performance settings.
 
 use crate::{
     args::{Args, Parsed},
@@ -243,12 +243,13 @@ fn streams(tune: &mut H2Tune, args: &mut Args<'_>) -> Parsed {
     Ok(())
 }
 
-/// Zero leaves the system's own size.
+/// Sets the number of bytes of a ClientHello that are captured; 0 captures nothing.
 fn capture(global: &mut Global, args: &mut Args<'_>) -> Parsed {
     global.tune.ssl_capture = args.number("a number of bytes", 0..=i32::MAX as u32)?;
     Ok(())
 }
 
+/// Parses the size of a socket buffer; `None` (for 0) leaves the system's default.
 fn socket_buffer(args: &mut Args<'_>) -> Parsed<Option<u32>> {
     Ok(Some(args.size("a size", 0..=i32::MAX as u64)? as u32).filter(|size| *size > 0))
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct LogTarget {
     /// The destination.
     pub address: LogAddress,
-    /// `len`; 1024 by default.
+    /// `len`: the maximum length of a line in bytes, 1024 by default.
     pub len: u32,
     /// `format`.
     pub format: LogTransport,

@@ -30,7 +30,7 @@ pub struct Options {
     pub nolinger: bool,
     pub persist: bool,
     pub prefer_last_server: bool,
-    /// `redispatch`: `n` means every n retries, -1 (its default) the last one, -2 the last but one, 0 none in
+    /// `redispatch`: `n` means at every n-th retry, -1 (the default) at the last, -2 at the last but one, 0 at none in
     /// particular.
     pub redispatch: Option<i32>,
     pub socket_stats: bool,

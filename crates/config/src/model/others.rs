@@ -1,4 +1,4 @@
-//! The smaller sections.
+//! The smaller sections: user lists, resolvers, peers, certificate stores, programs.
 
 use super::Account;
 use crate::span::{Line, Span, Spanned};
@@ -39,7 +39,7 @@ pub struct Resolvers {
     pub resolve_retries: u32,
     pub timeout_resolve: Duration,
     pub timeout_retry: Duration,
-    /// `hold STATE TIME`: valid, nx, refused, timeout, other, obsolete.
+    /// `hold STATE TIME`; the states are valid, nx, refused, timeout, other and obsolete.
     pub hold: BTreeMap<String, Duration>,
     pub accepted_payload_size: u16,
     pub span: Span,

@@ -157,7 +157,7 @@ pub struct Proxy {
     pub stick_table: Option<Line>,
     /// `monitor-uri`.
     pub monitor_uri: Option<String>,
-    /// `monitor fail`: the condition, from `if`.
+    /// `monitor fail`: the condition, beginning at `if`.
     pub monitor_fail: Vec<Line>,
     /// `errorfile CODE FILE`, also from `errorfiles` and `http-errors`. The parser reads the contents through its file
     /// hook.
@@ -188,7 +188,7 @@ pub struct Proxy {
     pub capture_response_headers: Vec<Capture>,
     /// `capture cookie NAME len N`.
     pub capture_cookie: Option<Capture>,
-    /// `declare capture request|response len N`; true for request.
+    /// `declare capture request|response len N`; `true` for a request.
     pub declare_captures: Vec<(bool, u32, Span)>,
     /// `stats *`.
     pub stats: Option<StatsPage>,
@@ -333,7 +333,7 @@ pub struct MysqlUser {
 pub struct Balance {
     /// Its name, as shown in statistics.
     pub algorithm: &'static str,
-    /// What it looks at in a request; the same key leads to the same choice.
+    /// The part of a request that decides: equal keys lead to the same server.
     pub key: Option<BalanceKey>,
     /// How many servers `random(N)` compares.
     pub draws: u32,
@@ -397,7 +397,7 @@ pub struct HashType {
     pub consistent: bool,
     /// The hash function.
     pub function: HashFunction,
-    /// `avalanche`.
+    /// Whether the modifier `avalanche` is set.
     pub avalanche: bool,
 }
 
@@ -436,7 +436,7 @@ pub struct Cookie {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CookieMode {
-    /// None of the three: the cookie is only read.
+    /// None of `rewrite`, `insert` and `prefix`: the cookie is only read.
     #[default]
     Passive,
     Rewrite,
@@ -486,7 +486,7 @@ pub struct StatsPage {
     pub show_node: Option<Option<String>>,
     /// `stats show-desc [TEXT]`.
     pub show_desc: Option<Option<String>>,
-    /// `stats admin` conditions, from `if` or `unless`.
+    /// `stats admin`: the conditions, beginning at `if` or `unless`.
     pub admin: Vec<Line>,
     /// `stats http-request` rules.
     pub http_request: Vec<Line>,

@@ -50,7 +50,7 @@ pub struct Server {
     pub port: ServerPort,
     /// The settings that `default-server` can also set.
     pub settings: ServerSettings,
-    /// The number of this server among those of a `server-template`, which share the addresses of one name.
+    /// The number of this server within a `server-template` whose name resolves to several addresses.
     pub template: Option<u32>,
 }
 
@@ -231,7 +231,7 @@ impl Default for ServerCheck {
     }
 }
 
-/// `agent-check`.
+/// The settings of `agent-check`.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct AgentCheck {

@@ -12,9 +12,9 @@ pub struct TlsDefaults {
     pub ciphersuites: Option<Spanned<String>>,
     /// Key exchange groups, separated by colons.
     pub curves: Option<Spanned<String>>,
-    /// `ssl-min-ver` in the options list.
+    /// The lowest version, `ssl-min-ver` in the list of options.
     pub min_ver: Option<TlsVersion>,
-    /// `ssl-max-ver` in the options list.
+    /// The highest version, `ssl-max-ver` in the list of options.
     pub max_ver: Option<TlsVersion>,
     /// `no-tls-tickets`.
     pub no_tls_tickets: bool,
@@ -51,9 +51,9 @@ pub struct BindTls {
     pub tls_ticket_keys: Option<Spanned<PathBuf>>,
     /// `prefer-client-ciphers`.
     pub prefer_client_ciphers: bool,
-    /// `crt-ignore-err` and `ca-ignore-err`: `all` or numbers.
+    /// `crt-ignore-err`: `all`, or error numbers.
     pub crt_ignore_err: Option<String>,
-    /// See `crt_ignore_err`.
+    /// `ca-ignore-err`: `all`, or error numbers.
     pub ca_ignore_err: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub enum Verify {
     Required,
 }
 
-/// TLS to a server.
+/// TLS settings of connections to a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerTls {
     /// `verify`, `ca-file`, `crl-file`, `alpn`, `ciphers`, versions.

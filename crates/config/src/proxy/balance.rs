@@ -107,7 +107,7 @@ impl Algorithm {
 }
 
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
-    // Without arguments it is the default.
+    // `balance` without arguments means the default algorithm.
     if args.peek().is_none() {
         draft.proxy.balance = Some(Balance::default());
         return Ok(());

@@ -229,7 +229,7 @@ pub(crate) enum ErrorPages {
     File(u16, ErrorFile),
     /// `errorloc`: the status it replaces, the redirect's status, and its URL.
     Location(u16, u16, String),
-    /// `errorfiles`: the files of an `http-errors` section for these statuses, or for all.
+    /// `errorfiles`: the files of an `http-errors` section for these statuses; for all if none are given.
     Section(Word, Vec<u16>),
     /// `http-error`.
     Reply(u16, Line),
@@ -264,7 +264,7 @@ fn forget_page(proxy: &mut Proxy, code: u16) {
     proxy.http_errors.remove(&code);
 }
 
-/// Copies the files of an `http-errors` section: those for `codes`, or all.
+/// Copies the files of an `http-errors` section: those for `codes`, or all if there are none.
 fn apply_errorfiles(proxy: &mut Proxy, name: &Word, codes: &[u16], sections: &[HttpErrors], around: &mut Surroundings) {
     let Some(section) = sections.iter().find(|s| s.name == name.text) else {
         let finding = around.diagnostics.error(name.span, format!("no http-errors section is called '{}'", name.text));

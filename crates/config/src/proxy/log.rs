@@ -71,7 +71,7 @@ const TRANSPORTS: &[(&str, LogTransport)] = &[
     ("raw", LogTransport::Raw),
 ];
 
-/// `ADDRESS [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
+/// Parses `ADDRESS [len N] [format F] [sample R:S] FACILITY [LEVEL [MINLEVEL]]`.
 pub(crate) fn target(args: &mut Args<'_>) -> Parsed<LogTarget> {
     let word = args.word("the address of a log")?;
     let address = address(args, word)?;
@@ -121,7 +121,7 @@ fn position(args: &mut Args<'_>, what: &str, names: &[&str]) -> Parsed<u8> {
     }
 }
 
-/// `RANGES:SIZE`, for instance `1,3-4:10`.
+/// Parses `RANGES:SIZE`, for instance `1,3-4:10`.
 fn sample(args: &mut Args<'_>) -> Parsed<String> {
     let word = args.word("a sampling rule")?;
     let valid = word.text.split_once(':').is_some_and(|(ranges, size)| {

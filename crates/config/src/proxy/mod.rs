@@ -54,7 +54,7 @@ pub(crate) struct Draft {
     pub(crate) seen: BTreeMap<&'static str, Span>,
     /// Of the rules read so far in this section, the one that is evaluated last.
     last_rule: Option<&'static str>,
-    /// Where the name of each server was first used.
+    /// Where each server name was first used.
     server_names: HashMap<String, Span>,
     /// Whether the steps of `http-check` and of `tcp-check` come from the section that this one starts from.
     inherited_steps: [bool; 2],
@@ -225,7 +225,7 @@ impl Draft {
         .any(|rules| !rules.is_empty())
     }
 
-    /// Completes the proxy.
+    /// Returns the finished proxy.
     pub(crate) fn finish(mut self, http_errors: &[HttpErrors], around: &mut Surroundings) -> Proxy {
         for pages in std::mem::take(&mut self.error_pages) {
             pages.apply(&mut self.proxy, http_errors, around);
@@ -235,7 +235,7 @@ impl Draft {
     }
 }
 
-/// The kinds of rules, in the order in which a connection goes through them.
+/// The kinds of rules, in the order in which they apply to a connection.
 const RULES_IN_ORDER: &[&str] = &[
     "tcp-request connection",
     "tcp-request session",

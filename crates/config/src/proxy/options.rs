@@ -309,7 +309,7 @@ fn kind(draft: &mut Draft, kind: CheckKind) -> Parsed {
     Ok(())
 }
 
-/// `[except NET] [header NAME] [if-none]`.
+/// Parses `[except NET] [header NAME] [if-none]`.
 fn forward(args: &mut Args<'_>) -> Parsed<ForwardFor> {
     let mut value = ForwardFor::default();
     while let Some(word) = args.take() {
@@ -326,7 +326,7 @@ fn forward(args: &mut Args<'_>) -> Parsed<ForwardFor> {
     Ok(value)
 }
 
-/// `[proto] [host] [by] [by_port] [for] [for_port]`.
+/// Parses `[proto] [host] [by] [by_port] [for] [for_port]`.
 fn forwarded(args: &mut Args<'_>) -> Parsed<Forwarded> {
     const KNOWN: &[&str] = &["proto", "host", "by", "by_port", "for", "for_port"];
     let mut value = Forwarded::default();
@@ -362,7 +362,7 @@ fn forwarded(args: &mut Args<'_>) -> Parsed<Forwarded> {
     Ok(value)
 }
 
-/// `ADDRESS[/LENGTH]`.
+/// Parses `ADDRESS[/LENGTH]`.
 pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
     let word = args.word("a network")?;
     let (address, length) = word.text.split_once('/').unwrap_or((&word.text, ""));
@@ -370,7 +370,7 @@ pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
         let most = if ip.is_ipv4() { 32 } else { 128 };
         let length = match (length, length.parse::<std::net::Ipv4Addr>()) {
             ("", _) => most,
-            // 127.0.0.0/255.0.0.0
+            // A netmask, as in 127.0.0.0/255.0.0.0.
             (_, Ok(mask))
                 if ip.is_ipv4() && u32::from(mask).leading_ones() + u32::from(mask).trailing_zeros() == 32 =>
             {
@@ -386,7 +386,7 @@ pub(super) fn network(args: &mut Args<'_>) -> Parsed<(IpAddr, u8)> {
     }
 }
 
-/// `[METHOD] URI [VERSION]`.
+/// Parses `[METHOD] URI [VERSION]`.
 fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let words: Vec<String> = args.rest().words.into_iter().map(|w| w.text).collect();
     let (method, uri, version) = match words.as_slice() {
@@ -400,7 +400,7 @@ fn httpchk(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     kind(draft, CheckKind::Http { method, uri, version })
 }
 
-/// `[user NAME [post-41|pre-41]]`.
+/// Parses `[user NAME [post-41|pre-41]]`.
 fn mysql_user(args: &mut Args<'_>) -> Parsed<Option<MysqlUser>> {
     let Some(name) = user(args)? else { return Ok(None) };
     let pre_41 = match args.peek().map(|word| word.text.as_str()) {
@@ -415,7 +415,7 @@ fn mysql_user(args: &mut Args<'_>) -> Parsed<Option<MysqlUser>> {
     Ok(Some(MysqlUser { name, pre_41 }))
 }
 
-/// `[user NAME]`.
+/// Parses `[user NAME]`.
 fn user(args: &mut Args<'_>) -> Parsed<Option<String>> {
     let Some(word) = args.take() else { return Ok(None) };
     if word.text != "user" {

@@ -139,7 +139,7 @@ fn push(draft: &mut Draft, args: &mut Args<'_>, list: fn(&mut Proxy) -> &mut Vec
     Ok(())
 }
 
-/// The keyword stays the first word, since it distinguishes the two kinds.
+/// Keeps the keyword as the first word, because it tells `force-persist` from `ignore-persist`.
 fn persist(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     let keyword = Word { text: args.keyword.to_owned(), span: args.keyword_span };
     let mut line = args.rest();
