@@ -1,6 +1,6 @@
 # `make` lists the tasks. Each task is one script or one cargo call, so that a person can also run it by hand.
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-full check generate fmt bench studies fuzz differences packages deb
+.PHONY: help run release test test-full check generate fmt bench studies fuzz differences packages deb image
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ release: ## build the penstock to install, compiled by what it was seen to do: t
 
 deb: ## the Debian packages penstock and penstock-haproxy, with the binary of make release: target/debian
 	@scripts/deb.sh
+
+image: ## an OCI image with the conventions of the official haproxy image: target/image
+	@scripts/image.sh
 
 test: ## build and pass every test, the scenarios beside the real HAProxy among them
 	@scripts/test.sh

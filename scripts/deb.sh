@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Debian packages of the last commit, penstock and penstock-haproxy, in target/debian: of the binary that scripts/release.sh builds, or of
 # that which PENSTOCK_BIN names. PENSTOCK_VERSION is their version; without it, that of Cargo.toml where the commit has its tag, else one that
-# sorts before it, by the commit's time.
+# sorts before it, by the commit's time. PENSTOCK_FAST=1 makes larger ones sooner, for a test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build package
@@ -15,13 +15,8 @@ if [ "$(target/tools/bin/cargo-deb --version 2>/dev/null)" != $tool ]; then
     rm -rf target/tools/build
 fi
 
-if [ -z "${PENSTOCK_BIN:-}" ]; then
-    PENSTOCK_BIN=target/install/penstock
-    if [ "$(cut -d, -f1 target/install/how 2>/dev/null)" != "commit $(git rev-parse --short HEAD)" ]; then
-        scripts/release.sh
-    fi
-fi
-"$PENSTOCK_BIN" -vv | grep -q '^  guided *yes' || echo "note: $PENSTOCK_BIN is not guided by a profile (make release)" >&2
+# shellcheck source=scripts/binary.sh
+. scripts/binary.sh
 
 number=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 version=${PENSTOCK_VERSION:-}
@@ -49,8 +44,10 @@ $package ($version) unstable; urgency=medium
  -- the penstock maintainers <maintainers@penstock.example>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 LOG
 done
+fast=()
+[ -z "${PENSTOCK_FAST:-}" ] || fast=(--fast)
 make_deb() {
-    target/tools/bin/cargo-deb --quiet --no-build --no-strip -p penstock --deb-version "$version" --output target/debian "$@"
+    target/tools/bin/cargo-deb --quiet --no-build --no-strip -p penstock --deb-version "$version" --output target/debian "${fast[@]}" "$@"
 }
 make_deb
 make_deb --variant haproxy

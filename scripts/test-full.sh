@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 
-scripts/packages.sh build test check full || exit 1
+scripts/packages.sh build test check package image full || exit 1
 failed=0
 run() {
     echo "== $*"
@@ -30,6 +30,10 @@ done
 run scripts/load.py --check --rounds 4 --seconds 2
 run scripts/grpc.sh
 run scripts/scan.sh
+run scripts/release.sh
+run scripts/test-packages.sh
+run scripts/test-image.sh
+run scripts/reproduce.sh
 FUZZ_FEATURES=lanes FUZZ_SECONDS=${FUZZ_SECONDS:-60} run scripts/fuzz.sh
 run cargo bench -p penstock-lanes -- --dudect
 run scripts/bench.sh
