@@ -51,17 +51,21 @@ del ssl cert
 del ssl crl-file
 del ssl crt-list
 disable agent
+disable dynamic-cookie backend
 disable frontend
 disable health
 disable server
 dump ssl cert
+dump stats-file
 echo
 enable agent
+enable dynamic-cookie backend
 enable frontend
 enable health
 enable server
 get acl
 get map
+get var
 get weight
 new ssl ca-file
 new ssl cert
@@ -69,10 +73,12 @@ new ssl crl-file
 operator
 prepare acl
 prepare map
+set dynamic-cookie-key backend
 set map
 set maxconn frontend
 set maxconn global
 set maxconn server
+set profiling
 set rate-limit
 set server
 set severity-output
@@ -85,13 +91,23 @@ set table
 set timeout
 set weight
 show acl
+show activity
 show backend
+show cache
 show cli level
 show cli sockets
+show engine
 show env
 show errors
+show events
+show fd
 show info
+show libs
 show map
+show peers
+show pools
+show profiling
+show resolvers
 show schema json
 show servers conn
 show servers state
@@ -104,13 +120,18 @@ show ssl ocsp-response
 show ssl ocsp-updates
 show ssl providers
 show ssl sni
+show startup-logs
 show stat
 show table
+show tasks
+show threads
 show tls-keys
+show trace
 show version
 shutdown frontend
 shutdown session
 shutdown sessions server
+trace
 update ssl ocsp-response
 user
 wait'
