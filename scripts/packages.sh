@@ -37,6 +37,7 @@ image buildah=buildah
 image crun=crun
 full wrk=wrk
 full chromium=chromium
+full prometheus=promtool
 full golang-go=go
 full testssl.sh=testssl
 full slowhttptest=slowhttptest
