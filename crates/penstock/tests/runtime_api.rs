@@ -260,3 +260,66 @@ fn what_goes_on_inside_is_told_as_text_and_as_json() {
         assert_eq!(user(command), "Permission denied\n\n", "{command}");
     }
 }
+
+#[test]
+fn what_was_changed_of_servers_outlives_a_restart() {
+    let place = Place::new("states");
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [free_port(), origin.local_addr().unwrap().port()];
+    let text = format!(
+        "global\n  nbthread 1\n  stats socket {0}/admin level admin\n  server-state-file {0}/state\ndefaults\n  mode http\n  \
+         load-server-state-from-file global\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nlisten a\n  \
+         bind 127.0.0.1:{1}\n  server s1 127.0.0.1:{2} weight 10\n  server s2 127.0.0.1:{2} weight 10\n  server s3 127.0.0.1:{2} check inter 60s\n",
+        place.0.display(),
+        ports[0],
+        ports[1]
+    );
+    let file = place.file("a.cfg", &text);
+    let (socket, state) = (place.0.join("admin"), place.0.join("state"));
+    let start = || {
+        let process = Running::start(&[&"-db", &"-f", &file]);
+        until("it answers", || UnixStream::connect(&socket).is_ok());
+        process
+    };
+    let say = |command: &str| ask(UnixStream::connect(&socket).unwrap(), &format!("{command}\n"));
+    // Without the times and the last results of checks, which are not kept.
+    let states = || -> Vec<String> {
+        let answer = say("show servers state");
+        let kept = |(place, _): &(usize, &str)| !matches!(place, 9..=12);
+        let line =
+            |line: &str| line.split(' ').enumerate().filter(kept).map(|(_, word)| word).collect::<Vec<_>>().join(" ");
+        answer.lines().map(line).collect()
+    };
+    let process = start();
+    let fresh = states();
+    for command in [
+        "set server a/s1 weight 3",
+        "set server a/s1 state drain",
+        "set server a/s2 state maint",
+        "disable health a/s3",
+    ] {
+        assert_eq!(say(command), "\n", "{command}");
+    }
+    say("set server a/s2 addr 127.0.0.1 port 99");
+    let changed = states();
+    assert_ne!(changed, fresh);
+    std::fs::write(&state, say("show servers state")).unwrap();
+    process.signal(TERM);
+    drop(process);
+    let process = start();
+    assert_eq!(states(), changed);
+    process.signal(TERM);
+    drop(process);
+    // A file that is none changes nothing, and is told of.
+    std::fs::write(&state, "garbage\n").unwrap();
+    let process = start();
+    assert_eq!(states(), fresh);
+    assert!(say("show startup-logs").contains("it does not begin with the version 1"));
+    process.signal(TERM);
+    drop(process);
+    // Nor does one of another configuration.
+    std::fs::write(&state, "1\n2 b 1 s1 127.0.0.1 0 1 3 10 1 1 0 2 0 0 0 0 - 99 - 0 0 - - 0\n").unwrap();
+    let _process = start();
+    assert_eq!(states(), fresh);
+    assert!(say("show startup-logs").contains("does not have: 'b/s1'"));
+}

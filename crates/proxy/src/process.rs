@@ -15,4 +15,5 @@ pub(crate) mod runtime;
 pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod shared;
+pub(crate) mod states;
 pub(crate) mod watchdog;

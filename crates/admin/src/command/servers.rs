@@ -317,7 +317,8 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     };
     let paused = status.is_some_and(|status| status.admin.maint());
     let state_of = |check: Option<&Check>, agent: bool| {
-        let flags = check.map_or(0, |check| u32::from(check.running) | 2 | 4);
+        let flags =
+            check.map_or(0, |check| u32::from(check.running) | 2 | if agent || server.is_checked() { 4 } else { 0 });
         // A server without a check can be paused, one without an agent cannot.
         flags
             | if agent && check.is_some() { 16 } else { 0 }

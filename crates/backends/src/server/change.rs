@@ -232,7 +232,7 @@ impl<E> Backends<E> {
         }
     }
 
-    fn set_health(&self, at: ServerRef, health: impl FnOnce(&Check) -> u32) {
+    pub(super) fn set_health(&self, at: ServerRef, health: impl FnOnce(&Check) -> u32) {
         let Some((_, mut core)) = self.lock(at) else { return };
         if let Some(check) = core.status[at.server.index()].check.as_mut() {
             check.health = health(check);

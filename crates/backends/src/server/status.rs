@@ -126,6 +126,8 @@ pub struct Status {
     pub agent: Option<Agent>,
     /// Time of the last change, since start.
     pub last_change: Duration,
+    /// How long it had been in the state that it started with, where another process left that.
+    pub age_at_start: Duration,
     /// Total time it was down before the last change.
     pub down_time: Duration,
     /// How many times it went down.
@@ -150,6 +152,7 @@ impl Status {
             check: (check.enabled && settings.track.is_none()).then(|| Check::new(check.rise, check.fall)),
             agent: None,
             last_change: Duration::ZERO,
+            age_at_start: Duration::ZERO,
             down_time: Duration::ZERO,
             down_transitions: 0,
             lb_total: 0,

@@ -142,13 +142,11 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
         g.server_state_file = Some(PathBuf::from(a.text("a file")?));
         Ok(())
-    })
-    .notice("servers start in the state that their checks find"),
+    }),
     Entry::new("server-state-base", ONE, "The directory of such files", |g, a| {
         g.server_state_base = Some(PathBuf::from(a.text("a directory")?));
         Ok(())
-    })
-    .notice("servers start in the state that their checks find"),
+    }),
     Entry::new("default-path", between(1, 2), "What relative paths start from", |_, a| {
         let origin = a.peek().is_some_and(|w| w.text == "origin");
         let path = match a.choice("a starting point", &[("current", 0), ("config", 1), ("parent", 2), ("origin", 3)])? {

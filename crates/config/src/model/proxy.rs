@@ -198,6 +198,8 @@ pub struct Proxy {
     pub http_send_name_header: Option<String>,
     /// `load-server-state-from-file global|local|none`.
     pub load_server_state: Option<String>,
+    /// `server-state-file-name`; `None` for the backend's own name.
+    pub server_state_file_name: Option<String>,
     /// `compression algo`, `type`, `offload` and so on, keyword first: parsed but not implemented.
     pub compression: Vec<Line>,
 }
@@ -272,6 +274,7 @@ impl Proxy {
             source: None,
             http_send_name_header: None,
             load_server_state: None,
+            server_state_file_name: None,
             compression: Vec::new(),
         }
     }

@@ -172,16 +172,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         d.proxy.load_server_state = Some(kind.to_owned());
         Ok(())
     })
-    .at(BACK)
-    .notice("servers start in the state that their checks find"),
-    Entry::new("server-state-file-name", between(0, 2), "The file for 'load-server-state-from-file local'", |_, a| {
-        if a.peek().is_some_and(|w| w.text == "use-backend-name") {
-            a.take();
-        }
+    .at(BACK),
+    Entry::new("server-state-file-name", between(0, 1), "The file for 'load-server-state-from-file local'", |d, a| {
+        d.proxy.server_state_file_name = match a.take() {
+            Some(word) if word.text != "use-backend-name" => Some(word.text.clone()),
+            _ => None,
+        };
         Ok(())
     })
-    .at(BACK)
-    .notice("servers start in the state that their checks find"),
+    .at(BACK),
 ];
 
 pub(super) fn joined(args: &mut Args<'_>) -> String {

@@ -1,4 +1,4 @@
-//! The last message of each proxy that was none, as `show errors` shows it: of a frontend a request, of a backend a response.
+//! Keeps the last invalid message of each proxy for `show errors`: a request for a frontend, a response for a backend.
 
 use crate::{connection::Conn, exchange::state::Exchange, process::shared::Shared};
 use penstock_http::Error;
@@ -10,30 +10,30 @@ use std::{
     },
 };
 
-/// A message that was none.
+/// An invalid message.
 #[derive(Clone, Debug)]
 pub struct BadMessage {
-    /// How many there were before.
+    /// Number of invalid messages before this one.
     pub number: u32,
-    /// When, in µs since 1970.
+    /// When it arrived, in µs since 1970.
     pub unix_us: u64,
-    /// The frontend that its client came to, by its place in the configuration.
+    /// Index of the client's frontend in the configuration.
     pub frontend: usize,
-    /// The backend, once chosen.
+    /// Index of the backend in the configuration, if one was chosen.
     pub backend: Option<usize>,
-    /// The server's name and number, once chosen.
+    /// The server's name and id, if one was chosen.
     pub server: Option<(String, u32)>,
-    /// Where the client is; `None` on a unix socket.
+    /// The client's address; `None` on a unix socket.
     pub source: Option<SocketAddr>,
-    /// The number of the listener.
+    /// The listener's id.
     pub listener_id: u32,
     /// What is wrong with it.
     pub why: String,
-    /// What was read of it: a buffer at most.
+    /// The bytes that were read, at most one buffer.
     pub bytes: Vec<u8>,
 }
 
-/// Of each proxy its last request and its last response that was none.
+/// The last invalid request and response of each proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     count: AtomicU32,
@@ -47,7 +47,7 @@ impl Captures {
         Captures { count: AtomicU32::new(0), requests: empty(), responses: empty() }
     }
 
-    /// A client sent what is no request: `bytes`, or if they have been read already, the head in `x`.
+    /// Keeps an invalid request: `bytes`, or the head in `x` if it has already been consumed.
     pub fn request(&self, conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
         let mut bytes = bytes.to_vec();
         if bytes.is_empty() {
@@ -56,7 +56,7 @@ impl Captures {
         keep(&self.requests[conn.frontend], self.captured(conn, x, bytes, why));
     }
 
-    /// A server sent what is no response.
+    /// Keeps an invalid response.
     pub fn response(&self, conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
         let backend = x.backend.unwrap_or(conn.frontend);
         keep(&self.responses[backend], self.captured(conn, x, bytes.to_vec(), why));
@@ -82,18 +82,18 @@ fn keep(place: &Mutex<Option<BadMessage>>, message: BadMessage) {
 }
 
 impl Shared {
-    /// How many messages were none since start.
+    /// Number of invalid messages since the start.
     pub fn bad_messages(&self) -> u32 {
         self.captures.count.load(Relaxed)
     }
 
-    /// The last request that was none of this proxy, or the last response.
+    /// The proxy's last invalid request, or its last invalid response.
     pub fn bad_message(&self, proxy: usize, request: bool) -> Option<BadMessage> {
         let places = if request { &self.captures.requests } else { &self.captures.responses };
         places.get(proxy)?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The number of a proxy: its `id`, or the next that was free.
+    /// The proxy's number: its `id`, or the next free one.
     pub fn proxy_number(&self, proxy: usize) -> u32 {
         self.proxies[proxy].id
     }

@@ -377,7 +377,10 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
     let limit = (member.maxconn > 0).then_some(member.maxconn);
     row.sessions = Level { now: member.served, max: server.served_max(), limit };
     row.queue = Level { now: member.queued, max: server.queued_max(), limit: None };
-    let since = now.saturating_sub(status.last_change);
+    let since = match status.last_change {
+        Duration::ZERO => now + status.age_at_start,
+        last => now.saturating_sub(last),
+    };
     let down = status.state == Operational::Stopped;
     row.upstream = Some(Upstream {
         up: member.usable(),

@@ -1,12 +1,33 @@
 //! Lists, maps and stick tables, as operators see them.
 
-use super::handle::Handle;
+use super::handle::{Handle, State};
 use penstock_backends::server::Target;
 use penstock_rules::{
     patterns::Reference,
     table::{Millis, StickTable},
 };
-use std::sync::Arc;
+use std::{io, sync::Arc, thread, time::Duration};
+
+/// How often changed lists and maps are put in order.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Puts lists and maps in order on a thread of its own, for as long as there are workers: contents that nobody reads any more are
+/// freed, and indexes are made. It takes as long as they are large, so no worker does it.
+pub(crate) fn keep_tidy(handle: Handle) -> io::Result<()> {
+    if handle.references().is_empty() {
+        return Ok(());
+    }
+    let thread = thread::Builder::new().name("lists".into());
+    let work = move || {
+        while !(handle.state() != State::Running && handle.is_finished()) {
+            for list in handle.references().iter().filter(|list| list.is_untidy()) {
+                list.tidy();
+            }
+            thread::sleep(INTERVAL);
+        }
+    };
+    thread.spawn(work).map(drop)
+}
 
 impl Handle {
     /// The lists and maps that rules read, by number.

@@ -1,6 +1,6 @@
 //! From a configuration to running workers, in three steps, each of which fails for reasons of its own.
 
-use super::{handle::Handle, service::Services, shared::Shared, watchdog};
+use super::{handle::Handle, lists, service::Services, shared::Shared, watchdog};
 use crate::{
     accept::listener::{Inherited, ListenError, Listener, Listeners},
     observe::sampling,
@@ -116,7 +116,8 @@ impl Runtime {
                 return Err(e);
             }
         }
-        watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle)).inspect_err(|_| {
+        let started = watchdog::start(handle.clone()).and_then(|()| sampling::start(&handle));
+        started.and_then(|()| lists::keep_tidy(handle.clone())).inspect_err(|_| {
             handle.stop();
             handle.wait();
         })?;

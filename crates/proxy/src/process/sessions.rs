@@ -1,5 +1,5 @@
-//! Sessions as an operator lists and ends them. Their workers are asked by errands, each with little to do: a list comes in pieces, and
-//! a piece is asked for when the one before has been taken.
+//! Lists and ends sessions for an operator. Each request to a worker is an errand with little to do: a list comes in pieces, and
+//! the next piece is requested once the previous one has been taken.
 
 use super::handle::Handle;
 use crate::worker::{
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// How many places of a roster a worker looks at in one errand: some 10 µs.
 const PLACES: usize = 64;
 
-/// All sessions there were when it was made, worker by worker, as far as they are still there when they are reached.
+/// The sessions that existed when the list was made and still exist when their slot is read, worker by worker.
 pub struct SessionList {
     handle: Handle,
     worker: usize,
@@ -26,7 +26,7 @@ pub struct SessionList {
 type Page = (Vec<SessionView>, Option<usize>, u32);
 
 impl SessionList {
-    /// The next of them, which may be none at all; `None` at the end.
+    /// The next sessions; `None` at the end.
     pub fn poll_some(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<SessionView>>> {
         loop {
             if self.worker >= self.handle.inner.workers.len() {
@@ -57,17 +57,17 @@ impl SessionList {
 }
 
 impl Handle {
-    /// The sessions there are.
+    /// Lists all sessions.
     pub fn sessions(&self) -> SessionList {
         SessionList { handle: self.clone(), worker: 0, from: 0, before: None, asked: None }
     }
 
-    /// The session of that number.
+    /// Looks up a session by its id.
     pub fn session(&self, id: u64) -> oneshot::Receiver<Option<SessionView>> {
         self.ask(worker_of(id), move |worker| worker.roster.find(id, worker.clock.now()))
     }
 
-    /// Ends the session of that number; whether there was one.
+    /// Ends the session with this id. Answers whether it existed.
     pub fn end_session(&self, id: u64) -> oneshot::Receiver<bool> {
         self.ask(worker_of(id), move |worker| worker.roster.end(id))
     }

@@ -5,6 +5,7 @@ use super::{
     compiled::Program,
     gates::{Door, Throttles},
     machine::hostname,
+    states::Saved,
 };
 use crate::{
     log::LogTargets,
@@ -142,7 +143,9 @@ impl Shared {
             let maxconn = config.global.maxconn.unwrap_or(MAXCONN);
             Backends::new(&config, maxconn, Instant::now(), Box::new(announce), &mut parts)
         };
-        at_start::resolve(&backends, diagnostics);
+        let saved = Saved::read(&config, |path| std::fs::read_to_string(path), diagnostics);
+        at_start::resolve(&backends, &saved, diagnostics);
+        saved.restore(&backends, diagnostics);
         if diagnostics.has_errors() {
             return None;
         }

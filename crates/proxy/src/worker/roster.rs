@@ -1,7 +1,7 @@
-//! The sessions that a worker has, as an operator lists and ends them: requests under way, and connections in `mode tcp`.
+//! The sessions of a worker that an operator can list and end: requests in progress, and connections in `mode tcp`.
 //!
-//! A session is written down here when it begins, in a place of its worker's that the next one takes after it, so that it costs
-//! no memory of its own. Others ask by an errand, for some sessions at a time.
+//! A session is recorded when it begins, in a slot that a later session reuses, so that it allocates nothing. Other threads
+//! send an errand to read the list, a few slots at a time.
 
 use super::state::Worker;
 use crate::{connection::Conn, server::ServerRef};
@@ -17,38 +17,38 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A session as it was when it was looked at.
+/// A session at the moment it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
-    /// Names it for as long as it lasts.
+    /// Identifies it for as long as it lasts.
     pub id: u64,
-    /// How many sessions its worker had begun before.
+    /// Number of sessions that its worker had begun before it.
     pub serial: u32,
-    /// The worker that has it, counted from 0.
+    /// Its worker, counted from 0.
     pub worker: usize,
-    /// Its frontend's place in the configuration.
+    /// Index of its frontend in the configuration.
     pub frontend: usize,
-    /// The `bind` line's place in the frontend.
+    /// Index of the `bind` line in the frontend.
     pub bind: usize,
-    /// Where its client is; `None` on a unix socket.
+    /// The client's address; `None` on a unix socket.
     pub source: Option<SocketAddr>,
-    /// The number of the listener.
+    /// The listener's id.
     pub listener_id: u32,
-    /// Where the client went.
+    /// The address that the client connected to.
     pub destination: Option<SocketAddr>,
     /// When its connection was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// For how long it has lasted.
+    /// How long it has lasted.
     pub age: Duration,
-    /// Its backend's place in the configuration, once chosen.
+    /// Index of its backend in the configuration, once one is chosen.
     pub backend: Option<usize>,
-    /// Its server, once chosen.
+    /// Its server, once one is chosen.
     pub server: Option<ServerRef>,
     /// Attempts at a server so far.
     pub attempts: u32,
 }
 
-/// What is written down of a session.
+/// The record of a session.
 struct Line {
     view: SessionView,
     began: Instant,

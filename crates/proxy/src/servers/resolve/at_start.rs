@@ -1,6 +1,9 @@
 //! Resolves the names of servers by the system before anything runs (`init-addr`).
 
-use crate::server::{Backends, Host};
+use crate::{
+    process::states::Saved,
+    server::{Backends, Host},
+};
 use penstock_config::{
     Diagnostics,
     model::{InitAddr, ServerHost},
@@ -11,7 +14,7 @@ use std::{
 };
 
 /// Finds an address for every server whose line gives a name, by the methods of its `init-addr` in order.
-pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
+pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diagnostics) {
     let mut known: BTreeMap<String, Option<IpAddr>> = BTreeMap::new();
     for backend in backends.iter() {
         for server in backend.servers().iter() {
@@ -21,8 +24,7 @@ pub(crate) fn resolve(backends: &Backends, diagnostics: &mut Diagnostics) {
                 given => given,
             };
             let found = methods.iter().find_map(|method| match method {
-                // There is no state file to read the last address from.
-                InitAddr::Last => None,
+                InitAddr::Last => saved.of(&backend.name, &server.name).and_then(|saved| saved.address).map(Some),
                 InitAddr::Libc => known.entry(name.clone()).or_insert_with(|| system(name)).map(Some),
                 InitAddr::Ip(ip) => Some(Some(*ip)),
                 InitAddr::None => Some(None),

@@ -1,0 +1,225 @@
+//! The states of servers that another process has left in a file: what `show servers state` writes, and `server-state-file` names. They
+//! are read here as text, and given to the servers of the same names.
+
+use super::{Admin, Backends, Cause, Endpoint, Operational, ServerRef};
+use penstock_config::model::ServerPort;
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A server as such a file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedServer {
+    /// The backend's name.
+    pub backend: String,
+    /// The server's name.
+    pub name: String,
+    /// The address it had.
+    pub address: Option<IpAddr>,
+    /// Its state by checks.
+    pub state: Operational,
+    /// HAProxy's administrative flags.
+    flags: u32,
+    /// Its weight.
+    weight: u32,
+    /// Its weight by the configuration of that process.
+    configured_weight: u32,
+    /// How long it had been in its state.
+    age: Duration,
+    /// Its check was configured, and switched off.
+    check_is_off: bool,
+    /// Its port.
+    port: Option<u16>,
+    /// The port of its checks, where that is another.
+    check_port: Option<u16>,
+    /// The address of its checks, where that is another.
+    check_address: Option<IpAddr>,
+}
+
+/// Why a file of states is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedError {
+    /// It does not begin with the version of the format.
+    Version,
+    /// The line of this number is none of the format.
+    Line(usize),
+}
+
+/// The version of the format.
+const VERSION: &str = "1";
+
+/// How many fields a line must have: up to the port.
+const FIELDS: usize = 19;
+
+/// HAProxy's administrative flags.
+const FORCED_MAINT: u32 = 1;
+const CONFIGURED_MAINT: u32 = 4;
+const FORCED_DRAIN: u32 = 8;
+
+/// What it says in a check's flags.
+const CHECK_CONFIGURED: u32 = 2;
+const CHECK_ENABLED: u32 = 4;
+
+/// What logs say of a server whose state came from a file.
+const CAUSE: &str = "changed from server-state after a reload";
+
+/// Reads a file of states: all of it, or nothing.
+///
+/// # Errors
+/// If it is no such file.
+pub fn read_saved(text: &str) -> Result<Vec<SavedServer>, SavedError> {
+    let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    if lines.next().is_none_or(|(_, version)| version != VERSION) {
+        return Err(SavedError::Version);
+    }
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|(number, line)| server(line).ok_or(SavedError::Line(number))).collect()
+}
+
+fn server(line: &str) -> Option<SavedServer> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    if fields.len() < FIELDS {
+        return None;
+    }
+    let number = |place: usize| fields.get(place).map_or(Some(0), |field| field.parse::<u32>().ok());
+    let address = |place: usize| match fields.get(place) {
+        None | Some(&"-") => Some(None),
+        // A unix socket is in no field but by its path, which the configuration knows.
+        Some(field) if field.contains('/') => Some(None),
+        Some(field) => field.parse().ok().map(Some),
+    };
+    let port = |place: usize| number(place).and_then(|port| u16::try_from(port).ok());
+    let check = number(13)?;
+    Some(SavedServer {
+        backend: fields[1].to_string(),
+        name: fields[3].to_string(),
+        address: address(4)?,
+        state: match number(5)? {
+            0 => Operational::Stopped,
+            1 => Operational::Starting,
+            2 => Operational::Running,
+            3 => Operational::Stopping,
+            _ => return None,
+        },
+        flags: number(6).filter(|flags| *flags < 256)?,
+        weight: number(7).filter(|weight| *weight <= 256)?,
+        configured_weight: number(8).filter(|weight| *weight <= 256)?,
+        age: Duration::from_secs(fields[9].parse().ok()?),
+        check_is_off: check & CHECK_CONFIGURED != 0 && check & CHECK_ENABLED == 0,
+        // A port that follows the client's has a sign.
+        port: if fields[18].starts_with(['+', '-']) { None } else { Some(port(18)?).filter(|port| *port != 0) },
+        check_port: Some(port(21)?).filter(|port| *port != 0),
+        check_address: address(22)?,
+    })
+}
+
+impl<E> Backends<E> {
+    /// Gives a server the state that it had, as far as the configuration still says the same: what was changed there counts more
+    /// than what was changed while another process ran.
+    pub fn restore(&self, at: ServerRef, saved: &SavedServer, now: Instant) {
+        let Some(server) = self.server(at) else { return };
+        let (settings, since) = (&server.config.settings, self.since(now));
+        let cause = Cause { note: CAUSE, ..Cause::default() };
+        match saved.state {
+            Operational::Stopped => {
+                self.set_health(at, |_| 0);
+                self.set_stopped(at, &cause, now);
+            }
+            Operational::Stopping => {
+                self.set_health(at, |check| check.rise);
+                self.set_stopping(at, &cause, now);
+            }
+            // A slow start is not gone on with: the server has been up.
+            Operational::Starting | Operational::Running => self.set_health(at, |check| check.rise + check.fall - 1),
+        }
+        let had = |flag: u32| saved.flags & flag != 0;
+        if had(CONFIGURED_MAINT) == settings.disabled && had(FORCED_MAINT) != settings.disabled {
+            self.set_admin(at, Admin::FORCED_MAINT, had(FORCED_MAINT), since);
+        }
+        // Where the weight was 0 by configuration, that was the reason for it.
+        if had(FORCED_DRAIN) && (saved.configured_weight > 0 || settings.weight == 0) {
+            self.set_admin(at, Admin::FORCED_DRAIN, true, since);
+        }
+        if saved.configured_weight == settings.weight {
+            self.set_weight(at, saved.weight, now);
+        }
+        if saved.check_is_off {
+            self.set_checked(at, false);
+        }
+        if let (Some(port), ServerPort::Fixed(_)) = (saved.port, server.endpoint.load().port) {
+            let host = server.endpoint.load().host.clone();
+            server.endpoint.store(Arc::new(Endpoint { host, port: ServerPort::Fixed(port) }));
+        }
+        if settings.check.enabled
+            && !saved.check_is_off
+            && (saved.check_port.is_some() || saved.check_address.is_some())
+        {
+            let mut place = **server.check_place.load();
+            place.port = saved.check_port.or(place.port);
+            place.addr = saved.check_address.or(place.addr);
+            server.check_place.store(Arc::new(place));
+        }
+        if let Some((_, mut core)) = self.lock(at) {
+            let status = &mut core.status[at.server.index()];
+            (status.last_change, status.age_at_start) = (Duration::ZERO, saved.age);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "2 a 1 s1 127.0.0.9 2 8 3 10 71 6 3 4 2 0 0 0 - 99 - 0 77 192.0.2.1 - 0";
+
+    #[test]
+    fn a_file_is_read_as_haproxy_writes_it() {
+        let saved = read_saved(&format!("1\n# be_id be_name\n{LINE}\n\n")).unwrap();
+        assert_eq!(
+            saved,
+            [SavedServer {
+                backend: "a".into(),
+                name: "s1".into(),
+                address: Some("127.0.0.9".parse().unwrap()),
+                state: Operational::Running,
+                flags: 8,
+                weight: 3,
+                configured_weight: 10,
+                age: Duration::from_secs(71),
+                check_is_off: true,
+                port: Some(99),
+                check_port: Some(77),
+                check_address: Some("192.0.2.1".parse().unwrap()),
+            }]
+        );
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_used_in_no_part() {
+        for (text, wanted) in [
+            ("", SavedError::Version),
+            ("2\n", SavedError::Version),
+            ("garbage", SavedError::Version),
+            ("1\n#\n2 a 1 s1 127.0.0.1\n", SavedError::Line(3)),
+        ] {
+            assert_eq!(read_saved(text), Err(wanted), "{text}");
+        }
+        for (field, wrong) in
+            [(4, "x"), (5, "4"), (6, "300"), (7, "257"), (8, "-1"), (9, "x"), (13, "x"), (18, "99999")]
+        {
+            let mut fields: Vec<&str> = LINE.split(' ').collect();
+            fields[field] = wrong;
+            let text = format!("1\n{LINE}\n{}\n", fields.join(" "));
+            assert_eq!(read_saved(&text), Err(SavedError::Line(3)), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_fail_otherwise(text in "1\n([0-9a-z.-]{0,4} ){0,30}.*") {
+            let _ = read_saved(&text);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The states of servers that files have kept (`load-server-state-from-file`): read before anything runs.
+
+use crate::server::{Backends, SavedError, SavedServer, read_saved};
+use penstock_config::{Config, Diagnostics, model::Proxy};
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// The servers that files tell of, by their backend's and their own names.
+#[derive(Default)]
+pub(crate) struct Saved(HashMap<(String, String), SavedServer>);
+
+impl Saved {
+    /// What the files of a configuration tell. One that cannot be read or understood is warned of, and has no effect.
+    pub fn read(config: &Config, read: impl Fn(&Path) -> io::Result<String>, diagnostics: &mut Diagnostics) -> Saved {
+        let mut saved = Saved::default();
+        let wanting = |kind: &str| {
+            let kind = kind.to_owned();
+            config.proxies.iter().filter(move |proxy| {
+                proxy.kind.has_backend() && proxy.load_server_state.as_deref() == Some(kind.as_str())
+            })
+        };
+        let global = config.global.server_state_file.as_ref();
+        if let Some(file) = global.filter(|_| wanting("global").next().is_some()) {
+            let path = based(config, file);
+            // What is not in this configuration is told of.
+            let wants = |backend: &str| {
+                wanting("global").any(|proxy| proxy.name == backend)
+                    || config.proxies.iter().all(|proxy| proxy.name != backend)
+            };
+            saved.add(&path, &read, wants, diagnostics);
+        }
+        for proxy in wanting("local") {
+            let path = based(config, &local_name(proxy));
+            saved.add(&path, &read, |backend| backend == proxy.name, diagnostics);
+        }
+        saved
+    }
+
+    fn add(
+        &mut self,
+        path: &Path,
+        read: &impl Fn(&Path) -> io::Result<String>,
+        wants: impl Fn(&str) -> bool,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let shown = path.display();
+        let servers = match read(path) {
+            Ok(text) => read_saved(&text),
+            Err(e) => {
+                diagnostics.warning(None, format!("the servers' state file '{shown}' cannot be read: {e}"));
+                return;
+            }
+        };
+        let wrong = match servers {
+            Ok(servers) => {
+                let servers = servers.into_iter().filter(|server| wants(&server.backend));
+                self.0.extend(servers.map(|server| ((server.backend.clone(), server.name.clone()), server)));
+                return;
+            }
+            Err(SavedError::Version) => "it does not begin with the version 1".to_string(),
+            Err(SavedError::Line(line)) => format!("line {line} describes no server"),
+        };
+        diagnostics.warning(None, format!("the servers' state file '{shown}' is not used: {wrong}"));
+    }
+
+    /// What is known of a server.
+    pub fn of(&self, backend: &str, server: &str) -> Option<&SavedServer> {
+        self.0.get(&(backend.to_owned(), server.to_owned()))
+    }
+
+    /// Gives servers the states that they had.
+    pub fn restore(&self, backends: &Backends, diagnostics: &mut Diagnostics) {
+        if self.0.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut unknown: Vec<String> = Vec::new();
+        for ((backend, name), saved) in &self.0 {
+            match backends.by_name(backend).and_then(|backend| backend.server(name)) {
+                Some(server) => backends.restore(server.at, saved, now),
+                None => unknown.push(format!("{backend}/{name}")),
+            }
+        }
+        unknown.sort();
+        if let Some(first) = unknown.first() {
+            let which = match unknown.len() {
+                1 => format!("a server that this configuration does not have: '{first}'"),
+                count => format!("{count} servers that this configuration does not have, such as '{first}'"),
+            };
+            diagnostics.warning(None, format!("the servers' state files name {which}"));
+        }
+    }
+}
+
+/// A file of the directory that `server-state-base` names, unless its path says where it is.
+fn based(config: &Config, file: &Path) -> PathBuf {
+    match &config.global.server_state_base {
+        Some(base) if !file.starts_with("/") && !file.starts_with(".") && !file.starts_with("..") => base.join(file),
+        _ => file.to_owned(),
+    }
+}
+
+/// `server-state-file-name`, or the backend's own name.
+fn local_name(proxy: &Proxy) -> PathBuf {
+    PathBuf::from(proxy.server_state_file_name.as_deref().unwrap_or(&proxy.name))
+}
