@@ -1,11 +1,11 @@
-//! The token: what this processor can do, detected once and passed by every caller.
+//! The token that says what this processor supports: detected once, and passed to every call.
 
 use crate::vector::{Avx512, Portable};
 
 /// Which of the two implementations a [`Lanes`] token selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Implementation {
-    /// 512-bit vectors and VPMADD52: what this crate is for.
+    /// 512-bit vectors and VPMADD52, which this crate is written for.
     Avx512Ifma,
     /// Plain Rust on arrays of eight words: the same arithmetic, some twenty times slower than `Avx512Ifma` and
     /// several times slower than a good one-at-a-time library. For tests, and for machines where nothing else runs.
@@ -21,15 +21,15 @@ impl core::fmt::Display for Implementation {
     }
 }
 
-/// Proof that the processor was asked what it can do. Every operation takes one.
+/// Proof that the processor's features were detected. Every operation takes one.
 ///
-/// Only [`Lanes::detect`] can make a token for AVX-512, and only after the processor and the operating system have
-/// both said yes; the private field is what makes the vector code sound.
+/// Only [`Lanes::detect`] can make a token for AVX-512, and only after both the processor and the operating system
+/// report support; the private field is what makes the vector code sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes(Implementation);
 
 impl Lanes {
-    /// The best this processor can run.
+    /// The fastest implementation that this processor can run.
     pub fn detect() -> Lanes {
         #[cfg(target_arch = "x86_64")]
         {
@@ -64,7 +64,7 @@ impl Lanes {
         matches!(self.0, Implementation::Avx512Ifma)
     }
 
-    /// Leaves nothing of a computation in a vector register.
+    /// Clears the vector registers, so that nothing of a computation remains in them.
     pub(crate) fn clear_registers(self) {
         #[cfg(target_arch = "x86_64")]
         if self.is_accelerated() {
@@ -88,7 +88,7 @@ impl Lanes {
     }
 }
 
-/// Something to be done on whichever vector a token selects.
+/// Work to be done on whichever vector type a token selects.
 pub(crate) trait Task {
     type Out;
     fn run<V: crate::vector::Lane8>(self) -> Self::Out;

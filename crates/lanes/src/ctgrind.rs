@@ -1,11 +1,12 @@
-//! Constant time, tried: whole operations run on `Portable` under valgrind's memcheck with their secrets marked undefined, so
-//! that every branch and every address that depends on one is reported (Langley's ctgrind). A planted leak must be.
+//! Tests of constant time: whole operations run on `Portable` under valgrind's memcheck with their secrets marked
+//! undefined, so that every branch and every address that depends on a secret is reported (Langley's ctgrind). A
+//! deliberate leak must be reported as well.
 
 use crate::vector::{Lane8, Portable, Vector};
 use core::arch::asm;
 use std::process::Command;
 
-/// A memcheck client request: nothing outside valgrind.
+/// A memcheck client request; it has no effect outside valgrind.
 fn request(code: u64, memory: *const u8, length: usize) {
     let arguments = [code, memory as u64, length as u64, 0, 0, 0];
     // SAFETY: the sequence that valgrind/valgrind.h documents for amd64: rotations by 128 bits in all and an exchange of
@@ -22,7 +23,7 @@ fn secret<T: ?Sized>(value: &mut T) {
     request(0x4d43_0001, core::ptr::from_mut(value).cast(), size_of_val(value));
 }
 
-/// By a mutable reference, so that the compiler reads the value again.
+/// Takes a mutable reference, so that the compiler reads the value again.
 pub(crate) fn public<T: ?Sized>(value: &mut T) {
     request(0x4d43_0002, core::ptr::from_mut(value).cast(), size_of_val(value));
 }
@@ -35,7 +36,7 @@ fn leak() {
     }
 }
 
-/// A whole signature: entering, windows, CRT and check, with every part of the key a secret.
+/// A whole signature (entering, windows, CRT and check) with every part of the key secret.
 fn rsa() {
     use crate::rsa::{RsaBatch, RsaJob, RsaSize, any_key};
     let mut key = core::hint::black_box(any_key(RsaSize::Bits2048));
@@ -47,8 +48,8 @@ fn rsa() {
     }
     secret(&mut key.qinv[..]);
     let job = RsaJob { key: &key, input: &[0x17; RsaSize::Bits2048.bytes()] };
-    // One alone, whose limbs lie along the vectors, and two in lanes. The key's numbers are not prime: the verdict is a
-    // fault, as it should be.
+    // One job alone, whose limbs lie along the vectors, and two in lanes. The key's numbers are not prime, so the
+    // expected result is a fault.
     for jobs in [&[job][..], &[job; 2]] {
         assert_eq!(RsaBatch::new(crate::Lanes::portable(), jobs).finish()[0], Err(crate::LaneError::Fault));
     }
@@ -64,7 +65,7 @@ fn x25519() {
     assert!(crate::x25519::derive(lanes, &[job])[0].is_ok());
 }
 
-/// Keys, exchanges and signatures, nonces included.
+/// Public keys, exchanges and signatures, including nonces.
 macro_rules! curve {
     ($curve:ident) => {
         fn $curve() {
@@ -90,13 +91,13 @@ curve!(p384);
 fn mlkem768() {
     let mut random = core::hint::black_box([0x77; 32]);
     secret(&mut random);
-    // Zeros are a key: every coefficient is reduced.
+    // All zeros are a valid key: every coefficient is reduced.
     let job = crate::mlkem768::EncapsulateJob { key: &[0; crate::mlkem768::KEY], random: &random };
     let answer = crate::mlkem768::encapsulate(crate::Lanes::portable(), &[job]).remove(0);
     assert!(answer.is_ok());
 }
 
-/// What a child under valgrind runs.
+/// The part that runs in a child process under valgrind.
 #[test]
 #[ignore = "run under valgrind by kernels_do_not_branch_on_secrets"]
 fn child() {

@@ -1,5 +1,5 @@
-//! The curves P-256 and P-384: key exchange and ECDSA, one to eight at a time. One source for both, by the number of
-//! limbs; [`crate::p256`] and [`crate::p384`] are its two faces.
+//! The curves P-256 and P-384: key exchange and ECDSA, one to eight at a time. Both share one source, generic over the
+//! number of limbs, and are offered as [`crate::p256`] and [`crate::p384`].
 
 mod api;
 pub(crate) mod curves;
@@ -20,20 +20,20 @@ use field::{Fe, Marker, Prime, columns, constant, invert, mul, reduced, sqr, tim
 use point::{Entries, Point};
 use std::sync::OnceLock;
 
-/// Big-endian bytes as limbs; `None` unless of the curve's length. The value may be secret.
+/// Converts big-endian bytes to limbs; `None` if the length is not the curve's. The value may be secret.
 fn number<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let mut out = [0; N];
     (bytes.len() == C::BYTES && limbs::from_be(bytes, &mut out)).then_some(out)
 }
 
-/// A scalar from 1 to n - 1. Whether it is one is public.
+/// A scalar from 1 to n - 1. Whether it is in this range is public.
 fn scalar<C: Curve<N>, const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let scalar = number::<C, N>(bytes)?;
     let in_range = limbs::less(&scalar, &C::Order::M) & u64::from(!limbs::is_zero(&scalar));
     (declassify::public(in_range) == 1).then_some(scalar)
 }
 
-/// Eight numbers side by side.
+/// Packs eight numbers into one vector element, one per lane.
 fn pack<V: Lane8, const N: usize>(numbers: &[[u64; N]; 8]) -> Fe<V, N> {
     let mut out = [Digit::whole(V::splat(0)); N];
     pack_into(numbers, &mut out);
@@ -52,7 +52,7 @@ kernel! {
     }
 }
 
-/// Back to one number a lane, from digits without junk.
+/// Unpacks one number per lane, from digits without junk.
 fn unpack<V: Lane8, const N: usize>(digits: &Fe<V, N>) -> [[u64; N]; 8] {
     let mut numbers = [[0; N]; 8];
     unpack_into(digits, &mut numbers);
@@ -70,7 +70,7 @@ kernel! {
     }
 }
 
-/// The affine coordinates, reduced, and the lanes where there are none (z = 0).
+/// The affine coordinates, reduced, and the lanes that have none (z = 0).
 fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N>, Fe<V, N>, u8) {
     let (inverse, exceptional) = invert::<V, C::Field, N>(&p.z);
     let square = times::<V, C::Field, N>(&inverse, &inverse);
@@ -80,7 +80,7 @@ fn to_affine<V: Lane8, C: Curve<N>, const N: usize>(p: &Point<V, N>) -> (Fe<V, N
     (reduced::<V, C::Field, N>(&x), reduced::<V, C::Field, N>(&y), exceptional)
 }
 
-/// The lanes that are zero, of digits without junk: a verdict on a result, so public.
+/// The lanes in which digits without junk are zero. As a verdict on a result this is public.
 fn zero_lanes<V: Lane8, const N: usize>(a: &Fe<V, N>) -> u8 {
     declassify::public(zeros(a))
 }

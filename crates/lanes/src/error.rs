@@ -4,22 +4,22 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LaneError {
-    /// An input has the wrong length, or is an integer outside its range (an RSA input not below the modulus, a
-    /// scalar of zero or not below the group order), or an RSA key has another size than the first of its call.
+    /// An input has the wrong length or is an integer outside its range (an RSA input not below the modulus, a scalar
+    /// of zero or not below the group order), or the RSA key's size differs from the first one of its call.
     InputRange,
     /// A public point is not on the curve or is not encoded as an uncompressed point.
     NotOnCurve,
-    /// An X25519 exchange came out as zero: the peer sent a point of small order.
+    /// An X25519 exchange resulted in zero: the peer sent a point of small order.
     SmallOrder,
     /// An encapsulation key has the wrong length or a coefficient that is not reduced.
     EncapsulationKey,
     /// A signature does not verify.
     Signature,
-    /// The result failed its own check, and was destroyed: the key's parts do not belong together, or the machine
-    /// made a mistake. Redo the operation elsewhere; do not send anything derived from it.
+    /// The result failed its own check and was destroyed: the parts of the key do not match, or the machine made an
+    /// error. Redo the operation elsewhere; do not send anything derived from it.
     Fault,
-    /// The nonce's first candidate was out of range (once in 2^32 signatures with P-256, never in practice with P-384), or
-    /// a signature came out with a zero in it. Sign again with other random bytes, or elsewhere.
+    /// The nonce's first candidate was out of range (once in 2^32 signatures with P-256, never in practice with P-384),
+    /// or a part of the signature was zero. Sign again with other random bytes, or elsewhere.
     Exceptional,
 }
 

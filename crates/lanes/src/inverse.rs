@@ -62,7 +62,7 @@ fn invert_words<const N: usize, const L: usize>(x: &[u64; N], m: &[u64; N], bits
         apply_modulo(&matrix, &mut d, &mut e, &m, inverse);
         apply(&matrix, &mut f, &mut g);
     }
-    // f is 1 or -1 (or m, where x and so d are zero).
+    // f is 1 or -1 (or m, if x and therefore d are zero).
     add_if(sign(d[L - 1]), &mut d, &m);
     negate_if(sign(f[L - 1]), &mut d);
     add_if(sign(d[L - 1]), &mut d, &m);
@@ -73,15 +73,15 @@ fn invert_words<const N: usize, const L: usize>(x: &[u64; N], m: &[u64; N], bits
     out
 }
 
-/// All ones for a negative number, else zero; the compiler does not learn that it is one of the two, so that it cannot
-/// make a branch of what depends on it.
+/// All ones for a negative number, else zero. The compiler does not learn that there are only two values, so it cannot
+/// turn code that depends on it into a branch.
 #[inline(always)]
 fn sign(word: Word) -> Word {
     let mask = word.0 >> 63;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let mut mask = mask;
-        // SAFETY: no instruction; the register keeps its value.
+        // SAFETY: the assembly contains no instruction; the register keeps its value.
         unsafe { core::arch::asm!("/* {0} */", inout(reg) mask, options(pure, nomem, nostack, preserves_flags)) };
         Wrapping(mask)
     }
@@ -108,7 +108,7 @@ fn divide_twenty(zeta: &mut Word, f: Word, g: Word) -> [Word; 4] {
     for _ in 0..20 {
         let positive = sign(*zeta);
         let odd = sign(g << 63);
-        // Minus f where delta > 0.
+        // Negates f where delta > 0.
         g += ((f ^ positive) - positive) & odd;
         let swap = positive & odd;
         *zeta = (*zeta ^ swap) - ONE;
@@ -123,13 +123,13 @@ fn divide_twenty(zeta: &mut Word, f: Word, g: Word) -> [Word; 4] {
     [u, v, q, r]
 }
 
-/// `matrix (f, g) / 2^20`, as far as it is known.
+/// `matrix (f, g) / 2^20`, in the low bits that are determined.
 #[inline(always)]
 fn divided(&[u, v, q, r]: &[Word; 4], f: Word, g: Word) -> (Word, Word) {
     ((u * f + v * g) >> 20, (q * f + r * g) >> 20)
 }
 
-/// First `b`, then `a`.
+/// The product of two matrices: `b` is applied first, then `a`.
 #[inline(always)]
 fn composed(a: &[Word; 4], b: &[Word; 4]) -> [Word; 4] {
     [a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2], a[2] * b[1] + a[3] * b[3]]
@@ -159,8 +159,8 @@ fn apply<const L: usize>(&[u, v, q, r]: &[Word; 4], f: &mut [Word; L], g: &mut [
     (f[L - 1], g[L - 1]) = (low(a), low(b));
 }
 
-/// `(d, e) = matrix (d, e) / 2^60` modulo m: multiples of m are added that make the division exact, and one more where
-/// d or e is negative, so that the range stays.
+/// `(d, e) = matrix (d, e) / 2^60` modulo m: adds multiples of m to make the division exact, and one more where d or e
+/// is negative, which preserves the range.
 #[inline(always)]
 fn apply_modulo<const L: usize>(
     &[u, v, q, r]: &[Word; 4],
@@ -210,7 +210,7 @@ fn carry<const L: usize>(a: &mut [Word; L]) {
     }
 }
 
-/// From limbs of one width to limbs of another.
+/// Converts between limbs of different widths.
 fn regroup<const A: usize, const B: usize>(limbs: &[u64; A], from: usize, to: usize) -> [u64; B] {
     let mut limbs = limbs.iter();
     let (mut waiting, mut bits) = (0u128, 0);
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// `x inverse = 1` modulo m, by doubling and adding.
+    /// Checks `x inverse = 1` modulo m, by doubling and adding.
     fn check<const N: usize>(x: [u64; N], m: &[u64; N]) {
         let inverse = invert(&x, m);
         assert_eq!(limbs::less(&inverse, m), 1);

@@ -1,18 +1,18 @@
 //! Public-key arithmetic on eight lanes at a time.
 //!
-//! One vector instruction does the same step of eight different signatures or key exchanges. Every operation here
-//! takes one to eight jobs, with different keys and different inputs, and answers for each by itself: a job that is
-//! wrong fails alone, in the same time, and harms no other.
+//! One vector instruction does the same step of eight different signatures or key exchanges. Every operation takes one
+//! to eight jobs, with different keys and inputs, and returns a result for each: an invalid job fails alone, without
+//! affecting the time or the results of the others.
 //!
-//! What runs is decided by a [`Lanes`] token: AVX-512 IFMA where the processor has it, else a portable twin of the
-//! same kernels, which is correct and slow. See `README.md` for measurements and `SOUNDNESS.md` for what is claimed
-//! about constant time and correctness, and by which tests.
+//! A [`Lanes`] token selects the implementation: AVX-512 IFMA if the processor has it, otherwise a portable version of
+//! the same kernels, which is correct but slow. See `README.md` for measurements, and `SOUNDNESS.md` for what is
+//! claimed about constant time and correctness, and which tests support it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
-// Kernels are macros expanded with the index of each digit: conditions on it are decided while compiling, arms that
-// cannot be reached among them, which to these lints look like mistakes.
+// Kernels are macros expanded with the index of each digit: conditions on the index are decided at compile time,
+// including those of unreachable arms, which these lints take for mistakes.
 #![allow(clippy::absurd_extreme_comparisons, clippy::out_of_bounds_indexing, clippy::redundant_comparisons)]
-// Eight lanes are walked by their number, and a batch's result is what its signature says.
+// Eight lanes are iterated by number, and a batch's result type is spelled out in its signature.
 #![allow(clippy::needless_range_loop, clippy::type_complexity)]
 
 mod cpu;

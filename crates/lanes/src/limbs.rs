@@ -1,4 +1,4 @@
-//! Big integers of one lane: little-endian arrays of 52-bit limbs, for preparing keys and packing jobs.
+//! Big integers of one lane, as little-endian arrays of 52-bit limbs: for preparing keys and packing jobs.
 //!
 //! Nothing here is on a hot path. Lengths are public; values may be secret, so there is no branch on them.
 
@@ -62,7 +62,7 @@ pub(crate) fn five_to_le(l: &[u64; 5]) -> [u8; 32] {
     core::array::from_fn(|i| words[i / 8].to_le_bytes()[i % 8])
 }
 
-/// `out = a - b`; answers 1 if that went below zero (and wrapped), else 0.
+/// `out = a - b`; returns 1 if the result was negative (and wrapped), else 0.
 pub(crate) fn sub(a: &[u64], b: &[u64], out: &mut [u64]) -> u64 {
     let mut borrow = 0;
     for ((a, b), out) in a.iter().zip(b).zip(out) {
@@ -82,7 +82,7 @@ pub(crate) fn less(a: &[u64], b: &[u64]) -> u64 {
     borrow
 }
 
-/// Whether all limbs are zero, found by looking at all of them.
+/// Whether all limbs are zero; reads all of them.
 pub(crate) fn is_zero(a: &[u64]) -> bool {
     a.iter().fold(0, |acc, limb| acc | limb) == 0
 }
@@ -97,7 +97,7 @@ pub(crate) fn shift_mod(x: &mut [u64], m: &[u64], bits: usize) {
             *limb = d & MASK52;
             carry = d >> RADIX;
         }
-        // Below m only if the subtraction borrowed and nothing was shifted out.
+        // The value is already below m only if the subtraction borrowed and nothing was shifted out.
         let keep = (sub(x, m, &mut reduced) & (1 - carry)).wrapping_neg();
         for (limb, reduced) in x.iter_mut().zip(reduced.iter()) {
             *limb = (*limb & keep) | (reduced & !keep);
@@ -119,7 +119,7 @@ pub(crate) fn mul(a: &[u64], b: &[u64], out: &mut [u64]) {
     }
 }
 
-/// `-m^-1 mod 2^52` for odd m, by Newton's iteration (each doubles the number of right bits, from 5).
+/// `-m^-1 mod 2^52` for odd m, by Newton's iteration (starting from 5 correct bits, each step doubles their number).
 pub(crate) const fn neg_inverse(m0: u64) -> u64 {
     let mut x = m0.wrapping_mul(3) ^ 2;
     let mut i = 0;

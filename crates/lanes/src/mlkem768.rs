@@ -1,7 +1,7 @@
 //! ML-KEM-768 encapsulation (FIPS 203), one to eight clients at a time.
 //!
-//! A lane is a client: eight clients' hashes, samples and polynomials go through the same instructions. What depends on
-//! the public key alone (its matrix) is sampled in a time that depends on that key; nothing depends on the secrets.
+//! Each lane is a client: the hashes, samples and polynomials of eight clients go through the same instructions.
+//! Sampling the public matrix takes a time that depends on the public key; no time depends on secrets.
 
 mod code;
 mod keccak;
@@ -19,7 +19,7 @@ use zeroize::Zeroize;
 pub const KEY: usize = 1184;
 /// Bytes of a ciphertext.
 pub const CIPHERTEXT: usize = 1088;
-/// Bytes of the shared secret, and of the randomness it comes from.
+/// Bytes of the shared secret, and of the randomness that it is derived from.
 pub const BYTES: usize = 32;
 
 /// One encapsulation.
@@ -27,11 +27,11 @@ pub const BYTES: usize = 32;
 pub struct EncapsulateJob<'a> {
     /// The client's encapsulation key.
     pub key: &'a [u8],
-    /// Fresh random bytes, used for nothing else and zeroed by the caller: knowing them is knowing the secret.
+    /// Fresh random bytes, used for nothing else, and zeroed by the caller: whoever knows them knows the secret.
     pub random: &'a [u8; BYTES],
 }
 
-/// What an encapsulation yields.
+/// The result of an encapsulation.
 pub struct Encapsulated {
     /// The ciphertext, to be sent to the client.
     pub ciphertext: [u8; CIPHERTEXT],
@@ -49,19 +49,19 @@ pub fn encapsulate(lanes: Lanes, jobs: &[EncapsulateJob<'_>]) -> Vec<Result<Enca
     lanes.run(Encapsulate { jobs })
 }
 
-/// Words of a polynomial of twelve bits a coefficient.
+/// Words of a polynomial encoded with twelve bits per coefficient.
 const ENCODED: usize = 48;
-/// Words of a compressed polynomial of the ciphertext's first part.
+/// Words of a compressed polynomial in the first part of the ciphertext.
 const COMPRESSED: usize = 40;
 
 struct Encapsulate<'a> {
     jobs: &'a [EncapsulateJob<'a>],
 }
 
-/// Everything large, on the heap: some 60 KiB, zeroed when dropped.
+/// All large data, on the heap: some 60 KiB, zeroed when dropped.
 struct Work<V: Lane8> {
     key: [V; KEY / 8],
-    /// The message, then the hash of the key: what secret and coins are hashed from.
+    /// The message, then the hash of the key; secret and coins are derived from their hash.
     seed: [V; 8],
     /// The secret, then the coins.
     derived: [V; 8],
@@ -103,7 +103,7 @@ impl<V: Lane8> Work<V> {
         })
     }
 
-    /// Takes the keys apart. Answers the lanes whose key is not reduced.
+    /// Decodes the keys. Returns the lanes whose key is not reduced.
     fn open(&mut self, keys: [&[u8]; 8]) -> u8 {
         code::words(keys, &mut self.key);
         let (encoded, _) = self.key.as_chunks::<ENCODED>();

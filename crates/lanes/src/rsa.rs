@@ -1,9 +1,9 @@
 //! RSA with 2048, 3072 and 4096 bits: the private operation by the Chinese remainder theorem, and verification.
 //!
-//! The two half exponentiations of one key, modulo p and modulo q, are independent: they take two lanes of one pass,
-//! so four signatures fill a vector, and up to four live jobs cost half of what eight cost. One job alone is arranged the
-//! other way, eight limbs of a number in the eight lanes: two thirds of what a batch of two costs, and less than aws-lc takes. A pass is a
-//! state machine that can be left and resumed after any step: [`RsaBatch::advance`].
+//! The two half-size exponentiations of a key, modulo p and modulo q, are independent and take two lanes of one pass.
+//! Four signatures therefore fill a vector, and up to four jobs cost half as much as eight. A single job is arranged
+//! differently, with eight limbs of a number in the eight lanes: it costs two thirds of a batch of two, and less than
+//! aws-lc takes. A pass is a state machine that can be suspended and resumed after any step: [`RsaBatch::advance`].
 
 mod batch;
 mod encode;
@@ -21,7 +21,7 @@ pub use encode::{HashFunction, encode_pkcs1, encode_pss, verify_pss};
 pub use key::{KeyError, RsaKey, RsaParts, RsaPublicKey, RsaSize};
 pub use verify::{PublicJob, VerifyJob, raise, verify_raw};
 
-/// A key of odd numbers that are not prime: kernels do not look, and every result is a fault.
+/// A key of odd numbers that are not prime: kernels do not check that, and every result is a fault.
 #[cfg(test)]
 pub(crate) fn any_key(size: RsaSize) -> RsaKey {
     let half = size.bytes() / 2;

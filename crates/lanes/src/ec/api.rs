@@ -1,4 +1,4 @@
-//! What a curve offers: the text of both [`crate::p256`] and [`crate::p384`].
+//! The public interface of a curve: a macro that generates both [`crate::p256`] and [`crate::p384`].
 
 /// The public operations on `$curve` with `$hash`, whose numbers have `$limbs` limbs and `$bytes` bytes.
 macro_rules! api {
@@ -54,7 +54,7 @@ macro_rules! api {
             lanes.run(ecdsa::Presign::<$curve, $limbs, BYTES> { randoms, curve: PhantomData })
         }
 
-        /// Completes signatures, each using up what was made ahead for it: presignature, key and digest of each job. Panics
+        /// Completes signatures, consuming the presignatures: each job is a presignature, a key and a digest. Panics
         /// unless there are 1 to 8 jobs.
         pub fn sign_presigned(
             lanes: Lanes,

@@ -17,7 +17,7 @@ pub(crate) trait Curve<const N: usize>: Copy + Send + Sync + 'static {
     const Y_FORM: [u64; N] = shifted(&Self::Y, 52 * N, &Self::Field::M);
     /// Bytes of a coordinate and of a scalar.
     const BYTES: usize;
-    /// Bits of a digit where the generator is multiplied: the table has `2^(width - 1)` points a digit.
+    /// Bits per digit when the generator is multiplied: the table has `2^(width - 1)` points per digit.
     const BASE_WIDTH: usize;
 }
 
@@ -49,8 +49,9 @@ pub(crate) struct P384;
 impl Prime<5> for P256Field {
     const M: [u64; 5] = [0xfffffffffffff, 0xfffffffffff, 0x0, 0x1000000000, 0xffffffff0000];
 
-    /// With `t = c4 / 2^48 - FROM` multiples of `p = 2^256 - 2^224 + 2^192 + 2^96 - 1` taken away, the top column lies in
-    /// `FROM 2^48..(FROM + 1) 2^48`, or, from zero, is 2^16 at least, so that no carry from below makes the sum negative.
+    /// Subtracts `t = c4 / 2^48 - FROM` multiples of `p = 2^256 - 2^224 + 2^192 + 2^96 - 1`. The top column then lies
+    /// in `FROM 2^48..(FROM + 1) 2^48`; for `FROM = 0` it is at least 2^16, so that no carry from below makes the sum
+    /// negative.
     #[inline(always)]
     fn settle<V: Vector, const FROM: u64>(Cols(mut c): Cols<V, 5>) -> Cols<V, 5> {
         let mut t = c[4].sar::<48>();
@@ -85,8 +86,9 @@ impl Prime<8> for P384Field {
 
     const SMALL: u64 = 4;
 
-    /// With `t = c7 / 2^20 - FROM` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1` taken away, the top column lies in
-    /// `FROM 2^20..(FROM + 1) 2^20`; from zero, t is one at least, so that no carry from below makes the sum negative.
+    /// Subtracts `t = c7 / 2^20 - FROM` multiples of `p = 2^384 - 2^128 - 2^96 + 2^32 - 1`. The top column then lies in
+    /// `FROM 2^20..(FROM + 1) 2^20`; for `FROM = 0`, t is at least one, so that no carry from below makes the sum
+    /// negative.
     #[inline(always)]
     fn settle<V: Vector, const FROM: u64>(Cols(mut c): Cols<V, 8>) -> Cols<V, 8> {
         let mut t = c[7].sar::<20>();

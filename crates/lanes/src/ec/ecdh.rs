@@ -12,7 +12,7 @@ use core::marker::PhantomData;
 use zeroize::Zeroize;
 
 pub(crate) struct Derive<'a, C, const N: usize, const BYTES: usize> {
-    /// Our scalar and the peer's point.
+    /// For each job, our scalar and the peer's point.
     pub(crate) jobs: &'a [(&'a [u8; BYTES], &'a [u8])],
     pub(crate) curve: PhantomData<C>,
 }
@@ -23,7 +23,7 @@ impl<C: Curve<N>, const N: usize, const BYTES: usize> Task for Derive<'_, C, N, 
     fn run<V: Lane8>(self) -> Self::Out {
         let mut errors = [None; LANES];
         let mut scalars = [small::<N>(1); LANES];
-        // A lane without a job, or with a bad one, multiplies the generator.
+        // Lanes without a job, or with an invalid one, multiply the generator.
         let (mut xs, mut ys) = ([C::X; LANES], [C::Y; LANES]);
         for (lane, (secret, peer)) in self.jobs.iter().enumerate() {
             match scalar::<C, N>(*secret) {
@@ -110,7 +110,7 @@ impl<C: Curve<N> + Table, const N: usize, const BYTES: usize, const POINT: usize
         let mut product = multiply_base::<V, C, N>(&digits, table);
         let (x, y, exceptional) = to_affine::<V, C, N>(&product);
         let (x, y) = (unpack(&x), unpack(&y));
-        // The affine coordinates are public, the projective ones are not.
+        // Only the affine coordinates are public; the projective ones are not.
         for secret in [&mut product.x, &mut product.y, &mut product.z] {
             secret.zeroize();
         }

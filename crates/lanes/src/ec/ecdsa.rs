@@ -1,4 +1,4 @@
-//! ECDSA signatures (FIPS 186-5, section 6.4), with the nonces of [`super::nonce`] or with nonces made ahead.
+//! ECDSA signatures (FIPS 186-5, section 6.4), with the nonces of [`super::nonce`] or with presignatures.
 
 use super::curves::Curve;
 use super::field::{Fe, Marker, Prime, constant, invert, mul, reduced, times};
@@ -12,12 +12,13 @@ use crate::{LANES, LaneError, limbs};
 use core::marker::PhantomData;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// What is signed.
+/// A signature to be made.
 #[derive(Clone, Copy)]
 pub struct SignJob<'a, const BYTES: usize> {
     /// The private scalar, big-endian, from 1 to n - 1.
     pub key: &'a [u8; BYTES],
-    /// The digest of the message. Of a longer one the leftmost bytes count; a shorter one is an integer as it stands.
+    /// The digest of the message. If it is longer than a scalar, its leftmost bytes are used; if shorter, it is used as
+    /// an integer.
     pub digest: &'a [u8],
     /// Fresh random bytes, mixed into the nonce (RFC 6979, section 3.6). Empty for the RFC's deterministic nonce.
     pub random: &'a [u8],
@@ -28,7 +29,8 @@ pub(crate) struct Sign<'a, C, H, const N: usize, const BYTES: usize> {
     pub(crate) curve: PhantomData<(C, H)>,
 }
 
-/// A nonce used up by one signature: r and k^-1, ready. Not copied, zeroed when dropped; a process that forks must drop it first.
+/// A nonce for a single signature, as r and k^-1. Not copied, zeroed when dropped; a process that forks must drop it
+/// first.
 pub struct Presignature<const BYTES: usize> {
     r: [u8; BYTES],
     inverse: [u8; BYTES],
@@ -43,7 +45,7 @@ impl<const BYTES: usize> Drop for Presignature<BYTES> {
 
 impl<const BYTES: usize> ZeroizeOnDrop for Presignature<BYTES> {}
 
-/// r and k^-1 in Montgomery's form, and the lanes without.
+/// r and k^-1 in Montgomery's form, and the lanes in which they are unusable.
 struct Prepared<V: Lane8, const N: usize> {
     r: Fe<V, N>,
     inverse: Fe<V, N>,
@@ -64,7 +66,7 @@ fn prepare<V: Lane8, C: Curve<N> + Table, const N: usize>(k: &[[u64; N]; 8]) -> 
     for secret in [&mut product.x, &mut product.y, &mut product.z, &mut z_inverse] {
         secret.zeroize();
     }
-    // x is below p, so below 2 n: into the form, where it is reduced modulo n.
+    // x is below p, so below 2 n; the conversion to Montgomery's form reduces it modulo n.
     let r = times::<V, C::Order, N>(&x, &r2);
     let zero = zero_lanes(&reduced::<V, C::Order, N>(&r));
     Prepared { r, inverse, bad: exceptional | zero }
@@ -85,7 +87,8 @@ impl<V: Lane8, P: Prime<N>, const N: usize> Kernel<V> for Signature<'_, V, P, N>
     }
 }
 
-/// s = k^-1 (z + r d), and then r and s as bytes. All but the digest `z` in Montgomery's form.
+/// Computes s = k^-1 (z + r d), and returns r and s as bytes. All inputs except the digest `z` are in Montgomery's
+/// form.
 fn complete<V: Lane8, C: Curve<N>, const N: usize, const BYTES: usize>(
     prepared: &Prepared<V, N>,
     key: &Fe<V, N>,
@@ -103,7 +106,7 @@ fn complete<V: Lane8, C: Curve<N>, const N: usize, const BYTES: usize>(
     (core::array::from_fn(|lane| (bytes(&r[lane]), bytes(&s[lane]))), bad)
 }
 
-/// The digest as an integer below n: its leftmost bytes, less n where it is not below.
+/// The digest as an integer below n: its leftmost bytes, minus n if they are not below it.
 fn digest_integer<C: Curve<N>, const N: usize>(digest: &[u8]) -> [u64; N] {
     let mut z = [0; N];
     limbs::from_be(&digest[..digest.len().min(C::BYTES)], &mut z);
@@ -130,7 +133,7 @@ impl<C: Curve<N> + Table, H: Hash, const N: usize, const BYTES: usize> Task for 
             limbs::to_be(digest, &mut bytes);
             bytes
         });
-        // A lane without a job repeats the first.
+        // Lanes without a job repeat the first job.
         let sources = core::array::from_fn(|lane| {
             let job = self.jobs.get(lane).unwrap_or(&self.jobs[0]);
             Source { key: job.key, digest: &digest_bytes[lane], added: job.random }
@@ -160,7 +163,7 @@ fn answers<T>(jobs: usize, input: u8, exceptional: u8, results: [T; 8]) -> Vec<R
         .collect()
 }
 
-/// Nonces made ahead from the caller's random scalars.
+/// Presignatures from the caller's random scalars.
 pub(crate) struct Presign<'a, C, const N: usize, const BYTES: usize> {
     pub(crate) randoms: &'a [&'a [u8; BYTES]],
     pub(crate) curve: PhantomData<C>,
@@ -194,7 +197,7 @@ impl<C: Curve<N> + Table, const N: usize, const BYTES: usize> Task for Presign<'
     }
 }
 
-/// The message's part of signatures whose nonces were made ahead, each used up.
+/// Completes signatures from presignatures, consuming them.
 pub(crate) struct Finish<'a, C, const N: usize, const BYTES: usize> {
     pub(crate) jobs: Vec<(Presignature<BYTES>, &'a [u8; BYTES], &'a [u8])>,
     pub(crate) curve: PhantomData<C>,

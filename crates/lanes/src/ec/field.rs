@@ -92,7 +92,7 @@ pub(crate) fn constant<V: Vector, const N: usize>(limbs: &[u64; N]) -> Fe<V, N> 
     out
 }
 
-/// Columns to add a product to: `above` times m, which is left of it after the reduction.
+/// Columns to add a product to, starting with `above` times R m, of which the reduction leaves `above` times m.
 #[inline(always)]
 fn start<V: Vector, P: Prime<N>, const N: usize>(above: u64) -> [V; 16] {
     let mut c = [V::splat(0); 16];
@@ -100,7 +100,7 @@ fn start<V: Vector, P: Prime<N>, const N: usize>(above: u64) -> [V; 16] {
     c
 }
 
-/// `ONE`: of one product, whose lowest column is a digit. Columns may be negative.
+/// Reduces columns, which may be negative. `ONE` says that they hold a single product, whose lowest column is a digit.
 #[inline(always)]
 fn reduce<V: Vector, P: Prime<N>, const ONE: bool, const N: usize>(mut c: [V; 16]) -> Cols<V, N> {
     let rows = if P::K0 == 1 { N } else { N - 1 };
@@ -121,7 +121,7 @@ fn reduce<V: Vector, P: Prime<N>, const ONE: bool, const N: usize>(mut c: [V; 16
     });
     if P::K0 != 1 {
         let u = Digit::low(V::splat(0).madd_lo(Digit::low(c[N - 1]), Digit::whole(V::splat(P::K0))));
-        // The digit becomes zero: the carry is rounded up.
+        // This digit becomes zero, so its carry is rounded up.
         c[N] = c[N].add(c[N - 1].add(V::splat(MASK52)).sar::<52>());
         repeat!(8, J => if J < N {
             let m = Digit::whole(V::splat(P::M[J % N]));
@@ -142,13 +142,13 @@ pub(crate) fn mul<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V
     mul_plus::<V, P, N>(a, b, 0)
 }
 
-/// `a b / R + k m`: room for what is then subtracted, for nothing.
+/// `a b / R + k m`: makes room for a later subtraction at no cost.
 #[inline(always)]
 pub(crate) fn mul_plus<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe<V, N>, k: u64) -> Cols<V, N> {
     V::inline(Mul(a, b, k, Marker::<P>(PhantomData)))
 }
 
-/// `(a b + c d) / R`: two products for one reduction.
+/// `(a b + c d) / R`: two products with one reduction.
 #[inline(always)]
 pub(crate) fn mul_add<V: Vector, P: Prime<N>, const N: usize>(
     a: &Fe<V, N>,
@@ -200,7 +200,8 @@ fn accumulate<V: Vector, const N: usize>(c: &mut [V; 16], a: &Fe<V, N>, b: &Fe<V
     }));
 }
 
-/// Products of unlike digits once, doubled as the squares are added, and what was there with them.
+/// Adds `a^2` to the columns `c`: products of different digits are computed once and doubled, together with `c`, when
+/// the squares are added.
 #[inline(always)]
 fn square<V: Vector, const N: usize>(mut c: [V; 16], a: &Fe<V, N>) -> [V; 16] {
     repeat!(8, I => repeat!(8, J => if J > I && J < N {
@@ -244,7 +245,7 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for MulAdd<'_, V, P, N> {
     }
 }
 
-/// What is subtracted from a product.
+/// The product that is subtracted from another one.
 enum Product<'a, V: Vector, const N: usize> {
     Of(&'a Fe<V, N>, &'a Fe<V, N>),
     Square(&'a Fe<V, N>),
@@ -298,7 +299,7 @@ impl<V: Vector, const N: usize> Cols<V, N> {
         out
     }
 
-    /// [`Prime::settle`] from one, then digits.
+    /// Applies [`Prime::settle`] from one, then converts to digits.
     #[inline(always)]
     pub(crate) fn settled<P: Prime<N>>(self) -> Fe<V, N> {
         P::settle::<V, 1>(self).digits()
@@ -321,7 +322,7 @@ impl<V: Vector, const N: usize> Cols<V, N> {
         self.add(self)
     }
 
-    /// `self - other`, for an `other` that is not above.
+    /// `self - other`, for an `other` that is not larger.
     #[inline(always)]
     pub(crate) fn less(mut self, other: Self) -> Self {
         repeat!(8, I => if I < N { self.0[I] = self.0[I].sub(other.0[I]) });
@@ -343,7 +344,8 @@ impl<V: Vector, const N: usize> Cols<V, N> {
     }
 }
 
-/// Digits as columns. (Plain loops in what the kernels inline: a closure would be compiled without their instructions.)
+/// Converts digits to columns. (Kernels inline plain loops only: a closure would be compiled without their instruction
+/// set.)
 #[inline(always)]
 pub(crate) fn columns<V: Vector, const N: usize>(a: &Fe<V, N>) -> Cols<V, N> {
     let mut out = [V::splat(0); N];
@@ -359,7 +361,7 @@ pub(crate) fn select<V: Vector, const N: usize>(mask: V::Mask, no: &Fe<V, N>, ye
 }
 
 kernel! {
-    /// A constant, where the mask holds.
+    /// Replaces an element by a constant in the lanes of the mask.
     fn replace as Replace<'a, V: Vector, const N: usize>(a: &'a mut Fe<V, N>, mask: V::Mask, constant: &'a [u64; N]) {
         for i in 0..N {
             a[i] = a[i].or_if(mask, Digit::whole(V::splat(constant[i])));
@@ -367,7 +369,7 @@ kernel! {
     }
 }
 
-/// A field operation compiled by itself, for what is done once in a while. `P` is only a name.
+/// For field operations that are compiled as functions of their own, because they are rare. `P` only names the field.
 pub(crate) struct Marker<P>(pub(crate) PhantomData<P>);
 
 /// `a b / R`, settled.
@@ -383,7 +385,7 @@ pub(crate) fn times<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>, b: &Fe
     V::enter(Times(a, b, Marker::<P>(PhantomData)))
 }
 
-/// An element with each lane's changed for that of the lane `DISTANCE` away.
+/// The element with each lane replaced by the lane `DISTANCE` away.
 #[inline(always)]
 fn exchanged<V: Vector, const N: usize, const DISTANCE: usize>(a: &Fe<V, N>) -> Fe<V, N> {
     let mut out = *a;
@@ -391,7 +393,7 @@ fn exchanged<V: Vector, const N: usize, const DISTANCE: usize>(a: &Fe<V, N>) -> 
     out
 }
 
-/// The products of two, four and eight neighbouring lanes, in each of them.
+/// The products of two, four and eight neighbouring lanes, each in all of these lanes.
 struct Products<'a, V: Vector, P, const N: usize>(&'a Fe<V, N>, Marker<P>);
 
 impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Products<'_, V, P, N> {
@@ -406,7 +408,8 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Products<'_, V, P, N>
     }
 }
 
-/// From the inverse of the product of all lanes (first) each lane's own, by multiplying the other lanes in.
+/// From the inverse of the product of all lanes (the first element), each lane's own inverse, by multiplying by the
+/// other lanes.
 struct Share<'a, V: Vector, P, const N: usize>([&'a Fe<V, N>; 4], Marker<P>);
 
 impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Share<'_, V, P, N> {
@@ -421,8 +424,8 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Share<'_, V, P, N> {
     }
 }
 
-/// The inverses of eight lanes, in Montgomery's form, by one inversion of their product; and the lanes that are zero,
-/// whose inverse is some number.
+/// The inverses of eight lanes, in Montgomery's form, with one inversion of their product. Also returns the lanes that
+/// are zero, whose inverse is arbitrary.
 pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe<V, N>, u8) {
     let modulus = Marker::<P>(PhantomData);
     let zero = super::zero_lanes(&reduced::<V, P, N>(a));
@@ -441,7 +444,7 @@ pub(crate) fn invert<V: Lane8, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> (Fe
     (out, zero)
 }
 
-/// The one representative below m of a number in Montgomery's form, out of that form, without junk.
+/// Converts out of Montgomery's form, to the unique representative below m, without junk.
 pub(crate) fn reduced<V: Vector, P: Prime<N>, const N: usize>(a: &Fe<V, N>) -> Fe<V, N> {
     V::enter(Reduced(a, Marker::<P>(PhantomData)))
 }
@@ -462,7 +465,7 @@ impl<V: Vector, P: Prime<N>, const N: usize> Kernel<V> for Reduced<'_, V, P, N> 
     }
 }
 
-/// Less m where that does not go below zero. No junk remains.
+/// Subtracts m in lanes where the result is not negative. No junk remains.
 #[inline(always)]
 fn subtract_modulus<V: Vector, P: Prime<N>, const N: usize>(x: &Fe<V, N>) -> Fe<V, N> {
     let mut borrow = V::splat(0);

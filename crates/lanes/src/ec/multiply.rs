@@ -34,14 +34,14 @@ use super::point::{Digits, ENTRIES, WIDTH};
 use crate::vector::{Digit, Kernel, Lane8, Vector};
 use core::marker::PhantomData;
 
-/// A table's entry, or any point whose Z is understood.
+/// An entry of the table, or any point whose Z is known from context.
 #[derive(Clone, Copy)]
 struct Entry<V, const N: usize> {
     x: Fe<V, N>,
     w: Fe<V, N>,
 }
 
-/// A running sum; `d` is the square of the whole Z, and not kept up by additions. X is not below it.
+/// A running sum; `d` is the square of the whole Z, which additions do not update. X is never below `d`.
 #[derive(Clone, Copy)]
 struct Sum<V, const N: usize> {
     x: Both<V, N>,
@@ -62,7 +62,7 @@ fn minus<V: Vector, P: Prime<N>, const N: usize, const K: u64>(a: Cols<V, N>) ->
 }
 
 impl<V: Vector, const N: usize> Sum<V, N> {
-    /// A point whose Z is one, so that `d` is the square of the shared Z.
+    /// Starts from a point whose Z is one, so that `d` is the square of the shared Z.
     #[inline(always)]
     fn new<P: Prime<N>>(point: &Entry<V, N>, d: &Fe<V, N>) -> Self {
         Sum {
@@ -73,10 +73,10 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         }
     }
 
-    /// `BEFORE_ADD`: without the new `d`, which an addition does not read.
+    /// Doubles the sum. With `BEFORE_ADD`, the new `d` is not computed, since an addition does not read it.
     #[inline(always)]
     fn double<P: Prime<N>, const BEFORE_ADD: bool>(&self) -> Self {
-        // In this order products that do not wait for one another lie side by side.
+        // In this order, independent products are next to each other.
         let less = self.x.columns.less(self.d.columns).digits();
         let more = self.x.columns.add(self.d.columns).digits();
         let alpha = mul_plus::<V, P, N>(&less, &more, 1);
@@ -86,7 +86,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         let square = sqr_plus::<V, P, N>(&alpha, 11 * P::SMALL);
         let b = mul_plus::<V, P, N>(&self.x.digits, &g, 4 * P::SMALL);
         let d = if BEFORE_ADD { self.d } else { mul::<V, P, N>(&g, &self.d.digits).both() };
-        // Three times SMALL is left of what was added to the square.
+        // Of what was added to the square, three times SMALL is left.
         let x = square.less(b.twice()).both();
         let twice = b.less(x.columns).twice().digits();
         let w = mul_sub_sqr::<V, P, N>(&alpha, &twice, &g).digits();
@@ -94,7 +94,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         Sum { x, w, z, d }
     }
 
-    /// `shared` is the square of the table's Z.
+    /// Adds `q`; `shared` is the square of the table's Z.
     #[inline(always)]
     fn add<P: Prime<N>>(&self, q: &Entry<V, N>, shared: &Fe<V, N>) -> Self {
         let zz = sqr::<V, P, N>(&self.z).digits();
@@ -124,7 +124,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
     }
 }
 
-/// `q + p`, and `p` with the same new Z, from two points of one Z. The new Z is the old one times `ratio`.
+/// From two points with one Z: `q + p`, and `p` with the same new Z, which is the old one times `ratio`.
 #[inline(always)]
 fn add_and_follow<V: Vector, P: Prime<N>, const N: usize>(
     q: &Entry<V, N>,
@@ -149,7 +149,7 @@ fn add_and_follow<V: Vector, P: Prime<N>, const N: usize>(
     Entry { x, w }
 }
 
-/// The odd multiples up to 31 of an affine point, of one Z, which is the result.
+/// Fills the table with the odd multiples up to 31 of an affine point, all with one Z, which is returned.
 #[inline(always)]
 fn fill<V: Vector, P: Prime<N>, const N: usize>(
     x: &Fe<V, N>,
@@ -178,7 +178,7 @@ fn fill<V: Vector, P: Prime<N>, const N: usize>(
     l
 }
 
-/// The entry that digit `i` names, with its sign. Every entry is read.
+/// The entry for digit `i`, with its sign. Every entry is read.
 #[inline(always)]
 fn scan<V: Lane8, P: Prime<N>, const N: usize>(
     table: &[Entry<V, N>; ENTRIES],
@@ -197,7 +197,7 @@ fn scan<V: Lane8, P: Prime<N>, const N: usize>(
     q
 }
 
-/// Scalars times affine points that are on the curve and not neutral: X and Z of X / Z^2.
+/// Multiplies affine points, which must be on the curve and not neutral, by scalars: returns X and Z of X / Z^2.
 pub(crate) fn multiply<V: Lane8, C: Curve<N>, const N: usize>(
     digits: &Digits<V>,
     x: &Fe<V, N>,
@@ -226,7 +226,7 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for Multiply<'_, V, C, N> 
             sum = sum.double::<C::Field, true>();
             sum = sum.add::<C::Field>(&scan::<V, C::Field, N>(&table, digits, i), &shared);
         }
-        // Where the last addition met its own operand.
+        // The lanes in which the last addition was of a point to itself.
         let last = scan::<V, C::Field, N>(&table, digits, 0);
         let twice = Sum::new::<C::Field>(&last, &shared).double::<C::Field, true>();
         let x = select::<V, N>(digits.meets_itself, &sum.x.digits, &twice.x.digits);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::vector::{Bound, MASK52};
 
-    /// Numbers of up to this many quarters of m, whose top digit is `one`.
+    /// Numbers up to this many quarters of m; `one` is the top digit of m.
     fn below<const N: usize>(one: u64, quarters: u64) -> Fe<Bound, N> {
         let top = quarters * one / 4 + one / 64;
         core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })))
@@ -252,7 +252,7 @@ mod tests {
         assert!(got <= limit, "{got:#x} over {limit:#x}");
     }
 
-    /// What columns hold: carries stand in all of them, and only the top one says how large the number is.
+    /// Columns with carries in all of them, so that only the top one bounds the number.
     fn columns_between<const N: usize>(one: u64, from: u64, to: u64) -> Cols<Bound, N> {
         let at = |quarters: u64| (quarters * one / 4) as i64;
         let (carries, slack) = (1 << 59, (one / 64) as i64);
@@ -268,14 +268,14 @@ mod tests {
         }
     }
 
-    /// Quarters of m: what the widest coordinates may be after a doubling and after an addition.
+    /// In quarters of m: the widest coordinates after a doubling and after an addition.
     struct Limits {
         d: u64,
         doubled: [u64; 2],
         added: [u64; 2],
     }
 
-    /// The widest coordinates that a doubling, an addition or the table can meet come back no wider.
+    /// Doublings, additions and the table, given the widest coordinates that can occur, return none that are wider.
     fn sums_stay_within_bounds<P: Prime<N>, const N: usize>(one: u64, limits: &Limits) {
         let both = |[from, to]: [u64; 2]| Both { digits: below(one, to), columns: columns_between(one, from, to) };
         let d = both([0, limits.d]);

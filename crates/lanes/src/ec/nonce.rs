@@ -1,7 +1,8 @@
 //! Nonces for ECDSA: RFC 6979, section 3.2, with the additional data of section 3.6.
 //!
-//! A nonce depends on the key, the digest and the caller's fresh randomness: a broken generator leaves it the RFC's
-//! deterministic one, and a repeated message does not repeat it, so that faults of the machine cannot be compared.
+//! A nonce depends on the key, the digest and fresh randomness from the caller. With a broken random generator it is
+//! still the RFC's deterministic nonce; with a working one, signing a message again does not repeat the nonce, which
+//! prevents attacks that compare faulty signatures.
 
 use super::curves::Curve;
 use super::field::Prime;
@@ -10,14 +11,14 @@ use crate::vector::Lane8;
 use crate::{declassify, limbs};
 use zeroize::Zeroize;
 
-/// What one nonce is made of.
+/// The inputs of one nonce.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
-    /// The private scalar, as long as the curve's.
+    /// The private scalar, with the length of the curve's scalars.
     pub(crate) key: &'a [u8],
-    /// The digest as an integer below n, as long as the curve's.
+    /// The digest as an integer below n, with the length of the curve's scalars.
     pub(crate) digest: &'a [u8],
-    /// Empty for the RFC's own nonces.
+    /// The additional data; empty for the RFC's deterministic nonces.
     pub(crate) added: &'a [u8],
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn nonces<V: Lane8, C: Curve<N>, H: Hash, const N: usize, const BYTES
 ) -> ([[u64; N]; 8], u8) {
     const { assert!(BYTES == H::DIGEST) };
     let mut parts = sources.map(|source| {
-        // Written at its full length: a vector that grows would leave copies.
+        // Allocated at its full length, because a vector that grows would leave copies behind.
         let mut part = Vec::with_capacity(1 + source.key.len() + source.digest.len() + source.added.len());
         part.push(0);
         part.extend([source.key, source.digest, source.added].into_iter().flatten());

@@ -21,11 +21,11 @@ use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
 use core::marker::PhantomData;
 use zeroize::Zeroize;
 
-/// Bits of a digit where any point is multiplied, and the entries of the table of its multiples.
+/// Bits per digit when an arbitrary point is multiplied, which determines the size of the table of its multiples.
 pub(crate) const WIDTH: usize = 5;
 pub(crate) const ENTRIES: usize = entries(WIDTH);
 
-/// X / Z^2, Y / Z^3.
+/// The point (X / Z^2, Y / Z^3).
 #[derive(Clone, Copy)]
 pub(crate) struct Point<V, const N: usize> {
     pub(crate) x: Fe<V, N>,
@@ -34,13 +34,14 @@ pub(crate) struct Point<V, const N: usize> {
 }
 
 impl<V: Vector, const N: usize> Point<V, N> {
-    /// With z = 1.
+    /// A point with z = 1.
     #[inline(always)]
     pub(crate) fn affine<P: Prime<N>>(x: Fe<V, N>, y: Fe<V, N>) -> Self {
         Point { x, y, z: constant(&P::ONE) }
     }
 
-    /// With a = -3, three products and five squares (Bernstein, Lange: dbl-2001-b), the last two sharing a reduction.
+    /// Doubles the point, with a = -3: three products and five squares (Bernstein, Lange: dbl-2001-b), the last two
+    /// sharing a reduction.
     #[inline(always)]
     pub(crate) fn double<P: Prime<N>>(&self) -> Self {
         let delta = sqr::<V, P, N>(&self.z);
@@ -63,7 +64,7 @@ impl<V: Vector, const N: usize> Point<V, N> {
         Point { x, y, z }
     }
 
-    /// The sum with another point; `MIXED` if its z is one.
+    /// Adds another point; `MIXED` says that its z is one.
     #[inline(always)]
     pub(crate) fn add<P: Prime<N>, const MIXED: bool>(&self, q: &Self) -> Self {
         let zz = sqr::<V, P, N>(&self.z).digits();
@@ -97,7 +98,7 @@ impl<V: Vector, const N: usize> Point<V, N> {
         Point { x, y, z }
     }
 
-    /// Twice another point instead, where the mask holds: there the addition met its own operand.
+    /// Replaces the sum by twice another point in the lanes of the mask, where the addition was of a point to itself.
     #[inline(always)]
     fn or_double<P: Prime<N>>(&mut self, mask: V::Mask, point: &Self) {
         let twice = point.double::<P>();
@@ -106,7 +107,7 @@ impl<V: Vector, const N: usize> Point<V, N> {
         self.z = select::<V, N>(mask, &self.z, &twice.z);
     }
 
-    /// The negative, where the mask holds.
+    /// Negates the point in the lanes of the mask.
     #[inline(always)]
     fn negate_if<P: Prime<N>>(&mut self, mask: V::Mask) {
         let zero = Cols([V::splat(0); N]);
@@ -120,22 +121,22 @@ pub(crate) const fn digits(bits: usize, width: usize) -> usize {
     (bits - 1) / width + 1
 }
 
-/// Eight scalars in digits.
+/// The digits of eight scalars.
 pub(crate) struct Digits<V: Lane8> {
     /// `(|d| - 1) / 2`.
     pub(crate) indices: Vec<V>,
     pub(crate) negative: Vec<V::Mask>,
-    /// The last addition is of a point to itself.
+    /// The lanes whose last addition is of a point to itself.
     pub(crate) meets_itself: V::Mask,
 }
 
 impl<V: Lane8> Digits<V> {
-    /// Of scalars from 1 to n - 1, for [`super::multiply`].
+    /// The digits of scalars from 1 to n - 1, for [`super::multiply`].
     pub(crate) fn new<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8]) -> Self {
         Self::of_width::<C, N>(scalars, WIDTH)
     }
 
-    /// Of scalars from 1 to n - 1, for [`multiply_base`].
+    /// The digits of scalars from 1 to n - 1, for [`multiply_base`].
     pub(crate) fn of_base<C: Curve<N>, const N: usize>(scalars: &[[u64; N]; 8]) -> Self {
         Self::of_width::<C, N>(scalars, C::BASE_WIDTH)
     }
@@ -152,7 +153,7 @@ impl<V: Lane8> Digits<V> {
 }
 
 kernel! {
-    /// The digits of `scalar`, which is made odd, and the lanes whose last addition meets its own operand.
+    /// Computes the digits of `scalar`, which is made odd, and the lanes whose last addition is of a point to itself.
     fn recode as Recode<'a, V: Lane8, const N: usize>(
         scalar: &'a mut Fe<V, N>,
         order: &'a [u64; N],
@@ -170,7 +171,7 @@ kernel! {
         let half = 1 << (width - 1);
         let mut at = 1;
         for i in 0..indices.len() {
-            // The digit's bits may go on in the next limb.
+            // The digit's bits may continue in the next limb.
             let (limb, shift) = (at / 52, (at % 52) as u32);
             let mut v = if limb < N { scalar[limb].raw().shr_by(shift) } else { V::splat(0) };
             if limb + 1 < N {
@@ -212,7 +213,7 @@ impl<V: Lane8> Drop for Digits<V> {
     }
 }
 
-/// The multiple of the generator that digit `i` names, with its sign: every entry is in the registers permuted.
+/// The multiple of the generator for digit `i`, with its sign: every entry is loaded into registers and permuted.
 #[inline(always)]
 fn permute<V: Lane8, C: Curve<N>, const N: usize>(table: &[Entries], digits: &Digits<V>, i: usize) -> Point<V, N> {
     let index = digits.indices[i];
@@ -247,7 +248,7 @@ const fn entries(width: usize) -> usize {
 /// points at a time: the words of x, then those of y.
 pub(crate) type Entries = [u64; 16];
 
-/// Scalars times the generator.
+/// Multiplies the generator by scalars.
 pub(crate) fn multiply_base<V: Lane8, C: Curve<N>, const N: usize>(
     digits: &Digits<V>,
     table: &[Entries],
@@ -274,7 +275,7 @@ impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for MultiplyBase<'_, V, C,
     }
 }
 
-/// Computes the generator's table: a few milliseconds on AVX-512.
+/// Computes the generator's table, which takes a few milliseconds on AVX-512.
 pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Entries> {
     let r2 = constant(&C::Field::R2);
     let mut point = Point::<V, N>::affine::<C::Field>(
@@ -287,7 +288,7 @@ pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Entries
     let mut multiples = vec![point; entries(C::BASE_WIDTH)];
     for row in table.chunks_exact_mut(blocks * 2 * N) {
         point = V::enter(BaseRow(&point, C::BASE_WIDTH, &mut multiples, Marker::<C>(PhantomData)));
-        // Every lane holds the same: entry j of eight moves to lane j.
+        // Every lane holds the same value: entry j of eight moves to lane j.
         for (eight, multiples) in multiples.chunks_exact(8).enumerate() {
             let gather = |coordinate: fn(&Point<V, N>) -> &Fe<V, N>| -> Fe<V, N> {
                 core::array::from_fn(|limb| {
@@ -311,7 +312,7 @@ pub(crate) fn base_table<V: Lane8, C: Curve<N>, const N: usize>() -> Vec<Entries
     table
 }
 
-/// The odd multiples of a point, and `2^width` times it.
+/// Computes the odd multiples of a point, and `2^width` times it.
 struct BaseRow<'a, V: Lane8, C, const N: usize>(&'a Point<V, N>, usize, &'a mut [Point<V, N>], Marker<C>);
 
 impl<V: Lane8, C: Curve<N>, const N: usize> Kernel<V> for BaseRow<'_, V, C, N> {
@@ -340,7 +341,7 @@ mod tests {
     use super::*;
     use crate::vector::Bound;
 
-    /// A doubling and both additions of the widest coordinates stay within them, whatever the input.
+    /// A doubling and both additions, given the widest coordinates, return none that are wider.
     fn points_stay_within_bounds<C: Curve<N>, const N: usize>(top: u64, top_z: u64) {
         let element = |top: u64| -> Fe<Bound, N> {
             core::array::from_fn(|i| Digit::whole(Bound::upto(if i + 1 < N { MASK52 } else { top })))
@@ -359,13 +360,13 @@ mod tests {
 
     #[test]
     fn points_of_p256_stay_within_bounds() {
-        // 2 m and 3 m, at 2^208.
+        // 2 m and 3 m, in units of 2^208.
         points_stay_within_bounds::<P256, 5>((2 << 48) + (1 << 24), 3 << 48);
     }
 
     #[test]
     fn points_of_p384_stay_within_bounds() {
-        // 2 m and 5 m, at 2^364.
+        // 2 m and 5 m, in units of 2^364.
         points_stay_within_bounds::<P384, 8>((2 << 20) + (1 << 10), 5 << 20);
     }
 }

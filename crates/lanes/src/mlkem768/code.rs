@@ -1,7 +1,8 @@
-//! Between bytes and polynomials (FIPS 203, section 4.2.1), and between eight clients' bytes and vectors.
+//! Conversions between bytes and polynomials (FIPS 203, section 4.2.1), and between the bytes of eight clients and
+//! vectors.
 //!
-//! A word of eight byte strings is one vector. Time depends on nothing. Tests: `compression_is_exact`, and the vectors
-//! in `tests/mlkem768.rs`.
+//! A word of eight byte strings is one vector. Constant time. Tests: `compression_is_exact`, and the vectors in
+//! `tests/mlkem768.rs`.
 
 use super::ntt::{Poly, Q, VECTORS};
 use super::sample::to_bytes;
@@ -58,7 +59,8 @@ impl<V: Lane8, const LENGTH: usize> Kernel<V> for Bytes<'_, V, LENGTH> {
     }
 }
 
-/// Twelve bits a coefficient: 48 words to a polynomial. Answers the clients of which one coefficient is not below q.
+/// Decodes twelve bits per coefficient, 48 words per polynomial. Returns the clients that have a coefficient of q or
+/// above.
 pub(crate) fn decode12<V: Lane8>(words: &[V], out: &mut Poly<V>) -> u8 {
     V::enter(Decode12(words, out))
 }
@@ -89,7 +91,7 @@ impl<V: Lane8> Kernel<V> for Decode12<'_, V> {
     }
 }
 
-/// Adds (q + 1) / 2 where the message has a one (FIPS 203, Decompress of one bit).
+/// Adds (q + 1) / 2 where the message has a one bit (FIPS 203, Decompress of one bit).
 pub(crate) fn add_message<V: Lane8>(message: &[V; 4], out: &mut Poly<V>) {
     V::enter(AddMessage(message, out));
 }
@@ -105,15 +107,15 @@ impl<V: Lane8> Kernel<V> for AddMessage<'_, V> {
         for (word, out) in self.0.iter().zip(sixteens) {
             repeat!(16, I => {
                 let bits = word.spread::<{ 4 * I as u32 }, 1>();
-                // Less q, so that one addition of q makes everything positive that is not yet.
+                // Subtracts q, so that adding q once to negative values makes everything non-negative.
                 out[I] = out[I].add16(bits.mul_low16(V::slots([(Q + 1) / 2 - Q; 4])));
             });
         }
     }
 }
 
-/// `x` is below 2^D times q / 2^D: `round(2^D x / q) mod 2^D` (FIPS 203, Compress). Twice the quotient is
-/// `floor(x ceil(2^(D+1) 2^52 / q) / 2^52)`, exactly, since x is small; adding one and halving rounds it.
+/// `round(2^D x / q) mod 2^D` (FIPS 203, Compress), for `x` below q. Twice the quotient is exactly
+/// `floor(x ceil(2^(D+1) 2^52 / q) / 2^52)`, since x is small; adding one and halving rounds it.
 #[inline(always)]
 fn compressed<V: Lane8, const D: u32>(x: V) -> V {
     let scale = const { (1u64 << (D + 1 + 52)).div_ceil(Q as u64) };
@@ -130,7 +132,7 @@ fn compressed4<V: Lane8, const D: u32>(v: V) -> V {
     let b = compressed::<V, D>(v.shr::<16>().and(mask));
     let c = compressed::<V, D>(v.shr::<32>().and(mask));
     let d = compressed::<V, D>(v.shr::<48>());
-    // Shifts by amounts that depend on D: multiples of 4 and 10.
+    // These shifts depend on D: multiples of 4 and 10.
     if D == 4 {
         a.or(b.shl::<4>()).or(c.shl::<8>().or(d.shl::<12>()))
     } else {
@@ -191,10 +193,10 @@ mod tests {
     use crate::vector::Portable;
     use crate::vector::slots::Slots;
 
-    /// Every coefficient, and its representatives below zero.
+    /// Every coefficient, including its negative representatives.
     #[test]
     fn compression_is_exact() {
-        // An interpreter takes minutes for all of them.
+        // Under an interpreter, testing all of them would take minutes.
         for x in (-2 * i64::from(Q)..i64::from(Q)).step_by(if cfg!(miri) { 997 } else { 1 }) {
             let v = Portable::slots([x as i16, 0, x as i16, 1]);
             for (bits, got) in [(4, compressed4::<_, 4>(v)), (10, compressed4::<_, 10>(v))] {

@@ -1,18 +1,18 @@
-//! Keccak-f[1600] of eight states at a time, and the hash functions of FIPS 202 that ML-KEM is made of.
+//! Keccak-f[1600] on eight states at a time, and the hash functions of FIPS 202 that ML-KEM uses.
 //!
-//! A word of the eight states is one vector. Messages are public in length; time depends on nothing else. Tests:
-//! `digests_are_the_published_ones`, and every vector of ML-KEM.
+//! A word of the eight states is one vector. The lengths of messages are public; time depends on nothing else. Tests:
+//! `digests_are_the_published_ones`, and all vectors of ML-KEM.
 
 use crate::vector::{Kernel, Lane8};
 use zeroize::Zeroize;
 
-/// Words of a block, by capacity.
+/// Words per block, by function.
 pub(crate) const SHAKE128_WORDS: usize = 21;
 const SHAKE256_WORDS: usize = 17;
 const SHA3_256_WORDS: usize = 17;
 const SHA3_512_WORDS: usize = 9;
 
-/// The first byte of the padding: SHAKE's, SHA-3's.
+/// The first byte of the padding, for SHAKE and for SHA-3.
 const SHAKE: u64 = 0x1f;
 const SHA3: u64 = 0x06;
 /// The last bit of a padded block.
@@ -32,7 +32,8 @@ impl<V: Lane8> Keccak<V> {
         Keccak([V::splat(0); 25])
     }
 
-    /// SHAKE128 after a message of four words and two bytes (the lowest of `tail`), and the first permutation.
+    /// The state of SHAKE128 after a message of four words and two bytes (the lowest of `tail`), and the first
+    /// permutation.
     pub(crate) fn shake128(message: &[V; 4], tail: u64) -> Self {
         let mut state = Self::new();
         state.0[..4].copy_from_slice(message);
@@ -42,7 +43,7 @@ impl<V: Lane8> Keccak<V> {
         state
     }
 
-    /// SHAKE256 after a message of four words and a byte, and the first permutation.
+    /// The state of SHAKE256 after a message of four words and a byte, and the first permutation.
     pub(crate) fn shake256(message: &[V; 4], tail: u8) -> Self {
         let mut state = Self::new();
         state.0[..4].copy_from_slice(message);
@@ -52,7 +53,7 @@ impl<V: Lane8> Keccak<V> {
         state
     }
 
-    /// The words of the state, of which a block's worth may be read before the next permutation.
+    /// The words of the state; a block's worth of them may be read before the next permutation.
     pub(crate) fn words(&self) -> &[V; 25] {
         &self.0
     }
@@ -61,7 +62,7 @@ impl<V: Lane8> Keccak<V> {
         V::enter(KeccakF1600(&mut self.0));
     }
 
-    /// Takes in whole words, permuting after each full block, and then the padding.
+    /// Absorbs whole words, permuting after each full block, and then the padding.
     fn absorb_all(&mut self, words: &[V], rate: usize) {
         let blocks = words.chunks_exact(rate);
         let rest = blocks.remainder();
@@ -106,9 +107,9 @@ pub(crate) fn sha3_512<V: Lane8>(words: &[V]) -> [V; 8] {
     core::array::from_fn(|i| state.0[i])
 }
 
-/// The permutation (FIPS 202, section 3.3). Of a round's 76 additions, 25 rotations and 25 and-nots, three operands
-/// each, 90 vector instructions are left: ten for the columns' sums, five rotated ones, a three-way addition for each
-/// word, its rotation, and one for chi.
+/// The permutation (FIPS 202, section 3.3). A round has 76 additions, 25 rotations and 25 and-nots; with three operands
+/// per instruction, 90 vector instructions suffice: ten for the sums of columns, five for their rotation, and for each
+/// word a three-way addition, its rotation, and one instruction for chi.
 struct KeccakF1600<'a, V>(&'a mut [V; 25]);
 
 impl<V: Lane8> Kernel<V> for KeccakF1600<'_, V> {
@@ -127,7 +128,7 @@ impl<V: Lane8> Kernel<V> for KeccakF1600<'_, V> {
 /// Word x of row y is at 5 y + x.
 #[inline(always)]
 fn round<V: Lane8>(a: [V; 25], constant: u64) -> [V; 25] {
-    // Theta: to each word the sums of the column before it and, rotated, of the one after it.
+    // Theta: adds to each word the sum of the column before it and the rotated sum of the column after it.
     macro_rules! sum {
         ($x:literal) => {
             V::xor3(V::xor3(a[$x], a[$x + 5], a[$x + 10]), a[$x + 15], a[$x + 20])
@@ -141,7 +142,7 @@ fn round<V: Lane8>(a: [V; 25], constant: u64) -> [V; 25] {
             V::xor3(a[5 * $y + $x], c[($x + 4) % 5], d[($x + 1) % 5]).rotl64::<$rotation>()
         };
     }
-    // Chi, by the rows that pi has filled.
+    // Chi, on the rows that pi has filled.
     macro_rules! row {
         ($($x:literal $y:literal $rotation:literal),*) => {{
             let b = [$(moved!($x, $y, $rotation)),*];
@@ -197,7 +198,7 @@ const ROUND_CONSTANTS: [u64; 24] = {
         if register & 1 == 1 {
             out[at / 7] |= 1 << ((1 << (at % 7)) - 1);
         }
-        // Times x modulo x^8 + x^6 + x^5 + x^4 + 1.
+        // Multiplies by x modulo x^8 + x^6 + x^5 + x^4 + 1.
         register <<= 1;
         if register & 0x100 != 0 {
             register ^= 0x171;
@@ -219,7 +220,7 @@ mod tests {
             let bytes = words.iter().flat_map(|word| word.to_lanes()[lane].to_le_bytes());
             bytes.map(|byte| format!("{byte:02x}")).collect::<String>()
         };
-        // Of the empty message (FIPS 202's examples).
+        // The digest of the empty message (FIPS 202's examples).
         assert_eq!(
             hex(&sha3_256::<Portable>(&[]), 3),
             "a7ffc6f8bf1ed76651c14756a061d662f580ff4de43b49fa82d80a4b80f8434a"

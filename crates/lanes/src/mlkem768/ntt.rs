@@ -26,7 +26,7 @@ struct Factor {
     by_inverse: [i16; 4],
 }
 
-/// The number in -q/2..q/2 that is the same modulo q.
+/// The number in -q/2..q/2 that is congruent to x modulo q.
 const fn centered(x: i64) -> i16 {
     let x = x.rem_euclid(Q as i64);
     (if x > Q as i64 / 2 { x - Q as i64 } else { x }) as i16
@@ -79,17 +79,17 @@ macro_rules! factors {
     }};
 }
 
-/// For a butterfly between vectors.
+/// Factors of butterflies between vectors.
 static ZETAS: [Factor; 128] = factors!(128, |i| [zeta(i); 4]);
-/// For the last layer, within vector v: `(a, b) -> (a + z b, a - z b)`.
+/// Factors of the last layer, within vector v: `(a, b) -> (a + z b, a - z b)`.
 static LAST: [Factor; 64] = factors!(64, |v| [zeta(64 + v), zeta(64 + v), -zeta(64 + v), -zeta(64 + v)]);
-/// For the first layer back: `(a + b, z (b - a))`.
+/// Factors of the first inverse layer: `(a + b, z (b - a))`.
 static FIRST_BACK: [Factor; 64] = factors!(64, |v| [1, 1, zeta(127 - v), zeta(127 - v)]);
-/// For a product modulo x^2 -+ z: `(y0, z y1, y2, -z y3)`.
+/// Factors of products modulo x^2 -+ z: `(y0, z y1, y2, -z y3)`.
 static GAMMAS: [Factor; 64] = factors!(64, |v| [1, zeta(64 + v), 1, -zeta(64 + v)]);
-/// Reduces only.
+/// The factor that only reduces.
 static ONE: Factor = Factor::new([1; 4]);
-/// After the transform back: 1/128, and R for the one that the reduction of products left out.
+/// The factor after the inverse transform: 1/128, and the R that the reduction of products left out.
 static SCALE: Factor = Factor::new([3303 << 16; 4]);
 
 /// `x z / R`.
@@ -113,7 +113,7 @@ fn butterfly_back<V: Slots>(f: &mut [V; 8], i: usize, j: usize, z: &Factor) {
     (f[i], f[j]) = (f[i].add16(f[j]), mont(difference, z));
 }
 
-/// Eight values of an expression with a constant: a closure would be compiled without the instruction set.
+/// Evaluates an expression eight times with a constant; a closure would be compiled without the instruction set.
 macro_rules! eight {
     ($i:ident => $e:expr) => {{
         let mut out = [V::default(); 8];
@@ -122,8 +122,8 @@ macro_rules! eight {
     }};
 }
 
-/// The transform (FIPS 203, algorithm 9), three layers over eight vectors at a time. Coefficients up to 3 in absolute
-/// value in, below 2^14 out.
+/// The transform (FIPS 203, algorithm 9), three layers at a time over eight vectors. Input coefficients are up to 3 in
+/// absolute value, output below 2^14.
 #[inline(always)]
 fn transform<V: Slots>(f: &mut Poly<V>) {
     for start in 0..8 {
@@ -148,8 +148,8 @@ fn three_layers<V: Slots>(g: &mut [V; 8], z: usize) {
     repeat!(4, I => butterfly(g, 2 * I, 2 * I + 1, &ZETAS[4 * z + I]));
 }
 
-/// The transform back (FIPS 203, algorithm 10), of products that lack a factor R. Coefficients up to 7000 in absolute
-/// value in, up to 2000 out.
+/// The inverse transform (FIPS 203, algorithm 10), of products that lack a factor R. Input coefficients are up to 7000
+/// in absolute value, output up to 2000.
 #[inline(always)]
 fn transform_back<V: Slots>(f: &mut Poly<V>) {
     for block in 0..8 {
@@ -162,7 +162,7 @@ fn transform_back<V: Slots>(f: &mut Poly<V>) {
         repeat!(8, I => f[8 * block + I] = g[I]);
     }
     for start in 0..8 {
-        // Sums of eight: they must be reduced before they are added to again.
+        // Sums of eight values: they must be reduced before more is added.
         let mut g = eight!(I => mont(f[start + 8 * I], &ONE));
         three_layers_back(&mut g, 1);
         repeat!(8, I => f[start + 8 * I] = mont(g[I], &SCALE));
@@ -177,7 +177,7 @@ fn three_layers_back<V: Slots>(g: &mut [V; 8], z: usize) {
     repeat!(4, I => butterfly_back(g, I, I + 4, &ZETAS[z]));
 }
 
-/// A transformed polynomial, ready to be multiplied by: `(y0, z y1)` and `(y1, y0)` of each pair.
+/// A transformed polynomial, prepared as a factor: `(y0, z y1)` and `(y1, y0)` of each pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Multiplier<V> {
     straight: Poly<V>,
@@ -205,8 +205,8 @@ fn multiplier<V: Slots>(f: &Poly<V>, out: &mut Multiplier<V>) {
     }
 }
 
-/// The sum of three products of transformed polynomials, over R (FIPS 203, algorithms 11 and 12): the pairs are
-/// multiplied and added with 32 bits and reduced once.
+/// The sum of three products of transformed polynomials, divided by R (FIPS 203, algorithms 11 and 12): pairs are
+/// multiplied and added in 32 bits and reduced once.
 #[inline(always)]
 fn inner_product<V: Slots>(a: [&Poly<V>; 3], b: &[Multiplier<V>; 3], out: &mut Poly<V>) {
     for v in 0..VECTORS {
@@ -221,7 +221,7 @@ fn inner_product<V: Slots>(a: [&Poly<V>; 3], b: &[Multiplier<V>; 3], out: &mut P
     }
 }
 
-/// Transforms a small polynomial into something to multiply by.
+/// Transforms a small polynomial and prepares it as a factor.
 pub(crate) fn prepare<V: Lane8>(f: &mut Poly<V>, out: &mut Multiplier<V>) {
     V::enter(Prepare(f, out));
 }
@@ -276,7 +276,7 @@ mod tests {
         assert!(out.iter().all(|v| v.low() >= -2000 && v.high() <= 2000), "{:?}", out[0]);
     }
 
-    /// Against the definition: schoolbook products modulo x^256 + 1.
+    /// Compares with the definition: schoolbook products modulo x^256 + 1.
     #[test]
     fn transforms_multiply_polynomials() {
         let mut seed = 9u64;
@@ -284,7 +284,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
-        // Small polynomials y, and such a that a's transform is what is multiplied.
+        // Small polynomials y, and polynomials a whose transform is the other factor.
         let lanes = |numbers: &[[i64; 256]; 8]| -> Poly<Portable> {
             core::array::from_fn(|v| {
                 Portable::from_lanes(&core::array::from_fn(|lane| {

@@ -1,7 +1,7 @@
-//! Polynomials from hashes: uniform ones, of the public matrix, and small secret ones (FIPS 203, section 4.2.2).
+//! Polynomials from hashes: the uniform ones of the public matrix, and small secret ones (FIPS 203, section 4.2.2).
 //!
-//! Small ones take a time that depends on nothing. Uniform ones reject numbers, so their time depends on the seed, which
-//! is half of the public key. Tests: the vectors in `tests/mlkem768.rs`.
+//! Small ones are sampled in constant time. Uniform ones reject numbers, so their time depends on the seed, which is a
+//! part of the public key. Tests: the vectors in `tests/mlkem768.rs`.
 
 use super::keccak::{Keccak, SHAKE128_WORDS};
 use super::ntt::{Poly, Q, VECTORS};
@@ -9,12 +9,12 @@ use crate::vector::slots::ACCEPTED;
 use crate::vector::{Kernel, Lane8, repeat};
 use zeroize::Zeroize;
 
-/// Blocks squeezed before the first look: 336 candidates, of which 256 are good enough in 99.3 % of the cases.
+/// Blocks squeezed before candidates are examined: they hold 336, which contain the 256 needed in 99.3 % of cases.
 const BLOCKS: usize = 3;
-/// Vectors of these blocks, rounded up to whole squares.
+/// Vectors of these blocks, rounded up to whole squares of eight.
 const SQUEEZED: usize = 64;
 
-/// What one uniform polynomial of eight clients is made in.
+/// Buffers for sampling one uniform polynomial for each of eight clients.
 pub(crate) struct Sampler<V> {
     squeezed: [V; SQUEEZED],
     accepted: [[u16; ACCEPTED]; 8],
@@ -45,7 +45,7 @@ impl<V: Lane8> Sampler<V> {
     }
 }
 
-/// Takes what is below q of each client's bytes.
+/// Accepts the numbers below q from each client's bytes.
 struct Accept<'a, V> {
     sampler: &'a mut Sampler<V>,
     words: usize,
@@ -73,7 +73,7 @@ impl<V: Lane8> Kernel<V> for Accept<'_, V> {
     }
 }
 
-/// Eight clients' numbers side by side.
+/// Packs eight clients' numbers, one per lane.
 struct Gather<'a, V> {
     accepted: &'a [[u16; ACCEPTED]; 8],
     out: &'a mut Poly<V>,
@@ -111,8 +111,8 @@ pub(crate) fn to_bytes<V: Lane8>(v: V) -> [u8; 64] {
     bytes
 }
 
-/// A small polynomial: each coefficient is the difference of two sums of two bits (FIPS 203, algorithm 8, eta = 2) of
-/// what SHAKE256 makes of the secret seeds and a number.
+/// Samples a small polynomial: each coefficient is the difference of two sums of two bits (FIPS 203, algorithm 8, eta =
+/// 2) of SHAKE256's output for the secret seeds and a number.
 pub(crate) fn small<V: Lane8>(seeds: &[V; 4], number: u8, out: &mut Poly<V>) {
     let state = Keccak::shake256(seeds, number);
     V::enter(Binomial(state.words(), out));
@@ -128,7 +128,7 @@ impl<V: Lane8> Kernel<V> for Binomial<'_, V> {
         let Binomial(words, out) = self;
         for at in 0..VECTORS / 4 {
             let bits = words[at];
-            // Sums of two neighbouring bits; then 4 and the first of two sums less the second, in four bits.
+            // Sums of two neighbouring bits; then 4 plus the first of two sums minus the second, in four bits.
             let fives = V::splat(0x5555_5555_5555_5555);
             let threes = V::splat(0x3333_3333_3333_3333);
             let sums = bits.and(fives).add(bits.shr::<1>().and(fives));
