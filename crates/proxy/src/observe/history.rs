@@ -8,7 +8,10 @@ mod ring;
 use super::histogram::Tally;
 use crate::server::ServerRef;
 use ring::Ring;
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Slots of a second, and of ten minutes.
 const SECONDS: usize = 3600;
@@ -244,6 +247,16 @@ pub struct Graph {
     pub last: u64,
     /// The values of each metric, the oldest first; `None` where nothing is known.
     pub lines: Vec<(Metric, Vec<Option<f64>>)>,
+}
+
+/// A history where others can read it.
+#[derive(Default)]
+pub(crate) struct Kept(Mutex<History>);
+
+impl Kept {
+    pub fn lock(&self) -> MutexGuard<'_, History> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Series {

@@ -2,27 +2,14 @@
 
 use super::{
     counters::{Cells, Part},
-    history::{Graph, History, Machine, Range, Reading, Subject},
+    history::{Graph, Machine, Range, Reading, Subject},
 };
 use crate::process::{
     handle::{Handle, State},
     shared::Shared,
 };
 use rustix::time::{ClockId, clock_gettime};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-
-/// Histories where others can read them.
-#[derive(Default)]
-pub(crate) struct Kept(Mutex<History>);
-
-impl Kept {
-    fn lock(&self) -> std::sync::MutexGuard<'_, History> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use std::{sync::Arc, time::Duration};
 
 impl Handle {
     /// A subject's history over a range; `None` where none is kept: nobody has a statistics page, nothing has happened yet, or

@@ -13,9 +13,9 @@ use crate::{
         captures::Captures,
         counters::{Counters, Shape},
         engine::Reports,
+        history,
         ledger::Carried,
         pace::Pace,
-        sampling,
     },
     server::{Backends, Notice, Parts, ServerRef, numbers},
     servers::{
@@ -77,7 +77,7 @@ pub struct Shared {
     /// Rates over the last second.
     pub(crate) pace: Pace,
     /// What happened over time.
-    pub(crate) history: sampling::Kept,
+    pub(crate) history: history::Kept,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
     /// What came of questions to name servers.
@@ -179,7 +179,7 @@ impl Shared {
             pace: Pace::default(),
             resolving: Resolving::new(&config),
             captures: Captures::new(config.proxies.len()),
-            history: sampling::Kept::default(),
+            history: history::Kept::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
         }))
