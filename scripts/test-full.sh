@@ -23,6 +23,7 @@ cargo build --release -p penstock-qat-double
 PENSTOCK_TESTS=mutate PENSTOCK_BIN=$PWD/target/release/penstock run cargo test -p penstock-tests --test differential
 run scripts/interop.py
 run scripts/endurance.py
+run scripts/runtime.py target/release/penstock
 run scripts/memcheck.sh
 for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling handshake throughput offload; do
     run target/release/penstock bench study $study --quick --out target/studies/$study
