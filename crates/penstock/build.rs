@@ -1,4 +1,4 @@
-//! Tells the program which compiler made it, and with which profile: reports of measurements have them beside those of the others.
+//! Records which compiler built the program, and with which profile, for reports of measurements.
 
 use std::{path::Path, process::Command};
 
@@ -17,14 +17,14 @@ fn main() {
     println!("cargo::rustc-env=PENSTOCK_DATE={}", date().unwrap_or_else(|| "1970/01/01".into()));
 }
 
-/// The profile's name where it is one of our own: to cargo's PROFILE, each is what it inherits from. OUT_DIR is
-/// target/[TRIPLE/]PROFILE/build/penstock-HASH/out.
+/// The name of the build profile. cargo's PROFILE only names the profile that a custom one inherits from, but OUT_DIR
+/// is target/[TRIPLE/]PROFILE/build/penstock-HASH/out.
 fn profile() -> Option<String> {
     let out = std::env::var_os("OUT_DIR")?;
     Some(Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?.to_owned())
 }
 
-/// The day of the sources: that of SOURCE_DATE_EPOCH, or of the last commit.
+/// The date of the sources: that of SOURCE_DATE_EPOCH, or of the last commit.
 fn date() -> Option<String> {
     let day = ["+%Y/%m/%d", "--utc", "--date"];
     let epoch = match std::env::var("SOURCE_DATE_EPOCH") {

@@ -1,12 +1,12 @@
-//! Arguments of the subcommands: `--name value`, `--name` and words, from one table each.
+//! Arguments of subcommands: `--name value`, `--name` and words, each subcommand from one table.
 
 use std::{ffi::OsString, fmt::Write, process::ExitCode};
 
-/// A subcommand, or what one of them can do. Dispatch, help, manual and completion come from tables of these.
+/// A subcommand, or a subcommand of one. Dispatch, help, manual and completion come from tables of these.
 pub struct Command {
-    /// The word that chooses it.
+    /// The word that selects it.
     pub name: &'static str,
-    /// What follows the name, as the manual shows it.
+    /// What may follow the name, as the manual shows it.
     pub usage: &'static str,
     /// One line for the help.
     pub help: &'static str,
@@ -14,14 +14,14 @@ pub struct Command {
     pub options: fn() -> Vec<Opt>,
     /// Words that may follow it.
     pub words: fn() -> Vec<&'static str>,
-    /// What it can do, where that is several things.
+    /// Its own subcommands, if it has any.
     pub below: &'static [Command],
     /// Runs it with the arguments after its name.
     pub run: fn(&[OsString]) -> ExitCode,
 }
 
 impl Command {
-    /// One without options and words.
+    /// A subcommand without options and words.
     pub const fn new(
         name: &'static str,
         usage: &'static str,
@@ -31,17 +31,17 @@ impl Command {
         Command { name, usage, help, options: Vec::new, words: Vec::new, below: &[], run }
     }
 
-    /// With these options.
+    /// Sets its options.
     pub const fn options(self, options: fn() -> Vec<Opt>) -> Command {
         Command { options, ..self }
     }
 
-    /// With words that may follow.
+    /// Sets the words that may follow it.
     pub const fn words(self, words: fn() -> Vec<&'static str>) -> Command {
         Command { words, ..self }
     }
 
-    /// With what it can do.
+    /// Sets its subcommands.
     pub const fn below(self, below: &'static [Command]) -> Command {
         Command { below, ..self }
     }
@@ -50,9 +50,9 @@ impl Command {
 /// An option of a subcommand.
 #[derive(Clone, Debug)]
 pub struct Opt {
-    /// With its dashes.
+    /// Including its dashes.
     pub name: String,
-    /// What follows it; `None` for a switch.
+    /// The name of its value; `None` for a switch.
     pub takes: Option<&'static str>,
     /// One line for the help.
     pub help: String,
@@ -68,20 +68,21 @@ pub fn value(name: &str, what: &'static str, help: &str) -> Opt {
     Opt { name: name.into(), takes: Some(what), help: help.into() }
 }
 
-/// What was typed.
+/// Parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// Options in their order, with their values.
+    /// Options in order, with their values.
     options: Vec<(String, String)>,
-    /// Everything that does not begin with a dash.
+    /// Everything that does not start with a dash.
     pub words: Vec<String>,
 }
 
 impl Arguments {
-    /// Reads them.
+    /// Parses arguments.
     ///
     /// # Errors
-    /// A sentence: an option that does not exist, or one without its value.
+    ///
+    /// A sentence: an option does not exist, or lacks its value.
     pub fn parse(options: &[Opt], arguments: &[OsString]) -> Result<Arguments, String> {
         let mut found = Arguments::default();
         let mut rest = arguments.iter();
@@ -110,23 +111,23 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Whether it was given.
+    /// Whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.options.iter().any(|(n, _)| n == name)
     }
 
-    /// Its value, the last one where it was given more than once.
+    /// The value of an option; the last one if it was given several times.
     pub fn one(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Its values in order.
+    /// The values of an option, in order.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.options.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The options, a line each.
+/// The options, one per line.
 pub fn help(options: &[Opt]) -> String {
     let mut page = String::new();
     for option in options {

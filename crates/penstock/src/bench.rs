@@ -11,7 +11,7 @@ mod words;
 use crate::{arguments::Command, serve};
 use std::{ffi::OsString, process::ExitCode};
 
-/// What can be done.
+/// The subcommands.
 pub const COMMANDS: &[Command] = &[
     Command::new("load", "URL [options]", "loads a server and says what came of it", load::run).options(load::options),
     Command::new("agent", "[options]", "makes its share of a load that another machine runs", agent::run)
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Command] = &[
     .options(compare::options),
 ];
 
-/// Runs it.
+/// Runs `penstock bench`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let first = arguments.first().and_then(|word| word.to_str());
     if matches!(first, None | Some("--help" | "help" | "-h")) {

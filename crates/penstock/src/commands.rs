@@ -1,4 +1,4 @@
-//! The subcommands, in one table.
+//! The table of subcommands.
 
 use crate::{
     arguments::Command,
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// Every subcommand, in the help's order.
+/// Every subcommand, in the order of the help.
 pub const COMMANDS: &[Command] = &[
     Command::new("quickstart", "", "a whole HTTPS load balancer out of nothing, to look at", |rest| {
         alone("quickstart", rest, quickstart::run)
@@ -50,12 +50,12 @@ pub const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// The subcommand of this name.
+/// The subcommand with this name.
 pub fn find(word: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == word)
 }
 
-/// Runs what takes no arguments.
+/// Runs a command that takes no arguments.
 fn alone(name: &str, rest: &[OsString], run: impl Fn() -> ExitCode) -> ExitCode {
     match rest {
         [] => run(),
@@ -63,7 +63,7 @@ fn alone(name: &str, rest: &[OsString], run: impl Fn() -> ExitCode) -> ExitCode 
     }
 }
 
-/// The only argument.
+/// The argument, if there is exactly one.
 fn one(rest: &[OsString]) -> Option<&str> {
     match rest {
         [word] => word.to_str(),
@@ -71,7 +71,7 @@ fn one(rest: &[OsString]) -> Option<&str> {
     }
 }
 
-/// Prints what there is, or says what is wrong.
+/// Prints the text, or an error if there is none.
 fn shown(text: Option<String>, wrong: &str) -> ExitCode {
     let Some(text) = text else { return serve::fail(wrong) };
     // A reader that has seen enough closes the pipe.
@@ -79,7 +79,7 @@ fn shown(text: Option<String>, wrong: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Every keyword, a line each: where, its name, its class, what it means.
+/// Prints every keyword, one per line: section, name, level of support, meaning.
 fn list_keywords() -> ExitCode {
     use penstock_config::Support;
     let mut page = String::new();

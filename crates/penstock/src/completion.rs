@@ -1,7 +1,8 @@
-//! Completion of the command line in shells, from the tables of options and commands.
+//! Shell completion of the command line, from the tables of options and commands.
 //!
-//! Each script is one function. It finds the command that is being typed (`bench load` is two words), takes that command's
-//! options, those that want a value, and the words that may follow, and offers what goes on from what is there.
+//! Each script is one function. It finds the command that is being typed (`bench load` is two words), gets that
+//! command's options, the options that take a value, and the words that may follow, and offers those that continue what
+//! was typed.
 
 use crate::{
     arguments::{Command, Opt},
@@ -9,7 +10,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// A shell that completes words.
+/// The supported shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
     Bash,
@@ -17,11 +18,11 @@ pub enum Shell {
     Fish,
 }
 
-/// Every shell, by its name.
+/// Every shell by name.
 pub const SHELLS: &[(&str, Shell)] = &[("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)];
 
 impl Shell {
-    /// By its name.
+    /// Finds a shell by name.
     pub fn parse(word: &str) -> Option<Shell> {
         SHELLS.iter().find(|(name, _)| *name == word).map(|(_, shell)| *shell)
     }
@@ -44,7 +45,7 @@ pub fn script(commands: &[Command], shell: Shell) -> String {
             groups.push(command.name);
         }
     }
-    // What does not begin with a command is a start of the service.
+    // Anything that does not start with a subcommand starts the service.
     let options: Vec<Opt> = flags::listed(true).into_iter().chain(flags::listed(false)).collect();
     arm(&mut arms, shell, None, &options, &[], Vec::new());
     let template = match shell {
@@ -56,7 +57,7 @@ pub fn script(commands: &[Command], shell: Shell) -> String {
     template.replace("@GROUPS@", &groups.join(separator)).replace("@ARMS@", arms.trim_end())
 }
 
-/// What may follow a command, as an arm of the script's `case`; `None` stands for all others.
+/// The words that may follow a command, as an arm of the script's `case`; `None` stands for all other commands.
 fn arm(
     arms: &mut String,
     shell: Shell,
@@ -125,7 +126,7 @@ fn arm(
     };
 }
 
-/// The values of an option that names them all (`1.2|1.3`), in the place of `N` or `FILE`.
+/// The values of an option whose placeholder lists all of them (`1.2|1.3`).
 fn choices(option: &Opt) -> Option<String> {
     let values = option.takes?;
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.';
@@ -133,7 +134,7 @@ fn choices(option: &Opt) -> Option<String> {
     all.then(|| values.replace('|', " "))
 }
 
-/// As one word of bash and zsh.
+/// Quotes text as one word of bash or zsh.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

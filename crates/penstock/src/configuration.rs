@@ -1,4 +1,4 @@
-//! From paths on the command line to a checked configuration: which files are read, and how findings are shown.
+//! From paths on the command line to a checked configuration: reads files, and shows findings.
 
 use crate::{
     flags::Flags,
@@ -15,7 +15,8 @@ use std::{
 /// Reads every file and directory named, in order; a directory stands for its `*.cfg` files, sorted by name.
 ///
 /// # Errors
-/// A sentence naming the path that cannot be read.
+///
+/// A sentence that names the path which cannot be read.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in paths {
@@ -49,7 +50,7 @@ fn source(path: &Path) -> Result<Source, String> {
     Ok(Source::new(path.display().to_string(), &bytes))
 }
 
-/// What the parser may know of this process: its environment, its files, its name.
+/// The parser's access to this process: its environment, its files, its name.
 pub fn environment(flags: &Flags) -> Env<'static> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let local_peer = flags.local_peer.clone().unwrap_or(host);
@@ -69,7 +70,7 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-/// Parses the sources; the command line's settings win over those of the files.
+/// Parses the sources; settings on the command line override those of the files.
 pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     let (mut config, mut diagnostics) = penstock_config::load(sources, &environment(flags));
     let global = &mut config.global;
@@ -98,7 +99,7 @@ pub fn load(sources: Vec<Source>, flags: &Flags) -> (Config, Diagnostics) {
     (config, diagnostics)
 }
 
-/// Shows the findings on standard error, and says whether the configuration may start.
+/// Shows the findings on standard error; returns whether the configuration may be started.
 pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bool {
     let fatal = |severity| severity == Severity::Error || (config.global.zero_warning && severity == Severity::Warning);
     if !flags.quiet {
@@ -122,13 +123,13 @@ pub fn accepted(config: &Config, diagnostics: &Diagnostics, flags: &Flags) -> bo
     errors == 0
 }
 
-/// Whether findings of this severity have a line in HAProxy's form, which programs read: all of them under its name, and errors
-/// wherever nobody looks on.
+/// Whether findings of this severity are also shown as a line in HAProxy's form, for programs: all of them when started
+/// as haproxy, and errors if standard error is not a terminal.
 fn announces(severity: Severity) -> bool {
     *NAME == Name::Haproxy || (severity == Severity::Error && !crate::tie::is_on_terminal())
 }
 
-/// A line for each finding, before all of them are shown for people.
+/// Prints a line for each finding; all of them are then shown in detail for people.
 fn announce(config: &Config, diagnostics: &Diagnostics) {
     lines(config, diagnostics, announces).for_each(|line| say::show(&line));
 }
@@ -151,8 +152,8 @@ fn lines(config: &Config, diagnostics: &Diagnostics, chosen: fn(Severity) -> boo
     })
 }
 
-/// Whether anything listens anywhere: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The
-/// last two are listeners in HAProxy, which starts with nothing else.
+/// Whether there is any listener: a proxy that is not disabled, a stats socket, or this peer of a `peers` section. The
+/// last two count as listeners in HAProxy, which starts with only one of them.
 pub fn has_listener(config: &Config) -> bool {
     let local = config.global.localpeer.as_deref();
     config.proxies.iter().any(|p| !p.disabled && !p.binds.is_empty())

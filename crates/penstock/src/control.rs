@@ -1,7 +1,7 @@
-//! The control thread: answers commands on the stats sockets, and gives the listening sockets to a process that takes over.
+//! The control thread: answers commands on the stats sockets, and passes the listening sockets to a successor.
 //!
-//! Workers know nothing of it. It has a reactor of its own, a task for each socket and one for each client; what a command
-//! needs of the data plane goes through [`Handle`].
+//! Workers do not depend on it. It has its own reactor, a task for each socket and one for each client; commands reach
+//! the data plane through [`Handle`].
 
 mod audit;
 mod client;
@@ -26,29 +26,30 @@ use tokio::{
     sync::{Mutex, Semaphore, mpsc, watch},
 };
 
-/// How long a client may be silent where `stats timeout` says nothing, and how many there may be without `stats maxconn`.
+/// How long a client may be silent if `stats timeout` is not set, and how many clients there may be without `stats
+/// maxconn`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAXCONN: u32 = 10;
 
-/// How long a process that ends waits for one that is being given its sockets.
+/// How long a process that is ending waits while its sockets are passed to a successor.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The control thread. It runs until the process ends.
+/// The control thread, which runs until the process ends.
 pub struct Control {
     orders: mpsc::UnboundedSender<Order>,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Order {
-    /// Close the sockets, and say so.
+    /// Close the sockets, and confirm.
     Close(SyncSender<()>),
-    /// Answer a client of the master's.
+    /// Answer a client that came through the master.
     Client(std::os::unix::net::UnixStream, Rights),
 }
 
 impl Control {
-    /// Answers on these sockets, each with the place of its `stats socket` line, and gives `copies` to who may have
-    /// them.
+    /// Answers on these sockets, each with the place of its `stats socket` line; passes `copies` to clients that may
+    /// have them.
     ///
     /// # Errors
     /// When there is no descriptor or thread for it.
@@ -83,14 +84,14 @@ impl Control {
         Ok(Control { orders })
     }
 
-    /// Takes clients that come by way of the master.
+    /// Returns a function that accepts clients who come through the master.
     pub fn introductions(&self) -> impl Fn(std::os::unix::net::UnixStream, Rights) + Send + use<> {
         let orders = self.orders.clone();
         move |client, rights| drop(orders.send(Order::Client(client, rights)))
     }
 
-    /// Closes the sockets, and the copies of the listening sockets, so that those end with their workers. Clients that are
-    /// there may stay.
+    /// Closes the sockets and the copies of the listening sockets, so that the latter end with their workers. Clients
+    /// that are connected may stay.
     pub fn close(&self) {
         let (done, is_done) = sync_channel(1);
         if self.orders.send(Order::Close(done)).is_ok() {
@@ -107,26 +108,26 @@ enum Door {
     Tcp(tokio::net::TcpListener),
 }
 
-/// Where clients come in.
+/// A socket that accepts clients.
 struct Entrance {
-    /// As the audit log names it.
+    /// Its address in the audit log.
     address: String,
-    /// What their sessions begin with.
+    /// The initial settings of its sessions.
     settings: Settings,
-    /// They may have the listening sockets.
+    /// Whether its clients may get the listening sockets.
     exposes: bool,
 }
 
 /// What the tasks of the thread share.
 struct Hub {
     executor: Executor,
-    /// What a process that takes over is given.
+    /// The sockets for a successor.
     copies: Mutex<Vec<OwnedFd>>,
-    /// Places for clients.
+    /// Free places for clients.
     places: Semaphore,
-    /// What every session begins with, but for its socket's settings.
+    /// The initial settings of sessions that do not depend on the socket.
     settings: Settings,
-    /// The sockets have been closed.
+    /// Whether the sockets have been closed.
     closed: watch::Sender<bool>,
 }
 
@@ -205,7 +206,7 @@ impl Doors {
             match order {
                 Order::Close(done) => {
                     hub.closed.send_replace(true);
-                    // Acceptors run before this does again.
+                    // Lets the acceptors run first.
                     tokio::task::yield_now().await;
                     hub.copies.lock().await.clear();
                     let _ = done.send(());
@@ -220,12 +221,12 @@ impl Doors {
                 }
             }
         }
-        // The process ends without a word to this thread.
+        // The process ends without telling this thread.
         std::future::pending::<()>().await;
     }
 }
 
-/// Takes clients from a socket until it is closed.
+/// Accepts clients on a socket until it is closed.
 async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
     let mut closed = hub.closed.subscribe();
     loop {
@@ -242,13 +243,13 @@ async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
                     hub.places.add_permits(1);
                 });
             }
-            // The descriptors may be used up.
+            // Perhaps there are no descriptors left.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// The next client, once there is a place for it: others wait in the socket's queue.
+/// The next client, once there is a place for it; others wait in the socket's queue.
 async fn next(hub: &Rc<Hub>, door: &Door) -> io::Result<Client> {
     let place = hub.places.acquire().await.map_err(io::Error::other)?;
     let client = match door {
@@ -258,12 +259,12 @@ async fn next(hub: &Rc<Hub>, door: &Door) -> io::Result<Client> {
             Client::tcp(stream, peer)
         }
     }?;
-    // The client gives it back when it has gone.
+    // The place is returned when the client is dropped.
     place.forget();
     Ok(client)
 }
 
-/// An address as `show cli sockets` has it.
+/// An address as shown by `show cli sockets`.
 fn written(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Unix(path) => format!("unix@{}", path.display()),
@@ -291,7 +292,7 @@ fn severity(output: SeverityOutput) -> penstock_control::SeverityOutput {
     }
 }
 
-/// Every address that the process listens on, stats sockets included.
+/// The number of addresses that the process listens on, including stats sockets.
 fn listeners(config: &penstock_config::Config) -> u32 {
     let proxies = config.proxies.iter().filter(|proxy| !proxy.disabled && proxy.kind.has_frontend());
     let addresses = proxies.flat_map(|proxy| &proxy.binds).map(|bind| bind.addresses.len());

@@ -1,4 +1,4 @@
-//! `penstock ctl`: commands of the runtime API for a person.
+//! `penstock ctl`: a client of the runtime API for people.
 
 mod show;
 
@@ -25,7 +25,7 @@ fn usage() -> String {
     )
 }
 
-/// What may be given before the command.
+/// The options before the command.
 pub fn options() -> Vec<Opt> {
     vec![
         value("-s", "ADDRESS", "the stats socket: a path, or HOST:PORT; else PENSTOCK_SOCKET says it"),
@@ -44,10 +44,10 @@ pub fn words() -> Vec<&'static str> {
     names
 }
 
-/// How long an answer may keep silent.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the payload that is sent; whoever has this for a line must send it otherwise.
+/// The line that ends a payload; a payload that contains this line has to be sent in another way.
 const PAYLOAD_END: &str = "<<%penstock-ctl-end%";
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ struct Options {
     words: Vec<String>,
 }
 
-/// Runs it.
+/// Runs `penstock ctl`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     match parse(arguments).and_then(|options| obey(&options)) {
         Ok(true) => ExitCode::SUCCESS,
@@ -82,7 +82,7 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
             value.map(str::to_owned).ok_or_else(|| format!("{text} needs a value\n\n{}", usage()))
         };
         match text {
-            // Behind the first word of the command, all belongs to the command.
+            // After the first word of the command, everything belongs to the command.
             _ if !options.words.is_empty() => options.words.push(text.into()),
             "-s" => options.socket = Some(value()?),
             "-f" => options.files.push(value()?.into()),
@@ -99,7 +99,7 @@ fn parse(arguments: &[OsString]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Whether all was carried out.
+/// Carries out the command; returns whether all parts succeeded.
 fn obey(options: &Options) -> Result<bool, String> {
     if options.help {
         print(&usage())?;
@@ -132,7 +132,7 @@ fn obey(options: &Options) -> Result<bool, String> {
     }
 }
 
-/// Commands as they are typed, a line each, until there are no more.
+/// Sends commands as they are typed, one per line, until the input ends.
 fn converse(options: &Options) -> Result<bool, String> {
     let mut all_done = true;
     let is_typed = io::stdin().is_terminal();
@@ -155,7 +155,7 @@ fn converse(options: &Options) -> Result<bool, String> {
     }
 }
 
-/// A line of the protocol. What a shell has parted into words is escaped; one text is a line already.
+/// A line of the protocol. Separate words are escaped; a single text is sent as it is.
 fn line(words: &[String], json: bool) -> String {
     let escaped = |word: &String| {
         let special = |c: char| matches!(c, ';' | '\\' | ' ' | '\t');
@@ -171,7 +171,7 @@ fn line(words: &[String], json: bool) -> String {
     line
 }
 
-/// What is answered.
+/// Sends a line; returns the answer.
 fn ask(options: &Options, line: &str) -> Result<String, String> {
     let address = address(options)?;
     let cannot = |e: io::Error| format!("{address}: {e}");
@@ -197,7 +197,7 @@ fn exchange(mut stream: impl Read + Write, sent: &str, answer: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Where the stats socket is.
+/// The address of the stats socket.
 fn address(options: &Options) -> Result<String, String> {
     if let Some(socket) = &options.socket {
         return Ok(plain(socket));
@@ -211,7 +211,7 @@ fn address(options: &Options) -> Result<String, String> {
     }
 }
 
-/// A path or `HOST:PORT`, without what configurations write before it.
+/// A path or `HOST:PORT`, without the prefix used in configurations.
 fn plain(socket: &str) -> String {
     let bare = ["unix@", "ipv4@", "ipv6@"].iter().find_map(|kind| socket.strip_prefix(kind)).unwrap_or(socket);
     match bare.contains(['/', ':']) {
@@ -220,7 +220,7 @@ fn plain(socket: &str) -> String {
     }
 }
 
-/// The stats socket with the most rights of a configuration.
+/// The stats socket with the highest level in a configuration.
 fn configured(files: &[PathBuf]) -> Result<String, String> {
     let sources = crate::configuration::sources(files)?;
     let flags = crate::flags::Flags { files: files.to_vec(), ..Default::default() };
@@ -243,7 +243,7 @@ fn absolute(path: &Path) -> String {
     if text.contains('/') { text } else { format!("./{text}") }
 }
 
-/// Shows answers; whether none was an error.
+/// Shows answers; returns whether none was an error.
 fn tell(options: &Options, answers: &str) -> Result<bool, String> {
     let mut all_done = true;
     for answer in answers.split("\n\n") {
@@ -269,7 +269,7 @@ fn tell(options: &Options, answers: &str) -> Result<bool, String> {
 fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Who has seen enough closes the pipe.
+        // A reader that has seen enough closes the pipe.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         written => written.map_err(|e| format!("cannot write: {e}")),
     }

@@ -1,4 +1,4 @@
-//! The device that a plan is for: opened before there are workers, or taken over from the process that serves until then.
+//! The device that an engine uses: opened before there are workers, or taken over from the previous process.
 
 use penstock_engine::{
     Plan,
@@ -8,25 +8,27 @@ use penstock_engine::{
 use penstock_proxy::{Handle, State};
 use std::{thread, time::Duration};
 
-/// What workers begin with.
+/// What workers start with.
 pub struct Opened {
-    /// What computes now.
+    /// The initial plan.
     pub plan: Plan,
-    /// What shall, once the process before this one has let go of the device.
+    /// The plan to use once the previous process has released the device.
     pub later: Option<Awaited>,
 }
 
-/// A device that another process still has.
+/// A device that another process still uses.
 pub struct Awaited {
     plan: Plan,
     workers: usize,
 }
 
-/// Opens the device that `plan` is for: in the process that will serve, while it may still open devices and lock memory. A successor
-/// serves without one that its predecessor has, and takes it when that lets go: at the latest when it drains.
+/// Opens the device that `plan` needs, in the process that will serve, while it may still open devices and lock memory.
+/// A successor starts without the device that its predecessor uses, and takes it when that is released: at the latest
+/// when the predecessor drains.
 ///
 /// # Errors
-/// It cannot be used, and nothing may stand in for it.
+///
+/// If it cannot be used, and no other engine may replace it.
 pub fn open(plan: &Plan, workers: usize, is_successor: bool) -> Result<Opened, String> {
     if !plan.kind.has_device() {
         return Ok(Opened { plan: plan.clone(), later: None });
@@ -60,12 +62,13 @@ fn with_device(plan: &Plan, workers: usize) -> Result<Plan, Unusable> {
     Ok(Plan { hardware: Some(hardware), ..plan.clone() })
 }
 
-/// Until the first try, which comes when the process before this one has been told to drain, and at most between tries.
+/// The delay before the first try, which is made when the previous process has been told to drain; and the limit of
+/// later delays.
 const FIRST: Duration = Duration::from_millis(250);
 const MOST: Duration = Duration::from_secs(30);
 
 impl Awaited {
-    /// Tries from time to time, until it is there, can never be, or the process ends.
+    /// Tries repeatedly, until the device is available, can never be, or the process ends.
     pub fn in_background(self, handle: Handle) {
         let wait = move || {
             let mut pause = FIRST;

@@ -1,4 +1,4 @@
-//! `penstock doctor`: what this machine lacks for a configuration, and how to mend it.
+//! `penstock doctor`: what this machine lacks for a configuration, and how to fix it.
 
 use crate::{
     arguments::{Arguments, Opt, help, switch, value},
@@ -21,10 +21,10 @@ use std::{
 const WARNINGS: u8 = 3;
 /// Something fails, or soon will.
 const CRITICAL: u8 = 4;
-/// Where changes are written down, on the host that they are made on.
+/// Where changes are recorded, on the host on which they are made.
 const JOURNAL: &str = "/var/lib/penstock/doctor.json";
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("-f", "FILE|DIR", "the configuration to be served; may be repeated"),
@@ -53,7 +53,7 @@ fn usage() -> String {
     )
 }
 
-/// Runs it.
+/// Runs `penstock doctor`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let done = Arguments::parse(&options(), arguments).and_then(|arguments| {
         if arguments.has("--help") {
@@ -69,12 +69,12 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     done.unwrap_or_else(|why| serve::fail(&format!("doctor: {why}")))
 }
 
-/// A reader that has seen enough closes the pipe.
+/// Prints text; a reader that has seen enough closes the pipe.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// The host asked for, and the directory that changes would be made in; a recording has none.
+/// The host to examine, and the directory in which changes would be made; a recording has none.
 fn host(arguments: &Arguments) -> Result<(Host, Option<PathBuf>), String> {
     let Some(place) = arguments.one("--host") else { return Ok((Host::at("/"), Some("/".into()))) };
     if Path::new(place).is_dir() {
@@ -148,7 +148,7 @@ fn doctor(arguments: &Arguments) -> Result<ExitCode, String> {
     })
 }
 
-/// The configuration named, as far as it can be understood.
+/// The named configuration, as far as it can be parsed.
 fn config(arguments: &Arguments) -> Result<Option<Config>, String> {
     let files: Vec<PathBuf> = arguments.all("-f").map(PathBuf::from).collect();
     if files.is_empty() {
@@ -163,10 +163,10 @@ fn config(arguments: &Arguments) -> Result<Option<Config>, String> {
     Ok(Some(config))
 }
 
-/// Metrics of ten thousand servers are shorter.
+/// The metrics of ten thousand servers are smaller than this.
 const METRICS_MAX: u64 = 64 << 20;
 
-/// TLS sessions, and how many of them were resumed, from Prometheus metrics of this program or of HAProxy.
+/// The number of TLS sessions, and of those that were resumed, from the Prometheus metrics of penstock or HAProxy.
 fn metrics(file: &str) -> Result<(u64, u64), String> {
     let mut text = String::new();
     let read = match file {

@@ -1,4 +1,4 @@
-//! Which crypto engine the configuration asks for, and which one this machine has.
+//! Chooses the crypto engine: the one that the configuration asks for, as far as this machine has it.
 
 use penstock_config::{
     Diagnostics, Spanned,
@@ -13,7 +13,7 @@ use penstock_engine::{
 };
 use penstock_lanes::{Implementation, Lanes};
 
-/// The vectors this process may compute in: those of the processor, unless `PENSTOCK_LANES=portable` makes it one without.
+/// The vectors to compute in: those of the processor, unless `PENSTOCK_LANES=portable` is set.
 pub fn lanes() -> Lanes {
     match std::env::var("PENSTOCK_LANES").as_deref() {
         Ok("portable") => Lanes::portable(),
@@ -21,10 +21,10 @@ pub fn lanes() -> Lanes {
     }
 }
 
-/// What a configuration asks for, and where it does.
+/// The engine that a configuration asks for, and where.
 fn asked(settings: &CryptoSettings, diagnostics: &mut Diagnostics) -> (Asked, Option<Spanned<String>>) {
     if let Some(engine) = &settings.engine {
-        // The parser lets no other name through.
+        // The parser accepts no other name.
         return (Asked::from_name(&engine.value).unwrap_or_default(), Some(engine.clone()));
     }
     const NAMES: [&str; 2] = ["qatengine", "qatprovider"];
@@ -52,14 +52,14 @@ fn asked(settings: &CryptoSettings, diagnostics: &mut Diagnostics) -> (Asked, Op
     (Asked::Native, None)
 }
 
-/// Whether there is a QuickAssist device, as far as can be told without opening it. The libraries are looked for where the
-/// system's loader looks, which `ldconfig` and `LD_LIBRARY_PATH` decide for them as for any other.
+/// Whether there is a QuickAssist device, as far as can be told without opening it. The libraries are looked for like
+/// the system's loader does, so `ldconfig` and `LD_LIBRARY_PATH` apply.
 pub fn probe() -> Result<(), Unusable> {
     Hardware::probe(&Options::default())
 }
 
-/// Decides what computes handshakes. What is wrong or missing is said in `diagnostics`. `probe` is asked for a device where
-/// one could be used.
+/// Decides which engine computes handshakes. Problems are added to `diagnostics`. `probe` is called if a device could
+/// be used.
 pub fn plan(
     global: &Global,
     lanes: Lanes,
@@ -121,7 +121,7 @@ pub fn plan(
     plan
 }
 
-/// The same with the costs of this machine, which takes up to 50 ms: for a process that will compute.
+/// Adds measurements of this machine's costs to the plan, which takes up to 50 ms: for a process that will compute.
 pub fn measured(mut plan: Plan) -> Plan {
     if plan.kind != Kind::Native && plan.lanes.is_accelerated() {
         plan.costs = Costs::measure(plan.lanes);
@@ -129,7 +129,7 @@ pub fn measured(mut plan: Plan) -> Plan {
     plan
 }
 
-/// The engine `auto` stands for here, and why, in one line.
+/// The engine that `auto` selects here, and why, in one line.
 pub fn summary(lanes: Lanes, device: bool) -> String {
     let why = match lanes.implementation() {
         Implementation::Avx512Ifma => "this CPU has AVX-512 IFMA",
@@ -142,7 +142,8 @@ pub fn summary(lanes: Lanes, device: bool) -> String {
     }
 }
 
-/// A row for each class: from which fill lanes pay, and what an operation costs alone, natively or in lanes, and in a full batch.
+/// A row for each class: the fill from which lanes pay, and the cost of an operation alone (native or in lanes) and in
+/// a full batch.
 pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     let plan = measured(Plan::new(Kind::software(lanes), lanes));
     if plan.kind == Kind::Native {
@@ -150,7 +151,7 @@ pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     }
     let row = |class: Class| {
         let cost = plan.costs.of(class);
-        // A half of RSA has a lane of its own.
+        // Each half of an RSA operation has a lane of its own.
         let lanes = if matches!(class.work(), Work::Sign(algorithm) if algorithm.is_rsa()) { 4.0 } else { 8.0 };
         let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
         let text = format!(
@@ -164,7 +165,7 @@ pub fn break_even(lanes: Lanes) -> Vec<(String, String)> {
     Class::ALL.into_iter().filter_map(row).collect()
 }
 
-/// Rows about the QuickAssist device: what keeps it from being used, or what there is of it.
+/// Rows about the QuickAssist device: why it cannot be used, or its properties.
 pub fn device(lanes: Lanes) -> (bool, Vec<(String, String)>) {
     let row = |name: &str, text: String| (name.to_owned(), text);
     let hardware = match Hardware::open(&Options::default(), 1) {

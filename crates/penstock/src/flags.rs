@@ -8,24 +8,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `-f` and what follows `--`: files and directories in order.
+    /// `-f` and the arguments after `--`: files and directories in order.
     pub files: Vec<PathBuf>,
     /// `-c`.
     pub check: bool,
     /// `-cc CONDITION`.
     pub condition: Option<String>,
-    /// `-v` is 1, `-vv` 2.
+    /// `-v` gives 1, `-vv` 2.
     pub version: u8,
     /// `-h`.
     pub help: bool,
     /// `-D`.
     pub daemon: bool,
-    /// `-W`, or `-Ws`: systemd is told of readiness wherever it listens for that.
+    /// `-W`, or `-Ws`: systemd is notified whenever it listens.
     pub master: bool,
-    /// `-Ws`: the `daemon` of the file does not count, since systemd waits for the process that it started.
+    /// `-Ws`: ignores `daemon` in the file, since systemd waits for the process it started.
     pub service: bool,
     /// `-db`, and `-d`, which implies it: `daemon` in the file does not count. `-D` does, and there is a master all the same.
     pub foreground: bool,
@@ -35,7 +35,7 @@ pub struct Flags {
     pub quiet: bool,
     /// `-V`.
     pub verbose: bool,
-    /// `-n N`, where N is not a number HAProxy reads 0, which means no limit of its own.
+    /// `-n N`; HAProxy reads anything but a number as 0, which means no limit.
     pub maxconn: Option<u32>,
     /// `-N N`.
     pub proxy_maxconn: Option<u32>,
@@ -59,26 +59,26 @@ pub struct Flags {
     pub finish: Vec<i32>,
     /// `-st PID...`.
     pub terminate: Vec<i32>,
-    /// `-x SOCKET`; /dev/null stands for none.
+    /// `-x SOCKET`; /dev/null means none.
     pub heir_of: Option<PathBuf>,
     /// `-S ADDRESS[,WORD...]`.
     pub master_sockets: Vec<String>,
-    /// Options of HAProxy's that mean nothing here, for a notice each.
+    /// HAProxy's options that have no effect here; each gets a notice.
     pub without_effect: Vec<&'static Opt>,
 }
 
-/// What follows an option.
+/// The argument of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     /// Nothing.
     Nothing,
-    /// The next argument, under this name in the help.
+    /// The next argument, by its name in the help.
     Next(&'static str),
-    /// Text glued to it.
+    /// Text attached to the option.
     Glued(&'static str),
-    /// Numbers, until an argument that begins with `-`.
+    /// Numbers, up to an argument that starts with `-`.
     Pids,
-    /// Every argument that is left.
+    /// All remaining arguments.
     Rest,
 }
 
@@ -86,13 +86,13 @@ enum Takes {
 pub struct Opt {
     name: &'static str,
     takes: Takes,
-    /// One line for the help; for one without effect, the reason.
+    /// One line for the help; for an option without effect, the reason.
     pub help: &'static str,
-    /// `None`: accepted, but what it does to HAProxy does not exist here.
+    /// `None` if it is accepted but has no effect here.
     apply: Option<Apply>,
 }
 
-/// Puts an option into effect: the text glued to it or after it, and the same as the system gave it.
+/// Applies an option: gets the text attached to it or after it, both as text and as the system passed it.
 type Apply = fn(&mut Flags, &str, &OsString) -> Result<(), String>;
 
 impl std::fmt::Debug for Opt {
@@ -110,7 +110,7 @@ impl PartialEq for Opt {
 impl Eq for Opt {}
 
 impl Opt {
-    /// As it is typed.
+    /// The option as typed.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -124,7 +124,7 @@ const fn without_effect(name: &'static str, takes: Takes, reason: &'static str) 
     Opt { name, takes, help: reason, apply: None }
 }
 
-/// A number as HAProxy reads one from its command line: leading digits, 0 where there are none.
+/// Parses a number like HAProxy's command line: the leading digits, or 0 if there are none.
 fn number(text: &str) -> u32 {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     text[..digits].parse().unwrap_or(if digits == 0 { 0 } else { u32::MAX })
@@ -136,7 +136,7 @@ fn pid(text: &str) -> Result<i32, String> {
 
 use Takes::{Glued, Next, Nothing, Pids, Rest};
 
-/// Every option, longest names of a family first because some take glued text.
+/// All options; within a family, the longest names come first, because some take attached text.
 #[rustfmt::skip]
 const OPTIONS: &[Opt] = &[
     opt("-f", Next("file|dir"), "reads a configuration file, or the *.cfg files of a directory in order; may be repeated", |f, _, path| { f.files.push(path.into()); Ok(()) }),
@@ -179,7 +179,8 @@ const OPTIONS: &[Opt] = &[
     opt("-S", Next("bind"), "answers commands to the master on this address; ADDRESS[,mode,600,level,operator]", |f, text, _| { f.master_sockets.push(text.into()); Ok(()) }),
 ];
 
-/// `-dM`, `-dM50`, `-dM0x50,no-merge`: the byte; the other words tune HAProxy's memory pools, which do not exist here.
+/// Parses `-dM`, `-dM50`, `-dM0x50,no-merge`: returns the byte. The words tune HAProxy's memory pools, which do not
+/// exist here.
 fn poison(text: &str) -> Result<u8, String> {
     let first = text.split(',').next().unwrap_or_default();
     if first.is_empty() || first.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -193,10 +194,11 @@ fn poison(text: &str) -> Result<u8, String> {
 }
 
 impl Flags {
-    /// Reads the arguments after the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// A sentence for the person who typed them.
+    ///
+    /// A sentence for the user.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Flags, String> {
         let mut flags = Flags::default();
         let mut arguments = arguments.into_iter().peekable();
@@ -240,7 +242,7 @@ impl Flags {
     }
 }
 
-/// Those that do something, or those that are accepted without effect, with the reason.
+/// The options that have an effect, or those without effect, with the reason.
 pub fn listed(has_effect: bool) -> Vec<arguments::Opt> {
     let of_kind = OPTIONS.iter().filter(|o| o.apply.is_some() == has_effect);
     let listed = of_kind.map(|o| arguments::Opt {
@@ -256,7 +258,7 @@ pub fn listed(has_effect: bool) -> Vec<arguments::Opt> {
     listed.collect()
 }
 
-/// How the option of this name is typed, with what follows it.
+/// The syntax of the option with this name.
 pub fn typed(name: &str) -> String {
     match OPTIONS.iter().find(|o| o.name == name).map(|o| o.takes) {
         Some(Next(what)) => format!("{name} <{what}>"),

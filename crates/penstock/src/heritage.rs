@@ -1,4 +1,4 @@
-//! Listening sockets from the process before this one, and to the one that comes after it: through the master, or through a
+//! Inherits listening sockets from the previous process, and passes them to the next: through the master, or through a
 //! `stats socket ... expose-fd listeners` (`-x`).
 
 use crate::{flags::Flags, ready::Reporter, say::warning, strangers, tie::Occasion};
@@ -6,10 +6,11 @@ use penstock_config::{Config, model::StatsSocket};
 use penstock_proxy::{Inherited, Listeners, handover};
 use std::{io, os::fd::OwnedFd};
 
-/// The listening sockets of the worker before this one, or those that the process behind `-x` exposes.
+/// The listening sockets of the previous worker, or those that the process behind `-x` exposes.
 ///
 /// # Errors
-/// Why there are none, in a sentence.
+///
+/// Why they cannot be had, as a sentence.
 pub fn inherit(reporter: &Reporter, flags: &Flags) -> Result<Inherited, String> {
     let of_worker = reporter.inherited().map_err(|e| format!("the master is gone: {e}"))?;
     let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
@@ -24,7 +25,7 @@ pub fn inherit(reporter: &Reporter, flags: &Flags) -> Result<Inherited, String> 
             if reporter.occasion().is_none() {
                 return Err(why);
             }
-            // As HAProxy does: a service is started with the same options when there is nobody before it.
+            // As in HAProxy: a service is started with the same options if there is no previous process.
             warning(why);
             Vec::new()
         }
@@ -42,10 +43,11 @@ pub fn inherit(reporter: &Reporter, flags: &Flags) -> Result<Inherited, String> 
     Ok(inherited.taking_over(is_told))
 }
 
-/// Copies of the listening sockets, if a process after this one can ask for them: the master, or one with `-x`.
+/// Copies of the listening sockets, if a later process can ask for them: through the master, or with `-x`.
 ///
 /// # Errors
-/// When there are not enough descriptors.
+///
+/// If there are not enough descriptors.
 pub fn copies(listeners: &Listeners, config: &Config, reporter: &Reporter) -> io::Result<Vec<OwnedFd>> {
     let exposes = config.global.stats_sockets.iter().any(StatsSocket::exposes_over_unix);
     if exposes || matches!(reporter, Reporter::Master(_)) { listeners.copies() } else { Ok(Vec::new()) }

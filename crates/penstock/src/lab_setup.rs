@@ -1,4 +1,4 @@
-//! `penstock lab-setup`: a server or a client to measure with, and everything as it was afterwards.
+//! `penstock lab-setup`: sets up a server or a client for measurements, and restores everything afterwards.
 
 use crate::{
     arguments::{Arguments, Opt, help, switch, value},
@@ -15,10 +15,10 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-/// Where the files go, unless told.
+/// The default directory.
 const DIRECTORY: &str = "/var/lib/penstock/lab";
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--role", "server|client", "which side this host is"),
@@ -46,7 +46,7 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// Runs it.
+/// Runs `penstock lab-setup`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let done = Arguments::parse(&options(), arguments).and_then(|arguments| {
         if arguments.has("--help") {
@@ -61,7 +61,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// A reader that has seen enough closes the pipe.
+/// Prints text; a reader that has seen enough closes the pipe.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -117,7 +117,7 @@ fn setup(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The command that installs what is missing.
+/// The command that installs missing packages.
 fn installer(host: &Host, packages: &[&str]) -> Option<String> {
     if packages.is_empty() {
         return None;
@@ -199,7 +199,7 @@ fn undo(arguments: &Arguments, changes: &Changes, root: &Path, directory: &str) 
     }
     let told = changes.undo(arguments.has("--force"))?;
     print(&(told.join("\n") + "\n"));
-    // What start.sh made, and then the directory, where nothing else is in it.
+    // Removes what start.sh created, and then the directory if it is empty.
     let run = at.join("run");
     if run.is_dir() {
         std::fs::remove_dir_all(&run).map_err(|e| format!("cannot remove {}: {e}", run.display()))?;

@@ -1,39 +1,40 @@
-//! Descriptors: how many the process needs for its `maxconn`, and how many connections fit when it says nothing.
+//! Descriptors: how many the process needs for its `maxconn`, and how many connections fit if that is not set.
 
 use penstock_config::{Config, Diagnostics, model::StatsSocket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors beside connections, listening sockets and health checks: logs, epoll, files, the stats page's reserve.
+/// Descriptors for anything but connections, listening sockets and health checks: logs, epoll, files, the reserve for
+/// the stats page.
 const RESERVE: u64 = 64;
-/// Descriptors of each worker: its poller, its timers, its wake-up.
+/// Descriptors per worker: its poller, its timers, its wake-up.
 const PER_WORKER: u64 = 4;
 
-/// Listening sockets of one worker, a range of ports counted as one.
+/// Listening sockets of one worker, with a range of ports counted once.
 fn listeners(config: &Config) -> u64 {
     config.proxies.iter().flat_map(|p| &p.binds).map(|b| b.addresses.len() as u64).sum()
 }
 
-/// What a configuration needs besides its connections.
+/// The descriptors that a configuration needs besides its connections.
 fn fixed(config: &Config, workers: u64) -> u64 {
     let exposes = config.global.stats_sockets.iter().any(StatsSocket::exposes_over_unix);
-    // One that gives its sockets away keeps copies.
+    // A process that exposes its sockets keeps copies of them.
     let listeners = listeners(config) * (1 + u64::from(exposes));
     let checks = config.proxies.iter().flat_map(|p| &p.servers).filter(|s| s.settings.check.enabled).count();
     RESERVE + (PER_WORKER + listeners) * workers + checks as u64
 }
 
-/// `maxconn` for a limit of descriptors: a connection takes one to the client and one to its server.
+/// The `maxconn` for a limit of descriptors: a connection uses one to the client and one to its server.
 fn connections(limit: u64, fixed: u64) -> u32 {
     u32::try_from(limit.saturating_sub(fixed) / 2).unwrap_or(u32::MAX)
 }
 
-/// Descriptors for a `maxconn`.
+/// The descriptors needed for a `maxconn`.
 fn descriptors(maxconn: u32, fixed: u64) -> u64 {
     u64::from(maxconn) * 2 + fixed
 }
 
-/// Raises the limit of descriptors as far as `maxconn` or `ulimit-n` needs, or fits `maxconn` to the limit when the
-/// configuration has none (configuration manual, 3.1 `maxconn`, `ulimit-n`, `strict-limits`).
+/// Raises the limit of descriptors as far as `maxconn` or `ulimit-n` requires; if the configuration has no `maxconn`,
+/// sets that according to the limit (configuration manual, 3.1 `maxconn`, `ulimit-n`, `strict-limits`).
 pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics) {
     let limit = getrlimit(Resource::Nofile);
     let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
@@ -52,13 +53,13 @@ pub fn apply(config: &mut Config, workers: usize, diagnostics: &mut Diagnostics)
     }
 }
 
-/// Raises the limit, as far as that can be done, by the listening sockets that [`apply`] did not foresee: the ports of ranges, and
-/// what a process before this one had for more workers than there are now.
+/// Raises the limit, as far as possible, by the listening sockets that [`apply`] did not foresee: those of port ranges,
+/// and those of a previous process that had more workers.
 pub fn cover(config: &Config, workers: usize, sockets: usize) {
     let unforeseen = (sockets as u64).saturating_sub(listeners(config) * workers as u64);
     let limit = getrlimit(Resource::Nofile);
     if let (Some(soft), 1..) = (limit.current, unforeseen) {
-        // Without them, connections next to `maxconn` may have to wait.
+        // Without them, connections close to `maxconn` may have to wait.
         let _ = raise(soft + unforeseen, limit.maximum.unwrap_or(u64::MAX));
     }
 }

@@ -39,12 +39,14 @@ use tie::Tie;
 #[global_allocator]
 static ALLOCATOR: penstock_sys::Poisonable = penstock_sys::Poisonable;
 
-/// The exit status of `-c` for a configuration without errors that has no listener, and of `-cc` for a bad condition.
+/// The exit status of `-c` for a configuration without errors but without a listener, and of `-cc` for an invalid
+/// condition.
 const NOT_QUITE: u8 = 2;
 
 fn main() -> ExitCode {
     if *name::NAME == name::Name::Haproxy {
-        // The link's target gives the process another name otherwise. A worker's and a master's is what `pidof` looks for.
+        // Otherwise the process is named after the link's target. The name of masters and workers is what `pidof` looks
+        // for.
         let _ = rustix::thread::set_name(c"haproxy");
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -98,7 +100,7 @@ fn obey(flags: Flags) -> ExitCode {
     }
 }
 
-/// As a worker: where its master is, with the configuration that it has read.
+/// Runs as a worker, with the configuration that its master has read.
 fn work(flags: &Flags) -> ExitCode {
     let received = Tie::received().and_then(|tie| Ok((tie.sources()?, tie)));
     match received {
@@ -109,7 +111,7 @@ fn work(flags: &Flags) -> ExitCode {
     }
 }
 
-/// `-c` and `check`: everything that can be found without starting.
+/// `-c` and `check`: reports everything that can be found without starting.
 fn check(flags: &Flags) -> ExitCode {
     let sources = match configuration::sources(&flags.files) {
         Ok(sources) => sources,

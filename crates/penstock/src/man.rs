@@ -1,4 +1,4 @@
-//! The manual pages, from the tables of options and commands.
+//! Generates the manual pages from the tables of options and commands.
 
 use crate::{
     arguments::{Command, Opt},
@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// The pages: name and section.
 pub const PAGES: [(&str, u8); 3] = [("penstock", 8), ("penstock-ctl", 1), ("penstock.cfg", 5)];
 
-/// The page of this name, for troff with the man macros.
+/// The page with this name, for troff with the man macros.
 pub fn page(commands: &[Command], name: &str) -> Option<String> {
     match name {
         "penstock" => Some(penstock(commands)),
@@ -20,7 +20,7 @@ pub fn page(commands: &[Command], name: &str) -> Option<String> {
     }
 }
 
-/// The page that is being written.
+/// A page being written.
 struct Page(String);
 
 impl Page {
@@ -42,20 +42,20 @@ impl Page {
         self.line(&format!(".SH {title}"));
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     fn say(&mut self, text: &str) {
         self.line(".PP");
         self.line(&escaped(text));
     }
 
-    /// What is typed, and what it means.
+    /// Adds a term and its meaning.
     fn item(&mut self, typed: &str, help: &str) {
         self.line(".TP");
         self.line(&format!("\\fB{}\\fR", escaped(typed)));
         self.line(&escaped(&sentence(help)));
     }
 
-    /// The options of a subcommand.
+    /// Adds the options of a subcommand.
     fn options(&mut self, options: &[Opt]) {
         for option in options.iter().filter(|option| !option.help.is_empty()) {
             let typed = match option.takes {
@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-/// Without meaning to troff: a backslash, a dash that would be a hyphen, a line that begins with a dot or a quote.
+/// Escapes text for troff: backslashes, dashes that would become hyphens, lines that start with a dot or a quote.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for line in text.split('\n') {
@@ -93,7 +93,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// One line of help as a sentence.
+/// Turns a line of help into a sentence.
 fn sentence(help: &str) -> String {
     let mut characters = help.chars();
     let first = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -231,7 +231,7 @@ fn configuration() -> String {
     page.item("defaults, frontend, backend, listen", "the proxies: who is served, and by which servers");
     let mut names: Vec<&str> = penstock_config::manual::keywords().iter().map(|entry| entry.section).collect();
     names.dedup();
-    // Lines of proxies are no sections.
+    // The lines of proxies are not sections.
     names.retain(|name| !["global", "proxy", "bind", "server"].contains(name));
     names.iter().filter_map(|name| Some((name, section(name)?))).for_each(|(name, what)| page.item(name, what));
     let others: Vec<&str> = names.into_iter().filter(|name| section(name).is_none()).collect();
@@ -256,7 +256,7 @@ fn configuration() -> String {
     page.0
 }
 
-/// What a section is for; `None` for one that the page names with others.
+/// The purpose of a section; `None` if the page describes it together with others.
 fn section(name: &str) -> Option<&'static str> {
     Some(match name {
         "userlist" => "users and groups for http-request auth",

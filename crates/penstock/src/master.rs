@@ -1,5 +1,6 @@
-//! `-W`: a master that starts a worker, starts the next one on SIGUSR2 before the last one drains, replaces one that dies, and
-//! ends with them. One thread decides; signals, starting workers and clients send it events.
+//! `-W`: a master that starts a worker, starts the next one on SIGUSR2 before the previous one drains, replaces a
+//! worker that dies, and ends with its workers. One thread makes all decisions; signals, the starting of workers and
+//! clients send it events.
 
 mod clients;
 mod commands;
@@ -37,30 +38,30 @@ use std::{
 };
 use worker::{Former, Launcher, Started, Worker, ended};
 
-/// What happens to a master.
+/// An event for the master.
 enum Event {
     Signal(Signal),
-    /// A worker that was started serves, or will not.
+    /// A new worker is serving, or has failed to start.
     Started(Started),
-    /// A client of the master's socket has a question.
+    /// A client of the master's socket has a request.
     Do(Box<dyn for<'a> FnOnce(&mut Master<'a>) + Send>),
 }
 
-/// What became of a reload, for a client that asked for it.
+/// The result of a reload, for the client that requested it.
 struct Reloaded {
     success: bool,
     log: String,
 }
 
-/// A reload that is wanted or under way.
+/// A reload that was requested or is in progress.
 #[derive(Default)]
 struct Wish {
-    /// Former workers are stopped instead of drained.
+    /// Whether previous workers are stopped instead of drained.
     hard: bool,
     waiting: Vec<mpsc::Sender<Reloaded>>,
 }
 
-/// What is said while a worker is started; the last time's, and what there is of this time's.
+/// Messages while a worker is started: those of the last start, and those of the current one.
 #[derive(Default)]
 struct Log {
     last: String,
@@ -91,7 +92,7 @@ impl Log {
     }
 }
 
-/// What the configuration says to the master.
+/// The settings that concern the master.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     /// `no-exit-on-failure`.
@@ -113,29 +114,29 @@ impl Settings {
     }
 }
 
-/// A worker that does not serve yet.
+/// A worker that is not serving yet.
 struct Coming {
     worker: Worker,
     occasion: Occasion,
     settings: Settings,
     configuration: Arc<File>,
-    /// Who asked for it, if it is there for a reload.
+    /// The request, if it was started for a reload.
     wish: Option<Wish>,
-    /// It has ended, with this code, while what it said before is still on its way.
+    /// Its exit code, if it has ended and its output is still being read.
     code: Option<i32>,
 }
 
 struct Master<'a> {
     flags: &'a Flags,
     launcher: Launcher,
-    /// Of the worker that serves: it may end, but who waits in its sockets is still there for the next one, which reads the
-    /// same configuration, whatever the files say by then.
+    /// The sockets of the worker that serves. If it dies, the connections waiting in them are still there for the next
+    /// one, which gets the same configuration even if the files have changed.
     sockets: Arc<Vec<OwnedFd>>,
     configuration: Arc<File>,
     /// The counters of the worker that served last.
     counters: Arc<File>,
     settings: Settings,
-    /// The worker that serves, the one that will, and the former ones that still drain.
+    /// The worker that serves, the next one, and previous ones that are still draining.
     current: Option<Worker>,
     coming: Option<Coming>,
     former: Vec<Former>,
@@ -143,18 +144,19 @@ struct Master<'a> {
     patience: Patience,
     /// When a worker that died is to be replaced.
     due: Option<Instant>,
-    /// A reload was asked for while a worker was being started.
+    /// A reload that was requested while a worker was being started.
     wanted: Option<Wish>,
     log: Log,
     crowd: Arc<Crowd>,
     begun: Instant,
-    /// How many reloads there were, and how many in a row have failed.
+    /// The number of reloads, and how many of the latest in a row have failed.
     reloads: u32,
     failures: u32,
     leaving: bool,
-    /// The status of the last worker that served is the master's, as with HAProxy.
+    /// The exit status of the last worker that served, which becomes the master's, as in HAProxy.
     last: i32,
-    /// Whoever started us waits until the first worker serves; then a process in the background falls silent.
+    /// The process that started us waits until the first worker serves; then a background process stops writing to the
+    /// terminal.
     starter: Option<(Reporter, Option<Silence>)>,
 }
 
@@ -231,7 +233,7 @@ pub fn run(config: &Config, sources: &[Source], flags: &Flags) -> ExitCode {
     master.live(&events)
 }
 
-/// Signals become events, one at a time.
+/// Turns signals into events, one at a time.
 fn forward(signals: Signals, events: mpsc::Sender<Event>) -> io::Result<()> {
     let name = std::thread::Builder::new().name("signals".into());
     name.spawn(move || {
@@ -252,7 +254,7 @@ impl Master<'_> {
     fn live(&mut self, events: &mpsc::Receiver<Event>) -> ExitCode {
         loop {
             let event = match self.due.into_iter().chain(self.programs.due()).min() {
-                // This thread holds a sender, in the launcher: an error means that it is time.
+                // This thread holds a sender (in the launcher), so an error means that the time has come.
                 Some(due) => events.recv_timeout(due.saturating_duration_since(Instant::now())).ok(),
                 None => Some(events.recv().expect("as above")),
             };
@@ -291,7 +293,7 @@ impl Master<'_> {
         }
     }
 
-    /// Starts a worker with the sockets of the one before it.
+    /// Starts a worker with the sockets of the previous one.
     fn start(
         &mut self,
         occasion: Occasion,
@@ -305,13 +307,13 @@ impl Master<'_> {
         Ok(())
     }
 
-    /// Starts a worker for the configuration as it is now; who waits is told what came of it.
+    /// Starts a worker with the current configuration; `waiting` is told the result.
     fn reload(&mut self, hard: bool, waiting: Option<mpsc::Sender<Reloaded>>) {
         let mut wish = self.wanted.take().unwrap_or_default();
         wish.hard |= hard;
         wish.waiting.extend(waiting);
         if self.leaving {
-            // Those who wait see the end of their channels.
+            // Those who wait see their channels close.
             return;
         }
         if self.coming.is_some() {
@@ -356,18 +358,18 @@ impl Master<'_> {
 
     fn tell(&self, wish: Wish, success: bool) {
         for waiting in wish.waiting {
-            // A client that has gone needs to know nothing.
+            // If the client has gone, there is nothing to tell it.
             let _ = waiting.send(Reloaded { success, log: self.log.last.clone() });
         }
     }
 
-    /// A worker serves, or will not; the master's status if it is to end.
+    /// Handles a worker that is serving or has failed to start; returns the master's exit status if it is to end.
     fn started(&mut self, started: Started) -> Option<ExitCode> {
         let mut coming = self.coming.take_if(|coming| coming.worker.pid == started.pid)?;
         self.log.add(&started.log);
         match started.result {
             Ok((sockets, version)) => {
-                // Those that it has not kept are from here on the former worker's alone, and close with it.
+                // Sockets that the new worker did not keep now belong to the previous one only, and close with it.
                 self.sockets = Arc::new(if self.leaving { Vec::new() } else { sockets });
                 coming.worker.serves(version);
                 self.settings = coming.settings;
@@ -380,7 +382,7 @@ impl Master<'_> {
                 }
             }
             Err(e) => {
-                // One that has ended has said why.
+                // A worker that has ended has reported why.
                 if e.kind() == io::ErrorKind::InvalidData {
                     self.log.say(Weight::Alert, format_args!("cannot hand listening sockets over: {e}"));
                 }
@@ -388,7 +390,7 @@ impl Master<'_> {
                     let text = format_args!("New worker ({}) exited with code {}", started.pid, ended(code));
                     self.log.say(Weight::Warning, text);
                 } else {
-                    // It may have closed its socket and live on: without a master it would end by itself, but later.
+                    // It may have closed its socket but still run; without a master it would end by itself, but later.
                     let _ = penstock_sys::kill(coming.worker.pid, Signal::Term.number());
                     self.former.push(coming.worker);
                 }
@@ -408,7 +410,7 @@ impl Master<'_> {
         None
     }
 
-    /// The worker serves: the one before it drains.
+    /// Makes a worker that serves the current one; the previous one drains.
     fn succeed(&mut self, worker: Worker, wish: Option<Wish>) {
         self.log.say(Weight::Notice, "Loading success.");
         self.log.end();
@@ -436,7 +438,7 @@ impl Master<'_> {
         }
         ready::notify("READY=1\nSTATUS=Ready.");
         if let Some((reporter, silence)) = self.starter.take() {
-            // A parent that has gone does not matter.
+            // If the parent has gone, that does not matter.
             let _ = reporter.ready(&[]);
             let _ = silence.map(Silence::begin);
         }
@@ -455,14 +457,14 @@ impl Master<'_> {
             // A worker that a SIGTERM ends has done what it was told.
             self.last = if code == TERMINATED { 0 } else { code };
             alert(format_args!("Current worker ({pid}) exited with code {}", ended(code)));
-            // The one that is coming takes its place; if it fails, it is seen then that nobody serves.
+            // The next worker will take its place; if that fails, this is handled then.
             if !self.leaving && self.coming.is_none() {
                 self.worker_is_missing(worker.served());
             }
         }
     }
 
-    /// Nobody serves: there is to be another worker, unless those before it have shown that it would fail as well.
+    /// Called when no worker serves: schedules another one, unless the previous ones have shown that it would fail too.
     fn worker_is_missing(&mut self, served: Option<Duration>) {
         match self.patience.after(served) {
             Verdict::Replace(Duration::ZERO) => self.replace(),
@@ -481,7 +483,7 @@ impl Master<'_> {
         }
     }
 
-    /// Starts a worker in the place of one that is gone.
+    /// Starts a worker to replace one that is gone.
     fn replace(&mut self) {
         if let Err(e) = self.start(Occasion::Replacement, self.configuration.clone(), self.settings.clone(), None) {
             alert(format_args!("cannot start a worker: {e}"));
@@ -489,7 +491,7 @@ impl Master<'_> {
         }
     }
 
-    /// The worker that a client names, and the way to it.
+    /// The worker that a client names, and the socket to it.
     fn find(&self, target: &Target) -> Option<(i32, Arc<UnixStream>)> {
         let mut workers = self.current.iter().chain(&self.former);
         let worker = match target {
@@ -530,7 +532,7 @@ impl Master<'_> {
         self.log.last.clone()
     }
 
-    /// Ends the service: nobody is to wait for a worker that does not come.
+    /// Ends the service; no client may be left waiting for a worker that will not come.
     fn leave(&mut self, signal: Signal) {
         self.leaving = true;
         self.due = None;

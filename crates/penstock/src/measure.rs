@@ -1,4 +1,4 @@
-//! `penstock plan --measure`: what this machine can do, and what would change that.
+//! `penstock plan --measure`: what this machine can do, and what would improve it.
 
 use crate::{arguments::Arguments, engine, plan::on_terminal};
 use penstock_doctor::{
@@ -12,13 +12,14 @@ use penstock_planner::{
 };
 use std::{io::Write, time::Duration};
 
-/// How long, unless told.
+/// The default duration.
 const TIME: Duration = Duration::from_secs(3);
 
-/// Measures and shows it; gives the rates back where levels are to be planned with them.
+/// Measures and shows the result; returns the rates if levels are to be planned with them.
 ///
 /// # Errors
-/// A sentence: what was asked makes no sense, or the certificate cannot be used.
+///
+/// A sentence: the options make no sense, or the certificate cannot be used.
 pub fn run(arguments: &Arguments, inputs: &mut Inputs) -> Result<Option<Rates>, String> {
     for option in ["--published", "--study", "--native", "--sw", "--hw"] {
         if arguments.has(option) {

@@ -1,16 +1,16 @@
-//! The name this program was started under. Under `haproxy`, a link, it is haproxy to whoever looks at its processes, its log
-//! lines and its messages.
+//! The name this program was started under. Started as `haproxy`, through a link, its processes, log lines and messages
+//! appear as haproxy's.
 
 use std::{ffi::OsStr, path::Path, sync::LazyLock};
 
-/// What this process is called.
+/// The names that this process can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     Penstock,
     Haproxy,
 }
 
-/// Of this process.
+/// The name of this process.
 pub static NAME: LazyLock<Name> = LazyLock::new(|| Name::of(std::env::args_os().next().as_deref()));
 
 impl Name {
@@ -21,7 +21,7 @@ impl Name {
         }
     }
 
-    /// In sentences.
+    /// The name in sentences.
     pub fn title(self) -> &'static str {
         match self {
             Name::Penstock => "penstock",

@@ -17,7 +17,7 @@ use std::{
     process::ExitCode,
 };
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     let mut options = vec![
         switch("--published", "plans with the published rates and design points of an eight-server rack"),
@@ -54,7 +54,7 @@ pub fn options() -> Vec<Opt> {
     options
 }
 
-/// Runs it.
+/// Runs `penstock plan`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let options = options();
     let arguments = match Arguments::parse(&options, arguments) {
@@ -94,10 +94,10 @@ fn plan(arguments: &Arguments, options: &[Opt]) -> Result<(), String> {
     show(&report, arguments)
 }
 
-/// The highest level that is believed, TPS.
+/// The highest plausible level, TPS.
 const LEVEL_MAX: f64 = 1e9;
 
-/// The levels asked for: `5000`, `5K` or `0.5M`.
+/// Parses the levels: `5000`, `5K` or `0.5M`.
 fn levels(arguments: &Arguments) -> Result<Vec<f64>, String> {
     let mut levels = Vec::new();
     for text in arguments.all("--level").flat_map(|list| list.split(',')) {
@@ -113,7 +113,7 @@ fn levels(arguments: &Arguments) -> Result<Vec<f64>, String> {
     Ok(if levels.is_empty() { published::LEVELS.to_vec() } else { levels })
 }
 
-/// The rates: published, from a study, typed in; what is typed wins over a study.
+/// The rates: published, from a study, or given as options, which override those of a study.
 fn rates(arguments: &Arguments) -> Result<Rates, String> {
     let typed = ["--native", "--sw", "--hw", "--device-peak"].iter().any(|name| arguments.has(name));
     if arguments.has("--published") {
@@ -193,7 +193,7 @@ fn show(report: &Report, arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether colours are wanted on standard output.
+/// Whether to use colours on standard output.
 pub fn on_terminal() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

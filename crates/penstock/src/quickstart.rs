@@ -1,4 +1,4 @@
-//! `penstock quickstart`: a whole HTTPS load balancer out of nothing, to look at and to point curl at.
+//! `penstock quickstart`: a complete HTTPS load balancer without any setup, for a first look and for curl.
 
 use crate::{configuration, engine, flags::Flags, ready::Reporter, serve};
 use penstock_config::model::Source;
@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-/// Requests of the built-in backends: one line and headers, bounded.
+/// The longest request that the built-in backends read: one line and headers.
 const REQUEST_MAX: u64 = 16 * 1024;
-/// Connections a built-in backend serves at a time; more wait in its socket.
+/// Connections that a built-in backend serves at a time; more wait in its socket.
 const BACKEND_THREADS: usize = 4;
 
-/// Serves the embedded default until interrupted.
+/// Serves the embedded configuration until interrupted.
 pub fn run() -> ExitCode {
-    // The backends' threads start before those of the load balancer, and must leave the signals alone as well.
+    // The backends' threads start before those of the load balancer, and must not receive signals either.
     if let Err(e) = penstock_sys::Signals::block() {
         return serve::fail(&format!("cannot block signals: {e}"));
     }
@@ -25,7 +25,7 @@ pub fn run() -> ExitCode {
         Ok((directory, sources)) => {
             let flags = Flags { foreground: true, ..Flags::default() };
             let ended = serve::serve(configuration::load(sources, &flags), &flags, Reporter::Nobody, |_| welcome());
-            // The key was made for this run alone.
+            // The key was made only for this run.
             let _ = std::fs::remove_dir_all(directory);
             ended.code()
         }
@@ -48,7 +48,7 @@ fn prepare() -> Result<(std::path::PathBuf, Vec<Source>), String> {
     Ok((directory, vec![Source { name: "quickstart.cfg".into(), text }]))
 }
 
-/// A self-signed certificate for localhost, readable by this user only.
+/// Creates a self-signed certificate for localhost, readable only by this user.
 fn make_certificate(directory: &Path, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     std::fs::DirBuilder::new().mode(0o700).create(directory)?;
@@ -66,7 +66,7 @@ fn welcome() {
         "debug" => "  build    debug, many times slower; the fast one: make release\n",
         _ => "",
     };
-    // Whoever reads this may have gone; the service goes on.
+    // If the reader has gone, the service continues.
     let _ = writeln!(
         std::io::stdout(),
         "{bold}penstock is running.{plain}\n\n  try      {bold}curl -k https://127.0.0.1:8443/{plain}\n  look at  {bold}http://127.0.0.1:8404/{plain}\n  \
@@ -75,7 +75,7 @@ fn welcome() {
     );
 }
 
-/// A small HTTP/1.1 server on a port of its own that says who answered.
+/// A small HTTP/1.1 server on a port of its own, which says which backend responded.
 fn backend(name: &'static str) -> std::io::Result<std::net::SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -83,7 +83,7 @@ fn backend(name: &'static str) -> std::io::Result<std::net::SocketAddr> {
         let listener = listener.try_clone()?;
         std::thread::Builder::new().name(format!("backend-{name}")).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that breaks off ends its own connection only.
+                // A client that breaks off only ends its own connection.
                 let _ = answer(stream, name);
             }
         })?;
@@ -107,7 +107,7 @@ fn answer(stream: TcpStream, name: &str) -> std::io::Result<()> {
             line.clear();
         }
         let body = format!("Hello from the {name} backend.\nYou asked for: {}\n", request.trim_end());
-        // A request with a body is answered and the connection closed: the body is not read.
+        // A request with a body is answered without reading that, and the connection is closed.
         let close =
             if request.starts_with("GET ") || request.starts_with("HEAD ") { "" } else { "Connection: close\r\n" };
         let body_sent = if request.starts_with("HEAD ") { "" } else { &body };

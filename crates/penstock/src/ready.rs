@@ -1,5 +1,5 @@
-//! Telling whoever started us that we serve: a byte through a pipe to a parent, our listening sockets to a master, a
-//! datagram to systemd.
+//! Reports that this process serves: a byte through a pipe to a parent, the listening sockets to a master, a datagram
+//! to systemd.
 
 use crate::tie::{Occasion, Tie};
 use penstock_proxy::handover;
@@ -9,18 +9,18 @@ use std::{
     os::fd::OwnedFd,
 };
 
-/// The end that reports.
+/// Where to report.
 #[derive(Debug)]
 pub enum Reporter {
-    /// Nobody waits.
+    /// Nowhere.
     Nobody,
-    /// Waits for a byte.
+    /// To a parent that waits for a byte.
     Parent(io::PipeWriter),
-    /// Gives the listening sockets of the worker before, and waits for ours.
+    /// To a master, which passes the previous worker's listening sockets and waits for ours.
     Master(Tie),
 }
 
-/// The end that waits for a byte.
+/// The end of the pipe that waits for a byte.
 #[derive(Debug)]
 pub struct Waiter(io::PipeReader);
 
@@ -50,7 +50,8 @@ impl Reporter {
     /// The listening sockets that whoever waits has for us.
     ///
     /// # Errors
-    /// When a master is gone.
+    ///
+    /// If the master is gone.
     pub fn inherited(&self) -> io::Result<Vec<OwnedFd>> {
         match self {
             Reporter::Master(tie) => handover::take(tie.socket()),
@@ -58,10 +59,11 @@ impl Reporter {
         }
     }
 
-    /// Reports success; a parent that has gone does not matter. What ties this process to its master stays.
+    /// Reports success; a parent that has gone does not matter. The connection to a master stays open.
     ///
     /// # Errors
-    /// When a master is gone: it knows nothing of this process.
+    ///
+    /// If the master is gone, so that it does not know of this process.
     pub fn ready(self, sockets: &[OwnedFd]) -> io::Result<Option<Tie>> {
         match self {
             Reporter::Nobody => Ok(None),
@@ -78,18 +80,18 @@ impl Reporter {
 }
 
 impl Waiter {
-    /// Waits until the other side has reported; false when it ended without.
+    /// Waits for the report; returns false if the other side ended without one.
     pub fn wait(mut self) -> bool {
         self.0.read_exact(&mut [0]).is_ok()
     }
 }
 
-/// Tells systemd; nothing happens where it does not listen.
+/// Notifies systemd, if it listens.
 pub fn notify(state: &str) {
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Custom(state)]);
 }
 
-/// Tells systemd that the configuration is being read again. It wants to know since when (`Type=notify-reload`).
+/// Notifies systemd that the configuration is being reloaded, and since when (`Type=notify-reload`).
 pub fn reloading() {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let since = since.tv_sec * 1_000_000 + since.tv_nsec / 1000;

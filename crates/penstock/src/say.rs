@@ -1,15 +1,15 @@
-//! Lines about the life of the process, in HAProxy's form: `[NOTICE]   (PID) : TEXT`.
+//! Messages about the life of the process, in HAProxy's form: `[NOTICE]   (PID) : TEXT`.
 
 use std::{fmt::Display, io::Write};
 
-/// How much it matters.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// For those who follow what happens.
+    /// An event.
     Notice,
-    /// Something is not as it should be.
+    /// Something is wrong.
     Warning,
-    /// Something failed.
+    /// Something has failed.
     Alert,
 }
 
@@ -23,28 +23,28 @@ impl Weight {
     }
 }
 
-/// A line of this process. What it tells of is one line, whatever stands in it.
+/// A message as one line, whatever it contains.
 pub fn line(weight: Weight, text: impl Display) -> String {
     let text = text.to_string().replace(char::is_control, " ");
     format!("{:<11}({}) : {text}\n", weight.label(), std::process::id())
 }
 
-/// Puts it on standard error; a reader that has gone does not matter.
+/// Writes it to standard error; if there is no reader, that does not matter.
 pub fn show(line: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Says what happens.
+/// Reports an event.
 pub fn notice(text: impl Display) {
     show(&line(Weight::Notice, text));
 }
 
-/// Says what is not as it should be.
+/// Reports that something is wrong.
 pub fn warning(text: impl Display) {
     show(&line(Weight::Warning, text));
 }
 
-/// Says what failed.
+/// Reports a failure.
 pub fn alert(text: impl Display) {
     show(&line(Weight::Alert, text));
 }

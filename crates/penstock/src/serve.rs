@@ -37,7 +37,7 @@ use std::{
 pub enum Ended {
     /// By itself, or before it served.
     Exit(ExitCode),
-    /// Told to by a signal, which is still blocked.
+    /// By a signal, which is still blocked.
     Signalled(Signals, Signal),
 }
 
@@ -48,13 +48,13 @@ impl From<ExitCode> for Ended {
 }
 
 impl Ended {
-    /// Ends the process as the signal would have ended it, which is what a service manager expects to see.
+    /// Ends the process as the signal would have, which service managers expect.
     pub fn code(self) -> ExitCode {
         match self {
             Ended::Exit(code) => code,
             Ended::Signalled(signals, signal) => {
                 signals.unblock();
-                // Does not return, unless whoever started us ignores the signal: a shell's background job has SIGINT ignored.
+                // This does not return, unless the signal is ignored, like SIGINT in a shell's background job.
                 let _ = penstock_sys::kill(std::process::id() as i32, signal.number());
                 ExitCode::from(128 + signal.number() as u8)
             }
@@ -87,10 +87,10 @@ impl Keeping {
     }
 }
 
-/// How often a process without signals looks whether its workers have ended.
+/// How often a process that receives no signals checks whether its workers have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serves the configuration until it is told to end. `started` is called once connections are accepted.
+/// Serves the configuration until told to end. `started` is called once connections are accepted.
 pub fn serve(
     (config, mut diagnostics): (Config, Diagnostics),
     flags: &Flags,
@@ -124,7 +124,7 @@ pub fn serve(
         }
     };
     limits::cover(&config, runtime.workers(), listeners.list.len());
-    // Before the first thread, so that every thread leaves the signals to this one.
+    // Before the first thread, so that signals are only delivered to this one.
     let signals = match Signals::block() {
         Ok(signals) => signals,
         Err(e) => return fail(&format!("cannot block signals: {e}")).into(),
@@ -141,7 +141,7 @@ pub fn serve(
     {
         return fail(&why).into();
     }
-    // After the last fork, which a device does not survive, and before the right to open it is given up.
+    // After the last fork, which an open device does not survive, and before the privilege to open it is given up.
     let mut awaited = None;
     if runtime.has_tls() {
         let is_successor = match reporter.occasion() {
@@ -157,7 +157,8 @@ pub fn serve(
             Err(why) => return fail(&why).into(),
         }
     }
-    // What goes wrong until it serves is said where it was started: only then does a process in the background fall silent.
+    // Errors are reported to the terminal until the process serves; only then does a background process stop writing to
+    // it.
     let silence = match config.global.daemon.then(Silence::prepare).transpose() {
         Ok(silence) => silence,
         Err(e) => return fail(&format!("cannot open /dev/null: {e}")).into(),
@@ -175,11 +176,11 @@ pub fn serve(
         Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
     };
     let replaced = [(&flags.finish, Signal::Usr1), (&flags.terminate, Signal::Term)];
-    // A master's later workers have the same arguments, and by then the ids may be those of others.
+    // Later workers of a master have the same arguments, and by then other processes may have these ids.
     let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
     for (pids, signal) in replaced.into_iter().filter(|_| is_first) {
         for pid in pids {
-            // One that has already gone is what was asked for.
+            // If it has already gone, that is fine.
             let _ = penstock_sys::kill(*pid, signal.number());
         }
     }
@@ -200,7 +201,7 @@ pub fn serve(
     if !config.global.master_worker {
         ready::notify("READY=1");
     }
-    // dup2(2) on descriptors that are open does not fail.
+    // dup2(2) on open descriptors does not fail.
     let _ = silence.map(Silence::begin);
     obey(&handle, signals, &config.global, control)
 }
@@ -234,8 +235,8 @@ fn stats_file(global: &Global, diagnostics: &mut Diagnostics) -> Before {
     Before::Past(past)
 }
 
-/// Reports that this process serves, and answers commands from now on: on its sockets, and those that its master passes on. Also
-/// the flag that says that the master is gone.
+/// Reports that this process serves, and starts answering commands on its sockets and from clients that its master
+/// passes on. Also returns the flag that tells that the master is gone.
 fn control(
     stats: Vec<(usize, OwnedFd)>,
     copies: Vec<OwnedFd>,
@@ -253,7 +254,7 @@ fn control(
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
 }
 
-/// Who listens on the address of a line that failed because of that.
+/// The process that listens on the address, if that is why the line failed.
 fn taken_by(error: &ListenError) -> Option<(i32, String)> {
     let is_taken = error.source.kind() == io::ErrorKind::AddrInUse;
     is_taken.then(|| strangers::owner(&error.address)).flatten()
@@ -266,7 +267,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
         .global
         .nbthread
         .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize);
-    // A check may run elsewhere than the service will, under other limits.
+    // A check may run on a different machine from the service, with different limits.
     if !flags.check {
         limits::apply(&mut config, workers, diagnostics);
     }
@@ -274,7 +275,7 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     check_programs(&config, diagnostics);
     let engine = engine::plan(&config.global, engine::lanes(), engine::probe, diagnostics);
     let past = stats_file(&config.global, diagnostics);
-    // `Runtime::build` takes the configuration away; what it finds is shown against the files as they were read.
+    // `Runtime::build` consumes the configuration; its findings are shown with a copy of the files.
     let mut shown = Config { files: config.files.clone(), ..Config::default() };
     shown.global.zero_warning = config.global.zero_warning;
     let runtime = Runtime::build(config, services::all(), diagnostics);
@@ -287,15 +288,15 @@ pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -
     Some((runtime, past))
 }
 
-/// Which process of a detached pair this is.
+/// Which process of a fork this is.
 pub enum Side {
     /// The one in the background, which reports once it serves.
     Child(Reporter),
-    /// The one that was started, and ends with this.
+    /// The one that was started, which ends with this code.
     Parent(ExitCode),
 }
 
-/// Forks: the parent stays until the child serves or has failed, and ends with its result.
+/// Forks: the parent waits until the child serves or has failed, and ends with its result.
 pub fn detach() -> std::io::Result<Side> {
     let (reporter, waiter) = ready::pipe()?;
     match penstock_sys::fork()? {
@@ -311,29 +312,30 @@ pub fn detach() -> std::io::Result<Side> {
     }
 }
 
-/// The number of the configured `group`, or what is wrong with its name.
+/// The id of the configured `group`, or an error.
 fn group_id(global: &Global) -> Result<Option<u32>, String> {
     global.group.as_ref().map(|group| number("group", &group.value, look_up_group)).transpose()
 }
 
-/// The number of the configured `user`, or what is wrong with its name.
+/// The id of the configured `user`, or an error.
 fn user_id(global: &Global) -> Result<Option<u32>, String> {
     global.user.as_ref().map(|user| number("user", &user.value, look_up_user)).transpose()
 }
 
-/// The number of a group.
+/// The id of a group.
 pub fn look_up_group(name: &str) -> io::Result<Option<u32>> {
     Ok(penstock_sys::group(name)?.map(|group| group.gid))
 }
 
-/// The number of a user.
+/// The id of a user.
 pub fn look_up_user(name: &str) -> io::Result<Option<u32>> {
     Ok(penstock_sys::user(name)?.map(|user| user.uid))
 }
 
-/// The number of an account, looked up if it has a name.
+/// The id of an account, which is looked up if it is given by name.
 ///
 /// # Errors
+///
 /// What is wrong with the name.
 pub fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Result<Option<u32>>) -> Result<u32, String> {
     match account {
@@ -346,7 +348,7 @@ pub fn number(kind: &str, account: &Account, look_up: impl Fn(&str) -> io::Resul
     }
 }
 
-/// Accounts that do not exist are found when the configuration is checked, not when it is in the background.
+/// Checks that accounts exist, so that errors appear when the configuration is checked rather than in the background.
 fn check_accounts(global: &Global, diagnostics: &mut Diagnostics) {
     if let (Err(why), Some(group)) = (group_id(global), &global.group) {
         diagnostics.error(group.span, why);
@@ -356,7 +358,7 @@ fn check_accounts(global: &Global, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Programs need a master, and accounts that exist.
+/// Checks that there is a master for programs, and that their accounts exist.
 fn check_programs(config: &Config, diagnostics: &mut Diagnostics) {
     for program in &config.programs {
         if !config.global.master_worker {
@@ -376,22 +378,22 @@ fn check_programs(config: &Config, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// `chroot`, then `group` and `user`.
+/// Applies `chroot`, then `group` and `user`.
 fn give_up_privileges(global: &Global) -> Result<(), String> {
     // Names are looked up while /etc can still be read.
     let (gid, uid) = (group_id(global)?, user_id(global)?);
     if let Some(root) = &global.chroot {
         penstock_sys::chroot(&root.value).map_err(|e| format!("cannot chroot to {}: {e}", root.value.display()))?;
     }
-    // Id 0 is what the process has when it may change at all.
+    // A process that may change its id at all has id 0 already.
     penstock_sys::drop_to(uid.filter(|id| *id != 0), gid.filter(|id| *id != 0))
         .map_err(|e| format!("cannot become the configured user and group: {e}"))
 }
 
-/// How long clients may take to read that their sessions were ended by `hard-stop-after`.
+/// How long clients have to read that `hard-stop-after` ended their sessions.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Waits for signals and for the workers' end.
+/// Handles signals until the workers have ended.
 fn obey(
     handle: &Handle,
     signals: Signals,
@@ -402,7 +404,7 @@ fn obey(
     let mut keeping = Keeping::default();
     loop {
         keeping.keep_if_due(handle);
-        // The next master would start workers of its own beside this one, perhaps with another configuration.
+        // The next master would start workers of its own beside this one, perhaps with a different configuration.
         if orphaned.take_if(|gone| gone.load(Ordering::Acquire)).is_some() {
             warning("The master is gone: finishing as after SIGUSR1");
             asked.get_or_insert_with(Instant::now);
@@ -417,15 +419,16 @@ fn obey(
             Some(Signal::Usr1) => {
                 asked.get_or_insert_with(Instant::now);
             }
-            // SIGTTOU and SIGTTIN asked older processes to make room for a new one's sockets; SO_REUSEPORT made them
-            // needless. SIGUSR2 concerns a master, SIGCHLD a parent.
+            // SIGTTOU and SIGTTIN asked older processes to release their sockets for a new one; SO_REUSEPORT made them
+            // unnecessary. SIGUSR2 is for a master, SIGCHLD for a parent.
             Some(_) | None => {}
         }
-        // `grace` comes before the soft stop, and `hard-stop-after` counts from it (configuration manual, 3.1).
+        // `grace` comes before the soft stop, and `hard-stop-after` counts from its start (configuration manual, 3.1).
         let grace = global.grace.unwrap_or_default();
         if let Some(since) = asked.and_then(|asked| asked.elapsed().checked_sub(grace)) {
             if !std::mem::replace(&mut draining, true) {
-                // The workers have the last of this process's sockets: they know who waits in those that close.
+                // Workers must own the last copies of the sockets, because they serve the connections waiting in those
+                // that close.
                 if let Some(control) = &control {
                     control.close();
                 }
@@ -448,7 +451,7 @@ fn obey(
     }
 }
 
-/// Says why nothing was started.
+/// Reports why nothing was started.
 pub fn fail(why: &str) -> ExitCode {
     match *NAME {
         Name::Haproxy => alert(why),
@@ -457,7 +460,7 @@ pub fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes this process's id where `pidfile` or `-p` says.
+/// Writes this process's id to the file of `pidfile` or `-p`.
 pub fn write_pid(global: &Global) -> Result<(), String> {
     let Some(pidfile) = &global.pidfile else { return Ok(()) };
     std::fs::write(pidfile, format!("{}\n", std::process::id()))

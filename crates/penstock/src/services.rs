@@ -1,4 +1,4 @@
-//! What answers requests inside the process, wired to the data plane.
+//! The services that answer requests inside the process.
 
 use penstock_admin::{Exporter, Stats};
 use penstock_proxy::Services;

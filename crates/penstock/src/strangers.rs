@@ -1,8 +1,8 @@
-//! Other processes that listen: who they are, and taking their sockets over when this process is told to (`-sf`, `-st`).
+//! Other processes that listen: identifies them, and takes their sockets over when told to (`-sf`, `-st`).
 //!
-//! A socket of another process is copied by pidfd_getfd(2), which the system allows to who may trace that process: root with
-//! CAP_SYS_PTRACE, or the same user where `kernel.yama.ptrace_scope` is 0 and the process has not changed its user. Where it does not,
-//! `-x` takes over without any right but that of the stats socket.
+//! A socket of another process is copied with pidfd_getfd(2), which the system permits to processes that may trace that
+//! one: root with CAP_SYS_PTRACE, or the same user if `kernel.yama.ptrace_scope` is 0 and the process has not changed
+//! its user. Otherwise `-x` takes over, which only needs access to the stats socket.
 
 use rustix::{
     net::sockopt::socket_peercred,
@@ -20,10 +20,11 @@ use std::{
 const TCP_LISTENS: &str = "0A";
 const UNIX_ACCEPTS: u32 = 1 << 16;
 
-/// Copies of the listening sockets of these processes and their children; each socket once, whoever shares it.
+/// Copies of the listening sockets of these processes and their children; a socket that several share is copied once.
 ///
 /// # Errors
-/// A sentence for each process whose sockets cannot be had.
+///
+/// A sentence for each process whose sockets cannot be copied.
 pub fn sockets_of(pids: &[i32]) -> (Vec<OwnedFd>, Vec<String>) {
     let (mut sockets, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let family = pids.iter().flat_map(|&pid| std::iter::once(pid).chain(children(pid)));
@@ -41,7 +42,7 @@ pub fn sockets_of(pids: &[i32]) -> (Vec<OwnedFd>, Vec<String>) {
 
 fn take(pid: i32, seen: &mut HashSet<u64>, sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
     let process = Path::new("/proc").join(pid.to_string());
-    // An address of another network namespace is another address.
+    // An address in another network namespace is a different address.
     if fs::read_link(process.join("ns/net"))? != fs::read_link("/proc/self/ns/net")? {
         return Ok(());
     }
@@ -56,7 +57,7 @@ fn take(pid: i32, seen: &mut HashSet<u64>, sockets: &mut Vec<OwnedFd>) -> io::Re
                     sockets.push(socket);
                     seen.insert(inode);
                 }
-                // Closed since it was looked at.
+                // It was closed meanwhile.
                 Err(rustix::io::Errno::BADF) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -65,7 +66,7 @@ fn take(pid: i32, seen: &mut HashSet<u64>, sockets: &mut Vec<OwnedFd>) -> io::Re
     Ok(())
 }
 
-/// Who listens on a TCP port or a unix socket: `1234 (haproxy)`.
+/// The process that listens on a TCP port or a unix socket, such as `1234 (haproxy)`.
 pub fn owner(address: &str) -> Option<(i32, String)> {
     let pid = if address.starts_with('/') {
         socket_peercred(UnixStream::connect(address).ok()?).ok()?.pid.as_raw_nonzero().get()
@@ -89,22 +90,22 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The processes that this one has started.
+/// The children of this process.
 fn children(pid: i32) -> Vec<i32> {
     let parent = |child: &i32| {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-        // The name before it may hold anything.
+        // The name before it may contain anything.
         stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<i32>().ok()
     };
     processes().filter(|child| parent(child) == Some(pid)).collect()
 }
 
-/// The inode of `socket:[123]`.
+/// The inode in `socket:[123]`.
 fn socket(link: &OsStr) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The listening sockets of this network namespace: their inodes, and the ports of those that have one.
+/// The listening sockets of this network namespace: their inodes, and their ports if they have one.
 fn listening() -> BTreeMap<u64, Option<u16>> {
     let read = |name: &str| fs::read_to_string(Path::new("/proc/self/net").join(name)).unwrap_or_default();
     let mut found = BTreeMap::new();

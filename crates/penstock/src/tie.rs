@@ -1,5 +1,6 @@
-//! What ties a worker to its master: a socket over which listening sockets pass, then clients of the master's command socket,
-//! and whose end tells the worker that the master is gone. The worker's side; `master::worker` has the other.
+//! The connection between a worker and its master, on the worker's side: a socket that transfers listening sockets,
+//! then clients of the master's command socket, and whose end tells the worker that the master is gone. The master's
+//! side is `master::worker`.
 
 use crate::version;
 use penstock_config::model::Source;
@@ -22,25 +23,26 @@ use std::{
     },
 };
 
-/// The environment variable that marks a worker: the numbers of its descriptors and the words of [`Occasion`], with colons between.
+/// The environment variable that marks a worker: the numbers of its descriptors and a word of [`Occasion`], separated
+/// by colons.
 pub const VARIABLE: &str = "PENSTOCK_WORKER";
 
-/// In [`VARIABLE`] where standard error is a terminal in truth.
+/// The word in [`VARIABLE`] that says that the original standard error is a terminal.
 pub const TERMINAL: &str = "terminal";
 
 /// Why a worker is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// With its master.
+    /// Together with its master.
     Start,
-    /// For another configuration; the worker before it serves until it does, and then finishes.
+    /// For another configuration; the previous worker serves until this one does, and then finishes.
     Reload,
-    /// The worker before it is gone.
+    /// To replace a worker that is gone.
     Replacement,
 }
 
 impl Occasion {
-    /// As in the environment.
+    /// Its word in the environment variable.
     pub fn word(self) -> &'static str {
         match self {
             Occasion::Start => "start",
@@ -55,7 +57,7 @@ pub fn is_worker() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Whether somebody reads standard error on a terminal. A worker writes through its master until it serves.
+/// Whether standard error is read on a terminal. Until it serves, a worker writes through its master.
 pub fn is_on_terminal() -> bool {
     match std::env::var(VARIABLE) {
         Ok(told) => told.ends_with(TERMINAL),
@@ -66,7 +68,7 @@ pub fn is_on_terminal() -> bool {
 pub use penstock_config::model::StatsLevel as Level;
 pub use penstock_control::SeverityOutput;
 
-/// As configurations have it.
+/// The word for a level in configurations.
 pub fn word(level: Level) -> &'static str {
     match level {
         Level::User => "user",
@@ -75,7 +77,7 @@ pub fn word(level: Level) -> &'static str {
     }
 }
 
-/// What a client of the master's may do on a worker, and how it is answered.
+/// What a client of the master may do on a worker, and the format of answers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     pub level: Level,
@@ -88,12 +90,12 @@ impl Rights {
     const LEVELS: [Level; 3] = [Level::User, Level::Operator, Level::Admin];
     const SEVERITIES: [SeverityOutput; 3] = [SeverityOutput::None, SeverityOutput::Number, SeverityOutput::Text];
 
-    /// Of this level, and as a session begins.
+    /// The initial rights of a session with this level.
     pub fn new(level: Level) -> Rights {
         Rights { level, severity: SeverityOutput::None, expert: false, experimental: false }
     }
 
-    /// As they pass over the socket.
+    /// The form in which they are sent over the socket.
     fn to_bytes(self) -> [u8; 4] {
         [self.level as u8, self.severity as u8, self.expert.into(), self.experimental.into()]
     }
@@ -105,10 +107,11 @@ impl Rights {
     }
 }
 
-/// Hands a new client to the worker behind `socket`: what is to be written to it and read from it.
+/// Passes a new client to the worker behind `socket`; returns the socket to that client's conversation.
 ///
 /// # Errors
-/// When the worker is gone.
+///
+/// If the worker is gone.
 pub fn introduce(socket: &UnixStream, rights: Rights) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let descriptors = [theirs.as_fd()];
@@ -116,7 +119,7 @@ pub fn introduce(socket: &UnixStream, rights: Rights) -> io::Result<UnixStream> 
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     let bytes = rights.to_bytes();
-    // A worker that does not listen must not hold up the client for ever.
+    // A worker that does not read must not block the client for ever.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     rustix::io::retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags))?;
     Ok(ours)
@@ -127,7 +130,7 @@ pub fn introduce(socket: &UnixStream, rights: Rights) -> io::Result<UnixStream> 
 pub struct Tie {
     socket: UnixStream,
     occasion: Occasion,
-    /// Standard error as the master has it, until this worker serves.
+    /// The master's standard error, until this worker serves.
     stderr: Option<OwnedFd>,
     configuration: File,
     /// Where the worker before this one keeps its counters, and where this one is to keep its own.
@@ -135,10 +138,11 @@ pub struct Tie {
 }
 
 impl Tie {
-    /// What the master left in the environment.
+    /// Takes what the master left in the environment.
     ///
     /// # Errors
-    /// When it is not there.
+    ///
+    /// If it is not there.
     pub fn received() -> io::Result<Tie> {
         let told = std::env::var(VARIABLE).map_err(|_| io::ErrorKind::NotFound)?;
         let mut words = told.split(':');
@@ -173,7 +177,7 @@ impl Tie {
         self.occasion
     }
 
-    /// The socket, while listening sockets pass over it.
+    /// The socket over which listening sockets are transferred.
     pub fn socket(&self) -> &UnixStream {
         &self.socket
     }
@@ -181,20 +185,23 @@ impl Tie {
     /// The configuration as the master has read it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    ///
+    /// If it cannot be read.
     pub fn sources(&self) -> io::Result<Vec<Source>> {
         let mut bytes = Vec::new();
         let mut file = &self.configuration;
-        // Each worker of this configuration shares the place in it.
+        // All workers with this configuration share the file's position.
         file.rewind()?;
         file.read_to_end(&mut bytes)?;
         unpack(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Tells the master that this worker serves, and with which sockets; its messages go where the master's go from here on.
+    /// Tells the master that this worker serves, and with which sockets; from here on its messages go where the
+    /// master's go.
     ///
     /// # Errors
-    /// When the master is gone.
+    ///
+    /// If the master is gone.
     pub fn report(&mut self, sockets: &[OwnedFd]) -> io::Result<()> {
         if let Some(stderr) = self.stderr.take() {
             rustix::stdio::dup2_stderr(&stderr)?;
@@ -205,11 +212,12 @@ impl Tie {
         self.socket.write_all(version)
     }
 
-    /// Waits on a thread of its own for what the master sends: clients of its command socket, for `serve`. The flag is true once
-    /// the master is gone.
+    /// Starts a thread that receives what the master sends: clients of its command socket, for `serve`. The returned
+    /// flag becomes true once the master is gone.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    ///
+    /// If there is no thread for it.
     pub fn watch(self, mut serve: impl FnMut(UnixStream, Rights) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
@@ -223,7 +231,7 @@ impl Tie {
     }
 }
 
-/// The next client; `None` at the end, and for what no master sends.
+/// The next client; `None` at the end, and for anything that a master does not send.
 fn next_client(socket: &UnixStream) -> io::Result<Option<(UnixStream, Rights)>> {
     let mut bytes = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -239,13 +247,13 @@ fn next_client(socket: &UnixStream) -> io::Result<Option<(UnixStream, Rights)>> 
     Ok(client.map(UnixStream::from).zip(rights))
 }
 
-/// Names and texts, each behind its length.
+/// Encodes names and texts, each after its length.
 pub fn pack(sources: &[Source]) -> Vec<u8> {
     let texts = sources.iter().flat_map(|source| [&source.name, &source.text]);
     texts.flat_map(|text| [&(text.len() as u64).to_ne_bytes()[..], text.as_bytes()].concat()).collect()
 }
 
-/// What [`pack`] made.
+/// Decodes the output of [`pack`].
 fn unpack(mut bytes: &[u8]) -> Option<Vec<Source>> {
     let mut text = || {
         let (length, rest) = bytes.split_first_chunk()?;

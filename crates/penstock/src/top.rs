@@ -1,4 +1,4 @@
-//! `penstock top`: what a running process does, a second at a time.
+//! `penstock top`: what a running process is doing, updated every second.
 
 use crate::{
     arguments::{Arguments, Opt, help, switch, value},
@@ -15,7 +15,7 @@ use std::{
 /// Where quickstart serves its metrics.
 const DEFAULT: &str = "http://127.0.0.1:8404/metrics";
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         switch("--once", "prints one view, of one interval, and ends: for scripts"),
@@ -25,7 +25,7 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// Runs it.
+/// Runs `penstock top`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let options = options();
     let arguments = match Arguments::parse(&options, arguments) {
@@ -86,7 +86,7 @@ fn read(address: &Address) -> Result<(Sample, Instant), String> {
     }
 }
 
-/// Draws until somebody has seen enough. A process that does not answer for a while, or is another one, is waited for.
+/// Draws until the user quits. If the process does not respond for a while, or was replaced, this waits for it.
 fn watch(address: &Address, first: (Sample, Instant), interval: Duration) -> Result<(), String> {
     let screen = Screen::open()?;
     let (mut before, mut now) = (first.clone(), first);

@@ -1,4 +1,4 @@
-//! `-v` and `-vv`: what this is and what it can do on this machine.
+//! `-v` and `-vv`: the version, and what this program can do on this machine.
 
 use crate::{
     engine,
@@ -6,15 +6,15 @@ use crate::{
 };
 use penstock_admin::command::SPEAKS;
 
-/// The version alone.
+/// The version.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
-/// The version that clients of HAProxy's are told, on sockets and by `-v`.
+/// The version reported to HAProxy's clients, on sockets and by `-v`.
 pub fn reported() -> String {
     format!("{SPEAKS}-penstock-{NUMBER}")
 }
 
-/// The page of `-v`.
+/// The output of `-v`.
 pub fn short() -> String {
     let system = rustix::system::uname();
     let first = match *NAME {
@@ -30,10 +30,10 @@ pub fn short() -> String {
     )
 }
 
-/// With which of `Cargo.toml`'s profiles this was built; that of development is called debug.
+/// The build profile in `Cargo.toml`; the development profile is called debug.
 pub const PROFILE: &str = env!("PENSTOCK_PROFILE");
 
-/// The page of `-vv`.
+/// The output of `-vv`.
 pub fn long() -> String {
     let mut page = short();
     let mut row = |name: &str, value: String| page.push_str(&format!("{name:<28}{value}\n"));
@@ -69,7 +69,7 @@ pub fn long() -> String {
     page
 }
 
-/// CPU instructions that decide about speed.
+/// CPU instructions that matter for speed.
 fn cpu_features() -> Vec<(&'static str, bool)> {
     #[cfg(target_arch = "x86_64")]
     return vec![

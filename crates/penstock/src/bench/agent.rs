@@ -8,7 +8,7 @@ use penstock_lab::agents::{self, Address, Identity};
 use penstock_lab::load::Stop;
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--listen", "ADDRESS[:PORT]", "where, or unix:PATH [127.0.0.1:7313]"),
@@ -51,7 +51,7 @@ fn listen(arguments: &Arguments) -> Result<(), String> {
     let sources = arguments.all("--source").flat_map(|list| list.split(',')).flat_map(str::parse).collect();
     let agent = agents::serve(&address, identity(arguments)?.as_ref(), sources).map_err(said)?;
     println!("penstock bench agent listens on {}", agent.address());
-    // A signal ends the process: whoever runs the test reports it as lost.
+    // A signal ends the process, which the controller reports as a lost agent.
     agent.run(&Stop::default(), &mut |outcome| println!("{outcome}")).map_err(said)
 }
 
@@ -84,12 +84,12 @@ fn usage_of_certificates() -> ExitCode {
     )
 }
 
-/// `--agents`.
+/// Parses `--agents`.
 pub fn addresses(arguments: &Arguments) -> Result<Vec<Address>, String> {
     arguments.all("--agents").flat_map(|list| list.split(',')).map(|one| one.parse().map_err(said)).collect()
 }
 
-/// `--ca`, `--cert`, `--key`: all or none.
+/// Reads `--ca`, `--cert` and `--key`, which must be given together.
 pub fn identity(arguments: &Arguments) -> Result<Option<Identity>, String> {
     match ["--ca", "--cert", "--key"].map(|name| arguments.one(name)) {
         [None, None, None] => Ok(None),

@@ -8,7 +8,7 @@ use crate::{
 use penstock_lab::{compare, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--target-rate", "N", "the rate that cores are counted for [the studies', else the highest of A]"),
@@ -18,7 +18,7 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// Runs it.
+/// Runs `penstock bench compare`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let done = Arguments::parse(&options(), arguments).and_then(|arguments| {
         if arguments.has("--help") {

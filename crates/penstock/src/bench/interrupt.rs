@@ -1,16 +1,16 @@
-//! Ctrl-C: the first ends the run with what was measured, the next ends the process.
+//! Ctrl-C: the first one ends the run with what was measured so far, the next one ends the process.
 
 use penstock_lab::load::Stop;
 use penstock_sys::{Signal, Signals};
 use std::time::{Duration, Instant};
 
-/// `timeout` and shells send a signal to a process and to its group: what comes so soon is the same wish.
+/// `timeout` and shells signal both a process and its group: a second signal within this time counts as the same one.
 const SAME: Duration = Duration::from_millis(500);
 
-/// What asks for the end.
+/// The signals that end a run.
 const ENDING: [Signal; 4] = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
 
-/// Call it before any thread is started.
+/// Lets signals end the run. To be called before any thread is started.
 pub fn stop_on_signal(stop: &Stop) -> Result<(), String> {
     let signals = Signals::block_these(&ENDING).map_err(|e| format!("signals cannot be waited for: {e}"))?;
     let stop = stop.clone();

@@ -1,4 +1,4 @@
-//! `penstock bench load URL`: the options, and where the result goes.
+//! `penstock bench load URL`: its options, and the output of its result.
 
 use super::words::{cores, duration, number, rate};
 use crate::{
@@ -9,12 +9,12 @@ use penstock_lab::load::{Arrivals, Error, Http, LoadPlan, Mode, Stop, TlsVersion
 use penstock_lab::{agents, output};
 use std::{ffi::OsString, fs, io::IsTerminal, process::ExitCode};
 
-/// Some units failed, or an agent was lost; what was measured stands.
+/// Some units failed, or an agent was lost; what was measured is valid.
 const SOME_FAILED: u8 = 2;
-/// Cut short by a signal, as a shell would say it of SIGINT.
+/// Interrupted by a signal; the same status as a shell's for SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--mode", "MODE", "handshake, request (a handshake for each), keep-alive, download, idle [keep-alive]"),
@@ -77,7 +77,7 @@ agent was lost, 130 interrupted (the result is partial).
 
 ";
 
-/// Runs it.
+/// Runs `penstock bench load`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let options = options();
     let arguments = match Arguments::parse(&options, arguments) {
@@ -130,7 +130,7 @@ fn load(arguments: &Arguments) -> Result<ExitCode, String> {
     })
 }
 
-/// The plan that the options make.
+/// The plan that the options describe.
 pub fn plan(arguments: &Arguments) -> Result<LoadPlan, String> {
     if arguments.has("-s") {
         return Err(

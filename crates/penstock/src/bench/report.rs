@@ -1,4 +1,4 @@
-//! `penstock bench report result.json`: the report of a result that was written before.
+//! `penstock bench report result.json`: a report of a result that was saved earlier.
 
 use crate::{
     arguments::{Arguments, Opt, help, switch, value},
@@ -7,7 +7,7 @@ use crate::{
 use penstock_lab::{report, study::Outcome};
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         value("--html", "FILE", "writes the page"),
@@ -17,7 +17,7 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// Runs it.
+/// Runs `penstock bench report`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let done = Arguments::parse(&options(), arguments).and_then(|arguments| {
         if arguments.has("--help") {

@@ -13,7 +13,7 @@ use penstock_lab::{
 };
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// What may be given to it.
+/// Its options.
 pub fn options() -> Vec<Opt> {
     vec![
         switch(
@@ -60,12 +60,12 @@ pub fn options() -> Vec<Opt> {
     ]
 }
 
-/// The studies that there are.
+/// The names of all studies.
 pub fn names() -> Vec<&'static str> {
     STUDIES.iter().map(|study| study.name).collect()
 }
 
-/// Runs it.
+/// Runs `penstock bench study`.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let parsed = Arguments::parse(&options(), arguments);
     let arguments = match parsed {
@@ -77,7 +77,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         return if arguments.has("--help") { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     match carry_out(&arguments) {
-        // What is partial is not what was asked for.
+        // A partial result is not what was asked for.
         Ok(whole) => {
             if whole {
                 ExitCode::SUCCESS
@@ -103,7 +103,7 @@ fn usage() -> String {
     page + "\n" + &help(&options())
 }
 
-/// A reader that has seen enough closes the pipe.
+/// Prints text; a reader that has seen enough closes the pipe.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

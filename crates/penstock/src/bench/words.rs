@@ -1,14 +1,14 @@
-//! Numbers, times and lists of processors as they are typed.
+//! Parses numbers, times and lists of processors on the command line.
 
 use std::time::Duration;
 
-/// A whole number above zero; `k` and `m` multiply it, as wrk reads them.
+/// Parses an integer above zero; `k` and `m` multiply it, as in wrk.
 pub fn number<N: TryFrom<u64>>(name: &str, text: &str) -> Result<N, String> {
     let whole = rate(name, text).ok().filter(|n| n.fract() == 0.0).and_then(|n| N::try_from(n as u64).ok());
     whole.ok_or_else(|| format!("{name} cannot be '{text}': expected a whole number above zero"))
 }
 
-/// A number above zero, with the same letters.
+/// Parses a number above zero, with the same suffixes.
 pub fn rate(name: &str, text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
@@ -18,7 +18,7 @@ pub fn rate(name: &str, text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{name} cannot be '{text}': expected a number above zero"))
 }
 
-/// `30`, `30s`, `500ms`, `2m`, `1h`.
+/// Parses `30`, `30s`, `500ms`, `2m`, `1h`.
 pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (digits, unit) = units
@@ -31,7 +31,7 @@ pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{name} cannot be '{text}': expected a time like 30s, 500ms or 2m"))
 }
 
-/// `0-3,8`.
+/// Parses `0-3,8`.
 pub fn cores(list: &str) -> Result<Vec<usize>, String> {
     let bad = || format!("--cores cannot be '{list}': expected processors like 0-3,8");
     let mut cores = Vec::new();

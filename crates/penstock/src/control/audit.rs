@@ -1,4 +1,4 @@
-//! One line of the log for each command that changes something: who, where, with which rights, what, and what came of it.
+//! A log line for each command that changes something: who, where, with which rights, the command, and its result.
 
 use penstock_admin::command::Piece;
 use penstock_control::{Request, Severity};
@@ -8,18 +8,18 @@ pub struct Audit {
     changes: &'static str,
     command: String,
     level: &'static str,
-    /// The first error, else the first sentence.
+    /// Whether it failed, and the first error, else the first sentence.
     result: Option<(bool, String)>,
 }
 
 impl Audit {
-    /// Of a command, if it changes something.
+    /// An audit of a command, if it changes something.
     pub fn of(request: &Request) -> Option<Audit> {
         let changes = request.changes?;
         Some(Audit { changes, command: request.told.clone(), level: request.level.word(), result: None })
     }
 
-    /// A piece of its answer.
+    /// Looks at a piece of the answer.
     pub fn piece(&mut self, piece: &Piece) {
         let Piece::Say(severity, sentence) = piece else { return };
         let is_error = *severity as u8 <= Severity::Error as u8;
@@ -28,7 +28,7 @@ impl Audit {
         }
     }
 
-    /// The line. `left`: the client left before the answer was complete.
+    /// The log line. `left` says that the client left before the answer was complete.
     pub fn line(self, who: &str, socket: &str, left: bool) -> String {
         let result = match (&self.result, left) {
             (Some((true, sentence)), _) => format!("refused: {}", sentence.trim_end()),
@@ -44,7 +44,7 @@ impl Audit {
     }
 }
 
-/// In quotes, what is no printable character escaped, and not longer than a log line may well be.
+/// Quotes text, escapes characters that are not printable, and limits the length.
 fn quoted(text: &str) -> String {
     const LONGEST: usize = 512;
     let mut out = String::from("\"");

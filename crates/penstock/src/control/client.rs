@@ -1,4 +1,4 @@
-//! A client of a stats socket: its bytes to a session, the session's bytes to it.
+//! A client of a stats socket: moves bytes between it and its session.
 
 use super::{Entrance, Hub, audit::Audit};
 use penstock_admin::command::Piece;
@@ -21,17 +21,17 @@ use tokio::{
 /// How much of an answer is gathered before it is sent.
 const GATHERED: usize = 16 << 10;
 
-/// How often it is looked whether a client that waits is still there.
+/// How often to check whether a waiting client is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How much of what a client still sends is read when nothing more is wanted of it, and for how long, so that it gets its last answer.
+/// How much of a client's further input is read, and for how long, so that it receives its last answer.
 const LINGER_BYTES: usize = 1 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// A client.
 pub struct Client {
     stream: Stream,
-    /// As the audit log names it.
+    /// Its name in the audit log.
     who: String,
 }
 
@@ -47,7 +47,7 @@ enum Gone {
 }
 
 impl Client {
-    /// On a unix socket.
+    /// A client on a unix socket.
     pub fn unix(stream: UnixStream) -> io::Result<Client> {
         let who = match stream.peer_cred() {
             Ok(peer) => format!("pid {} uid {}", peer.pid().unwrap_or(0), peer.uid()),
@@ -56,13 +56,13 @@ impl Client {
         Ok(Client { stream: Stream::Unix(stream), who })
     }
 
-    /// Who came to the master, on a socket pair.
+    /// A client that came through the master, on a socket pair.
     pub fn of_master(stream: std::os::unix::net::UnixStream) -> io::Result<Client> {
         stream.set_nonblocking(true)?;
         Ok(Client { stream: Stream::Unix(UnixStream::from_std(stream)?), who: "a client of the master".into() })
     }
 
-    /// On a TCP socket.
+    /// A client on a TCP socket.
     pub fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         Ok(Client { stream: Stream::Tcp(stream), who: peer.to_string() })
@@ -98,7 +98,7 @@ impl Stream {
         }
     }
 
-    /// Both ways are closed. One who has said its last word may still wait for answers.
+    /// Whether both directions are closed. A client that has finished sending may still wait for answers.
     fn is_gone(&self) -> bool {
         let mut watched = [PollFd::from_borrowed_fd(self.fd(), PollFlags::empty())];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -106,7 +106,7 @@ impl Stream {
     }
 }
 
-/// The whole conversation with a client.
+/// Runs the whole conversation with a client.
 pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) {
     let mut session = Session::new(entrance.settings);
     let uptime = || hub.executor.handle.started().elapsed();
@@ -116,7 +116,7 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
             Step::Run(Request { command: Command::Process(Process::GiveListeners), .. }) => {
                 match client.stream {
                     Stream::Unix(stream) if entrance.exposes => give(&hub, stream).await,
-                    // As to any command that is none.
+                    // Treated like an unknown command.
                     _ => {}
                 }
                 break;
@@ -144,7 +144,7 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
     }
 }
 
-/// Carries out a command, and sends its answer as it comes.
+/// Carries out a command, and sends its answer piece by piece.
 async fn answer(
     hub: &Hub,
     entrance: &Entrance,
@@ -159,7 +159,7 @@ async fn answer(
             biased;
             piece = answer.next() => piece,
             () = tokio::time::sleep(LOOK) => {
-                // What there is of an answer that takes long is shown.
+                // The available part of a slow answer is shown.
                 let sent = send(&mut client.stream, session, 0).await;
                 if sent.is_err() || client.stream.is_gone() {
                     break Err(Gone::Left);
@@ -186,10 +186,10 @@ async fn answer(
     ended
 }
 
-/// Syslog's number for what is normal and yet worth knowing.
+/// The syslog severity for a normal but significant event.
 const NOTICE: u8 = 5;
 
-/// Sends what is more than `left`, as fast as the client reads.
+/// Sends output until no more than `left` bytes remain, as fast as the client reads.
 async fn send(stream: &mut Stream, session: &mut Session, left: usize) -> Result<(), Gone> {
     while session.output().len() > left {
         match timeout(session.timeout(), stream.write(session.output())).await {
@@ -200,7 +200,7 @@ async fn send(stream: &mut Stream, session: &mut Session, left: usize) -> Result
     Ok(())
 }
 
-/// Sends what there is, and reads what comes.
+/// Sends pending output, and reads input.
 async fn read(stream: &mut Stream, session: &mut Session, buffer: &mut [u8]) -> Result<(), Gone> {
     send(stream, session, 0).await?;
     let room = session.room().min(buffer.len());
@@ -212,7 +212,7 @@ async fn read(stream: &mut Stream, session: &mut Session, buffer: &mut [u8]) -> 
     Ok(())
 }
 
-/// Lets the client have its last answer: to close at once what has not been read would take it away.
+/// Lets the client receive its last answer, which would be lost if the socket was closed with unread input.
 async fn linger(stream: &mut Stream, buffer: &mut [u8]) {
     if stream.shutdown().await.is_err() {
         return;
@@ -228,7 +228,7 @@ async fn linger(stream: &mut Stream, buffer: &mut [u8]) {
     .await;
 }
 
-/// Gives the listening sockets away: on a thread of its own, since the exchange waits for its client.
+/// Passes the listening sockets to a client, on a thread of its own since the exchange is blocking.
 async fn give(hub: &Hub, stream: UnixStream) {
     let mut copies = hub.copies.lock().await;
     let Ok(stream) = stream.into_std() else { return };

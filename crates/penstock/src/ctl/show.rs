@@ -1,8 +1,8 @@
-//! Answers arranged for a terminal: lists below a line of names become tables with columns.
+//! Formats answers for a terminal: lists with a header line become tables.
 
 use std::io::IsTerminal;
 
-/// The columns of `show stat` that people look at, as far as the terminal is wide enough; the table of all is for programs.
+/// The columns of `show stat` that people look at, as many as fit; the full table is for programs.
 const STAT: [&str; 20] = [
     "# pxname",
     "svname",
@@ -26,18 +26,18 @@ const STAT: [&str; 20] = [
     "lastchg",
 ];
 
-/// How wide the terminal is, if standard output is one.
+/// The width of the terminal, if standard output is one.
 pub fn width() -> Option<usize> {
     let out = std::io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten()?;
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// The text as it was, with a line's end; or as a table, where it is one and there is a terminal of that width.
+/// The text with a line end; as a table if it is one and the terminal has that width.
 pub fn arranged(text: &str, width: Option<usize>) -> String {
     let as_it_was = || format!("{text}\n");
     let Some(width) = width else { return as_it_was() };
-    // `show servers state` has the version of its format on the first line.
+    // The first line of `show servers state` is the version of its format.
     let body = text.strip_prefix("1\n").unwrap_or(text);
     if !body.starts_with("# ") {
         return as_it_was();
@@ -84,7 +84,7 @@ pub fn arranged(text: &str, width: Option<usize>) -> String {
     out
 }
 
-/// The fields of a line in which some are quoted.
+/// Splits a CSV line.
 fn csv(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -1,5 +1,5 @@
-//! The sockets of the master's commands (`-S`): a thread for each client, of which there are at most ten, and none of which can
-//! hold up the master.
+//! The sockets for commands to the master (`-S`): a thread per client, of at most ten, none of which can delay the
+//! master.
 
 use super::{
     Event, Master,
@@ -28,15 +28,17 @@ use std::{
     time::Duration,
 };
 
-/// Clients at a time, as with HAProxy; further ones wait.
+/// Most clients at a time, as in HAProxy; others wait.
 const CLIENTS_MAX: usize = 10;
 
-/// How long a worker may take to read what a client has sent it.
+/// How long a worker may take to read what a client sends it.
 const WORKER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The addresses of `-S`: words with commas between, as of `stats socket` but that clients may do everything unless told otherwise.
+/// Parses the addresses of `-S`: words separated by commas, as in `stats socket`, except that the default level is
+/// admin.
 ///
 /// # Errors
+///
 /// A sentence.
 pub fn parse(addresses: &[String]) -> Result<Vec<StatsSocket>, String> {
     if addresses.iter().any(|address| address.contains(char::is_control)) {
@@ -58,13 +60,13 @@ pub fn parse(addresses: &[String]) -> Result<Vec<StatsSocket>, String> {
     }
 }
 
-/// A word as a configuration file has it.
+/// Escapes a word for a configuration file.
 fn escaped(word: &str) -> String {
     let is_special = |c| matches!(c, ' ' | '\\' | '#' | '"' | '\'');
     word.chars().flat_map(|c| [is_special(c).then_some('\\'), Some(c)]).flatten().collect()
 }
 
-/// As HAProxy names an address, in its environment and its lists.
+/// An address in the form that HAProxy's environment variables and lists use.
 pub fn name(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Ip { ip, first, .. } if ip.is_ipv4() => format!("ipv4@{ip}:{first}"),
@@ -76,13 +78,14 @@ pub fn name(address: &ListenAddress) -> String {
     }
 }
 
-/// The sockets, listening.
+/// The listening sockets.
 pub struct Doors(Vec<(OwnedFd, Level)>);
 
 impl Doors {
-    /// Opens them. An address on which somebody answers is left to him, unless he is to be replaced.
+    /// Opens the sockets. An address on which another process answers is left to it, unless it is to be replaced.
     ///
     /// # Errors
+    ///
     /// A sentence.
     pub fn open(sockets: &[StatsSocket], replaces: bool) -> Result<Doors, String> {
         let open = |socket: &StatsSocket| {
@@ -97,10 +100,11 @@ impl Doors {
         Ok(Doors(opened?.into_iter().flatten().collect()))
     }
 
-    /// Answers on them.
+    /// Answers clients.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    ///
+    /// If there is no thread for it.
     pub fn answer(self, desk: Desk) -> io::Result<()> {
         for (door, level) in self.0 {
             rustix::io::ioctl_fionbio(&door, false)?;
@@ -111,7 +115,7 @@ impl Doors {
     }
 }
 
-/// What clients share: the way to the master, and what it knows of them.
+/// What clients share: a channel to the master, and a list of clients.
 #[derive(Clone)]
 pub struct Desk {
     events: mpsc::Sender<Event>,
@@ -119,7 +123,7 @@ pub struct Desk {
     crowd: Arc<Crowd>,
 }
 
-/// The clients that there are.
+/// The current clients.
 #[derive(Default)]
 pub struct Crowd {
     clients: Mutex<Vec<Arc<Client>>>,
@@ -127,10 +131,10 @@ pub struct Crowd {
     pub reload_failed: AtomicBool,
 }
 
-/// A client, so that another thread can end it.
+/// A client, as another thread can end it.
 struct Client {
     socket: OwnedFd,
-    /// A reload does not end it: it has been told nothing yet, or waits for the answer to a reload.
+    /// Whether a reload leaves it connected: it has not been told anything yet, or waits for the result of a reload.
     is_spared: AtomicBool,
 }
 
@@ -164,13 +168,13 @@ impl Crowd {
 }
 
 impl Desk {
-    /// To this master.
+    /// A desk for this master.
     pub fn new(events: mpsc::Sender<Event>, sockets: &[StatsSocket], crowd: Arc<Crowd>) -> Desk {
         let row = |socket: &StatsSocket| format!("{} {} all", name(&socket.address), tie::word(socket.level));
         Desk { events, sockets: Arc::new(sockets.iter().map(row).collect()), crowd }
     }
 
-    /// What the master answers; `None` when it ends.
+    /// Asks the master; `None` if the master is ending.
     fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Master<'_>) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = mpsc::channel();
         let ask = move |master: &mut Master<'_>| drop(answer.send(question(master)));
@@ -187,7 +191,7 @@ fn receive(door: &OwnedFd, level: Level, desk: &Desk) {
     loop {
         desk.crowd.wait_for_room();
         let Ok(stream) = accept_with(door, SocketFlags::CLOEXEC) else {
-            // No descriptors, for a moment.
+            // There may be no descriptors for a moment.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -198,7 +202,7 @@ fn receive(door: &OwnedFd, level: Level, desk: &Desk) {
         let spawned = name.spawn({
             let (desk, client) = (desk.clone(), client.clone());
             move || {
-                // A client that has gone needs nothing more.
+                // If a client has gone, nothing is left to do.
                 let _ = serve(&File::from(stream), &client, Session::new(level), &desk);
                 desk.crowd.leave(&client);
             }
@@ -209,7 +213,7 @@ fn receive(door: &OwnedFd, level: Level, desk: &Desk) {
     }
 }
 
-/// One client, until it or the session ends.
+/// Serves one client until it or its session ends.
 fn serve(mut stream: &File, client: &Client, mut session: Session, desk: &Desk) -> io::Result<()> {
     loop {
         let step = session.step(desk.crowd.reload_failed.load(Ordering::Relaxed));
@@ -231,7 +235,7 @@ fn serve(mut stream: &File, client: &Client, mut session: Session, desk: &Desk) 
             Step::Ask(ask) => answer(ask, client, &mut session, desk)?,
             Step::Forward { target, text, rights, both_ways } => {
                 let found = desk.find(target.clone());
-                // One that is about to end takes nothing any more.
+                // A worker that is about to end accepts nothing any more.
                 match found.and_then(|(_, worker)| introduced(&worker, &text, rights).ok()) {
                     Some(worker) => {
                         if !both_ways {
@@ -269,7 +273,7 @@ fn answer(ask: Ask, client: &Client, session: &mut Session, desk: &Desk) -> io::
     Ok(())
 }
 
-/// A worker that has been given a client's commands.
+/// Connects a client to a worker, which gets the client's commands.
 fn introduced(worker: &UnixStream, text: &[u8], rights: Rights) -> io::Result<UnixStream> {
     let mut worker = tie::introduce(worker, rights)?;
     worker.set_write_timeout(Some(WORKER_PATIENCE))?;
@@ -277,7 +281,7 @@ fn introduced(worker: &UnixStream, text: &[u8], rights: Rights) -> io::Result<Un
     Ok(worker)
 }
 
-/// Passes what the worker says to the client, and the other way if it is wanted, until the worker has said all.
+/// Copies the worker's output to the client, and optionally the other way, until the worker has finished.
 fn pass(mut worker: &UnixStream, mut client: &File, both_ways: bool) -> io::Result<()> {
     let mut bytes = [0; 16 << 10];
     let mut client_speaks = both_ways;
@@ -288,7 +292,7 @@ fn pass(mut worker: &UnixStream, mut client: &File, both_ways: bool) -> io::Resu
         let [from_worker, from_client] = waited.each_ref().map(PollFd::revents);
         if from_worker.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
             match worker.read(&mut bytes) {
-                // The worker has died: the client sees that there is no more.
+                // The worker has died: the client sees the end.
                 Ok(0) | Err(_) => return Ok(()),
                 Ok(received) => client.write_all(&bytes[..received])?,
             }

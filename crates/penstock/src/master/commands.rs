@@ -1,9 +1,9 @@
-//! The commands of the master's own: one table, from which parser and `help` come.
+//! The master's own commands: one table for parser and `help`.
 
 use crate::tie::{Level, SeverityOutput};
 use std::time::Duration;
 
-/// What is asked of the master itself.
+/// A command for the master itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
     Help(Vec<String>),
@@ -15,7 +15,7 @@ pub enum Own {
     ShowProcesses,
     ShowVersion,
     ShowStartupLogs,
-    /// Former workers are stopped instead of drained where it is hard.
+    /// Reloads; `hard` means that previous workers are stopped instead of drained.
     Reload {
         hard: bool,
     },
@@ -24,7 +24,7 @@ pub enum Own {
     Timeout(Duration),
 }
 
-/// What `on` and `off` are for.
+/// What `on` and `off` apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     Expert,
@@ -44,7 +44,7 @@ impl Switch {
 
 struct Entry {
     words: &'static str,
-    /// As `help` shows it; empty where it does not.
+    /// Its syntax as `help` shows it; empty if `help` does not show it.
     usage: &'static str,
     help: &'static str,
     level: Level,
@@ -89,7 +89,7 @@ const TABLE: &[Entry] = &[
     entry("exit", "", "disconnect", Level::User, |_| Ok(Own::Quit)),
 ];
 
-/// The ways to a process, which the parser of lines knows.
+/// Prefixes that select a process; they are handled when a line is parsed.
 const PREFIXES: &[(&str, &str)] = &[
     ("@!<pid>", "send a command to the <pid> process"),
     ("@<relative pid>", "send a command to the <relative pid> process"),
@@ -106,7 +106,7 @@ fn switch(which: Switch, arguments: &[String]) -> Result<Own, String> {
     }
 }
 
-/// What the words ask for, or the sentence that they are answered with.
+/// Parses the words; an error is the sentence for the client.
 pub fn parse(words: &[String], level: Level) -> Result<Own, String> {
     let named = |entry: &&Entry| {
         let mut given = words.iter();
@@ -127,7 +127,7 @@ fn unknown(words: &[String]) -> String {
     }
 }
 
-/// `help`: the commands that begin so, else all.
+/// `help`: the commands that start with these words, else all.
 pub fn help(words: &[String]) -> String {
     let near = near(words);
     let entries = if near.is_empty() { all() } else { near };
@@ -139,7 +139,7 @@ fn all() -> Vec<(&'static str, &'static str)> {
     PREFIXES.iter().copied().chain(own).collect()
 }
 
-/// The commands whose words begin as the given ones do.
+/// The commands that start with the given words.
 fn near(words: &[String]) -> Vec<(&'static str, &'static str)> {
     let begun = |usage: &str| {
         let mut own = usage.split(' ');

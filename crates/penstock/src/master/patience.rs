@@ -1,33 +1,33 @@
-//! When a worker that died is replaced (pure): at once, after a pause, or not any more.
+//! When a worker that died is replaced (pure): at once, after a pause, or never.
 
 use std::time::Duration;
 
-/// A worker that served for less than this has failed rather than died.
+/// A worker that served for less than this counts as failed.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// After so many that failed in a row there is no next one: pauses of 6.3 s in all.
+/// After this many failures in a row no more workers are started; the pauses add up to 6.3 s.
 const FAILURES_MAX: u32 = 8;
 
-/// The pause after the second failure in a row; each further one doubles it.
+/// The pause after the second failure in a row; it doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is to be done about a worker's death.
+/// The reaction to a worker's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Start another one after so long.
+    /// Start another one after this time.
     Replace(Duration),
-    /// This many in a row have failed: another would fail as well.
+    /// Give up, since this many in a row have failed.
     GiveUp(u32),
 }
 
-/// How many workers in a row have failed.
+/// Counts workers that failed in a row.
 #[derive(Debug, Default)]
 pub struct Patience {
     failures: u32,
 }
 
 impl Patience {
-    /// A worker has ended that served for so long; `None` for one that never did.
+    /// Records that a worker has ended after serving for this long; `None` if it never did.
     pub fn after(&mut self, served: Option<Duration>) -> Verdict {
         if served.is_some_and(|served| served >= STEADY) {
             self.failures = 0;
@@ -41,7 +41,7 @@ impl Patience {
         }
     }
 
-    /// Another configuration: what failed before says nothing of it.
+    /// Starts counting anew, since the configuration has changed.
     pub fn renew(&mut self) {
         self.failures = 0;
     }

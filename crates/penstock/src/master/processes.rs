@@ -1,11 +1,11 @@
-//! `show proc`: the master, its workers and its programs, in HAProxy's columns, which clients cut by their width.
+//! `show proc`: the master, its workers and its programs, in HAProxy's columns, which clients parse by their width.
 
 use std::{
     fmt::{self, Display},
     time::Duration,
 };
 
-/// A process, as a row shows it.
+/// A row of the list: one process.
 pub struct Row {
     pub pid: u32,
     /// `master`, `worker`, or the name of a program.
@@ -24,7 +24,7 @@ impl Display for Row {
     }
 }
 
-/// What there is.
+/// All processes.
 pub struct Processes {
     pub master: Row,
     pub workers: Vec<Row>,

@@ -1,4 +1,4 @@
-//! `program` sections: what the master starts beside its worker, and starts again when it dies.
+//! `program` sections: processes that the master starts beside its worker, and restarts when they die.
 
 use super::{
     patience::{Patience, Verdict},
@@ -42,13 +42,13 @@ struct Process {
 }
 
 impl Programs {
-    /// None yet; they will find these variables in their environment.
+    /// No programs yet; `variables` will be set in their environment.
     pub fn new(variables: Vec<(&'static str, String)>) -> Programs {
         Programs { variables, ..Programs::default() }
     }
 
-    /// The worker of a configuration serves: its programs are started, and those before them told to end. One without
-    /// `option start-on-reload` that runs already runs on.
+    /// Called when the worker of a configuration serves: starts the configuration's programs, and ends previous ones. A
+    /// running program without `option start-on-reload` continues.
     pub fn renew(&mut self, sections: &[ExternalProgram]) {
         let mut before = std::mem::take(&mut self.current);
         for section in sections {
@@ -65,13 +65,13 @@ impl Programs {
         self.former.extend(former.inspect(|process| drop(penstock_sys::kill(process.pid, Signal::Usr1.number()))));
     }
 
-    /// A reload that they survive.
+    /// Counts a reload that the running programs survive.
     pub fn count_reload(&mut self) {
         let current = self.current.iter_mut().filter_map(|program| program.process.as_mut());
         current.chain(&mut self.former).for_each(|process| process.reloads += 1);
     }
 
-    /// A child of the master has ended; whether it was one of these.
+    /// Handles the end of a child of the master; returns whether it was one of the programs.
     pub fn reaped(&mut self, pid: i32, code: i32, is_leaving: bool) -> bool {
         if let Some(at) = self.former.iter().position(|process| process.pid == pid) {
             let Process { name, .. } = self.former.swap_remove(at);
@@ -88,12 +88,12 @@ impl Programs {
         true
     }
 
-    /// When one is to be started again.
+    /// When the next program is to be started again.
     pub fn due(&self) -> Option<Instant> {
         self.current.iter().filter_map(|program| program.due).min()
     }
 
-    /// Starts those for which it is time.
+    /// Starts the programs whose time has come.
     pub fn start_due(&mut self) {
         let now = Instant::now();
         for program in &mut self.current {
@@ -103,7 +103,7 @@ impl Programs {
         }
     }
 
-    /// Tells all of them to end; none is started again.
+    /// Ends all programs; none is started again.
     pub fn end(&mut self, signal: Signal) {
         for program in &mut self.current {
             program.due = None;
@@ -114,12 +114,12 @@ impl Programs {
         }
     }
 
-    /// Whether none runs.
+    /// Whether no program is running.
     pub fn have_ended(&self) -> bool {
         self.former.is_empty() && self.current.iter().all(|program| program.process.is_none())
     }
 
-    /// For `show proc`: those of the configuration, and those before them.
+    /// Rows for `show proc`: the programs of the configuration, and previous ones.
     pub fn rows(&self) -> (Vec<Row>, Vec<Row>) {
         let row = |process: &Process| Row {
             pid: process.pid.unsigned_abs(),
@@ -148,7 +148,7 @@ impl Program {
         }
     }
 
-    /// It has ended, after so long.
+    /// Records that it has ended after running for this long.
     fn fail(&mut self, ran: Option<Duration>) {
         match self.patience.after(ran) {
             Verdict::Replace(pause) => self.due = Some(Instant::now() + pause),
@@ -170,7 +170,7 @@ fn spawn(section: &ExternalProgram, variables: &[(&'static str, String)]) -> Res
     if let Some(user) = &section.user {
         command.uid(serve::number("user", &user.value, serve::look_up_user)?);
     }
-    // The master blocks signals; a program does not expect that.
+    // The master blocks signals, which programs do not expect.
     penstock_sys::unblock_signals(&mut command);
     let child: io::Result<_> = command.spawn();
     Ok(child.map_err(|e| format!("Cannot execute {path}: {e}"))?.id() as i32)

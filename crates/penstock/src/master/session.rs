@@ -1,8 +1,8 @@
-//! The conversation with one client of the master's command socket (pure): bytes in; questions to the master, commands for
-//! workers and bytes for the client out.
+//! The conversation with one client of the master's command socket (pure): bytes in; requests to the master, commands
+//! for workers, and bytes for the client out.
 //!
-//! Not interactive, as it begins, it carries out what the client has sent and is over. What a client sends is bounded by
-//! [`LINE_MAX`] and [`PAYLOAD_MAX`], and nothing more is taken from it while something is being carried out.
+//! At first a session is not interactive: it carries out what the client has sent, and ends. What a client sends is
+//! bounded by [`LINE_MAX`] and [`PAYLOAD_MAX`], and no more is taken from it while something is being carried out.
 
 use super::commands::{self, Own, Switch};
 use crate::tie::{self, Level, Rights};
@@ -11,25 +11,25 @@ use std::time::Duration;
 /// The longest line: HAProxy's buffer.
 const LINE_MAX: usize = 16 << 10;
 
-/// The longest payload; the worker has a limit of its own (`tune.cli.max-payload-size`).
+/// The longest payload; workers have a limit of their own (`tune.cli.max-payload-size`).
 const PAYLOAD_MAX: usize = 8 << 20;
 
-/// How long a client may be silent, as HAProxy's stats sockets have it.
+/// How long a client may be silent, as for HAProxy's stats sockets.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A process, as a client names it.
+/// A process, as selected by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The worker that serves.
     Current,
     /// A worker by its id.
     Pid(i32),
-    /// None: what the client wrote.
+    /// No process; the text is what the client wrote.
     Nobody(String),
 }
 
 impl Target {
-    /// What a client is told if there is no such process.
+    /// The answer if there is no such process.
     pub fn missing(&self) -> String {
         let prefix = match self {
             Target::Current => "1".to_owned(),
@@ -40,21 +40,21 @@ impl Target {
     }
 }
 
-/// What is needed next.
+/// What the session needs next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Give it what comes from the client.
+    /// Pass it input from the client.
     Read,
-    /// The answer of the master, to [`Session::answer`].
+    /// Ask the master, and pass the answer to [`Session::answer`].
     Ask(Ask),
-    /// Send this to a worker, and what it answers to the client; then call [`Session::answered`], or [`Session::answer`] if there is
-    /// no such worker. Both ways: what the client says meanwhile is for the worker as well.
+    /// Send this to a worker, and its answer to the client; then call [`Session::answered`], or [`Session::answer`] if
+    /// there is no such worker. With `both_ways`, the client's further input also goes to the worker.
     Forward { target: Target, text: Vec<u8>, rights: Rights, both_ways: bool },
-    /// Send what is left of the output; then it is over.
+    /// Send the remaining output, and close.
     Close,
 }
 
-/// A question to the master.
+/// A request to the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     Sockets,
@@ -63,7 +63,7 @@ pub enum Ask {
     Reload {
         hard: bool,
     },
-    /// Which worker this is: the answer goes to [`Session::found`].
+    /// Find a worker; the result goes to [`Session::found`].
     Find(Target),
 }
 
@@ -74,14 +74,14 @@ pub struct Session {
     timeout: Duration,
     interactive: bool,
     shows_prompt: bool,
-    /// Whose commands follow, if not the master's.
+    /// The worker that commands go to, if not the master.
     worker: Option<i32>,
     reload_failed: bool,
     input: Vec<u8>,
     input_ended: bool,
-    /// What is left of the line.
+    /// The rest of the line.
     line: Option<Vec<u8>>,
-    /// A command that waits for its payload, and what ends that.
+    /// A command that waits for its payload, and the line that ends that.
     payload: Option<Payload>,
     has_had_line: bool,
     over: bool,
@@ -95,7 +95,7 @@ struct Payload {
 }
 
 impl Session {
-    /// Of a client who may do this much.
+    /// A session of a client with this level.
     pub fn new(level: Level) -> Session {
         Session {
             rights: Rights::new(level),
@@ -120,18 +120,18 @@ impl Session {
         self.timeout
     }
 
-    /// Takes what came from the client; it has ended with nothing.
+    /// Takes input from the client; an empty slice means that it has ended.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.input_ended |= bytes.is_empty();
         self.input.extend_from_slice(bytes);
     }
 
-    /// What is to be sent.
+    /// Takes the bytes to be sent.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// What is next. Prompts say whether the last reload has failed.
+    /// What is needed next. Prompts show whether the last reload failed.
     pub fn step(&mut self, reload_failed: bool) -> Step {
         self.reload_failed = reload_failed;
         loop {
@@ -145,7 +145,7 @@ impl Session {
         }
     }
 
-    /// The answer of the master. After one to a reload all is over.
+    /// Takes the master's answer. After the answer to a reload the session ends.
     pub fn answer(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.is_empty()) {
             self.output.extend_from_slice(line.as_bytes());
@@ -155,12 +155,12 @@ impl Session {
         self.prompt();
     }
 
-    /// A worker has answered.
+    /// Records that a worker has answered.
     pub fn answered(&mut self) {
         self.prompt();
     }
 
-    /// Which worker commands are for from now on.
+    /// Sets the worker that commands go to from now on.
     pub fn found(&mut self, target: &Target, worker: Option<i32>) {
         match worker {
             Some(_) => {
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Nothing more is carried out.
+    /// Ends the session: nothing more is carried out.
     pub fn end(&mut self) {
         self.over = true;
     }
@@ -192,7 +192,7 @@ impl Session {
         self.command(&line)
     }
 
-    /// Takes a line out of the input.
+    /// Takes a line from the input.
     fn next_line(&mut self) -> Option<Step> {
         match take_line(&mut self.input) {
             Some(mut line) => {
@@ -213,7 +213,7 @@ impl Session {
         }
     }
 
-    /// Carries out one command, or says who is to.
+    /// Carries out one command, or returns who has to.
     fn command(&mut self, text: &[u8]) -> Option<Step> {
         let text = text.trim_ascii();
         let (target, text) = match text.strip_prefix(b"@") {
@@ -231,7 +231,7 @@ impl Session {
             None => (self.worker.map(Target::Pid), text),
         };
         let Some(target) = target else { return self.own(text) };
-        // The client speaks to the master all the while.
+        // These always go to the master.
         if matches!(text, b"quit" | b"exit") || text.starts_with(b"prompt") {
             return self.own(text);
         }
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// A prefix alone: commands that follow are for that process.
+    /// Handles a prefix on its own: later commands go to that process.
     fn turn_to(&mut self, target: Option<Target>) -> Option<Step> {
         match target {
             Some(target) => Some(Step::Ask(Ask::Find(target))),
@@ -259,7 +259,8 @@ impl Session {
         }
     }
 
-    /// `@@`: the rest of the line goes to the worker as it is; with none, whatever the client says until the worker is done.
+    /// `@@`: the rest of the line goes to the worker unchanged; if it is empty, so does all further input until the
+    /// worker ends the conversation.
     fn converse(&mut self, target: Target, rest: &[u8]) -> Step {
         let mut text = match (rest.is_empty(), self.shows_prompt) {
             (false, _) => rest.to_vec(),
@@ -383,7 +384,7 @@ impl Session {
     }
 }
 
-/// What the text behind `@` names.
+/// Parses the text after `@`.
 fn target(word: &[u8]) -> Target {
     let text = String::from_utf8_lossy(word);
     match text.strip_prefix('!') {
@@ -394,13 +395,13 @@ fn target(word: &[u8]) -> Target {
     .unwrap_or_else(|| Target::Nobody(text.into_owned()))
 }
 
-/// The first word, and what follows it.
+/// Splits off the first word.
 fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
     (&text[..end], text[end..].trim_ascii())
 }
 
-/// Where the first semicolon stands that no backslash precedes.
+/// The position of the first semicolon that is not escaped with a backslash.
 fn end_of_command(line: &[u8]) -> usize {
     let mut escaped = false;
     let ends = line.iter().position(|&byte| {
@@ -411,7 +412,7 @@ fn end_of_command(line: &[u8]) -> usize {
     ends.unwrap_or(line.len())
 }
 
-/// What ends the payload that the last word announces.
+/// The line that ends the payload, if the last word announces one.
 fn payload_end(command: &[u8]) -> Option<&[u8]> {
     command.rsplit(u8::is_ascii_whitespace).next()?.strip_prefix(b"<<").filter(|end| end.len() <= 64)
 }
@@ -427,7 +428,7 @@ fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A session that was sent this, cut into pieces of a size, and what came of it: each step, and each piece of output.
+    /// Runs a session on input split into pieces of size `cut`; returns each step and each piece of output.
     fn run(bytes: &[u8], cut: usize) -> Vec<String> {
         let mut session = Session::new(Level::Admin);
         let mut pieces = bytes.chunks(cut);
@@ -470,7 +471,7 @@ mod tests {
         seen
     }
 
-    /// However it is cut, it comes to the same.
+    /// The result does not depend on how the input is split.
     fn seen(bytes: &[u8]) -> Vec<String> {
         let whole = run(bytes, bytes.len());
         assert_eq!(run(bytes, 1), whole);

@@ -1,4 +1,4 @@
-//! Starting a worker: what it is given, and waiting until it serves.
+//! Starts a worker: what it is given, and waiting until it serves.
 
 use super::Event;
 use crate::{
@@ -22,10 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Of what a worker says until it serves, this much is kept.
+/// How much of a worker's output until it serves is kept.
 const LOG_MAX: usize = 64 << 10;
 
-/// A worker, and the master's end of what ties it to the master.
+/// A worker, with the master's end of its socket.
 pub struct Worker {
     pub pid: i32,
     /// How many reloads it has survived.
@@ -38,44 +38,45 @@ pub struct Worker {
     serves_since: Option<Instant>,
 }
 
-/// One that drains.
+/// A worker that is draining.
 pub type Former = Worker;
 
-/// A worker serves, with these sockets and of this version, or will not.
+/// A worker is serving with these sockets and this version, or has failed.
 pub struct Started {
     pub pid: i32,
     pub result: io::Result<(Vec<OwnedFd>, String)>,
-    /// What it said until then.
+    /// Its output until then.
     pub log: String,
 }
 
 impl Worker {
-    /// From now on.
+    /// Records that it serves from now on.
     pub fn serves(&mut self, version: String) {
         self.serves_since = Some(Instant::now());
         self.version = version;
     }
 
-    /// For how long, if it has.
+    /// How long it has served, if it has.
     pub fn served(&self) -> Option<Duration> {
         self.serves_since.map(|since| since.elapsed())
     }
 }
 
-/// What is the same for all workers of a master.
+/// What all workers of a master have in common.
 pub struct Launcher {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// What workers and programs find in their environment.
+    /// Environment variables for workers and programs.
     pub variables: Vec<(&'static str, String)>,
     events: mpsc::Sender<Event>,
 }
 
 impl Launcher {
-    /// For this program with its own arguments, and with these sockets for commands to the master.
+    /// A launcher for this program with its own arguments; `sockets` are the addresses for commands to the master.
     ///
     /// # Errors
-    /// When its file cannot be found.
+    ///
+    /// If the program's file cannot be found.
     pub fn new(events: mpsc::Sender<Event>, flags: &Flags, sockets: &str) -> io::Result<Launcher> {
         let files: Vec<String> = flags.files.iter().map(|file| file.display().to_string()).collect();
         let mut variables = vec![("HAPROXY_MWORKER", "1".to_owned()), ("HAPROXY_CFGFILES", files.join(";"))];
@@ -99,7 +100,7 @@ impl Launcher {
     ) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         let (said, says) = io::pipe()?;
-        // Copies that the program which is started keeps; ours are closed when this returns.
+        // Copies for the new process; ours are closed when this returns.
         let counters = counters()?;
         let stderr = io::stderr();
         let given = [theirs.as_fd(), stderr.as_fd(), configuration.as_fd(), before.as_fd(), counters.as_fd()];
@@ -113,7 +114,7 @@ impl Launcher {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(tie::VARIABLE, format!("{}:{}:{terminal}", numbers.join(":"), occasion.word())).stderr(says);
         let pid = command.spawn()?.id() as i32;
-        // Its end of the pipe would never be the last one.
+        // Otherwise our end of the pipe would keep it open.
         drop(command);
         let tie = Arc::new(ours);
         let (socket, events) = (tie.clone(), self.events.clone());
@@ -121,7 +122,7 @@ impl Launcher {
         std::thread::Builder::new().name("start".into()).spawn(move || {
             let result = meet(&socket, &sockets);
             drop(sockets);
-            // A master that ends needs to be told nothing.
+            // If the master is ending, there is nothing to tell it.
             let _ = events.send(Event::Started(Started { pid, result, log: finished(log) }));
         })?;
         let now = Instant::now();
@@ -129,7 +130,7 @@ impl Launcher {
     }
 }
 
-/// Gives a worker the sockets of the one before it, and waits until it serves.
+/// Passes the sockets of the previous worker to the new one, and waits until it serves.
 fn meet(mut socket: &UnixStream, sockets: &[OwnedFd]) -> io::Result<(Vec<OwnedFd>, String)> {
     handover::give(socket, sockets)?;
     let kept = handover::take(socket)?;
@@ -140,18 +141,18 @@ fn meet(mut socket: &UnixStream, sockets: &[OwnedFd]) -> io::Result<(Vec<OwnedFd
     Ok((kept, String::from_utf8_lossy(&version).into_owned()))
 }
 
-/// Shows what a worker says, and keeps it.
+/// Copies a worker's output to standard error, and keeps it.
 fn pass_on(mut said: io::PipeReader) -> Vec<u8> {
     let (mut kept, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(received @ 1..) = said.read(&mut bytes) {
-        // A reader that has gone does not matter.
+        // If there is no reader, that does not matter.
         let _ = io::stderr().write_all(&bytes[..received]);
         kept.extend_from_slice(&bytes[..received.min(LOG_MAX - kept.len())]);
     }
     kept
 }
 
-/// What was said. A worker that serves or has ended has closed its end; a program that it started may not.
+/// The output so far. A worker that serves or has ended has closed its end; a program that it started may not have.
 fn finished(log: JoinHandle<Vec<u8>>) -> String {
     let end = Instant::now() + Duration::from_secs(1);
     while !log.is_finished() && Instant::now() < end {
@@ -161,10 +162,11 @@ fn finished(log: JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Keeps a configuration as it was read, for workers to come.
+/// Stores a configuration as it was read, for later workers.
 ///
 /// # Errors
-/// When there is no memory for it.
+///
+/// If there is no memory for it.
 pub fn keep(sources: &[Source]) -> io::Result<Arc<File>> {
     let mut file = File::from(rustix::fs::memfd_create("configuration", rustix::fs::MemfdFlags::CLOEXEC)?);
     file.write_all(&tie::pack(sources))?;
@@ -179,7 +181,7 @@ pub fn counters() -> io::Result<Arc<File>> {
     Ok(Arc::new(File::from(rustix::fs::memfd_create("counters", rustix::fs::MemfdFlags::CLOEXEC)?)))
 }
 
-/// A status as HAProxy shows it: `0 (Exit)`, `137 (Killed)`.
+/// An exit status as HAProxy shows it: `0 (Exit)`, `137 (Killed)`.
 pub fn ended(code: i32) -> String {
     let how = match code - 128 {
         ..=0 => "Exit",
