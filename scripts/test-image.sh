@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the image: its conventions, and that it serves, reloads and drains, started as its own settings say. Runs it as a container where one can be run
-# (buildah run), else in a chroot as the image's user. Needs root. Of the binary of scripts/release.sh, or PENSTOCK_BIN.
+# Tests the image: its conventions, and that it serves, reloads and drains, started as its own settings say, in
+# a chroot and namespaces. Needs root. Of the binary of scripts/release.sh, or PENSTOCK_BIN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test image
