@@ -22,6 +22,8 @@ pub enum HandshakeError {
         /// Whether a certificate above it in the chain was refused, rather than itself.
         authority: bool,
     },
+    /// The peer's certificate has X.509 version 1, which webpki does not read.
+    Version1,
     /// A server presented a certificate for another name.
     WrongName,
     /// TLS failed: no common version or suite, a bad signature, or an alert from the peer.
@@ -40,6 +42,7 @@ impl HandshakeError {
             HandshakeError::Aborted(_) => "Connection error during SSL handshake",
             HandshakeError::Certificate { authority: true, .. } => "SSL client CA chain cannot be verified",
             HandshakeError::Certificate { authority: false, .. } => "SSL client certificate not trusted",
+            HandshakeError::Version1 => "SSL client certificate of X.509 version 1 not supported",
             HandshakeError::WrongName => "Server presented an SSL certificate different from the expected one",
             _ => "SSL handshake failure",
         }
@@ -51,7 +54,7 @@ impl HandshakeError {
             HandshakeError::Empty => 24,
             HandshakeError::Aborted(_) => 25,
             HandshakeError::Certificate { authority: true, .. } => 30,
-            HandshakeError::Certificate { authority: false, .. } => 31,
+            HandshakeError::Certificate { authority: false, .. } | HandshakeError::Version1 => 31,
             HandshakeError::WrongName => 33,
             _ => 34,
         }
@@ -72,7 +75,7 @@ impl fmt::Display for HandshakeError {
                 f.write_str(" (turned away: the wait would be longer than tune.crypto.max-wait)")
             }
             HandshakeError::Internal(what) => write!(f, " ({what})"),
-            HandshakeError::Empty | HandshakeError::WrongName => Ok(()),
+            HandshakeError::Empty | HandshakeError::WrongName | HandshakeError::Version1 => Ok(()),
         }
     }
 }

@@ -50,6 +50,7 @@ impl Flight {
         let result = result.map_err(|error| {
             session.alert(output);
             match (verify::take_refusal(), &error) {
+                (Some(refusal), _) if refusal.code == verify::VERSION_1 => HandshakeError::Version1,
                 (Some(refusal), _) => {
                     HandshakeError::Certificate { verify: refusal.code, authority: refusal.depth > 0 }
                 }

@@ -28,6 +28,10 @@ pub(crate) struct Refusal {
     pub depth: u32,
 }
 
+/// The code of a leaf with X.509 version 1. OpenSSL has none, since it accepts such certificates; webpki refuses them, for
+/// the chain as well as for the signature of the handshake.
+pub(crate) const VERSION_1: u32 = u32::MAX;
+
 thread_local! {
     /// Why the last client was refused. rustls returns its own error, which has no room for OpenSSL's number; nothing
     /// parks between the refusal and the end of the pass, where this is taken.
@@ -127,11 +131,16 @@ pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[Certifi
             E::InvalidPurpose | E::InvalidPurposeContext { .. } => at_leaf(26),
             E::UnhandledCriticalExtension => at_leaf(34),
             E::UnknownIssuer => unknown_issuer(leaf, above),
+            E::Other(_) | E::BadEncoding if has_version_1(leaf) => at_leaf(VERSION_1),
             _ => at_leaf(UNSPECIFIED),
         },
         Error::InvalidCertRevocationList(CertRevocationListError::BadSignature) => at_leaf(8),
         _ => at_leaf(UNSPECIFIED),
     }
+}
+
+fn has_version_1(der: &CertificateDer<'_>) -> bool {
+    X509Certificate::from_der(der).is_ok_and(|(_, parsed)| parsed.version() == x509_parser::x509::X509Version::V1)
 }
 
 /// Finds which certificate of the chain is outside its validity.
