@@ -6,12 +6,12 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Takes the bytes over. The caller's own copy is the caller's to zero.
+    /// Takes over the bytes. The caller must zero any copy it keeps.
     pub fn new(bytes: [u8; N]) -> Secret<N> {
         Secret(bytes)
     }
 
-    /// The bytes, for the place they are meant for.
+    /// The bytes, to be passed to where they are needed.
     pub fn expose(&self) -> &[u8; N] {
         &self.0
     }

@@ -1,13 +1,14 @@
-//! SHA-256, SHA-384 and SHA-512 (FIPS 180-4) of eight messages of one length, and HMAC (RFC 2104): what deterministic
-//! nonces and the masks of PSS are made of. A 32-bit word takes the low half of a lane; the high half stays zero.
+//! SHA-256, SHA-384 and SHA-512 (FIPS 180-4) of eight messages of one length, and HMAC (RFC 2104), for deterministic
+//! nonces and the masks of PSS. A 32-bit word takes the low half of a lane; the high half stays zero.
 //!
-//! Time depends on the length alone. Tests: `digests_are_the_published_ones`, and the RFC 6979 vectors in `tests/ec.rs`.
+//! Time depends on the length alone. Tests: `digests_are_the_published_ones`, and the RFC 6979 vectors in
+//! `tests/ec.rs`.
 
 use crate::vector::{Kernel, Lane8};
 use core::marker::PhantomData;
 use zeroize::Zeroize;
 
-/// The differences between the two hashes.
+/// What distinguishes the hash functions.
 pub(crate) trait Hash: 'static {
     /// Bytes of a block.
     const BLOCK: usize;
@@ -58,7 +59,7 @@ impl Hash for Sha256 {
     }
 }
 
-/// The hashes of 64-bit words differ in their lengths and in where they start.
+/// The hashes of 64-bit words differ in the digest's length and in the initial state.
 macro_rules! wide_hash {
     ($name:ident, $digest:literal, [$($initial:literal),* $(,)?]) => {
         impl Hash for $name {
@@ -121,7 +122,7 @@ wide_hash!(
     ]
 );
 
-/// The state after a block.
+/// Updates the state with a block.
 struct Compress<'a, V: Lane8, H>(&'a mut [V; 8], &'a [V; 16], PhantomData<H>);
 
 impl<V: Lane8, H: Hash> Kernel<V> for Compress<'_, V, H> {
@@ -149,15 +150,16 @@ impl<V: Lane8, H: Hash> Kernel<V> for Compress<'_, V, H> {
     }
 }
 
-/// Takes in whole blocks.
+/// Absorbs whole blocks.
 fn absorb<V: Lane8, H: Hash>(state: &mut [V; 8], blocks: &[[V; 16]]) {
     for block in blocks {
         V::enter(Compress::<V, H>(state, block, PhantomData));
     }
 }
 
-/// Eight messages of one length as words, with the padding that ends a hash of `before` bytes more. The first `spare`
-/// bytes (a whole number of words) of the first block are left as zeros for the caller to fill, and count as before.
+/// Eight messages of one length as words, with the padding of a hash that has absorbed `before` bytes already. The
+/// first `spare` bytes (a whole number of words) of the first block are left as zeros for the caller to fill; they
+/// count as part of the message.
 pub(crate) fn padded<V: Lane8, H: Hash>(messages: &[Vec<u8>; 8], before: usize, spare: usize) -> Vec<[V; 16]> {
     let length = messages[0].len();
     assert!(messages.iter().all(|message| message.len() == length), "the messages of a call have one length");
@@ -178,7 +180,7 @@ pub(crate) fn padded<V: Lane8, H: Hash>(messages: &[Vec<u8>; 8], before: usize, 
     blocks
 }
 
-/// The one block that ends a hash of one block and a digest.
+/// The block that ends a hash of one block and a digest.
 fn last_block<V: Lane8, H: Hash>(digest: &[V; 8]) -> [V; 16] {
     let mut block = [V::splat(0); 16];
     block[..H::DIGEST_WORDS].copy_from_slice(&digest[..H::DIGEST_WORDS]);
@@ -213,7 +215,7 @@ pub(crate) struct Hmac<V: Lane8, H> {
 }
 
 impl<V: Lane8, H: Hash> Hmac<V, H> {
-    /// Of keys as long as a digest, as words.
+    /// Prepares keys as long as a digest, given as words.
     pub(crate) fn new(keys: &[V; 8]) -> Self {
         let [inner, outer] = [0x36, 0x5c].map(|pad: u64| {
             let pad = V::splat(pad * ((u64::MAX / 255) >> (64 - 8 * H::WORD)));
@@ -229,7 +231,7 @@ impl<V: Lane8, H: Hash> Hmac<V, H> {
         Hmac { inner, outer, hash: PhantomData }
     }
 
-    /// The codes, as words, of eight messages that [`padded`] ended after one block.
+    /// The codes, as words, of eight messages that [`padded`] prepared with one block before them.
     pub(crate) fn code(&self, message: &[[V; 16]]) -> [V; 8] {
         let (mut inner, mut outer) = (self.inner, self.outer);
         absorb::<V, H>(&mut inner, message);
@@ -237,7 +239,7 @@ impl<V: Lane8, H: Hash> Hmac<V, H> {
         outer
     }
 
-    /// The codes of digests.
+    /// The codes of messages that are digests.
     pub(crate) fn code_of_digest(&self, digest: &[V; 8]) -> [V; 8] {
         self.code(&[last_block::<V, H>(digest)])
     }

@@ -1,12 +1,13 @@
-//! Eight 64-bit lanes, three ways: [`Avx512`] runs, [`Portable`] runs anywhere, and [`Bound`] proves the carries.
+//! Eight 64-bit lanes, in three implementations: [`Avx512`] is fast, [`Portable`] runs anywhere, and [`Bound`] proves
+//! that nothing overflows.
 //!
-//! Every kernel is written once, over [`Vector`]. Because no kernel's control flow depends on data, a run on `Bound`,
-//! which carries for each word only the interval it may lie in, covers every possible input: it panics where an
-//! accumulator could overflow 64 bits or where a multiplicand could exceed the 52 bits that VPMADD52 reads.
+//! Every kernel is written once, generic over [`Vector`]. Because no kernel's control flow depends on data, a run on
+//! `Bound`, which stores for each word only the interval it may lie in, covers every possible input: it panics where an
+//! accumulator could overflow 64 bits or a multiplicand could exceed the 52 bits that VPMADD52 reads.
 //!
 //! Two types keep the ranges apart. A bare `V` is a *column*: a sum of products, any 64-bit value. A [`Digit`] is a
-//! *multiplicand*: its low 52 bits are the value, whatever is above them is junk that the multiplier ignores (on
-//! `Avx512` carries are left standing there because masking them would cost a micro-operation each).
+//! *multiplicand*: its low 52 bits are the value, and whatever is above them is junk that the multiplier ignores (on
+//! `Avx512`, carries are left there because masking them would cost a micro-operation each).
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
@@ -36,13 +37,14 @@ pub(crate) const MASK52: u64 = (1 << RADIX) - 1;
 
 /// Eight lanes of 64 bits.
 pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'static {
-    /// One truth value a lane.
+    /// One truth value per lane.
     type Mask: Copy;
 
     /// The same public constant in every lane.
     fn splat(x: u64) -> Self;
     fn add(self, other: Self) -> Self;
-    /// May go below zero: such a value may only be added, subtracted, shifted by [`Vector::sar`] or read as a digit.
+    /// The result may be negative: then it may only be added, subtracted, shifted by [`Vector::sar`] or read as a
+    /// digit.
     fn sub(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     /// Logical shift right.
@@ -60,34 +62,34 @@ pub(crate) trait Vector: Copy + Default + DefaultIsZeroes + Send + Sync + 'stati
     /// `yes` where the mask holds, else `self`.
     fn or_if(self, mask: Self::Mask, yes: Self) -> Self;
     fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Each lane's value in the lane whose number differs by the bit `DISTANCE`: 1, 2 or 4.
+    /// Gives each lane the value of the lane whose number differs in the bit `DISTANCE`: 1, 2 or 4.
     fn exchange<const DISTANCE: usize>(self) -> Self;
-    /// Word `at % 8` of vector `at / 8`, in every lane. The place is public, and inside.
+    /// Word `at % 8` of vector `at / 8`, in every lane. `at` is public and must be within the slice.
     fn word(digits: &[Digit<Self>], at: usize) -> Self;
     /// The first lane's value in every lane.
     fn first(self) -> Self;
-    /// Adds in the first lane alone.
+    /// Adds in the first lane only.
     fn add_first(self, other: Self) -> Self;
     /// Each lane's value one lane lower; the last takes the first of `above`.
     fn down(self, above: Self) -> Self;
     /// Each lane's value one lane higher; the first takes the last of `below`.
     fn up(self, below: Self) -> Self;
-    /// Of words of at most 53 bits that are the limbs of one number, the first lane the lowest: its digits. Nothing is
-    /// carried out of the last.
+    /// The digits of a number whose limbs are these words of at most 53 bits, lowest lane first. There is no carry out
+    /// of the last one.
     fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z];
     /// Runs one hot function: the only place where the instruction set changes.
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out;
-    /// Runs a part of a hot function: inlined there, except where the vector is slow anyway and its code would only be
-    /// long.
+    /// Runs a part of a hot function, inlined, except where the vector type is slow anyway and inlining would only make
+    /// the code long.
     fn inline<K: Kernel<Self>>(kernel: K) -> K::Out;
     /// Forbids moving loads and stores across this point, so that loads are not merged and then spilled.
     fn fence();
 
-    /// What a [`Digit::low`] keeps: everything where the multiplier truncates by itself.
+    /// Truncates for [`Digit::low`]; does nothing where the multiplier truncates by itself.
     fn truncate(self) -> Self;
-    /// Panics if a value may exceed a digit (where values are known).
+    /// Panics if the value may exceed a digit (in implementations that can tell).
     fn assert_digit(self);
-    /// For a value that is not below zero for a reason that intervals cannot see.
+    /// Declares that a value is not negative, for a reason that intervals cannot represent.
     #[inline(always)]
     fn not_negative(self) -> Self {
         self
@@ -108,14 +110,14 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn chi(a: Self, b: Self, c: Self) -> Self;
     /// `a ^ b ^ c`.
     fn xor3(a: Self, b: Self, c: Self) -> Self;
-    /// Of each bit, what at least two of the three say.
+    /// The majority of the three operands, bit by bit.
     fn majority(a: Self, b: Self, c: Self) -> Self;
-    /// Of eight entries, side by side in `table`, the one that each lane's index names (its low three bits). Not a
-    /// memory access: every entry is in the register.
+    /// For each lane, the entry of eight, side by side in `table`, that its index selects (by its low three bits). Not
+    /// a memory access: every entry is in the register.
     fn pick8(table: Self, index: Self) -> Self;
-    /// Of sixteen entries in two registers, the one that each lane's index names (its low four bits).
+    /// For each lane, the entry of sixteen in two registers that its index selects (by its low four bits).
     fn pick16(low: Self, high: Self, index: Self) -> Self;
-    /// Logical shifts by a public number of bits.
+    /// Shifts right by a public number of bits, filling with zeros.
     fn shr_by(self, bits: u32) -> Self;
     fn shl_by(self, bits: u32) -> Self;
     fn rotl64<const K: i32>(self) -> Self;
@@ -123,12 +125,12 @@ pub(crate) trait Lane8: Vector + slots::Shuffle<Pairs = Self> {
     fn rotr32<const K: i32>(self) -> Self;
     /// Shifts each 32-bit half.
     fn shr32<const K: u32>(self) -> Self;
-    /// Adds each 32-bit half by itself.
+    /// Adds the 32-bit halves separately.
     fn add32(self, other: Self) -> Self;
 }
 
-/// [`Vector::ripple`]: a lane over 52 bits generates a carry, a lane of ones passes one on, and one addition of the two
-/// masks sends every carry to its end.
+/// Implements [`Vector::ripple`]: a lane over 52 bits generates a carry, a lane of ones passes one on, and one addition
+/// of the two masks propagates all carries.
 #[inline(always)]
 fn ripple_lanes<V: Lane8, const Z: usize>(words: &[V; Z]) -> [Digit<V>; Z] {
     let (mut generate, mut pass) = (0u128, 0u128);
@@ -146,7 +148,7 @@ fn ripple_lanes<V: Lane8, const Z: usize>(words: &[V; Z]) -> [Digit<V>; Z] {
     digits
 }
 
-/// A multiplicand: the low 52 bits count.
+/// A multiplicand, of which only the low 52 bits count.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 pub(crate) struct Digit<V>(V);
@@ -160,20 +162,20 @@ impl<V: Vector> Digit<V> {
         Digit(v.truncate())
     }
 
-    /// A value that fits a digit as it stands.
+    /// A value that is known to fit into a digit.
     #[inline(always)]
     pub(crate) fn whole(v: V) -> Self {
         v.assert_digit();
         Digit(v)
     }
 
-    /// The digit by itself, without what may stand above it.
+    /// The digit without any junk above it.
     #[inline(always)]
     pub(crate) fn value(self) -> V {
         self.0.and(V::splat(MASK52))
     }
 
-    /// The register as it stands: for a digit made by [`Digit::whole`], or where what is above a digit makes no difference.
+    /// The register as it is: for a digit made by [`Digit::whole`], or where junk above the digit makes no difference.
     #[inline(always)]
     pub(crate) fn raw(self) -> V {
         self.0
@@ -205,7 +207,7 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Declares a part of hot functions in the same way, through [`Vector::inline`].
+/// Declares a part of hot functions, like `kernel!` but through [`Vector::inline`].
 macro_rules! part {
     ($($declaration:tt)*) => { $crate::vector::hot!(inline, $($declaration)*); };
 }
@@ -238,8 +240,8 @@ macro_rules! hot {
 }
 pub(crate) use hot;
 
-/// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only when every index
-/// is a constant early; a loop it may or may not unroll in time.
+/// Repeats an expression with a constant counting from 0. LLVM promotes an array to registers only if all indices
+/// become constants early; it may not unroll a loop in time.
 macro_rules! repeat {
     (2, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1) };
     (4, $i:ident => $e:expr) => { $crate::vector::repeat!(@ $i $e; 0 1 2 3) };

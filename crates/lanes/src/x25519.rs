@@ -23,8 +23,8 @@ pub struct DeriveJob<'a> {
     pub peer: &'a [u8; 32],
 }
 
-/// The shared secrets of one to eight exchanges, each by itself. A secret of zero (the peer's point has small order)
-/// is refused, as RFC 8446 section 7.4.2 requires. Panics unless there are 1 to 8 jobs.
+/// The shared secrets of one to eight exchanges, with a result for each. A secret of zero (the peer's point has small
+/// order) is refused, as RFC 8446 section 7.4.2 requires. Panics unless there are 1 to 8 jobs.
 pub fn derive(lanes: Lanes, jobs: &[DeriveJob<'_>]) -> Vec<Result<Secret<32>, LaneError>> {
     assert!((1..=LANES).contains(&jobs.len()), "a call takes 1 to 8 jobs");
     lanes.run(Derive { jobs })
@@ -94,7 +94,7 @@ impl Task for PublicKeys<'_> {
         edwards::fixed_base(table, &scalars, &mut y, &mut z);
         let mut inverse = invert(&z);
         times(&y, &inverse, &mut out);
-        // Z reveals something of the scalar; the quotient is public.
+        // Z reveals information about the scalar; only the quotient is public.
         for secret in [&mut y, &mut z, &mut inverse] {
             secret.zeroize();
         }
@@ -103,7 +103,7 @@ impl Task for PublicKeys<'_> {
     }
 }
 
-/// RFC 7748, section 5, in words of 64 bits.
+/// Clamps a scalar (RFC 7748, section 5), and converts it to words of 64 bits.
 fn clamp(scalar: &[u8; 32]) -> Zeroizing<[u64; 4]> {
     let mut words = Zeroizing::new(words_from_le(scalar));
     words[0] &= !7;
@@ -111,12 +111,12 @@ fn clamp(scalar: &[u8; 32]) -> Zeroizing<[u64; 4]> {
     words
 }
 
-/// Bit i is whether bits i and i + 1 differ.
+/// Bit i of the result says whether bits i and i + 1 differ.
 fn bits_that_change(&[a, b, c, d]: &[u64; 4]) -> [u64; 4] {
     [a ^ ((a >> 1) | (b << 63)), b ^ ((b >> 1) | (c << 63)), c ^ ((c >> 1) | (d << 63)), d ^ (d >> 1)]
 }
 
-/// Each lane's words.
+/// Packs the words of each lane.
 fn packed<V: Lane8, const WORDS: usize>(words: impl Fn(usize) -> [u64; WORDS]) -> [V; WORDS] {
     let mut rows = [[0; 8]; WORDS];
     for lane in 0..LANES {
@@ -140,7 +140,7 @@ kernel! {
     }
 }
 
-/// The reduced bytes of each lane.
+/// The reduced element of each lane, as bytes.
 fn unpack<V: Lane8>(element: &mut Fe<V>) -> [Secret<32>; 8] {
     freeze(element);
     let mut rows = element.map(|digit| digit.value().to_lanes());

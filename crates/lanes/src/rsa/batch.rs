@@ -21,7 +21,7 @@ pub struct RsaJob<'a> {
     pub input: &'a [u8],
 }
 
-/// How far a batch has come.
+/// The progress of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Steps remain.
@@ -29,38 +29,38 @@ pub enum Progress {
         /// The number of steps.
         steps_left: usize,
     },
-    /// The results are there.
+    /// The results are ready.
     Done,
 }
 
-/// Private operations in progress, on up to eight jobs. Up to four cost half of what eight cost, and one alone, which is
-/// arranged in another way (see `single.rs`), less again.
+/// Private operations in progress, on up to eight jobs. Up to four jobs cost half as much as eight; a single one, which
+/// is arranged differently (see `single.rs`), costs still less.
 ///
-/// Made of steps of a few microseconds each (a window of the exponents, or one squaring of the final check), so that
-/// a caller with other work decides how long it stays away: on AVX-512 a step of the largest size takes less than
-/// 20 µs, so ten never exceed 200.
+/// The work is divided into steps of a few microseconds each (a window of the exponents, or one squaring of the final
+/// check), so that a caller with other work decides how long to stay away: on AVX-512 a step of the largest size takes
+/// less than 20 µs, so ten never exceed 200.
 ///
-/// Each result is checked before it leaves, by raising it to the public exponent: a wrong CRT result would reveal the
-/// primes (Boneh, DeMillo, Lipton 1997), so it is destroyed and [`LaneError::Fault`] stands in its place.
+/// Each result is checked before it is returned, by raising it to the public exponent: a wrong CRT result would reveal
+/// the primes (Boneh, DeMillo, Lipton 1997), so it is destroyed and replaced by [`LaneError::Fault`].
 pub struct RsaBatch {
     lanes: Lanes,
     kind: Kind,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     work: Option<Box<dyn Work>>,
     steps_left: usize,
 }
 
-/// What makes the memory of two batches the same.
+/// Batches of the same kind can use the same memory.
 type Kind = (Implementation, RsaSize);
 
 thread_local! {
-    /// The memory of this thread's last batch of each kind, zeroed: it is up to a quarter of a megabyte, and to ask the
-    /// system for it again costs some percent of a batch.
+    /// The memory of this thread's last batch of each kind, zeroed. It is up to a quarter of a megabyte, and requesting
+    /// it from the system again costs a few percent of a batch's time.
     static SPARE: RefCell<Vec<(Kind, Box<dyn Work>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RsaBatch {
-    /// How many of a batch's steps check its results; they are the last ones.
+    /// How many of a batch's steps check its results; they come last.
     pub const CHECK_STEPS: usize = CHECK_STEPS;
 
     /// Starts a batch. Panics unless there are 1 to 8 jobs.
@@ -100,7 +100,7 @@ impl RsaBatch {
         self.steps_left
     }
 
-    /// The results, one for each job in order, as long as the modulus, big-endian. Does the steps that remain.
+    /// The results in the order of the jobs, each as long as the modulus, big-endian. Does any remaining steps first.
     pub fn finish(mut self) -> Vec<Result<Vec<u8>, LaneError>> {
         self.advance(usize::MAX);
         self.work().results()
@@ -111,7 +111,7 @@ impl Drop for RsaBatch {
     fn drop(&mut self) {
         let Some(mut work) = self.work.take() else { return };
         work.clear();
-        // A thread that is ending has no spares any more: then the memory goes back.
+        // A thread that is ending has no spares any more: then the memory is freed.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if !spare.iter().any(|(of, _)| *of == self.kind) {
@@ -121,14 +121,14 @@ impl Drop for RsaBatch {
     }
 }
 
-/// A batch of some size on some vector.
+/// A batch of any size on any vector type.
 trait Work: Send {
-    /// Begins, from memory that is new or cleared.
+    /// Starts a batch, in memory that is new or cleared.
     fn start(&mut self, jobs: &[RsaJob<'_>]);
     fn steps(&self) -> usize;
     fn step(&mut self);
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>>;
-    /// Zeroes everything that came from keys and inputs.
+    /// Zeroes everything derived from keys and inputs.
     fn clear(&mut self);
 }
 
@@ -137,7 +137,7 @@ struct Empty {
     size: RsaSize,
 }
 
-/// The type of a batch of one size, from which all its lengths follow.
+/// The type of a batch of one key size, which determines all its lengths.
 macro_rules! batch_of {
     ($vector:ty, $size:expr) => {
         Batch<
@@ -162,25 +162,25 @@ impl Task for Empty {
     }
 }
 
-/// Eight jobs of one size: see `batch_of` for its lengths. `H` limbs in a prime, `N` in a modulus; `Z` vectors hold a prime's
-/// limbs, `Y` a modulus's.
+/// Eight jobs of one key size; `batch_of` computes the lengths. `H` is the number of limbs in a prime, `N` in a
+/// modulus; `Z` vectors hold the limbs of a prime, `Y` those of a modulus.
 struct Batch<V: Vector, const H: usize, const N: usize, const Z: usize, const Y: usize> {
     jobs: usize,
     size: RsaSize,
     bad_input: u8,
     done: usize,
-    /// Four jobs each.
+    /// Each pass takes four jobs.
     passes: [Box<Pass<V, H>>; 2],
-    /// What exponentiates instead of a pass where there is one job.
+    /// Exponentiates in place of a pass if there is only one job.
     single: Box<Single<V, H, Z>>,
     columns: Box<Columns<V>>,
     inputs: Box<[[u64; N]; LANES]>,
     check: Box<Check<V, N, Y>>,
-    /// Of all lanes' results.
+    /// The limbs of all lanes' results.
     limbs: Box<[[u64; 8]; N]>,
 }
 
-/// Four jobs: lanes 0 to 3 work modulo p, lanes 4 to 7 modulo q of the same jobs.
+/// Four jobs: lanes 0 to 3 work modulo p, lanes 4 to 7 modulo q for the same jobs.
 struct Pass<V: Vector, const H: usize> {
     modulus: Modulus<V, H>,
     one: [Digit<V>; H],
@@ -189,9 +189,9 @@ struct Pass<V: Vector, const H: usize> {
     qinv: [Digit<V>; H],
     /// `q`, in lanes 0 to 3.
     q: [Digit<V>; H],
-    /// The inputs, cut in two: `low + high R`.
+    /// The inputs, each split in two: `low + high R`.
     input: [[Digit<V>; H]; 2],
-    /// The exponents' windows, the highest first.
+    /// The windows of the exponents, highest first.
     windows: Vec<V>,
     /// The powers of the input.
     table: Table<V, H>,
@@ -220,7 +220,8 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> B
         self.jobs.div_ceil(4)
     }
 
-    /// Steps before the check: entering, the table above its first two entries, the windows, recombining.
+    /// The number of steps before the check: entering, computing the table beyond its first two entries, the windows,
+    /// recombining.
     fn power_steps(&self) -> usize {
         1 + (POWERS - 2) + self.passes[0].windows.len() + 1
     }
@@ -230,7 +231,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
     fn start(&mut self, jobs: &[RsaJob<'_>]) {
         (self.jobs, self.done, self.bad_input) = (jobs.len(), 0, 0);
         let size = self.size;
-        // A lane without a job, or with a key of another size, repeats the first.
+        // A lane without a job, or whose key has a different size, repeats the first job.
         let job = |lane: usize| match jobs.get(lane) {
             Some(job) if job.key.size() == size => job,
             _ => &jobs[0],
@@ -239,7 +240,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
             let same_size = jobs.get(lane).is_none_or(|job| job.key.size() == size);
             let job = job(lane);
             let fits = same_size && job.input.len() == size.bytes() && limbs::from_be(job.input, limbs);
-            // Whether an input is in range is public: the caller is told.
+            // Whether an input is in range is public, as the caller learns it.
             if !fits || limbs::less(limbs, &job.key.public.n.m) == 0 {
                 limbs.fill(0);
                 self.bad_input |= 1 << lane;
@@ -277,7 +278,7 @@ impl<V: Lane8, const H: usize, const N: usize, const Z: usize, const Y: usize> W
 
     fn results(&mut self) -> Vec<Result<Vec<u8>, LaneError>> {
         let right = declassify::public(self.check.right());
-        // Of a lane whose result is wrong nothing leaves here.
+        // Nothing leaves here from a lane whose result is wrong.
         unpack(&self.check.value, &mut self.limbs);
         (0..self.jobs)
             .map(|lane| {
@@ -338,7 +339,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         }
     }
 
-    /// One step before the results are recombined; the powers of a single job are `single`'s.
+    /// One step before the results are recombined; for a single job, `single` holds the powers.
     fn step<const Z: usize>(&mut self, columns: &mut Columns<V>, single: Option<&mut Single<V, H, Z>>, at: usize) {
         let first_window = POWERS - 1;
         let windows = first_window + self.windows.len();
@@ -366,7 +367,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         }
     }
 
-    /// Into Montgomery's form: input / R, times R^3, / R.
+    /// Converts the input to Montgomery's form: input / R, times R^3, / R.
     fn enter(&mut self, columns: &mut Columns<V>) {
         for (column, digit) in columns.iter_mut().zip(self.input.as_flattened()) {
             *column = digit.raw();
@@ -377,7 +378,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         mont_mul(columns, &self.scratch, &self.r3, &self.modulus, &mut powers[1]);
     }
 
-    /// The second form of a power that is there, if the table has one.
+    /// Computes the second form of an existing power, if the table has second forms.
     fn add_half(&mut self, exponent: usize) {
         let (powers, halves) = self.table.powers_and_halves();
         if let Some(half) = halves.get_mut(exponent) {
@@ -389,7 +390,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         let (powers, halves) = self.table.powers_and_halves();
         let (known, new) = powers.split_at_mut(exponent);
         let half = halves.get(1);
-        // A squaring takes less than a product, but for one by halves.
+        // A squaring takes less time than a product, except for a product by halves.
         if half.is_none() && exponent.is_multiple_of(2) {
             mont_sqr(columns, &known[exponent / 2], &self.modulus, &mut new[0]);
         } else {
@@ -423,9 +424,10 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
         self.scratch.zeroize();
     }
 
-    /// Garner: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x - y) qinv mod p)`.
+    /// Recombines by Garner's formula: with `x = input^dp mod p` and `y = input^dq mod q`, the result is `y + q ((x -
+    /// y) qinv mod p)`.
     fn recombine<const N: usize>(&mut self, columns: &mut Columns<V>, pass: usize, results: &mut [Digit<V>; N]) {
-        // Out of Montgomery's form, fully reduced.
+        // Converts out of Montgomery's form, fully reduced.
         let zero = [Digit::whole(V::default()); H];
         let mut one = zero;
         one[0] = Digit::whole(V::splat(1));
@@ -434,8 +436,8 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
             subtract_once(&mut self.scratch, &self.modulus.m);
         }
         let mut x = *self.scratch;
-        // q is below 2 p, as it has no more bits than half of those of n = p q. So x - y + 3 p is above zero and below
-        // 4 p, and the product at most 2 p + 1.
+        // q is below 2 p, because it has at most half as many bits as n = p q. So x - y + 3 p is between zero and 4 p,
+        // and the product is at most 2 p + 1.
         let mut sum = zero;
         difference(&x, &self.modulus.m, &mut sum);
         mont_mul(columns, &sum, &self.qinv, &self.modulus, &mut self.scratch);
@@ -449,7 +451,7 @@ impl<V: Lane8, const H: usize> Pass<V, H> {
     }
 }
 
-/// `result = x y / R mod m`, in the shorter way where y has a second form.
+/// `result = x y / R mod m`, in the shorter way if y has a second form.
 fn multiply<V: Vector, const H: usize>(
     columns: &mut Columns<V>,
     x: &[Digit<V>; H],
@@ -465,7 +467,7 @@ fn multiply<V: Vector, const H: usize>(
 }
 
 kernel! {
-    /// `out = x - y + 3 m`, where y is x of the other prime and at most `3 m`.
+    /// `out = x - y + 3 m`, where y is x in the lanes of the other prime and at most `3 m`.
     fn difference as Difference<'a, V: Vector, const H: usize>(
         x: &'a [Digit<V>; H],
         m: &'a [Digit<V>; H],
@@ -482,8 +484,8 @@ kernel! {
 }
 
 kernel! {
-    /// `h q + y`, as integers, where y is x of the other prime: the results of a pass, which lie in its lanes 0 to 3. The
-    /// second pass's go to lanes 4 to 7.
+    /// `h q + y` as integers, where y is x in the lanes of the other prime: the results of a pass, in lanes 0 to 3.
+    /// Those of the second pass go to lanes 4 to 7.
     fn garner as Garner<'a, V: Lane8, const H: usize, const N: usize>(
         columns: &'a mut Columns<V>,
         h: &'a [Digit<V>; H],
@@ -512,7 +514,7 @@ mod tests {
     use crate::rsa::any_key;
     use crate::vector::Portable;
 
-    /// The memory of a batch is used again by the next.
+    /// The memory of a batch, which the next one reuses, is cleared.
     #[test]
     fn nothing_of_a_batch_stays_in_its_memory() {
         let key = any_key(RsaSize::Bits2048);

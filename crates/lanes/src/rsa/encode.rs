@@ -1,7 +1,7 @@
-//! What stands between a digest and the integer that [`super::RsaBatch`] raises: the signature encodings of RFC 8017.
+//! Converts between a digest and the integer that [`super::RsaBatch`] raises: the signature encodings of RFC 8017.
 //!
-//! Both are outside the kernels and of public data: a digest and a salt are part of what the signature reveals. Time
-//! depends on lengths alone all the same.
+//! Both encodings are computed outside the kernels and from public data: digest and salt are part of what the signature
+//! reveals. Their time still depends on lengths only.
 
 use super::RsaSize;
 use crate::cpu::Task;
@@ -10,7 +10,7 @@ use crate::vector::Lane8;
 use crate::{LANES, Lanes};
 use subtle::ConstantTimeEq;
 
-/// The hash functions signatures are made with.
+/// The hash functions used in signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashFunction {
     /// SHA-256.
@@ -31,8 +31,8 @@ impl HashFunction {
         }
     }
 
-    /// A DigestInfo in DER up to the digest itself (RFC 8017, section 9.2, note 1): the object identifier's last byte
-    /// and two lengths are what differs.
+    /// A DigestInfo in DER up to the digest itself (RFC 8017, section 9.2, note 1). Hash functions differ in the last
+    /// byte of the object identifier and in two lengths.
     const fn digest_info(self) -> [u8; 19] {
         let (id, length) = match self {
             HashFunction::Sha256 => (1, 32),
@@ -60,7 +60,7 @@ pub fn encode_pkcs1(size: RsaSize, hash: HashFunction, digest: &[u8]) -> Vec<u8>
 }
 
 /// EMSA-PSS (RFC 8017, section 9.1.1) of a digest, with MGF1 over the same hash function and a salt as long as a
-/// digest, which is what TLS 1.3 asks for (RFC 8446, section 4.2.3). As long as the modulus and below it.
+/// digest, as TLS 1.3 requires (RFC 8446, section 4.2.3). The result is as long as the modulus and below it.
 ///
 /// The salt must be fresh random bytes. Panics unless digest and salt have the hash function's length.
 pub fn encode_pss(lanes: Lanes, size: RsaSize, hash: HashFunction, digest: &[u8], salt: &[u8]) -> Vec<u8> {
@@ -78,11 +78,12 @@ pub fn encode_pss(lanes: Lanes, size: RsaSize, hash: HashFunction, digest: &[u8]
     encoded
 }
 
-/// EMSA-PSS-VERIFY (RFC 8017, section 9.1.2): whether an encoded message, which [`super::raise`] makes of a signature,
-/// is one of this digest with a salt as long as it. Panics unless the digest has the hash function's length.
+/// EMSA-PSS-VERIFY (RFC 8017, section 9.1.2): whether an encoded message, as [`super::raise`] computes it from a
+/// signature, is an encoding of this digest with a salt of the same length. Panics unless the digest has the hash
+/// function's length.
 pub fn verify_pss(lanes: Lanes, hash: HashFunction, encoded: &[u8], digest: &[u8]) -> bool {
     assert_eq!(digest.len(), hash.bytes(), "a digest has its hash function's length");
-    // A byte each for the first one of the padding and for the trailer, and the bit that the modulus may not reach.
+    // Two bytes, for the first one of the padding and for the trailer, and the top bit, which must be zero.
     if encoded.len() < 2 * hash.bytes() + 2 || encoded[0] & 0x80 != 0 || encoded.last() != Some(&0xbc) {
         return false;
     }
@@ -104,8 +105,9 @@ fn bind(lanes: Lanes, hash: HashFunction, digest: &[u8], salt: &[u8]) -> Vec<u8>
     bound
 }
 
-/// Adds (modulo 2) what MGF1 (RFC 8017, appendix B.2.1) makes of the seed, and clears the first bit: an encoding has
-/// one bit less than the modulus. The counters of MGF1 make eight messages of one length: they take the eight lanes.
+/// XORs the output of MGF1 (RFC 8017, appendix B.2.1) for the seed into the block, and clears the first bit, because an
+/// encoding has one bit less than the modulus. The counters of MGF1 make eight messages of one length, which take the
+/// eight lanes.
 fn mask(lanes: Lanes, hash: HashFunction, seed: &[u8], block: &mut [u8]) {
     for (call, part) in block.chunks_mut(LANES * hash.bytes()).enumerate() {
         let messages = core::array::from_fn(|lane| {

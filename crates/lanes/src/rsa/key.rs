@@ -1,12 +1,12 @@
-//! RSA keys, prepared: limbs and the constants of Montgomery's multiplication.
+//! RSA keys, prepared for use: limbs, and the constants of Montgomery multiplication.
 
 use crate::limbs;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// The only public exponent served: what the check of a result and [`super::verify_raw`] compute with.
+/// The only supported public exponent: the check of results and [`super::verify_raw`] use it.
 const EXPONENT: u32 = 65537;
 
-/// The sizes of keys that are served.
+/// The supported key sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RsaSize {
     /// A modulus of 2048 bits.
@@ -65,7 +65,7 @@ impl RsaSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The modulus has not exactly 2048, 3072 or 4096 bits.
+    /// The modulus does not have exactly 2048, 3072 or 4096 bits.
     Size,
     /// The public exponent is not 65537.
     Exponent,
@@ -75,8 +75,8 @@ pub enum KeyError {
     EqualPrimes,
     /// The modulus is not the product of the primes.
     Product,
-    /// A private part does not fit: a prime longer than half the modulus, an exponent or coefficient not below its
-    /// prime.
+    /// A private part is out of range: a prime longer than half the modulus, or an exponent or coefficient not below
+    /// its prime.
     Range,
 }
 
@@ -95,7 +95,7 @@ impl core::fmt::Display for KeyError {
 
 impl core::error::Error for KeyError {}
 
-/// One odd modulus and what is derived from it, as limbs.
+/// An odd modulus and the constants derived from it, as limbs.
 #[derive(Zeroize)]
 pub(crate) struct Prepared {
     pub(crate) m: Vec<u64>,
@@ -137,7 +137,7 @@ impl RsaPublicKey {
     /// Prepares a key from its big-endian modulus and exponent. Takes about a millisecond.
     ///
     /// # Errors
-    /// The modulus has another size or is even, or the exponent is not 65537.
+    /// The size of the modulus is not supported, the modulus is even, or the exponent is not 65537.
     pub fn new(n: &[u8], e: &[u8]) -> Result<RsaPublicKey, KeyError> {
         let start = n.iter().position(|byte| *byte != 0).ok_or(KeyError::Size)?;
         let bits = (n.len() - start) * 8 - n[start].leading_zeros() as usize;
@@ -210,14 +210,14 @@ pub struct RsaKey {
 }
 
 impl RsaKey {
-    /// Prepares a key and refuses one that cannot be right. Takes a few milliseconds, in a time that depends on the
-    /// lengths of the parts alone, except where it refuses.
+    /// Prepares a key and refuses one that cannot be right. Takes a few milliseconds, and a time that depends only on
+    /// the lengths of the parts unless the key is refused.
     ///
-    /// That `dp`, `dq` and `qinv` belong to the rest is not proved here but by the check of every result: with a
-    /// wrong one, every operation answers [`crate::LaneError::Fault`].
+    /// It does not verify that `dp`, `dq` and `qinv` match the rest; the check of every result does: with a wrong one,
+    /// every operation returns [`crate::LaneError::Fault`].
     ///
     /// # Errors
-    /// The modulus has another size, or the parts cannot belong to one key.
+    /// The size of the modulus is not supported, the exponent is not 65537, or the parts cannot belong to one key.
     pub fn new(parts: &RsaParts<'_>) -> Result<RsaKey, KeyError> {
         let public = RsaPublicKey::new(parts.n, parts.e)?;
         let limbs_of = |bytes: &[u8]| {

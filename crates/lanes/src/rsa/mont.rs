@@ -53,7 +53,7 @@ impl<V: Vector, const N: usize> Zeroize for Modulus<V, N> {
     }
 }
 
-/// The same modulus, where `N` is known to be twenty.
+/// The same modulus, as one whose `N` is known to be twenty.
 #[inline(always)]
 pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Modulus<V, 20> {
     assert!(N == 20);
@@ -65,28 +65,28 @@ pub(crate) fn twenty<V: Vector, const N: usize>(modulus: &Modulus<V, N>) -> &Mod
 /// for the three products and two sums of [`super::mont40`].
 pub(crate) type Columns<V> = [V; 160];
 
-/// `L` neighbours of a slice. Lengths and places are constants once a kernel is compiled, so that nothing is left of the check
-/// (`kernels_have_no_call_gather_division_or_undocumented_jump` would find its panic).
+/// `L` adjacent elements of a slice. Lengths and positions are constants once a kernel is compiled, so nothing remains
+/// of the check (`kernels_have_no_call_gather_division_or_undocumented_jump` would find its panic).
 #[inline(always)]
 pub(crate) fn part<T, const L: usize>(all: &[T], at: usize) -> &[T; L] {
     all[at..].first_chunk().expect("the part lies within the slice")
 }
 
-/// `L` neighbours of a slice, as [`part`] gives them, for writing.
+/// `L` adjacent elements of a slice, like [`part`], for writing.
 #[inline(always)]
 pub(crate) fn part_mut<T, const L: usize>(all: &mut [T], at: usize) -> &mut [T; L] {
     all[at..].first_chunk_mut().expect("the part lies within the slice")
 }
 
-/// Numbers come in blocks of ten limbs, and a product fits into [`Columns`].
+/// Asserts that a number consists of blocks of ten limbs, and that a product fits into [`Columns`].
 const fn sized<const N: usize>() {
     assert!(N.is_multiple_of(10) && 2 * N <= 160);
 }
 
 vector::part! {
-    /// Adds to `columns` ten digits `x` times ten digits `y`, these in registers (or nine, where there are 19 columns).
-    /// `window` holds the columns shared with the rows before; on return, those shared with the rows to come.
-    /// Where `FRESH` is 1, nothing was added yet to the columns that enter.
+    /// Adds to `columns` the product of ten digits `x` and ten digits `y`, the latter in registers (or nine, if there
+    /// are 19 columns). `window` holds the columns shared with the previous rows; on return, those shared with the
+    /// following rows. If `FRESH` is 1, nothing has been added yet to the columns that enter.
     fn ten_rows as TenRows<'a, V: Vector, const FRESH: usize, const LEN: usize>(
         columns: &'a mut [V; LEN],
         window: [V; 10],
@@ -120,7 +120,7 @@ fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N
         let mut window = if yb == 0 { [V::splat(0); 10] } else { *part(columns, yb) };
         for xb in (0..N).step_by(10) {
             let (at, xs) = (part_mut(columns, xb + yb), part(x, xb));
-            // The first pass enters all columns but the last ten of each later one.
+            // The first pass enters all columns except the last ten of each later pass.
             window = if yb == 0 || xb + 10 == N {
                 ten_rows::<V, 1, 20>(at, window, xs, &ys)
             } else {
@@ -131,7 +131,7 @@ fn product<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N
     }
 }
 
-/// `columns = x^2`: products of unlike digits once, then doubled as the squares are added.
+/// `columns = x^2`: products of different digits are computed once, and doubled when the squares are added.
 #[inline(always)]
 fn square<V: Vector, const N: usize>(columns: &mut Columns<V>, x: &[Digit<V>; N]) {
     for yb in (0..N).step_by(10) {
@@ -174,13 +174,13 @@ vector::part! {
 }
 
 vector::part! {
-    /// Ten rows of the reduction (nine in the last block) against the ten lowest digits of `fold`: the digits that they
-    /// drop, and the columns shared with the rows to come.
+    /// Ten rows of the reduction (nine in the last block) with the ten lowest digits of `fold`. Returns the digits that
+    /// they drop, and the columns shared with the following rows.
     fn fold_rows as FoldRows<'a, V: Vector, const ROWS: usize>(
         columns: &'a mut [V; 21],
         fold: &'a [Digit<V>; 10],
     ) -> ([Digit<V>; 10], [V; 10]) {
-        // Once: after each fence LLVM would read them again, all rows' at the start, and spill them.
+        // Loaded once: after each fence LLVM would load them again, all rows' at the start, and spill them.
         let fold = *fold;
         let mut u = [Digit::whole(V::splat(0)); 10];
         let mut w = [V::splat(0); 21];
@@ -220,8 +220,8 @@ fn reduce<V: Vector, const N: usize>(columns: &mut Columns<V>, modulus: &Modulus
     reduce_last_block(columns, modulus, result);
 }
 
-/// The last nine rows, the textbook's row, and the carries into digits: ten of them as soon as their columns are
-/// complete, so that the rest of the rows, and what follows, does not wait for their chain.
+/// The last nine rows, the textbook's row, and the carries into digits: ten digits as soon as their columns are
+/// complete, so that the remaining rows, and later work, do not wait for the chain of carries.
 #[inline(always)]
 fn reduce_last_block<V: Vector, const N: usize>(
     columns: &mut Columns<V>,
@@ -243,7 +243,7 @@ fn reduce_last_block<V: Vector, const N: usize>(
     ten_digits(columns, modulus, last, carry, result, b);
 }
 
-/// The textbook's row at ten digits, and these without their carries. Answers with the carry out of them.
+/// The textbook's row at ten digits, with the carries between them. Returns the carry out of them.
 #[inline(always)]
 fn ten_digits<V: Vector, const N: usize>(
     columns: &Columns<V>,
@@ -260,7 +260,7 @@ fn ten_digits<V: Vector, const N: usize>(
     repeat!(10, J => {
         let next = if J < 9 { m[(J + 1) % 10] } else { above };
         let t = high[J].madd_hi(last, m[J]).madd_lo(last, next).add(carry);
-        // The whole is not below zero, so nor is what the top digit has.
+        // The whole number is not negative, so the top digit is not either.
         let t = if J == 9 && at + 10 == N { t.not_negative() } else { t };
         out[J] = Digit::low(t);
         carry = t.sar::<52>();
@@ -292,7 +292,8 @@ kernel! {
 }
 
 kernel! {
-    /// `result = y / 2^520 mod m`, of twenty limbs: with it a product by y takes half a reduction, [`mont_mul_by_halves`].
+    /// `result = y / 2^520 mod m`, for twenty limbs: with it, a product by y takes half a reduction
+    /// ([`mont_mul_by_halves`]).
     fn half_form as HalfForm<'a, V: Vector, const N: usize>(
         y: &'a [Digit<V>; N],
         modulus: &'a Modulus<V, N>,
@@ -303,7 +304,7 @@ kernel! {
 }
 
 kernel! {
-    /// `result = x y / R mod m`, of twenty limbs, from y and its [`half_form`].
+    /// `result = x y / R mod m`, for twenty limbs, from y and its [`half_form`].
     fn mont_mul_by_halves as MontMulByHalves<'a, V: Vector, const N: usize>(
         x: &'a [Digit<V>; N],
         y: &'a [Digit<V>; N],
@@ -342,7 +343,7 @@ kernel! {
 }
 
 kernel! {
-    /// `x = x^2 / R mod m`, as often as a window has bits, and beside each a digit is looked up.
+    /// `x = x^2 / R mod m`, as many times as a window has bits; a digit is looked up alongside each.
     fn mont_sqrs as MontSqrs<'a, V: Lane8, const N: usize>(
         columns: &'a mut Columns<V>,
         x: &'a mut [Digit<V>; N],
@@ -361,7 +362,7 @@ kernel! {
 }
 
 kernel! {
-    /// `result = columns / R mod m`: of a number twice as long.
+    /// `result = columns / R mod m`, for a number twice as long as m.
     fn mont_reduce as MontReduce<'a, V: Vector, const N: usize>(
         columns: &'a mut Columns<V>,
         modulus: &'a Modulus<V, N>,
@@ -389,8 +390,8 @@ mod tests {
     use crate::limbs;
     use crate::vector::{Bound, Portable};
 
-    /// One run on intervals covers every modulus of the class and every operand within the header's bounds: no column
-    /// overflows, no multiplicand is cut, and the results lie within the bounds again.
+    /// One run on intervals covers every modulus of the size and every operand within the header's bounds: no column
+    /// overflows, no multiplicand is truncated, and the results are within the bounds again.
     fn no_column_overflows<const N: usize>(spare: u32) {
         // Every number below 2^(52 N - spare + more), limb by limb.
         let below = |more: u32| -> [Digit<Bound>; N] {

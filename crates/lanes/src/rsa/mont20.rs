@@ -17,13 +17,13 @@
 use super::mont::Modulus;
 use crate::vector::{Digit, MASK52, Vector, repeat};
 
-/// Where column `k` stands in a window of 21.
+/// The position of column `k` in a window of 21.
 const fn at(k: usize) -> usize {
     k % 21
 }
 
-/// `columns = x^2`: products of unlike digits once; a column is doubled, and the square added, when it leaves the
-/// window.
+/// `columns = x^2`: products of different digits are computed once; a column is doubled, and the square added, when it
+/// leaves the window.
 #[inline(always)]
 pub(crate) fn square20<V: Vector>(columns: &mut [V; 40], x: &[Digit<V>; 20]) {
     let mut w = [V::splat(0); 42];
@@ -80,13 +80,14 @@ macro_rules! product_row {
     };
 }
 
-/// What the last two rows of a product, those of the digits `x`, have for its last two columns.
+/// The contributions of the last two rows of a product, those of the digits `x`, to its last two columns.
 #[inline(always)]
 fn corner<V: Vector>([below, last]: [V; 2], x: [Digit<V>; 2], y: &[Digit<V>; 20]) -> [V; 2] {
     [below.madd_hi(x[0], y[19]).madd_lo(x[1], y[19]).madd_hi(x[1], y[18]), last.madd_hi(x[1], y[19])]
 }
 
-/// One row: drops column `i`, adds its digit times `fold` one column up. Column `i + 21` enters with what it has.
+/// One row: drops column `i` and adds its digit times `fold` one column up. Column `i + 21` enters with its previous
+/// contents.
 macro_rules! fold_row {
     ($w:ident, $i:ident, $modulus:ident, $entering:expr) => {
         let u = Digit::low($w[at($i)]);
@@ -102,14 +103,14 @@ macro_rules! fold_row {
                 $w[at($i + 2 + K)] = $w[at($i + 2 + K)].madd_hi(u, $modulus.fold[K]);
             });
         });
-        // The digit's own place in the window is free now.
+        // The place of the dropped digit in the window is free now.
         $w[at($i + 21)] = $entering.madd_hi(u, $modulus.fold[19]);
     };
 }
 
-/// The last three rows, `i`, the next, and the textbook's, and the carries into digits. These wait for one another, two
-/// cycles a digit: so the three rows go side by side, and a digit follows as soon as its column is complete. The last two
-/// columns enter with what they have.
+/// The last three rows (`i`, the next, and the textbook's) and the carries into digits. These depend on one another,
+/// two cycles per digit, so the three rows are interleaved, and a digit follows as soon as its column is complete. The
+/// last two columns enter with their previous contents.
 macro_rules! last_rows {
     ($w:ident, $i:literal, $modulus:ident, $entering:expr, $result:ident) => {
         let one = Digit::low($w[at($i)]);
@@ -145,7 +146,7 @@ macro_rules! last_rows {
                 let column = if K < 19 { $w[at($i + 3 + K)] } else { entering[1] };
                 $w[at($i + 3 + K)] = column.madd_hi(two, $modulus.fold[K]);
             });
-            // Complete but for the textbook's row are the digits up to the last but two.
+            // All digits except the last two are complete but for the textbook's row.
             repeat!(5, J => if 5 * FIVE + J >= 2 {
                 const K: usize = (5 * FIVE + J).saturating_sub(2);
                 $w[at($i + 3 + K)] = $w[at($i + 3 + K)].madd_hi(last, $modulus.m[K]);
@@ -164,7 +165,7 @@ macro_rules! last_rows {
         });
         let t = $w[at($i + 21)].madd_hi(last, $modulus.m[18]).madd_lo(last, $modulus.m[19]).add(carry);
         $result[18] = Digit::low(t);
-        // Nothing is carried out of the top digit.
+        // There is no carry out of the top digit.
         $result[19] = Digit::whole($w[at($i + 22)].madd_hi(last, $modulus.m[19]).add(t.shr::<52>()));
     };
 }
@@ -214,7 +215,7 @@ pub(crate) fn half20<V: Vector>(y: &[Digit<V>; 20], modulus: &Modulus<V, 20>, re
     last_rows!(w, 7, modulus, [V::splat(0); 2], result);
 }
 
-/// `result = x y / R mod m`, from y and `y / Y`: two rows of products, then a row of the reduction.
+/// `result = x y / R mod m`, from y and `y / Y`: two rows of products for each row of the reduction.
 #[inline(always)]
 pub(crate) fn mul20_by_halves<V: Vector>(
     x: &[Digit<V>; 20],

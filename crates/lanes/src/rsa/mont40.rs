@@ -41,20 +41,20 @@ pub(crate) fn square40<V: Vector>(columns: &mut Columns<V>, x: &[Digit<V>; 40]) 
     combine(part_mut(columns, 0), sum, sum, [over; 2]);
 }
 
-/// The end of the columns, where sums of halves stand until their product is there.
+/// The end of the columns, which holds sums of halves until their product is computed.
 #[inline(always)]
 fn digits<V: Vector>(columns: &mut [V]) -> &mut [Digit<V>] {
-    // SAFETY: a digit is a transparent vector. What is read was written as a digit.
+    // SAFETY: a digit is a transparent vector. Everything that is read was written as a digit.
     unsafe { &mut *(core::ptr::from_mut(columns) as *mut [Digit<V>]) }
 }
 
 vector::part! {
-    /// The sum of a number's halves, and the bit over it.
+    /// Computes the sum of a number's halves, and returns the bit above it.
     fn halves_sum as HalvesSum<'a, V: Vector>(x: &'a [Digit<V>; 40], sum: &'a mut [Digit<V>; 20]) -> Digit<V> {
         let one = Digit::whole(V::splat(1));
         let mut carry = V::splat(0);
         repeat!(20, I => {
-            // A product with one is a digit without what may stand above it.
+            // Multiplying by one gives the digit without any junk above it.
             let t = V::splat(0).madd_lo(x[I], one).madd_lo(x[20 + I], one).add(carry);
             sum[I] = Digit::low(t);
             carry = t.shr::<52>();
@@ -64,8 +64,8 @@ vector::part! {
 }
 
 vector::part! {
-    /// From the columns of the products of the lower halves, the upper halves and the sums, one after the other, to
-    /// those of the whole product: its 80 stand first. `over` are the bits over the two sums.
+    /// From the columns of the products of the lower halves, of the upper halves and of the sums, in this order,
+    /// computes those of the whole product, which are the first 80. `over` are the bits above the two sums.
     fn combine as Combine<'a, V: Vector>(
         columns: &'a mut [V; 120],
         x: &'a [Digit<V>; 20],

@@ -33,7 +33,7 @@ macro_rules! each {
     ($k:ident => $e:expr) => { repeat!(10, $k => if $k < Z { $e }) };
 }
 
-/// Two exponentiations on their way: `N` limbs in a modulus, `Z` vectors for them.
+/// Two exponentiations in progress: `N` limbs in a modulus, in `Z` vectors.
 pub(crate) struct Single<V: Vector, const N: usize, const Z: usize> {
     moduli: Moduli<V, Z>,
     powers: Vec<Pair<V, Z>>,
@@ -42,28 +42,28 @@ pub(crate) struct Single<V: Vector, const N: usize, const Z: usize> {
     scratch: Box<Pair<V, Z>>,
 }
 
-/// p and q: see [`Modulus`].
+/// The moduli p and q: see [`Modulus`].
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Moduli<V, const Z: usize> {
     m: Pair<V, Z>,
     fold: Pair<V, Z>,
-    /// In every lane.
+    /// The constant of each modulus, in every lane.
     k0: [Digit<V>; 2],
 }
 
-/// What a squaring keeps of its operand.
+/// What a squaring derives from its operand.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Twice<V, const Z: usize> {
     /// The digits of twice the number.
     digits: Pair<V, Z>,
-    /// The bit that each limb of the number hands to the next when it is doubled.
+    /// The bit that each limb of the number carries into the next when it is doubled.
     bits: Pair<V, Z>,
 }
 
 impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
-    /// Room for this many powers.
+    /// Allocates room for this many powers.
     pub(crate) fn new(powers: usize) -> Self {
         const { assert!(Z == N.div_ceil(8) && Z <= 10) };
         let zero = [[Digit::whole(V::default()); Z]; 2];
@@ -76,7 +76,7 @@ impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
         }
     }
 
-    /// Begins with the moduli and a power of lanes 0 (p) and 4 (q).
+    /// Starts with the moduli and a power taken from lanes 0 (p) and 4 (q).
     pub(crate) fn enter(&mut self, modulus: &Modulus<V, N>, power: &[Digit<V>; N]) {
         gather(&modulus.m, &mut self.moduli.m);
         gather(&modulus.fold, &mut self.moduli.fold);
@@ -84,13 +84,13 @@ impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
         gather(power, &mut self.power);
     }
 
-    /// The powers 0 and 1, of lanes 0 and 4.
+    /// Sets power 0, taken from lanes 0 and 4, and power 1.
     pub(crate) fn begin_powers(&mut self, one: &[Digit<V>; N]) {
         gather(one, &mut self.powers[0]);
         self.powers[1] = *self.power;
     }
 
-    /// The power `exponent`, of those below it.
+    /// Computes the power `exponent` from the powers below it.
     pub(crate) fn add_power(&mut self, exponent: usize) {
         let (known, new) = self.powers.split_at_mut(exponent);
         if exponent.is_multiple_of(2) {
@@ -100,12 +100,12 @@ impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
         }
     }
 
-    /// Begins with the power that the first windows name, in lanes 0 and 4.
+    /// Starts with the powers that lanes 0 and 4 of the first windows select.
     pub(crate) fn first_window(&mut self, windows: &V) {
         choose(&self.powers, windows, &mut self.power);
     }
 
-    /// Squares `width` times, then multiplies by the power that the windows name.
+    /// Squares `width` times, then multiplies by the power that the windows select.
     pub(crate) fn window(&mut self, windows: &V, width: u32) {
         for _ in 0..width {
             self.square();
@@ -115,13 +115,13 @@ impl<V: Lane8, const N: usize, const Z: usize> Single<V, N, Z> {
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
-    /// Squares both.
+    /// Squares both numbers.
     pub(crate) fn square(&mut self) {
         square::<V, N, Z>(&self.power, &self.moduli, &mut self.twice, &mut self.scratch);
         core::mem::swap(&mut self.power, &mut self.scratch);
     }
 
-    /// Where the exponentiations have come to, in lanes 0 and 4.
+    /// Stores the current results of the exponentiations to lanes 0 and 4.
     pub(crate) fn leave(&self, power: &mut [Digit<V>; N]) {
         scatter(&self.power, power);
     }
@@ -140,7 +140,7 @@ impl<V: Vector, const N: usize, const Z: usize> Zeroize for Single<V, N, Z> {
 
 #[cfg(test)]
 impl<const N: usize, const Z: usize> Single<crate::vector::Portable, N, Z> {
-    /// How many of its numbers are zero: of both moduli, of what belongs to them, and of every power.
+    /// How many of its numbers are zero: those of both moduli and their constants, and all powers.
     pub(crate) fn zeros(&self) -> usize {
         let pairs = [self.moduli.m, self.moduli.fold, self.twice.digits, *self.power, *self.scratch];
         let pairs = pairs.iter().chain(&self.powers);
@@ -151,21 +151,21 @@ impl<const N: usize, const Z: usize> Single<crate::vector::Portable, N, Z> {
     }
 }
 
-/// One half of a product on its way.
+/// One half of a product in progress.
 struct Rows<'a, V, const Z: usize> {
     a: &'a [Digit<V>; Z],
     b: Factor<'a, V, Z>,
     fold: &'a [Digit<V>; Z],
     columns: [V; Z],
-    /// The digit dropped by the row before, whose high halves have not been added yet.
+    /// The digit dropped by the previous row, whose high halves have not been added yet.
     dropped: Digit<V>,
-    /// The row's digit of `b`, for the block it is in.
+    /// The row's digit of `b`, for the row's own block.
     own: Digit<V>,
-    /// The same, for the blocks above.
+    /// The row's digit of `b`, for the blocks above.
     above: Digit<V>,
 }
 
-/// The second factor: its digits for their own block and for the blocks above, and the bits that leave the blocks.
+/// The second factor: its digits for their own block and for the blocks above, and the bits carried out of blocks.
 #[derive(Clone, Copy)]
 struct Factor<'a, V, const Z: usize> {
     own: &'a [Digit<V>; Z],
@@ -174,7 +174,7 @@ struct Factor<'a, V, const Z: usize> {
 }
 
 impl<'a, V: Vector, const Z: usize> Rows<'a, V, Z> {
-    /// The low halves of the first row.
+    /// Starts with the low halves of the first row.
     #[inline(always)]
     fn new(a: &'a [Digit<V>; Z], b: Factor<'a, V, Z>, fold: &'a [Digit<V>; Z]) -> Self {
         let zero = V::splat(0);
@@ -184,7 +184,7 @@ impl<'a, V: Vector, const Z: usize> Rows<'a, V, Z> {
         Rows { a, b, fold, columns, dropped: Digit::whole(zero), own, above }
     }
 
-    /// All columns one lane lower, and the first one's carry with them. Answers its digit, in every lane.
+    /// Moves all columns down by one lane, and adds the first one's carry. Returns the digit dropped, in every lane.
     #[inline(always)]
     fn drop_lowest(&mut self) -> Digit<V> {
         let c = &mut self.columns;
@@ -195,8 +195,8 @@ impl<'a, V: Vector, const Z: usize> Rows<'a, V, Z> {
         digit
     }
 
-    /// The high halves of row `row`, which is in block `L`, its reduction, and the low halves of the next, in block `NEXT`.
-    /// Blocks below a row's own have had its products.
+    /// The high halves of row `row`, which is in block `L`, its reduction, and the low halves of the next row, in block
+    /// `NEXT`. The products for the blocks below a row's own have been added already.
     #[inline(always)]
     fn row<const L: usize, const NEXT: usize>(&mut self, row: usize) {
         let (a, b) = (self.a, self.b);
@@ -214,7 +214,7 @@ impl<'a, V: Vector, const Z: usize> Rows<'a, V, Z> {
         each!(K => c[K] = c[K].madd_hi(self.fold[K], self.dropped));
         each!(K => c[K] = c[K].madd_lo(self.fold[K], dropped));
         self.dropped = dropped;
-        // The next row reads its digits anew, each by one load into all lanes.
+        // The next row loads its digits anew, each by one load into all lanes.
         V::fence();
     }
 
@@ -288,12 +288,12 @@ kernel! {
     }
 }
 
-/// The digits of `2 a`, and the bit that each limb of `a` hands on to the next.
+/// The digits of `2 a`, and the bit that each limb of `a` carries into the next.
 #[inline(always)]
 fn double<V: Vector, const Z: usize>(a: &[Digit<V>; Z], digits: &mut [Digit<V>; Z], bits: &mut [Digit<V>; Z]) {
     let mut below = V::splat(0);
     for k in 0..Z {
-        // What may stand above the digit is shifted out of the one, and above the other's digit again.
+        // Junk above the digit is shifted out of `bit`, and stays above the digit in `digits`.
         let limbs = a[k].raw();
         let bit = limbs.shl::<12>().shr::<63>();
         bits[k] = Digit::whole(bit);
@@ -303,7 +303,8 @@ fn double<V: Vector, const Z: usize>(a: &[Digit<V>; Z], digits: &mut [Digit<V>; 
 }
 
 kernel! {
-    /// Reads every power and keeps, for each half, the one that its window names: p's in lane 0, q's in lane 4.
+    /// Reads every power and keeps, for each half, the one that its window selects: that of p in lane 0, that of q in
+    /// lane 4.
     fn choose as SingleChoose<'a, V: Lane8, const Z: usize>(
         powers: &'a [Pair<V, Z>],
         windows: &'a V,
@@ -323,7 +324,7 @@ kernel! {
 }
 
 kernel! {
-    /// From lanes 0 and 4 of limbs to limbs along vectors.
+    /// Converts limbs in lanes 0 and 4 to limbs along vectors.
     fn gather as SingleGather<'a, V: Lane8, const N: usize, const Z: usize>(
         limbs: &'a [Digit<V>; N],
         out: &'a mut Pair<V, Z>,
@@ -341,7 +342,7 @@ kernel! {
 }
 
 kernel! {
-    /// Lanes 0 and 4, each in every lane.
+    /// Copies lane 0 and lane 4 to all lanes of a vector each.
     fn broadcast as SingleBroadcast<'a, V: Lane8>(digit: &'a Digit<V>, out: &'a mut [Digit<V>; 2]) {
         let digit = core::slice::from_ref(digit);
         *out = [Digit::whole(V::word(digit, 0)), Digit::whole(V::word(digit, 4))];
@@ -349,7 +350,7 @@ kernel! {
 }
 
 kernel! {
-    /// From limbs along vectors to lanes 0 and 4 of limbs.
+    /// Converts limbs along vectors to limbs in lanes 0 and 4.
     fn scatter as SingleScatter<'a, V: Lane8, const N: usize, const Z: usize>(
         pair: &'a Pair<V, Z>,
         out: &'a mut [Digit<V>; N],
@@ -371,8 +372,8 @@ mod tests {
     use crate::rsa::mont::{mont_mul, mont_sqr};
     use crate::vector::{Bound, Portable};
 
-    /// One run on intervals covers every modulus and operand. A vector has one interval for all its lanes, so that the
-    /// bound on the result is [`super::super::mont`]'s, which computes the same number.
+    /// One run on intervals covers every modulus and operand. A vector has one interval for all its lanes, so the bound
+    /// on the result is that of [`super::super::mont`], which computes the same number.
     fn columns_fit<const N: usize, const Z: usize>() {
         let full = [[Digit::whole(Bound::upto(MASK52)); Z]; 2];
         let moduli = Moduli { m: full, fold: full, k0: [full[0][0]; 2] };

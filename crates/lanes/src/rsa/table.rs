@@ -1,48 +1,49 @@
-//! The table of an input's powers, and reading it at secret indices, a different one in each lane: every power is read,
-//! whatever the indices.
+//! The table of an input's powers, and how it is read at secret indices, a different one in each lane: every power is
+//! read, whatever the indices.
 //!
-//! A permutation answers with eight words, each of them any one of sixteen. (In memory an index would be an address; in
-//! registers there is none.) So the powers are turned round once, and sixteen of them that belong to one lane lie side
-//! by side in two registers. A window wants but one word of them for a lane; but all windows of an exponent are known
-//! from the beginning, so one permutation answers eight windows of a lane. The eight lanes' answers are then transposed.
-//! That takes six micro-operations for a digit of a window, where to choose for each window by itself takes sixteen.
+//! A permutation returns eight words, each of them any one of sixteen. (In memory an index would be an address; in
+//! registers there is none.) So the powers are transposed once, and sixteen of them that belong to one lane lie side by
+//! side in two registers. A window needs only one word of them per lane; but all windows of an exponent are known from
+//! the beginning, so one permutation serves eight windows of a lane. The results for eight lanes are then transposed.
+//! That takes six micro-operations for a digit of a window, where selecting for each window separately takes sixteen.
 //!
-//! The table lies in the second-level cache. So it is not read at once but beside the squarings, for windows to come: one
-//! digit beside each two of them, for eight windows and, while that digit is at hand, for eight more.
+//! The table lies in the second-level cache. It is therefore not read all at once but alongside the squarings, for
+//! later windows: one digit with every two squarings, for eight windows and, while that digit is at hand, for eight
+//! more.
 
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 use zeroize::Zeroize;
 
 /// Bits of an exponent that one window multiplies at once.
 pub(crate) const WINDOW: u32 = 5;
-/// How many powers that takes.
+/// The number of powers that a window selects from.
 pub(crate) const POWERS: usize = 1 << WINDOW;
-/// How many windows are looked up while as many others are computed.
+/// How many windows are looked up while the previous ones are computed.
 pub(crate) const TOGETHER: usize = 16;
 
-/// How many forms of a power a table has: with the second, [`half_form`](super::mont::half_form), a product takes half a
-/// reduction.
+/// How many forms of a power a table has: with the second, [`half_form`](super::mont::half_form), a product takes half
+/// a reduction.
 const fn forms(limbs: usize) -> usize {
     if limbs == 20 { 2 } else { 1 }
 }
 
-/// 32 powers of each lane, and their second forms.
+/// 32 powers for each lane, and their second forms.
 pub(crate) struct Table<V: Vector, const N: usize> {
-    /// The powers, until they are turned round: first forms, then second. After that, those that were looked up:
-    /// first forms for the windows being computed, second forms, and the same for the next windows.
+    /// The powers, until they are transposed: first forms, then second. After that, those that were looked up: first
+    /// forms for the current windows, second forms, and then the same for the next windows.
     numbers: Vec<[Digit<V>; N]>,
-    /// Digit by digit: the powers of each lane in turn, four times eight.
+    /// By digit: the powers of each lane in turn, four times eight.
     turned: Vec<[V; POWERS]>,
-    /// What the next windows name, eight by eight.
+    /// The indices in the next windows, eight by eight.
     indices: Box<[Indices<V>; 2]>,
 }
 
-/// What eight windows of each lane name.
+/// The indices in eight windows of each lane.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Indices<V> {
-    /// By lanes: which of sixteen powers, in the low four bits.
+    /// By lane: which of sixteen powers, in the low four bits.
     of_sixteen: [V; 8],
-    /// All ones where they are the upper sixteen.
+    /// All ones where the index is in the upper sixteen.
     upper: [V; 8],
 }
 
@@ -58,12 +59,12 @@ impl<V: Lane8, const N: usize> Table<V, N> {
         }
     }
 
-    /// The powers from 0 on, and their second forms (none, where there is but one), until they are turned.
+    /// The powers from 0 on, and their second forms (empty if there is only one form), until they are transposed.
     pub(crate) fn powers_and_halves(&mut self) -> (&mut [[Digit<V>; N]], &mut [[Digit<V>; N]]) {
         self.numbers.split_at_mut(POWERS)
     }
 
-    /// Turns the powers round, and looks up what windows need before there are squarings to do it beside.
+    /// Transposes the powers, and looks up those for the first windows, before there are squarings to do it alongside.
     pub(crate) fn turn(&mut self, windows: &[V]) {
         self.aim(windows, 0);
         for (form, turned) in self.turned.as_chunks_mut().0.iter_mut().enumerate() {
@@ -72,7 +73,7 @@ impl<V: Lane8, const N: usize> Table<V, N> {
         look_up(self.look_ahead(windows, 0));
     }
 
-    /// What to look up beside the squarings of window `at`, for windows to come.
+    /// What to look up alongside the squarings of window `at`, for later windows.
     pub(crate) fn look_ahead(&mut self, windows: &[V], at: usize) -> Option<Ahead<'_, V, N>> {
         let next = at / TOGETHER + 1;
         if next * TOGETHER >= windows.len() {
@@ -91,13 +92,13 @@ impl<V: Lane8, const N: usize> Table<V, N> {
         })
     }
 
-    /// The power that window `at` names, and its second form if there is one.
+    /// The power that window `at` selects, and its second form if there is one.
     pub(crate) fn chosen(&self, at: usize) -> (&[Digit<V>; N], Option<&[Digit<V>; N]>) {
         let chosen = &self.numbers[at / TOGETHER % 2 * Self::FORMS * TOGETHER..][..Self::FORMS * TOGETHER];
         (&chosen[at % TOGETHER], chosen.get(TOGETHER + at % TOGETHER))
     }
 
-    /// Begins to look up for further windows. Where fewer are left the others name the power 0.
+    /// Starts looking up further windows. If fewer are left, the others select the power 0.
     fn aim(&mut self, windows: &[V], group: usize) {
         let mut rows = [[V::default(); 8]; 2];
         for (row, window) in rows.as_flattened_mut().iter_mut().zip(&windows[group * TOGETHER..]) {
@@ -132,8 +133,8 @@ impl<V: Vector, const N: usize> Zeroize for Table<V, N> {
 }
 
 kernel! {
-    /// Digit by digit of a form: eight powers become eight lanes, and are looked up for the first windows. What is found
-    /// takes the place of powers that have been turned.
+    /// For each digit of a form, eight powers become eight lanes, and are looked up for the first windows. The results
+    /// replace powers that have been transposed.
     fn turn as Turn<'a, V: Lane8, const N: usize>(
         numbers: &'a mut [[Digit<V>; N]],
         form: usize,
@@ -155,7 +156,7 @@ kernel! {
 }
 
 kernel! {
-    /// From window by window to lane by lane.
+    /// Converts the order of indices from window by window to lane by lane.
     fn aim as Aim<'a, V: Lane8>(windows: &'a [V; 8], indices: &'a mut Indices<V>) {
         let mut rows = *windows;
         V::transpose(&mut rows);
@@ -164,10 +165,10 @@ kernel! {
     }
 }
 
-/// What is looked up next.
+/// The look-ups to be done next.
 pub(crate) struct Ahead<'a, V: Vector, const N: usize> {
     turned: &'a [[V; POWERS]; N],
-    /// Twice the digit, and one more for the second eight windows.
+    /// Twice the digit, plus one for the second eight windows.
     turn: usize,
     indices: &'a [Indices<V>; 2],
     out: &'a mut [[Digit<V>; N]; TOGETHER],
@@ -184,7 +185,7 @@ impl<V: Lane8, const N: usize> Ahead<'_, V, N> {
     }
 }
 
-/// One digit of the powers that eight windows name, of each lane.
+/// One digit of the powers that eight windows select, for each lane.
 #[inline(always)]
 fn look_up_digit<V: Lane8, const N: usize>(
     powers: &[V; POWERS],
@@ -204,7 +205,7 @@ fn look_up_digit<V: Lane8, const N: usize>(
 }
 
 kernel! {
-    /// As much as there is beside the squarings of a window, where there are none.
+    /// Does the look-ups of one window at once, where there are no squarings to do them alongside.
     fn look_up as LookUp<'a, V: Lane8, const N: usize>(ahead: Option<Ahead<'a, V, N>>) {
         if let Some(mut ahead) = ahead {
             for _ in 0..WINDOW {
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
     use crate::vector::Portable;
 
-    /// As the squarings go through it: in every window each lane gets the power that it names.
+    /// In the order of the squarings: in every window each lane gets the power that it selects.
     fn every_lane_gets_its_power<const N: usize>() {
         let power = |entry: usize, i: usize, lane: usize| (100_000 * lane + 100 * entry + i) as u64;
         let digit = |entry, i| Digit::whole(Portable::from_lanes(&core::array::from_fn(|lane| power(entry, i, lane))));
@@ -229,7 +230,7 @@ mod tests {
         for (entry, power) in first.iter_mut().chain(second).enumerate() {
             *power = core::array::from_fn(|i| digit(entry, i));
         }
-        // No multiple of sixteen, so that the last are incomplete.
+        // Not a multiple of sixteen, so that the last group is incomplete.
         let named = |window: usize, lane: usize| (window + 5 * lane + window / 32) % POWERS;
         let windows: Vec<Portable> = (0..75)
             .map(|window| Portable::from_lanes(&core::array::from_fn(|lane| named(window, lane) as u64)))

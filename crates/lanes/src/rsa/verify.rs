@@ -9,7 +9,7 @@ use crate::vector::{Digit, Lane8, Vector};
 use crate::{LANES, LaneError, Lanes, limbs};
 use zeroize::Zeroize;
 
-/// Into Montgomery's form, sixteen squarings, the last product.
+/// Conversion to Montgomery's form, sixteen squarings, and the last product.
 pub(crate) const CHECK_STEPS: usize = 18;
 
 /// Raises a value to 65537 and compares.
@@ -17,11 +17,11 @@ pub(crate) struct Check<V: Vector, const N: usize, const Z: usize> {
     modulus: Modulus<V, N>,
     r2: [Digit<V>; N],
     wanted: [Digit<V>; N],
-    /// What is raised.
+    /// The value to be raised.
     pub(crate) value: [Digit<V>; N],
     power: [Digit<V>; N],
     scratch: [Digit<V>; N],
-    /// What squares where there is one job: its number stands in every lane.
+    /// Squares if there is only one job, whose number is in every lane.
     single: Single<V, N, Z>,
     alone: bool,
 }
@@ -34,7 +34,7 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
         Check { modulus, r2: zero, wanted: zero, value: zero, power: zero, scratch: zero, single, alone: false }
     }
 
-    /// Begins with one to eight jobs; lanes without one repeat the first.
+    /// Starts with one to eight jobs; lanes without one repeat the first job.
     pub(crate) fn start(&mut self, jobs: usize, keys: [&RsaPublicKey; 8], wanted: [&[u64]; 8]) {
         self.alone = jobs == 1;
         pack_modulus(keys.map(|key| &key.n), &mut self.modulus);
@@ -72,7 +72,7 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
                 core::mem::swap(&mut self.power, &mut self.scratch);
             }
             _ => {
-                // The value is not in Montgomery's form, so neither is the product: at most 2 n.
+                // The value is not in Montgomery's form, so the product is not either; it is at most 2 n.
                 mont_mul(columns, &self.power, &self.value, &self.modulus, &mut self.scratch);
                 subtract_once(&mut self.scratch, &self.modulus.m);
                 subtract_once(&mut self.scratch, &self.modulus.m);
@@ -86,7 +86,7 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
         [&self.wanted, &self.value, &self.power, &self.scratch].into_iter().flatten().copied().collect()
     }
 
-    /// The lanes whose power is what was wanted, after all steps.
+    /// The lanes whose power is as wanted, after all steps.
     pub(crate) fn right(&self) -> u8 {
         same(&self.scratch, &self.wanted)
     }
@@ -95,17 +95,17 @@ impl<V: Lane8, const N: usize, const Z: usize> Check<V, N, Z> {
 /// One verification: whether `signature^65537 mod n` is `encoded`.
 #[derive(Clone, Copy)]
 pub struct VerifyJob<'a> {
-    /// The key, of the call's size.
+    /// The key; all keys of a call have one size.
     pub key: &'a RsaPublicKey,
     /// The signature, big-endian, as long as the modulus.
     pub signature: &'a [u8],
-    /// The encoded message it should stand for, as long as the modulus.
+    /// The encoded message that the signature is checked against, as long as the modulus.
     pub encoded: &'a [u8],
 }
 
-/// Verifies one to eight signatures against encoded messages (for PKCS#1 v1.5 the encoding is deterministic, so
-/// verifying is comparing). A key of another size than the first fails its lane alone. Panics unless there are 1 to 8
-/// jobs.
+/// Verifies one to eight signatures against encoded messages (the encoding of PKCS#1 v1.5 is deterministic, so
+/// verifying is comparing). A key whose size differs from the first one's fails its lane alone. Panics unless there are
+/// 1 to 8 jobs.
 pub fn verify_raw(lanes: Lanes, jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneError>> {
     let size = first_size(jobs.iter().map(|job| job.key));
     lanes.run(Verify { jobs, size })
@@ -114,15 +114,15 @@ pub fn verify_raw(lanes: Lanes, jobs: &[VerifyJob<'_>]) -> Vec<Result<(), LaneEr
 /// One public operation: `input^65537 mod n`.
 #[derive(Clone, Copy)]
 pub struct PublicJob<'a> {
-    /// The key, of the call's size.
+    /// The key; all keys of a call have one size.
     pub key: &'a RsaPublicKey,
     /// The input, big-endian, as long as the modulus and below it: a signature.
     pub input: &'a [u8],
 }
 
-/// The encoded messages that one to eight signatures stand for, big-endian, as long as the modulus (for PSS, where
-/// [`super::verify_pss`] looks at them). A key of another size than the first fails its lane alone. Panics unless there
-/// are 1 to 8 jobs.
+/// The encoded messages of one to eight signatures, big-endian, as long as the modulus (for PSS, which
+/// [`super::verify_pss`] then verifies). A key whose size differs from the first one's fails its lane alone. Panics
+/// unless there are 1 to 8 jobs.
 pub fn raise(lanes: Lanes, jobs: &[PublicJob<'_>]) -> Vec<Result<Vec<u8>, LaneError>> {
     let size = first_size(jobs.iter().map(|job| job.key));
     lanes.run(Raise { jobs, size })
@@ -167,8 +167,8 @@ impl Task for Raise<'_> {
     }
 }
 
-/// Eight numbers, and the lanes whose number is not below the modulus or has another length, or whose key has another
-/// size than the first: zero stands for it. A lane without a job repeats the first.
+/// Eight numbers, and the lanes whose number is not below the modulus or has the wrong length, or whose key has a
+/// different size than the first; zero takes the place of these numbers. A lane without a job repeats the first.
 fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8], u8) {
     let mut bad = 0;
     let limbs = core::array::from_fn(|lane| {
@@ -185,7 +185,7 @@ fn numbers<const N: usize>(inputs: &[(&RsaPublicKey, &[u8])]) -> ([Vec<u64>; 8],
     (limbs, bad)
 }
 
-/// All steps, on the inputs' powers.
+/// Does all steps, on the powers of the inputs.
 fn run<V: Lane8, const N: usize, const Z: usize>(
     keys: &[&RsaPublicKey],
     bases: &[Vec<u64>; 8],

@@ -7,9 +7,9 @@ use zeroize::DefaultIsZeroes;
 
 /// Eight lanes in one zmm register.
 ///
-/// Soundness: its operations are safe functions over instructions that not every processor has. The type is private
-/// to the crate, and the only place that names it outside tests is [`crate::Lanes::run`], behind a token that exists
-/// only where `Lanes::detect` found every feature [`with_features`] enables.
+/// Soundness: its operations are safe functions over instructions that not every processor has. The type is private to
+/// the crate, and outside tests only [`crate::Lanes::run`] names it, behind a token that exists only if `Lanes::detect`
+/// found every feature that [`with_features`] enables.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Avx512(__m512i);
@@ -32,7 +32,7 @@ fn with_features<K: Kernel<Avx512>>(kernel: K) -> K::Out {
     kernel.run()
 }
 
-/// Clears every vector register: no secret outlives the operation in one.
+/// Clears all vector registers, so that no secret remains in them after the operation.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2")]
 pub(crate) fn clear_registers() {
@@ -59,7 +59,7 @@ pub(crate) fn clear_registers() {
     }
 }
 
-/// Each method is one or two instructions.
+/// Declares methods of one or two instructions each.
 macro_rules! ops {
     ($($(#[$meta:meta])* fn $name:ident $(<const $k:ident : $kt:ty>)? ($($arg:ident : $ty:ty),*) -> $out:ty = $e:expr;)*) => {
         $(
@@ -109,7 +109,7 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn word(digits: &[Digit<Self>], at: usize) -> Self {
         debug_assert!(at / 8 < digits.len());
-        // SAFETY: inside the slice: every caller's place is a constant or runs over a constant range.
+        // SAFETY: within the slice, because every caller's index is a constant or runs over a constant range.
         Self::splat(unsafe { *digits.as_ptr().cast::<u64>().add(at) })
     }
 
@@ -125,7 +125,7 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     fn enter<K: Kernel<Self>>(kernel: K) -> K::Out {
-        // SAFETY: as for every operation of this type: under a token.
+        // SAFETY: as for every operation of this type, there is a token.
         unsafe { with_features(kernel) }
     }
 
@@ -140,7 +140,7 @@ impl Vector for Avx512 {
         unsafe { asm!("", options(nostack, preserves_flags)) }
     }
 
-    /// The multiplier reads 52 bits and no more.
+    /// The multiplier reads only 52 bits.
     #[inline(always)]
     fn truncate(self) -> Self {
         self

@@ -1,7 +1,7 @@
-//! The lanes as intervals: a run of a kernel on this vector is the proof of its carries.
+//! Lanes as intervals: running a kernel on this vector proves that nothing overflows.
 //!
-//! A value stands for every word from `low` to `high`. An operation answers with the interval of all its possible
-//! results, and panics if one of them would not fit the register or would be truncated by the multiplier unasked.
+//! A value stands for every word from `low` to `high`. An operation returns the interval of all its possible results,
+//! and panics if one of them would not fit the register, or would be truncated by the multiplier unintentionally.
 
 use super::{Digit, Kernel, MASK52, RADIX, Vector};
 use zeroize::DefaultIsZeroes;
@@ -20,7 +20,7 @@ impl Bound {
         Bound { low: 0, high: i128::from(high) }
     }
 
-    /// Every value between two, of which the lower may be negative.
+    /// Every value between two bounds, of which the lower may be negative.
     pub(crate) fn between(low: i64, high: i64) -> Bound {
         Bound { low: i128::from(low), high: i128::from(high) }
     }
@@ -63,7 +63,7 @@ impl Vector for Bound {
         Bound::checked(self.low - other.high, self.high - other.low)
     }
     fn and(self, other: Self) -> Self {
-        // One side may be signed: its bits are then anything.
+        // If one side may be negative, its bits can be anything.
         match (self.low < 0, other.low < 0) {
             (false, false) => Bound { low: 0, high: self.high.min(other.high) },
             (true, false) => Bound { low: 0, high: other.high },
@@ -116,7 +116,7 @@ impl Vector for Bound {
     }
     fn ripple<const Z: usize>(words: &[Self; Z]) -> [Digit<Self>; Z] {
         words.map(|word| {
-            // Then a lane that overflows does not also pass a carry on, and hands on one at most.
+            // Then a lane that overflows does not pass a carry on as well, and its carry is at most one.
             assert!(word.low >= 0 && word.high < 2 * i128::from(MASK52), "more than one is carried out of a lane");
             Digit(Bound::upto(MASK52))
         })

@@ -1,16 +1,16 @@
-//! Slots as intervals: a run of a kernel on this vector is the proof that no 16-bit slot and no pair overflows.
+//! Slots as intervals: running a kernel on this vector proves that no 16-bit slot and no pair overflows.
 
 use super::slots::Slots;
 use zeroize::DefaultIsZeroes;
 
-/// Every slot lies in the interval.
+/// An interval that contains every slot.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Bound16 {
     low: i32,
     high: i32,
 }
 
-/// Every word lies in the interval.
+/// An interval that contains every word.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct BoundPairs {
     low: i64,
@@ -53,7 +53,7 @@ impl Slots for Bound16 {
     fn sub16(self, other: Self) -> Self {
         Bound16::between(self.low - other.high, self.high - other.low)
     }
-    /// Truncated by intent: any slot.
+    /// Truncates intentionally: any slot value is possible.
     fn mul_low16(self, other: Self) -> Self {
         match self.products(other) {
             [low, high] if low >= -0x8000 && high < 0x8000 => Bound16 { low: low as i32, high: high as i32 },
@@ -77,7 +77,7 @@ impl Slots for Bound16 {
         if self.low >= 0 {
             return self;
         }
-        // What is negative comes to lie below q, what is not stays.
+        // Negative values are lifted to below q; others stay.
         let q = i32::from(q);
         Bound16 { low: (self.low + q).min(0), high: self.high.max((q - 1).min(self.high + q)) }
     }

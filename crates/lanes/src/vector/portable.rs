@@ -1,4 +1,4 @@
-//! The lanes in plain Rust. Each operation is a call of its own: the unrolled kernels would otherwise grow eightfold.
+//! The lanes in plain Rust. Operations are not inlined, because the unrolled kernels would otherwise grow eightfold.
 
 mod slots;
 
@@ -16,8 +16,8 @@ thread_local! {
     static MULTIPLICATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many VPMADD52 instructions this thread's portable operations have stood in for. A kernel's count does not
-/// depend on data, so one portable run tells the benchmark what a vector run executes.
+/// How many VPMADD52 instructions this thread's portable operations have replaced. A kernel's count does not depend on
+/// data, so one portable run tells the benchmark what a vector run executes.
 pub fn multiplications() -> u64 {
     MULTIPLICATIONS.get()
 }
@@ -37,7 +37,7 @@ fn map3(a: Portable, b: Portable, c: Portable, f: impl Fn(u64, u64, u64) -> u64)
 }
 
 impl Vector for Portable {
-    /// All ones or all zeros a lane.
+    /// Each lane is all ones or all zeros.
     type Mask = Portable;
 
     fn splat(x: u64) -> Self {
@@ -70,7 +70,7 @@ impl Vector for Portable {
         map3(self, a.0, b.0, |c, a, b| c.wrapping_add(((u128::from(a) * u128::from(b)) >> RADIX) as u64))
     }
     fn eq(self, other: Self) -> Self {
-        // Nonzero d has its own top bit or its negative's set.
+        // If d is not zero, it or its negative has the top bit set.
         map2(self, other, |a, b| {
             let d = a ^ b;
             ((d | d.wrapping_neg()) >> 63).wrapping_sub(1)
@@ -156,7 +156,7 @@ impl Lane8 for Portable {
         Self::pick16(table, Portable([0; 8]), index.and(Portable([7; 8])))
     }
     fn pick16(low: Self, high: Self, index: Self) -> Self {
-        // Every entry is looked at: there is no such permutation outside a register.
+        // Reads every entry, as there is no such permutation outside registers.
         let mut out = Portable([0; 8]);
         let index = index.and(Portable([15; 8]));
         for (entry, word) in low.0.iter().chain(&high.0).enumerate() {

@@ -12,7 +12,7 @@
 use super::field::{Cols, Fe, columns, constant, freeze, invert, mul, mul_lifted, select, sqr, sqr_lifted, times};
 use crate::vector::{Digit, Lane8, Vector, kernel, repeat};
 
-/// One to eight times a point: of `y + x`, `y - x` and `2 d x y`, five limbs each, the eight versions.
+/// One to eight times a point: `y + x`, `y - x` and `2 d x y`, five limbs each, with the eight versions side by side.
 pub(crate) type Row = [[u64; 8]; 15];
 
 /// `(1..=8) 256^i B` for i below 32.
@@ -27,7 +27,8 @@ const BASE: [[u64; 5]; 3] = [
     [0xe8ab3a5b7dda3, 0x80775152f56dd, 0x4abe37d20f09f, 0x766566ea4e8e6, 0x67875f0fd78b],
 ];
 
-/// A point in extended coordinates (X : Y : Z : T), as its use next needs it: `Y + X`, `Y - X`, Z (lifted) and T.
+/// A point in extended coordinates (X : Y : Z : T), in the form that the next operation needs: `Y + X`, `Y - X`, Z
+/// (lifted) and T.
 #[derive(Clone, Copy)]
 pub(crate) struct Point<V> {
     sum: Fe<V>,
@@ -61,10 +62,10 @@ impl<V: Vector> Point<V> {
         Point { sum, difference, z: mul_lifted(&f, &g), t: mul(&e, &h).digits() }
     }
 
-    /// The sum, or where `negative` the difference, with an addend whose Z times ours, twice, is `twice_z`, lifted.
+    /// Adds an addend, or subtracts it where `negative`; `twice_z`, lifted, is twice the product of its Z and ours.
     #[inline(always)]
     fn add(&self, q: &Addend<V>, negative: V::Mask, twice_z: Cols<V>) -> Self {
-        // The negative of a point has x and T negated: sum and difference change places, and so do F and G.
+        // Negating a point negates x and T: sum and difference change places, and so do F and G.
         let a = mul(&self.difference, &select::<V>(negative, &q.difference, &q.sum));
         let b = mul_lifted(&self.sum, &select::<V>(negative, &q.sum, &q.difference));
         let e = b.sub(a).digits();
@@ -78,9 +79,9 @@ impl<V: Vector> Point<V> {
         Self::complete(e, f, g, h)
     }
 
-    /// From `S = Y + X` and `D = Y - X`: E = S^2 - D^2, H = S^2 + D^2, G = 2 S D, F = 4 Z^2 - G: the published
-    /// doubling's (with E = 2 X Y and so on), twice each, with the signs of F and H turned, which turns those of X, Y,
-    /// Z and T.
+    /// From `S = Y + X` and `D = Y - X`: E = S^2 - D^2, H = S^2 + D^2, G = 2 S D, F = 4 Z^2 - G. These are twice those
+    /// of the published doubling (with E = 2 X Y and so on), and with the signs of F and H changed, which changes those
+    /// of X, Y, Z and T.
     #[inline(always)]
     fn double(&self) -> Self {
         let s = sqr_lifted(&self.sum);
@@ -98,8 +99,8 @@ impl<V: Vector> Point<V> {
     }
 }
 
-/// Of a scalar below 2^255, 64 digits of four bits, of which each but the last is 8 above the signed one: 8 is added to
-/// each, and the carries make the rest.
+/// For a scalar below 2^255, 64 digits of four bits, each of which, except the last, is 8 more than the signed digit:
+/// adding 8 to each digit and propagating carries gives them.
 pub(crate) fn signed_digits(scalar: &[u64; 4]) -> [u64; 4] {
     let mut sum = 0;
     core::array::from_fn(|i| {
@@ -110,12 +111,13 @@ pub(crate) fn signed_digits(scalar: &[u64; 4]) -> [u64; 4] {
 }
 
 impl<V: Lane8> Addend<V> {
-    /// `digit - above` times a row's point, from -8 to 8: the multiple by the magnitude, and the lanes to be negated.
+    /// A row's point times `digit - above`, which is from -8 to 8: the multiple by its magnitude, and the lanes to be
+    /// negated.
     #[inline(always)]
     fn multiple(row: &Row, digit: V, above: u64) -> (Self, V::Mask) {
         let signed = digit.sub(V::splat(above));
         let negative = signed.negative();
-        // Counted from 1 on: -1 is ...1111, of which the complement's low bits are 0.
+        // Indices count from 1: -1 is ...1111, the low bits of whose complement are 0.
         let index = signed.sub(V::splat(1)).or_if(negative, V::splat(u64::MAX).sub(signed));
         let none = signed.eq(V::splat(0));
         let [one, zero] = [constant([1, 0, 0, 0, 0]), constant([0; 5])];
@@ -130,8 +132,8 @@ impl<V: Lane8> Addend<V> {
 }
 
 kernel! {
-    /// Multiples of the base point by [`signed_digits`]: the u-coordinate on Montgomery's curve, (Z + Y) / (Z - Y), as a
-    /// fraction.
+    /// Multiples of the base point by [`signed_digits`]: the u-coordinate on Montgomery's curve, (Z + Y) / (Z - Y), as
+    /// a fraction.
     fn fixed_base as FixedBase<'a, V: Lane8>(
         table: &'a Table,
         scalars: &'a [V; 4],
@@ -158,7 +160,7 @@ kernel! {
 }
 
 kernel! {
-    /// `table[row]` from 256^row B in every lane, and the point for the next row.
+    /// Computes `table[row]` from 256^row B in every lane, and the point for the next row.
     fn extend_table as ExtendTable<'a, V: Lane8>(point: &'a mut Point<V>, multiples: &'a mut Point<V>) {
         let d2 = constant(D2);
         let q = Addend {
@@ -167,7 +169,7 @@ kernel! {
             t2d: mul(&point.t, &d2).digits(),
         };
         let z = point.z.digits();
-        // Lane j holds j + 1 times the point, by doubling and adding.
+        // Lane j gets j + 1 times the point, by doubling and adding.
         let mut p = Point::neutral();
         for bits in [0b1000_0000, 0b0111_1000, 0b0110_0110, 0b0101_0101] {
             p = p.double();
@@ -188,7 +190,7 @@ kernel! {
     }
 }
 
-/// Computes the table: about a quarter of a millisecond on AVX-512.
+/// Computes the table, which takes about a quarter of a millisecond on AVX-512.
 pub(crate) fn table<V: Lane8>() -> Box<Table> {
     let mut table: Box<Table> = vec![[[0; 8]; 15]; 32].try_into().expect("there are 32 rows");
     let [sum, difference, t] = BASE.map(constant);

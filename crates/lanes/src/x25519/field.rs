@@ -62,7 +62,7 @@ pub(crate) fn sqr_lifted<V: Vector>(a: &Fe<V>) -> Cols<V> {
     V::inline(Sqr(LIFT, a))
 }
 
-/// What the columns start with, and the factors.
+/// The initial values of the columns, and the factors.
 struct Mul<'a, V>([u64; 5], &'a Fe<V>, &'a Fe<V>);
 
 impl<V: Vector> Kernel<V> for Mul<'_, V> {
@@ -88,7 +88,7 @@ impl<V: Vector> Kernel<V> for Sqr<'_, V> {
     #[inline(always)]
     fn run(self) -> Cols<V> {
         let Sqr(start, a) = self;
-        // Products of unlike digits once, then doubled as the squares are added.
+        // Products of different digits are computed once, and doubled when the squares are added.
         let mut c: [V; 10] = started(start.map(|limb| limb / 2));
         repeat!(5, I => repeat!(5, J => if J > I {
             c[I + J] = c[I + J].madd_lo(a[I], a[J]);
@@ -123,7 +123,7 @@ fn fold<V: Vector>(c: [V; 10]) -> Cols<V> {
 }
 
 impl<V: Vector> Cols<V> {
-    /// Digits, of a sum of products.
+    /// The digits of a sum of products.
     #[inline(always)]
     pub(crate) fn digits(self) -> Fe<V> {
         let mut c = self.0;
@@ -152,7 +152,7 @@ impl<V: Vector> Cols<V> {
         self
     }
 
-    /// A number that is no product, lifted.
+    /// Lifts a number that is not a product.
     #[inline(always)]
     pub(crate) fn lifted(self) -> Cols<V> {
         self.add(Cols(LIFT.map(V::splat)))
@@ -175,13 +175,13 @@ impl<V: Vector> Cols<V> {
     }
 }
 
-/// Digits that carry no junk, as columns.
+/// Converts digits without junk to columns.
 #[inline(always)]
 pub(crate) fn columns<V: Vector>(a: &Fe<V>) -> Cols<V> {
     Cols([a[0].value(), a[1].value(), a[2].value(), a[3].value(), a[4].raw()])
 }
 
-/// `no` or `yes`, by lane.
+/// Selects `no` or `yes` in each lane.
 #[inline(always)]
 pub(crate) fn select<V: Vector>(mask: V::Mask, no: &Fe<V>, yes: &Fe<V>) -> Fe<V> {
     let mut out = *no;
@@ -211,7 +211,7 @@ fn exchanged<V: Vector, const DISTANCE: usize>(a: &Fe<V>) -> Fe<V> {
 }
 
 kernel! {
-    /// The products of two, four and eight neighbouring lanes, in each of them.
+    /// The products of two, four and eight neighbouring lanes, each in all of these lanes.
     fn products as Products<'a, V: Vector>(one: &'a Fe<V>, two: &'a mut Fe<V>, four: &'a mut Fe<V>, eight: &'a mut Fe<V>) {
         *two = mul(one, &exchanged::<V, 1>(one)).digits();
         *four = mul(two, &exchanged::<V, 2>(two)).digits();
@@ -220,7 +220,7 @@ kernel! {
 }
 
 kernel! {
-    /// From the inverse of the product of all lanes each lane's own, by multiplying the other lanes in.
+    /// From the inverse of the product of all lanes, each lane's own inverse, by multiplying by the other lanes.
     fn share as Share<'a, V: Vector>(inverse: &'a mut Fe<V>, one: &'a Fe<V>, two: &'a Fe<V>, four: &'a Fe<V>) {
         *inverse = mul(inverse, &exchanged::<V, 4>(four)).digits();
         *inverse = mul(inverse, &exchanged::<V, 2>(two)).digits();
@@ -228,7 +228,7 @@ kernel! {
     }
 }
 
-/// The inverses of eight lanes by one inversion of their product; zero for zero.
+/// The inverses of eight lanes, with one inversion of their product; zero for zero.
 pub(crate) fn invert<V: Lane8>(a: &Fe<V>) -> Fe<V> {
     let mut frozen = *a;
     freeze(&mut frozen);
@@ -254,9 +254,10 @@ pub(crate) fn invert<V: Lane8>(a: &Fe<V>) -> Fe<V> {
 }
 
 kernel! {
-    /// The one representative below p, without junk.
+    /// The unique representative below p, without junk.
     fn freeze as Freeze<'a, V: Vector>(a: &'a mut Fe<V>) {
-        // Below 2^256: fold twice the bits from 2^255 on, then subtract p if it goes, by adding 19 and looking at 2^255.
+        // Below 2^256: folds the bits from 2^255 on twice, then subtracts p if possible, by adding 19 and looking at
+        // bit 255.
         let mut c = columns(a).0;
         for add in [0, 0, 19] {
             let mut t = c;
@@ -286,7 +287,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::vector::Bound;
 
-    /// The header's bounds: the widest digits.
+    /// The widest digits within the header's bounds.
     pub(crate) fn widest() -> Fe<Bound> {
         [MASK52, MASK52, MASK52, MASK52, WIDEST_TOP].map(|high| Digit::whole(Bound::upto(high)))
     }

@@ -1,17 +1,18 @@
 //! Montgomery's ladder (RFC 7748, section 5) on eight points by eight scalars.
 //!
-//! Departures from the RFC's pseudo-code: the conditional swap is reduced to a choice of what is doubled, since
-//! swapping the two points only exchanges DA with CB, which leaves `DA + CB` and `(DA - CB)^2` as they were. And the
-//! sums A, B, C, D and E are formed in columns, before the carries.
+//! Departures from the RFC's pseudo-code: the conditional swap is reduced to choosing which point is doubled, because
+//! swapping the two points only exchanges DA with CB, which does not change `DA + CB` and `(DA - CB)^2`. The sums A, B,
+//! C, D and E are formed in columns, before the carries.
 
 use super::field::{Cols, Fe, columns, constant, mul, mul_lifted, select, sqr, sqr_lifted};
 use crate::vector::{Vector, kernel};
 
 kernel! {
-    /// `x / z` is the u-coordinate of scalar times the point with u-coordinate `u`, which carries no junk. `swaps`
-    /// says where bits i and i + 1 of the scalars differ: clamped ones, whose lowest three bits and whose bit 255 are zero.
+    /// Computes scalar times the point with u-coordinate `u` (without junk): `x / z` is the result's u-coordinate.
+    /// `swaps` says where bits i and i + 1 of the scalars differ; scalars are clamped, so their lowest three bits and
+    /// bit 255 are zero.
     fn ladder as Ladder<'a, V: Vector>(u: &'a Fe<V>, swaps: &'a [V::Mask; 255], x: &'a mut Fe<V>, z: &'a mut Fe<V>) {
-        // The point to double and, one point more, the sum: infinity (1 : 0) and the point itself (u : 1).
+        // The point to double, and that point plus the given one: infinity (1 : 0) and the point itself (u : 1).
         let mut double: [Cols<V>; 2] = [columns(&constant([1, 0, 0, 0, 0])).lifted(), columns(&constant([0; 5]))];
         let mut sum: [Cols<V>; 2] = [columns(u).lifted(), columns(&constant([1, 0, 0, 0, 0]))];
         for &swap in swaps.iter().rev() {
@@ -48,7 +49,7 @@ mod tests {
     use super::super::field::tests::{assert_within_bounds, widest};
     use super::*;
 
-    /// The whole ladder on intervals, for every point and scalar.
+    /// Runs the whole ladder on intervals, for every point and scalar.
     #[test]
     fn the_ladder_stays_within_bounds() {
         let (mut x, mut z) = (widest(), widest());

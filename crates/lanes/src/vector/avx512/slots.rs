@@ -4,7 +4,7 @@ use super::Avx512;
 use crate::vector::slots::{ACCEPTED, Shuffle, Slots};
 use core::arch::x86_64::*;
 
-/// Four slots as a word.
+/// Packs four slots into a word.
 const fn word(slots: [i16; 4]) -> i64 {
     let (mut word, mut i) = (0, 4);
     while i > 0 {
@@ -39,7 +39,7 @@ impl Slots for Avx512 {
     }
 }
 
-/// Where the multishift instruction takes each byte of a spread lane from.
+/// For each byte of a spread lane, where the multishift instruction takes it from.
 const fn spread_bytes(at: u32, width: u32) -> i64 {
     let (mut bytes, mut i) = (0u64, 8);
     while i > 0 {
@@ -74,9 +74,10 @@ impl Shuffle for Avx512 {
 
     #[inline(always)]
     fn transpose(rows: &mut [Self; 8]) {
-        // SAFETY: as above.
+        // SAFETY: an `Avx512` is only used under a token, so the processor has the instructions.
         unsafe {
-            // By pairs of words, then by halves twice. No closures: the instruction set does not reach into them.
+            // First by pairs of words, then twice by halves. No closures, because they are compiled without the
+            // instruction set.
             let [r0, r1, r2, r3, r4, r5, r6, r7] =
                 [rows[0].0, rows[1].0, rows[2].0, rows[3].0, rows[4].0, rows[5].0, rows[6].0, rows[7].0];
             let even = [
@@ -112,7 +113,8 @@ impl Shuffle for Avx512 {
                 break;
             }
             // SAFETY: the load is masked to the bytes of `part`; the store writes 32 numbers from `count`, which is
-            // below 256, into room for 288. The instructions are there, as above.
+            // below 256, into room for 288. An `Avx512` is only used under a token, so the processor has the
+            // instructions.
             unsafe {
                 let loaded = _mm512_maskz_loadu_epi8((1 << part.len()) - 1, part.as_ptr().cast());
                 let pairs = _mm512_permutexvar_epi8(_mm512_loadu_si512(PAIRS_OF_BYTES.as_ptr().cast()), loaded);
