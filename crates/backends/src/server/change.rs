@@ -1,6 +1,9 @@
 //! Changes of a server's state, with the consequences for its backend, its sessions and its trackers, and the log lines
 //! about them.
 
+mod admin;
+
+use self::admin::AdminChange;
 use super::{
     Admin, Backend, Backends, Check, Core, Notice, Operational, Server, ServerId, ServerRef, Shutdown, Status,
 };
@@ -348,53 +351,6 @@ fn ramp<E>(core: &Core<E>, server: usize, now: Duration) -> Option<Ramp> {
     (status.state == Operational::Starting && elapsed < whole).then_some(Ramp { elapsed, whole })
 }
 
-/// A change of one administrative flag of one server.
-struct AdminChange<'a> {
-    flag: Admin,
-    on: bool,
-    /// The reason that the log shows in parentheses.
-    reason: &'a str,
-    /// The server that it tracks, if that caused the change.
-    via: Option<&'a str>,
-    /// Whether the server that it tracks is up; true if it tracks none.
-    tracked_up: bool,
-    now: Duration,
-}
-
-/// What a change of flags means for the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AdminStep {
-    /// Nothing visible.
-    Nothing,
-    /// It was down, and is now also in maintenance.
-    MaintainDown,
-    /// It goes down for maintenance.
-    Maintain,
-    /// Its maintenance ends.
-    Resume,
-    /// An operator's maintenance ends, but another reason for maintenance remains.
-    StayMaintained,
-    /// It takes no new clients.
-    Drain,
-    /// It takes new clients again.
-    Undrain,
-}
-
-impl AdminStep {
-    fn of(was: Admin, is: Admin, change: &AdminChange<'_>, state: Operational) -> AdminStep {
-        match (was.maint(), is.maint()) {
-            (false, true) if state == Operational::Stopped => AdminStep::MaintainDown,
-            (false, true) => AdminStep::Maintain,
-            (true, false) => AdminStep::Resume,
-            (true, true) if !change.on && change.flag == Admin::FORCED_MAINT => AdminStep::StayMaintained,
-            (true, true) => AdminStep::Nothing,
-            (false, false) if was.drain() == is.drain() => AdminStep::Nothing,
-            (false, false) if is.drain() => AdminStep::Drain,
-            (false, false) => AdminStep::Undrain,
-        }
-    }
-}
-
 impl<E> Backend<E> {
     /// Passes the state of a server to the balancer and to readers.
     pub(super) fn balance_again(&self, core: &mut Core<E>, server: usize, ramp: Option<Ramp>) {
@@ -460,111 +416,6 @@ impl<E> Backend<E> {
         Some(after)
     }
 
-    fn set_admin(self: &Arc<Self>, core: &mut Core<E>, server: usize, change: &AdminChange<'_>) -> After<E> {
-        let mut after = After::default();
-        let was = core.status[server].admin;
-        let is = was.with(change.flag, change.on);
-        if was == is {
-            return after;
-        }
-        let had_servers = self.has_servers(core);
-        let step = AdminStep::of(was, is, change, core.status[server].state);
-        core.status[server].admin = is;
-        let (severity, text) = match step {
-            AdminStep::Nothing => return after,
-            AdminStep::MaintainDown => (NOTICE, self.maintain_down(core, server, change)),
-            AdminStep::Maintain => self.maintain(core, server, change, &mut after),
-            AdminStep::Resume => (NOTICE, self.resume(core, server, change, &mut after)),
-            AdminStep::StayMaintained => {
-                let subject = self.subject(core.server(server));
-                (NOTICE, format!("{subject} is leaving forced maintenance but remains in maintenance"))
-            }
-            AdminStep::Drain => (NOTICE, self.drain(core, server, change, &mut after)),
-            AdminStep::Undrain => (NOTICE, self.undrain(core, server, change)),
-        };
-        after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
-        if step == AdminStep::Resume && is.has(Admin::FORCED_DRAIN) {
-            let text = format!("{} remains in forced drain mode.", self.subject(core.server(server)));
-            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
-        }
-        self.note_backend(core, had_servers, change.now, &mut after.notices);
-        after
-    }
-
-    fn maintain_down(&self, core: &Core<E>, server: usize, change: &AdminChange<'_>) -> String {
-        let subject = self.subject(core.server(server));
-        format!("{subject} was DOWN and now enters maintenance{}{}", change.reason(), change.via())
-    }
-
-    fn maintain(
-        &self,
-        core: &mut Core<E>,
-        server: usize,
-        change: &AdminChange<'_>,
-        after: &mut After<E>,
-    ) -> (u8, String) {
-        let shared = core.server(server).clone();
-        let status = &mut core.status[server];
-        // A draining server took no new clients before.
-        let drained = status.admin.drain() || status.state == Operational::Stopping;
-        let severity = if drained { NOTICE } else { ALERT };
-        leave_state(status, change.now);
-        status.state = Operational::Stopped;
-        status.down_transitions += 1;
-        self.balance_again(core, server, None);
-        after.evicted = self.evict(core, server);
-        after.shut_sessions = shared.config.settings.on_marked_down_shutdown;
-        let subject = self.subject(&shared);
-        let mut text = format!("{subject} is going DOWN for maintenance{}{}", change.reason(), change.via());
-        self.append_counts(&mut text, core, server, after.evicted.len() as u32);
-        (severity, text)
-    }
-
-    fn resume(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>, after: &mut After<E>) -> String {
-        let shared = core.server(server).clone();
-        let status = &mut core.status[server];
-        // It counts as up until a check says otherwise; the first failed check suffices.
-        for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
-            check.health = check.health.max(check.rise);
-        }
-        let healthy = |check: &Option<Check>| check.as_ref().is_none_or(|c| c.health >= c.rise);
-        let up = healthy(&status.check) && healthy(&status.agent) && change.tracked_up;
-        let starts = slow_start(&shared).filter(|_| up);
-        if up {
-            leave_state(status, change.now);
-            status.state = if starts.is_some() { Operational::Starting } else { Operational::Running };
-        }
-        let mode = if status.admin.drain() { "DRAIN" } else { "READY" };
-        self.balance_again(core, server, starts);
-        after.shut_backup_sessions = ends_backups(core, server);
-        let (subject, state) = (self.subject(&shared), if up { "UP" } else { "DOWN" });
-        match change.flag {
-            Admin::FORCED_MAINT => format!("{subject} is {state}/{mode} (leaving forced maintenance)"),
-            Admin::UNRESOLVED => {
-                let host = super::host_name(&shared);
-                format!("{subject} ('{host}') is {state}/{mode} (resolves again)")
-            }
-            _ => format!("{subject} is {state}/{mode} (leaving maintenance)"),
-        }
-    }
-
-    fn drain(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>, after: &mut After<E>) -> String {
-        core.status[server].last_change = change.now;
-        self.balance_again(core, server, None);
-        after.evicted = self.evict(core, server);
-        let mut text = format!("{} enters drain state{}", self.subject(core.server(server)), change.via());
-        self.append_counts(&mut text, core, server, after.evicted.len() as u32);
-        text
-    }
-
-    fn undrain(&self, core: &mut Core<E>, server: usize, change: &AdminChange<'_>) -> String {
-        let status = &mut core.status[server];
-        status.last_change = change.now;
-        let state = if status.state == Operational::Stopped { "DOWN" } else { "UP" };
-        self.balance_again(core, server, None);
-        format!("{} is {state} (leaving forced drain)", self.subject(core.server(server)))
-    }
-
     fn evict(&self, core: &mut Core<E>, server: usize) -> Evicted<E> {
         if !self.redispatch {
             return Evicted::<E>::new();
@@ -621,16 +472,6 @@ impl<E> Backend<E> {
                  {waiting} total in queue"
             )
         };
-    }
-}
-
-impl AdminChange<'_> {
-    fn reason(&self) -> String {
-        if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) }
-    }
-
-    fn via(&self) -> String {
-        self.via.map(|via| format!(" via {via}")).unwrap_or_default()
     }
 }
 

@@ -106,6 +106,11 @@ impl Algorithm {
     }
 }
 
+/// The words that `balance` accepts.
+pub fn algorithms() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.iter().map(Algorithm::name)
+}
+
 fn balance(draft: &mut Draft, args: &mut Args<'_>) -> Parsed {
     // `balance` without arguments means the default algorithm.
     if args.peek().is_none() {

@@ -10,6 +10,8 @@ mod rules;
 mod stats;
 mod timeouts;
 
+pub use balance::algorithms as balance_algorithms;
+
 pub(crate) use basics::{ErrorPages, based, errorfile};
 pub(crate) use log::target as log_target;
 
