@@ -109,7 +109,7 @@ impl Builder<'_> {
         let mut list = List { lines: text.lines().count(), ..List::default() };
         for entry in crt_list::parse(&text, &file.value, global.ca_base.as_deref(), file.span, self.diagnostics) {
             let path = match &global.crt_base {
-                Some(base) if !super::lines::is_stored(&entry.file) => base.join(&entry.file),
+                Some(base) if !super::files::is_stored(&entry.file) => base.join(&entry.file),
                 _ => entry.file.clone(),
             };
             let bundle = self.state.number();

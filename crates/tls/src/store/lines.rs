@@ -3,10 +3,13 @@
 
 mod draft;
 
-use super::{Settings, Slot, State, Store, authorities, crt_lists};
+use super::{
+    Settings, Slot, State, Store, crt_lists,
+    files::{is_certificate_file, is_stored, load, loads},
+};
 use crate::{
     Acceptor, Loader,
-    certificate::{self, Certificate, Parts},
+    certificate::{self, Certificate},
     context::{Context, Shape, Table, policy_id},
     crt_list::Entry,
     line,
@@ -19,7 +22,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use penstock_config::{
     Config, Diagnostic, Diagnostics, Span,
-    model::{Bind, BindTls, CrtStore, TlsConf, Verify},
+    model::{Bind, BindTls, TlsConf, Verify},
 };
 use rustls::{
     ServerConfig,
@@ -57,7 +60,7 @@ pub(super) struct Instance {
     /// The crt-list, and the number of the entry in it.
     pub entry: Option<(Arc<str>, u64)>,
     pub filters: Vec<String>,
-    excluded: Vec<String>,
+    pub excluded: Vec<String>,
     /// Its own settings over those of the line.
     conf: TlsConf,
     /// Certificates of one bundle have the same number.
@@ -77,27 +80,6 @@ pub(super) struct Wanted {
     /// File and line of its entry in a list.
     pub origin: Option<String>,
     pub group: u64,
-}
-
-/// A name that a line has a certificate for, for `show ssl sni`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct NameView {
-    pub frontend: String,
-    /// `FILE:LINE` of the `bind` line.
-    pub place: String,
-    /// A name, or a star and what follows it.
-    pub name: String,
-    /// Names that the certificate's filters exclude from its wildcards.
-    pub excluded: Vec<String>,
-    /// `rsa` or `ecdsa`.
-    pub kind: &'static str,
-    pub certificate: String,
-    /// In OpenSSL's format.
-    pub not_after: String,
-    pub not_before: String,
-    /// Whether it has expired.
-    pub expired: bool,
 }
 
 /// Builds the acceptor of one line.
@@ -589,38 +571,6 @@ impl Instance {
     }
 }
 
-impl Store {
-    /// The names that lines have certificates for, optionally only those of one frontend.
-    pub fn names(&self, frontend: Option<&str>) -> Vec<NameView> {
-        let state = self.state();
-        let mut views = Vec::new();
-        for line in state.lines.iter().filter(|line| frontend.is_none_or(|wanted| wanted == line.frontend)) {
-            let table = line.live.load_full();
-            for (name, contexts) in table.names.all() {
-                for context in contexts {
-                    let Some(instance) = line.instances.get(&context.order) else { continue };
-                    let (not_before, not_after, expired) = authorities::validity(context.certificate.leaf());
-                    views.push(NameView {
-                        frontend: line.frontend.clone(),
-                        place: line.place.clone(),
-                        name: name.clone(),
-                        excluded: instance.excluded.clone(),
-                        kind: match context.certificate.kind() {
-                            penstock_engine::KeyKind::Rsa { .. } => "rsa",
-                            _ => "ecdsa",
-                        },
-                        certificate: instance.certificate.to_string(),
-                        not_after,
-                        not_before,
-                        expired,
-                    });
-                }
-            }
-        }
-        views
-    }
-}
-
 impl Entry {
     /// What the entry makes a line with its list present.
     pub(super) fn wanted(&self, path: PathBuf, entry: (Arc<str>, u64), span: Span, group: u64) -> Wanted {
@@ -636,76 +586,4 @@ impl Entry {
             group,
         }
     }
-}
-
-/// Reads the certificate of a file, or of a `load` line of a `crt-store`.
-fn load(
-    settings: &Settings,
-    path: &Path,
-    loader: &dyn Loader,
-    span: Span,
-    diagnostics: &mut Diagnostics,
-) -> Option<Certificate> {
-    let (path, parts) = match stored(&settings.crt_stores, path) {
-        Some(Ok(found)) => found,
-        Some(Err(what)) => {
-            diagnostics.error(span, what);
-            return None;
-        }
-        None => (path.to_owned(), Parts::default()),
-    };
-    certificate::load(&path, &parts, &settings.extras, loader, span, diagnostics)
-}
-
-/// Whether HAProxy would read this file of a directory.
-fn is_certificate_file(path: &Path) -> bool {
-    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let reserved = |e: &std::ffi::OsStr| ["key", "issuer", "ocsp", "sctl"].iter().any(|r| e == *r);
-    !hidden && !path.extension().is_some_and(reserved)
-}
-
-/// `@STORE/NAME` refers to a `crt-store`.
-pub(super) fn is_stored(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().starts_with(b"@")
-}
-
-/// One `load` line of a `crt-store`.
-struct Load<'c> {
-    /// The certificate's file as written, by which lines may refer to it.
-    crt: &'c str,
-    alias: Option<&'c str>,
-    path: PathBuf,
-    parts: Parts,
-    span: Span,
-}
-
-fn loads(store: &CrtStore) -> impl Iterator<Item = Load<'_>> {
-    let based = |base: &Option<PathBuf>, file: &str| match base {
-        Some(base) if !file.starts_with('/') => base.join(file),
-        _ => PathBuf::from(file),
-    };
-    store.loads.iter().filter_map(move |line| {
-        let value = |keyword: &str| {
-            let at = line.words.iter().position(|word| word.text == keyword)?;
-            line.words.get(at + 1).map(|word| word.text.as_str())
-        };
-        let crt = value("crt")?;
-        let parts =
-            Parts { key: value("key").map(|key| based(&store.key_base, key)), ocsp: value("ocsp").map(PathBuf::from) };
-        Some(Load { crt, alias: value("alias"), path: based(&store.crt_base, crt), parts, span: line.span })
-    })
-}
-
-/// The files that a `crt-store` has for a name; `None` for a plain path.
-fn stored(stores: &[CrtStore], path: &Path) -> Option<Result<(PathBuf, Parts), String>> {
-    let text = path.to_str()?.strip_prefix('@')?;
-    let (store_name, wanted) = text.split_once('/')?;
-    let Some(store) = stores.iter().find(|store| store.name == store_name) else {
-        return Some(Err(format!("there is no crt-store '{store_name}'")));
-    };
-    let found = loads(store).find(|load| load.alias == Some(wanted) || load.crt == wanted);
-    Some(match found {
-        Some(load) => Ok((load.path, load.parts)),
-        None => Err(format!("crt-store '{store_name}' loads no certificate '{wanted}'")),
-    })
 }

@@ -8,7 +8,9 @@ mod authorities;
 mod certificates;
 mod crt_lists;
 mod error;
+mod files;
 mod lines;
+mod names;
 mod servers;
 mod staples;
 mod tickets;
@@ -17,7 +19,8 @@ pub use authorities::{AuthorityFile, AuthorityKind, AuthorityView, RevocationVie
 pub use certificates::{CertificateFile, CertificateView, Described, Status};
 pub use crt_lists::ListedEntry;
 pub use error::{Refusal, StoreError};
-pub use lines::{NameView, check_stores};
+pub use lines::check_stores;
+pub use names::NameView;
 pub use staples::{AnswerView, ResponseView};
 pub use tickets::TicketKeysView;
 
