@@ -1,22 +1,22 @@
 //! The files that a path in the configuration stands for: a certificate, or a `load` line of a `crt-store`.
 
-use super::Settings;
 use crate::{
     Loader,
-    certificate::{self, Certificate, Parts},
+    certificate::{self, Certificate, Extras, Parts},
 };
 use penstock_config::{Diagnostics, Span, model::CrtStore};
 use std::path::{Path, PathBuf};
 
 /// Reads the certificate of a file, or of a `load` line of a `crt-store`.
 pub fn load(
-    settings: &Settings,
+    stores: &[CrtStore],
+    extras: &Extras,
     path: &Path,
     loader: &dyn Loader,
     span: Span,
     diagnostics: &mut Diagnostics,
 ) -> Option<Certificate> {
-    let (path, parts) = match stored(&settings.crt_stores, path) {
+    let (path, parts) = match stored(stores, path) {
         Some(Ok(found)) => found,
         Some(Err(what)) => {
             diagnostics.error(span, what);
@@ -24,7 +24,7 @@ pub fn load(
         }
         None => (path.to_owned(), Parts::default()),
     };
-    certificate::load(&path, &parts, &settings.extras, loader, span, diagnostics)
+    certificate::load(&path, &parts, extras, loader, span, diagnostics)
 }
 
 /// Whether HAProxy would read this file of a directory.

@@ -289,7 +289,8 @@ impl Builder<'_> {
                 scope.spawn(|| {
                     while let Some(want) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let mut said = Diagnostics::default();
-                        let loaded = load(settings, &want.path, loader, want.span, &mut said);
+                        let loaded =
+                            load(&settings.crt_stores, &settings.extras, &want.path, loader, want.span, &mut said);
                         let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
                         read.insert(want.name.clone(), (loaded, said.list));
                     }
@@ -314,7 +315,7 @@ impl Builder<'_> {
             }
             None => {
                 let loader = &Listed { loader: self.loader, files: &self.listed };
-                load(self.settings, path, loader, span, self.diagnostics)
+                load(&self.settings.crt_stores, &self.settings.extras, path, loader, span, self.diagnostics)
             }
         };
         let Some(loaded) = loaded else {

@@ -10,17 +10,15 @@ mod crt_lists;
 mod error;
 mod files;
 mod lines;
-mod names;
 mod servers;
 mod staples;
 mod tickets;
 
 pub use authorities::{AuthorityFile, AuthorityKind, AuthorityView, RevocationView};
-pub use certificates::{CertificateFile, CertificateView, Described, Status};
+pub use certificates::{CertificateFile, CertificateView, Described, NameView, Status};
 pub use crt_lists::ListedEntry;
 pub use error::{Refusal, StoreError};
 pub use lines::check_stores;
-pub use names::NameView;
 pub use staples::{AnswerView, ResponseView};
 pub use tickets::TicketKeysView;
 
