@@ -1,26 +1,27 @@
-//! The inverse of one number by an odd modulus, in constant time: division steps (Bernstein, Yang, "Fast constant-time
-//! gcd computation and modular inversion", 2019), in the variant that starts with delta = 1/2 (Wuille, libsecp256k1).
+//! The inverse of one number modulo an odd number, in constant time: division steps (Bernstein, Yang, "Fast
+//! constant-time gcd computation and modular inversion", 2019), in the variant that starts with delta = 1/2 (Wuille,
+//! libsecp256k1).
 //!
-//! A chain of products (Fermat) would be longer: some 260 products one after the other take the time of 700 that do
-//! not wait. So eight lanes multiply what they want inverted, invert the product here, once, and each takes its own
-//! out again by the products of the others (Montgomery's trick): see `ec::field::invert` and `x25519::field::invert`.
+//! A chain of products (Fermat) would take longer: some 260 dependent products take the time of 700 independent ones.
+//! So eight lanes multiply their values, invert the product here once, and each lane recovers its own inverse from the
+//! products of the others (Montgomery's trick): see `ec::field::invert` and `x25519::field::invert`.
 //!
 //! **The step.** With f odd, `(delta, f, g)` becomes `(1 - delta, g, (g - f) / 2)` if delta > 0 and g is odd, else
-//! `(1 + delta, f, (g + (g mod 2) f) / 2)`. From (1/2, m, x) on, `(45907 bits + 26313) / 19929` steps make g zero and f
-//! the greatest common divisor, with a sign. 60 steps depend on the low 60 bits of f and g alone: they are done on words
-//! and yield a matrix of four words, which is then applied to all of f and g, and to d and e, for which `d x = f` and
-//! `e x = g` modulo m all along (times powers of two that are divided out on the way).
+//! `(1 + delta, f, (g + (g mod 2) f) / 2)`. Starting from (1/2, m, x), `(45907 bits + 26313) / 19929` steps make g zero
+//! and f the greatest common divisor, up to sign. 60 steps depend only on the low 60 bits of f and g: they are done on
+//! words and yield a matrix of four words, which is then applied to all of f and g, and to d and e, for which `d x = f`
+//! and `e x = g` modulo m always hold (up to powers of two that are divided out on the way).
 //!
-//! **Twenty steps** do the same to f as to its row (u, v) of the matrix, and to g as to (q, r). So the three sit in one
-//! word, `f + 2^21 u + 2^42 v`, and a step is one addition and one shift. The rows begin as `(-2^20, 0)` and
-//! `(0, -2^20)`: every halving is exact, and no entry ever reaches 2^20.
+//! **Twenty steps** treat row (u, v) of the matrix like f, and row (q, r) like g. So the three fit in one word, `f +
+//! 2^21 u + 2^42 v`, and a step is one addition and one shift. The rows start as `(-2^20, 0)` and `(0, -2^20)`: every
+//! halving is exact, and no entry ever reaches 2^20.
 //!
-//! **Bounds.** Rows of the 60 steps' matrix have `|u| + |v| <= 2^60`. Limbs hold 60 bits, the top one is signed; sums of
-//! two or three products are below 2^123. d and e stay above -2 m and below m; m is below 2^(60 L - 2).
+//! **Bounds.** Rows of the 60 steps' matrix have `|u| + |v| <= 2^60`. Limbs hold 60 bits, the top one is signed; sums
+//! of two or three products are below 2^123. d and e stay above -2 m and below m; m is below 2^(60 L - 2).
 //!
-//! **Time** depends on the length alone; arithmetic wraps, since a check for overflow would branch on secrets. Tests:
+//! **Time** depends only on the length; arithmetic wraps, since a check for overflow would branch on secrets. Tests:
 //! `kernels_do_not_branch_on_secrets`, `inverses_are_right_for_every_residue_of_small_moduli`,
-//! `inverses_of_edges_are_right`, and whatever tests an inversion in the fields.
+//! `inverses_of_edges_are_right`, and all tests of inversions in the fields.
 
 use crate::vector::{MASK52, RADIX};
 use core::num::Wrapping;

@@ -1,17 +1,19 @@
 //! Prime fields of the NIST curves in Montgomery's form, eight elements at once, N limbs of 52 bits, `R = 2^(52 N)`.
 //!
-//! As in `x25519`, a product comes out as columns ([`Cols`]), sums and differences are taken there, and one ripple makes
-//! digits ([`Fe`]) of the whole. As in `rsa`, a row of the reduction drops the lowest digit c and adds `c fold` one
-//! column up, `fold = (k0 m + 1) / 2^52`. Of `k0 m` up to 2^52 times m, the last row must be the textbook's; where
-//! `k0 = 1` (the field of P-256) every row is, `fold` has three digits, and the row takes six multiplications.
+//! As in `x25519`, a product results in columns ([`Cols`]), sums and differences are computed on these, and one ripple
+//! converts the whole to digits ([`Fe`]). As in `rsa`, a row of the reduction drops the lowest digit c and adds `c
+//! fold` one column up, with `fold = (k0 m + 1) / 2^52`. Since `k0 m` may be up to 2^52 times m, the last row must be
+//! the textbook's. Where `k0 = 1` (the field of P-256) every row is the textbook's, `fold` has three digits, and a row
+//! takes six multiplications.
 //!
 //! **Bounds**, in multiples of m: a product of operands below x and y is below `x y m / R + 2`, or `+ 1` for `k0 = 1`.
-//! For P-256 and its order, `R / m = 16`: with operands below 6 and 6 that is 4.25. [`Prime::settle`] brings columns
-//! below `2^257`, positive, by moving multiples of `2^256 - m`; the points' formulas say where. For P-384 `R / m = 2^32`
-//! leaves room, but a difference must not go below zero: it adds as many m as what is subtracted may hold, for nothing
-//! where a product's columns begin with them ([`mul_plus`]). Columns may be negative (of a difference of products): their
-//! low 52 bits are the digit all the same, and carries are signed. Proof: `points_of_p256_stay_within_bounds`,
-//! `points_of_p384_stay_within_bounds`, `shared_inversions_stay_within_bounds`, and those of `super::multiply`.
+//! For P-256 and its order, `R / m = 16`: with both operands below 6 that is 4.25. [`Prime::settle`] brings columns
+//! below `2^257`, and keeps them positive, by moving multiples of `2^256 - m`; the points' formulas say where. For
+//! P-384, `R / m = 2^32` leaves room, but a difference must not become negative: it adds m as many times as the
+//! subtrahend may contain, which costs nothing if a product's columns start with them ([`mul_plus`]). Columns may be
+//! negative (for a difference of products): their low 52 bits are still the digit, and carries are signed. Proof:
+//! `points_of_p256_stay_within_bounds`, `points_of_p384_stay_within_bounds`, `shared_inversions_stay_within_bounds`,
+//! and those of `super::multiply`.
 
 use crate::inverse;
 use crate::limbs::{fold_of, neg_inverse};

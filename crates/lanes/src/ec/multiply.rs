@@ -1,9 +1,10 @@
-//! Multiples of any point: what a key exchange spends its time on.
+//! Multiples of any point, on which a key exchange spends most of its time.
 //!
 //! **Form.** A running sum is (X, W, Z) for the point (X / Z^2, W / 2 Z^3): W is twice the usual Y, which saves five
-//! doublings of numbers a step. Its Z counts from the Z that all sixteen entries of the table share, so the entries are
-//! as good as affine ones (an addition takes 8 products and 3 squares, not 12 and 4). The doubling for a = -3 wants the
-//! square of the whole Z: it is carried along, one product a doubling but the last, and made anew after an addition.
+//! doublings of numbers per step. Its Z is relative to the Z that all sixteen entries of the table share, so the
+//! entries are as good as affine ones (an addition takes 8 products and 3 squares, not 12 and 4). The doubling for a =
+//! -3 needs the square of the whole Z: it is carried along, at one product per doubling except the last, and recomputed
+//! after an addition.
 //!
 //! ```text
 //! double:  alpha = 3 (X - D)(X + D),  G = W^2,  B = X G                         where D = (Z Zc)^2
@@ -12,19 +13,20 @@
 //!          X' = r^2 - J - 2 V,  W' = 2 r (V - X') - 2 W J,  Z' = 2 h Z
 //! ```
 //!
-//! **Table.** P and 2 P are brought to one Z by the doubling itself; then each sum (2 i + 1) P = (2 i - 1) P + 2 P brings
-//! 2 P along to its own Z (Meloni's co-Z addition, "New point addition formulae for ECC applications", 2007: 4 products
-//! and 2 squares), and remembers the ratio of the two Z. Walking back, each entry is raised to the last one's Z.
+//! **Table.** The doubling itself gives P and 2 P the same Z. Then each sum (2 i + 1) P = (2 i - 1) P + 2 P also
+//! converts 2 P to its own Z (Meloni's co-Z addition, "New point addition formulae for ECC applications", 2007: 4
+//! products and 2 squares), and the ratio of the two Z is stored. On the way back, each entry is converted to the last
+//! one's Z.
 //!
-//! **Exceptions**: those of [`super::point`]. Of the table's sums none is of a point and itself or its negative, since
+//! **Exceptions**: those of [`super::point`]. None of the table's sums is of a point and itself or its negative, since
 //! the order is a large prime.
 //!
-//! **Bounds** in multiples of m (see [`super::field`]), for P-256; the constants are those of `SMALL`, 2. After a doubling
-//! X lies between 2 and 7.1 and W is below 3, after an addition between 2 and 4 and below 5. D is below 1.5 and so never
-//! above X, so that `X - D` needs no constant. `alpha` alone is settled in a doubling: below 1, it leaves alpha^2 below
-//! 1.1, and B is below 2. Room for what is subtracted from a product is what its columns begin with. Every operand is
-//! below 15. Proof, for P-384 too: `sums_of_p256_stay_within_bounds`, `sums_of_p384_stay_within_bounds`. Tests: those of
-//! `tests/ec.rs`.
+//! **Bounds** in multiples of m (see [`super::field`]), for P-256; the constants are those of `SMALL`, 2. X lies
+//! between 2 and 7.1 after a doubling and between 2 and 4 after an addition; W is below 3 and below 5 respectively. D
+//! is below 1.5 and so never above X, so that `X - D` needs no constant. In a doubling only `alpha` is settled: it is
+//! then below 1, so that alpha^2 is below 1.1, and B is below 2. The columns of a product start with the room for what
+//! is subtracted from it. Every operand is below 15. Proof, also for P-384: `sums_of_p256_stay_within_bounds`,
+//! `sums_of_p384_stay_within_bounds`. Tests: those of `tests/ec.rs`.
 
 use super::curves::Curve;
 use super::field::{

@@ -1,17 +1,19 @@
 //! Points of `y^2 = x^3 - 3 x + b` in Jacobian coordinates, and multiples of them by eight scalars.
 //!
-//! **Scalars** are odd (an even one is replaced by n minus it, and the sign turned) and written in digits of base 32
-//! that are odd, from -31 to 31 (Joye, Tunstall 2009): `d_i = 2 v_i - 31` for the five bits v_i from bit `5 i + 1` on,
-//! the last one `2 v + 1`. So no digit is zero, no sum starts from the neutral point, and the pattern never varies.
+//! **Scalars** are made odd (an even one is replaced by n minus it, and the sign changed) and written in base 32 with
+//! odd digits from -31 to 31 (Joye, Tunstall 2009): `d_i = 2 v_i - 31` for the five bits v_i from bit `5 i + 1` on, and
+//! `2 v + 1` for the last one. So no digit is zero, no sum starts from the neutral point, and the pattern of operations
+//! never varies.
 //!
 //! **Exceptions.** The addition (as in Hankerson, Menezes, Vanstone, algorithm 3.22) is wrong only for P = +-Q. For a
-//! running sum k' P, 0 < k' < n, and the next digit d, `32 k' = -d` mod n never holds, since the partial sums
-//! `32 k' + d` stay in 1..n; and `32 k' = d` holds only in the last addition, for the scalars `n - 2 |d|` and, turned,
-//! `2 |d|`. The recoding finds them, and for them the last addition is a doubling, which is computed for all. (The same
-//! holds for the generator's multiples, whose digits may be wider and have no doublings between them.)
+//! running sum k' P, 0 < k' < n, and the next digit d, `32 k' = -d` mod n never holds, since the partial sums `32 k' +
+//! d` stay in 1..n; and `32 k' = d` holds only in the last addition, for the scalars `n - 2 |d|` and, with the sign
+//! changed, `2 |d|`. The recoding detects them, and for them the last addition is a doubling, which is computed in all
+//! cases. (The same holds for multiples of the generator, whose digits may be wider and have no doublings between
+//! them.)
 //!
-//! **Bounds** in multiples of m (see [`super::field`]): coordinates below 2, z below 3 (P-384: 5); for P-256 every
-//! operand of a product below 8, so that a product is below 5 and mostly below 3. The new coordinates are settled,
+//! **Bounds** in multiples of m (see [`super::field`]): coordinates below 2, z below 3 (P-384: 5). For P-256 every
+//! operand of a product is below 8, so that a product is below 5 and usually below 3. The new coordinates are settled;
 //! other differences (`sub::<P, K>` adds K m) need not be.
 
 use super::curves::Curve;

@@ -1,31 +1,33 @@
 //! Montgomery multiplication modulo the primes and moduli of RSA: eight moduli at once, N limbs of 52 bits each.
 //!
 //! Computes `a b / R mod m` with `R = 2^(52 N)`, for m odd and below `2^(52 N - 16)`. Not fully reduced: operands and
-//! results lie below `2^(52 N - 13)` and the top limb says so.
+//! results are below `2^(52 N - 13)`, as their top limb shows.
 //!
-//! **Reduction.** The textbook row (Montgomery 1985) multiplies the lowest column c by `k0 = -m^-1 mod 2^52`, adds
-//! `(c k0 mod 2^52) m`, and so waits for one multiplication to know what to multiply by next. Here the row adds
-//! `c (k0 m)` instead: as `k0 m = f 2^52 - 1`, that is to *drop* the digit c and to add `c f` one column up. No k0 in
-//! the loop, one carry less, and the chain from row to row is one multiplication, not two. The price is growth: `k0 m`
-//! may be 2^52 times m. So row i < N - 1 adds less than `2^52 2^(52 i) 2^52 m`, all of them less than `R m 2^0`, and
-//! the last row is the textbook's, adding less than `R m`. Hence
+//! **Reduction.** The textbook row (Montgomery 1985) multiplies the lowest column c by `k0 = -m^-1 mod 2^52`, adds `(c
+//! k0 mod 2^52) m`, and so has to wait for one multiplication to know the factor of the next. Here the row adds `c (k0
+//! m)` instead: since `k0 m = f 2^52 - 1`, that means *dropping* the digit c and adding `c f` one column up. There is
+//! no k0 in the loop, one carry less, and the chain from row to row is one multiplication instead of two. The price is
+//! growth: `k0 m` may be 2^52 times m. So row i < N - 1 adds less than `2^52 2^(52 i) 2^52 m`, all of these rows
+//! together less than `R m 2^0`, and the last row is the textbook's, adding less than `R m`. Hence
 //!
 //! ```text
 //! result < a b / R + 2 m,        with a, b < 8 m and m < 2^-16 R:  result < 2 m + 2^-10 m.
 //! ```
 //!
-//! Twenty and forty limbs are arranged in ways of their own: [`super::mont20`], and the products of [`super::mont40`].
+//! Twenty and forty limbs are arranged differently: [`super::mont20`], and the products of [`super::mont40`].
 //!
-//! **Columns.** A column gathers at most 2 N low or high halves from the product (a doubled one counts twice), 2 N
+//! **Columns.** A column collects at most 2 N low or high halves from the product (a doubled one counts twice), 2 N
 //! from the reduction, and a carry: below `4 N 2^52 + 2^12`, which for N = 80 is `2^60.4`. No carry is needed before
-//! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows_in_primes`, `no_column_overflows_in_moduli`.
+//! the end. [`Bound`](crate::vector::Bound) proves it: `no_column_overflows_in_primes`,
+//! `no_column_overflows_in_moduli`.
 //!
-//! **Order.** A row adds its ten low halves first, then its ten high ones: so the two that meet in a column lie ten
-//! multiplications apart, more than one takes (pair by pair it was 2 % slower). The columns that a row shares with the
-//! next stay in registers through a whole pass, in the product and in the reduction: a store beside multiplications costs
-//! most of a cycle (with a window stored and loaded again every ten rows: 3 % slower).
+//! **Order.** A row adds its ten low halves first, then its ten high ones, so that the two that meet in a column are
+//! ten multiplications apart, which is longer than one takes (adding them in pairs was 2 % slower). The columns that a
+//! row shares with the next stay in registers through a whole pass, in the product and in the reduction: a store
+//! alongside multiplications costs most of a cycle (storing and loading the window every ten rows was 3 % slower).
 //!
-//! **Time** depends on N alone. Tests: those, `products_agree_with_big_integers_in_every_size`, and all of `tests/rsa.rs`.
+//! **Time** depends only on N. Tests: those above, `products_agree_with_big_integers_in_every_size`, and all of
+//! `tests/rsa.rs`.
 
 use super::mont20::{half20, mul20, mul20_by_halves, reduce20, square20};
 use super::mont40::{product40, square40};

@@ -1,18 +1,18 @@
-//! Twenty limbs (the primes of a 2048-bit key): the same arithmetic as [`super::mont`], whose header holds its bounds,
+//! Twenty limbs (the primes of a 2048-bit key): the same arithmetic as [`super::mont`], whose header states its bounds,
 //! arranged so that one window of 21 columns stays in registers from the first row to the last.
 //!
-//! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads, five low halves and then five high ones, so that
-//! the two that meet in a column do not follow each other. The next row's digit is completed first, so that the chain of
-//! digits runs ahead of the bulk of the products.
+//! A row multiplies one digit by twenty: forty VPMADD52 for twenty loads, five low halves and then five high ones, so
+//! that the two that meet in a column are not adjacent. The next row's digit is completed first, so that the chain of
+//! digits runs ahead of most of the products.
 //!
-//! **Half a reduction** is enough for a product by a `y` of which `y / Y mod m` is known too, with `Y = 2^520` and
-//! `R = Y^2` (Intel's crypto_mb has this):
+//! **Half a reduction** is enough for a product by a `y` for which `y / Y mod m` is known too, with `Y = 2^520` and `R
+//! = Y^2` (as in Intel's crypto_mb):
 //!
 //! ```text
 //! x y / R = (x_0 (y / Y) + x_1 y) / Y        with x = x_0 + x_1 Y:  800 products and ten rows.
 //! ```
 //!
-//! Its bounds: `y / Y < 2^-506 y + 2 m`, and the product below `y / Y + 2^-10 m + 2 m`, so below `5 m`.
+//! Its bounds: `y / Y < 2^-506 y + 2 m`, and the product is below `y / Y + 2^-10 m + 2 m`, so below `5 m`.
 
 use super::mont::Modulus;
 use crate::vector::{Digit, MASK52, Vector, repeat};

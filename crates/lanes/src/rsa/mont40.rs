@@ -1,16 +1,16 @@
-//! Forty limbs (the primes of a 4096-bit key, the modulus of a 2048-bit one): products of [`super::mont`] from products
-//! of their halves (Karatsuba 1962). With `Y = 2^1040`, the cut between them,
+//! Forty limbs (the primes of a 4096-bit key, the modulus of a 2048-bit one): products of [`super::mont`] computed from
+//! products of halves (Karatsuba 1962). With `Y = 2^1040`, where the number is split,
 //!
 //! ```text
 //! (a + b Y) (c + d Y) = a c + ((a + b) (c + d) - a c - b d) Y + b d Y^2:
 //! ```
 //!
-//! three products of twenty limbs where there were four, each in one window of columns as in [`super::mont20`]. A sum of
-//! two halves is twenty limbs and a bit over them, `s + e Y`, whose products are added by themselves.
+//! three products of twenty limbs instead of four, each in one window of columns as in [`super::mont20`]. The sum of
+//! two halves is twenty limbs and one more bit, `s + e Y`; the products of e are added separately.
 //!
-//! **Columns** of the middle may be below zero (not their whole, which is `a d + b c`), so the reduction shifts
-//! arithmetically. None exceeds two products' columns and the reduction's, `164 2^52`: [`super::mont`]'s proofs
-//! run through here.
+//! **Columns** in the middle may be negative (but not their total, which is `a d + b c`), so the reduction shifts
+//! arithmetically. None exceeds the columns of two products and of the reduction, `164 2^52`: the proofs of
+//! [`super::mont`] include this code.
 
 use super::mont::{Columns, part, part_mut};
 use super::mont20::{product20, square20};

@@ -1,24 +1,24 @@
-//! One job: its two primes' numbers lie limb by limb *along* the vectors, not one in each lane.
+//! A single job: the numbers modulo its two primes lie limb by limb *along* the vectors, not one in each lane.
 //!
-//! A job that has no company would leave six of eight lanes idle. Here the lanes hold eight limbs of one number, so that
+//! A job without company would leave six of eight lanes idle. Here the lanes hold eight limbs of one number, so that
 //! one vector instruction multiplies eight limbs by one: the arrangement of Gueron and Krasnov (2012, 2016), for p and
-//! for q in turn, which do not wait for each other. It computes what [`super::mont`] computes, limb for limb, with
-//! that module's constants, its reduction and its bounds.
+//! q alternately, which do not depend on each other. It computes what [`super::mont`] computes, limb for limb, with
+//! that module's constants, reduction and bounds.
 //!
-//! **A row** takes one limb of `b`. The lowest column is then complete; its digit is dropped, its carry goes one up, and all
-//! columns move down by one lane, so that the lowest is always the first. Low halves of products are added before that
-//! move and high halves, which belong one limb higher, after it: each meets its column where it stands. The products of
-//! `a` gather beside the columns, as only the reduction has to wait for the digit.
+//! **A row** takes one limb of `b`. The lowest column is then complete; its digit is dropped, its carry goes one column
+//! up, and all columns move down by one lane, so that the lowest is always the first. Low halves of products are added
+//! before that move and high halves, which belong one limb higher, after it: each meets its column in place. The
+//! products of `a` are added to separate columns, as only the reduction has to wait for the digit.
 //!
-//! **Squaring** multiplies each two blocks of eight limbs once. A block by itself takes the digits of `a`; the blocks above
-//! it those of `2 a`, as a number: its digits below block k are twice what `a` has there, but for the bit that the last
-//! of them hands on, which is multiplied in when block k's turn begins.
+//! **Squaring** multiplies each pair of blocks of eight limbs once. For its own block, a limb uses the digits of `a`;
+//! for the blocks above, those of the number `2 a`. Below block k these are twice the digits of `a`, except for the bit
+//! that the last of them carries out, which is multiplied in when block k's turn begins.
 //!
-//! **Carries** are taken once, at the end. A column's upper bits go one lane up; after that a word is below `2^52 + 2^12`, and
-//! the single bits that remain ripple through one addition of two masks, whose bits are lanes: a lane that overflows
-//! generates a carry, a lane of ones passes one on.
+//! **Carries** are propagated once, at the end. A column's upper bits go one lane up; after that a word is below
+//! `2^52 + 2^12`, and the single bits that remain ripple through one addition of two masks, whose bits are lanes: a
+//! lane that overflows generates a carry, a lane of ones passes one on.
 //!
-//! **Time** depends on N alone; powers are chosen by reading all of them.
+//! **Time** depends only on N; powers are selected by reading all of them.
 //! Tests: `one_job_computes_what_eight_lanes_do`, `no_column_overflows`, and all of `tests/rsa.rs` with one job.
 
 use super::mont::Modulus;

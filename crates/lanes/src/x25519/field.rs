@@ -1,22 +1,22 @@
 //! The field of 2^255 - 19, eight elements at once, five limbs of 52 bits.
 //!
-//! **Two forms.** [`Fe`] holds digits and can be multiplied. A product comes out as [`Cols`]: its upper columns folded,
-//! but with carries still standing in the lower ones. Sums and differences are taken there, so that an addition never
-//! carries by itself: one ripple ([`Cols::digits`]) serves the product and the sum.
+//! **Two forms.** [`Fe`] holds digits and can be multiplied. A product results in [`Cols`]: its upper columns are
+//! folded, but the lower ones still contain carries. Sums and differences are computed in this form, so that an
+//! addition never needs carries of its own: one ripple ([`Cols::digits`]) serves both the product and the sum.
 //!
 //! **Product.** 25 pairs, low halves in column i + j, high halves in column i + j + 1. Digits are below 2^52 and the
 //! top ones below `2^47 + 2^12`, so columns are below `9 * 2^52 + 2^4` and column 9 below `2^42 + 2^9`. As 2^260 = 608,
-//! columns 5 to 9 are folded with `608 c`: each as a digit, its carry by itself one column up, and of column 9 nothing
-//! reaches past column 4. So the columns of a product are below `2^55.4`.
+//! columns 5 to 9 are folded with `608 c`: each as a digit, with its carry folded separately one column up, and nothing
+//! of column 9 reaches past column 4. So the columns of a product are below `2^55.4`.
 //!
-//! **Differences** must not go below zero. So a product from which another is subtracted is *lifted*: its columns
-//! start with 512 p, limb by limb, which is above 2^55.9 in each and takes no time.
+//! **Differences** must not be negative. So a product from which another is subtracted is *lifted*: its columns start
+//! with 512 p, limb by limb, which is above 2^55.9 in each and costs no time.
 //!
 //! **Digits** of columns: the bits of column 4 from 2^255 on, fewer than 2^17, are folded times 19, and one ripple goes
 //! from column 0 to 4. Columns are below 2^64, so nothing wraps again, and the top digit is below `2^47 + 2^12`.
 //!
-//! [`Bound`](crate::vector::Bound) proves every one of these: `products_stay_within_bounds`, and the whole of the ladder and
-//! of the Edwards formulas. Time depends on nothing.
+//! [`Bound`](crate::vector::Bound) proves all of these bounds: `products_stay_within_bounds`, and the tests of the
+//! whole ladder and of the Edwards formulas. Constant time.
 
 use crate::inverse;
 use crate::vector::{Digit, Kernel, Lane8, MASK52, Vector, kernel, repeat};
