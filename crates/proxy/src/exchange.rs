@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod forward;
 mod forwarded;
 pub(crate) mod headers;
+pub(crate) mod invalid;
 pub(crate) mod live;
 mod repeat;
 pub(crate) mod respond;
@@ -25,8 +26,8 @@ use crate::{
     route::{self, Route},
     server::Shutdown,
     worker::{
+        present::Present,
         pulse::Stage,
-        roster::Present,
         turn::{self, cost},
     },
 };

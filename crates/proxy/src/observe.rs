@@ -6,6 +6,7 @@ pub mod engine;
 pub mod histogram;
 pub mod history;
 pub(crate) mod ledger;
+mod look;
 mod mean;
 pub mod pace;
 pub mod past;

@@ -28,7 +28,7 @@ use crate::{
     server::Slot,
     servers::key::key_of,
     tcp::raw::Raw,
-    worker::{roster::Present, state::Worker, turn},
+    worker::{present::Present, state::Worker, turn},
 };
 use penstock_backends::retry::Attempts;
 use penstock_config::model::Proxy;

@@ -7,7 +7,7 @@ use super::{
     finish,
     flush::{Unsent, flush, send},
     forward::{Broken, Flow, Waits},
-    headers,
+    headers, invalid,
     repeat::{Ended, is_repeatable, keep_body},
     respond,
     state::ms_between,
@@ -370,7 +370,7 @@ pub(super) async fn head_failed(
                 return Ended::Retry(Reason::Stale);
             }
             if let Fault::Invalid(error) = fault {
-                worker.shared.captures.response(live.conn, live.x, upstream.unread(), error);
+                invalid::keep_response(live.conn, live.x, upstream.unread(), error);
             }
             let (reason, termination) = match fault {
                 Fault::Invalid(_) => (Reason::Junk, Termination(By::Refusal, During::Headers)),
@@ -404,7 +404,7 @@ pub(super) async fn head_failed(
             respond::error(live, 408).await;
         }
         Head::ClientFault(Fault::Invalid(error)) => {
-            worker.shared.captures.request(live.conn, live.x, &[], error);
+            invalid::keep_request(live.conn, live.x, &[], error);
             live.x.log.termination = Termination(By::Refusal, During::Request);
             respond::error(live, 400).await;
         }

@@ -3,7 +3,7 @@
 use super::client_side::{Http1Client, Received};
 use crate::{
     connection::{Conn, PAUSE, close, stream::Stream},
-    exchange::{self, ends::Client, finish, live::Live, respond},
+    exchange::{self, ends::Client, finish, invalid, live::Live, respond},
     http2,
     worker::{buffer::Buffer, pulse::Stage, turn},
 };
@@ -160,14 +160,14 @@ async fn request(conn: &mut Conn, client: &mut Http1Client, ready: Instant) -> N
         Some(Received::Invalid(Error::Http2Preface | Error::PrefaceMethod)) => {
             // To HAProxy's parser this is a valid request, whose response counts.
             x.log.termination = Termination(By::Refusal, During::Request);
-            conn.worker.shared.captures.request(conn, &x, client.partial(), Error::PrefaceMethod);
+            invalid::keep_request(conn, &x, client.partial(), Error::PrefaceMethod);
             client.close();
             respond::error(&mut Live::new(&worker, conn, client, &mut x), 400).await;
             finish::run(&mut Live::new(&worker, conn, client, &mut x));
             false
         }
         Some(Received::Invalid(error)) => {
-            conn.worker.shared.captures.request(conn, &x, client.partial(), error);
+            invalid::keep_request(conn, &x, client.partial(), error);
             x.log.termination = Termination(By::Refusal, During::Request);
             respond::refuse(&mut Live::new(&worker, conn, client, &mut x), error.status()).await;
             finish::run(&mut Live::new(&worker, conn, client, &mut x));

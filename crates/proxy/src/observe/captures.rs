@@ -1,7 +1,6 @@
 //! Keeps the last invalid message of each proxy for `show errors`: a request for a frontend, a response for a backend.
 
-use crate::{connection::Conn, exchange::state::Exchange, process::shared::Shared};
-use penstock_http::Error;
+use crate::process::shared::Shared;
 use std::{
     net::SocketAddr,
     sync::{
@@ -47,33 +46,19 @@ impl Captures {
         Captures { count: AtomicU32::new(0), requests: empty(), responses: empty() }
     }
 
-    /// Keeps an invalid request: `bytes`, or the head in `x` if it has already been consumed.
-    pub fn request(&self, conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
-        let mut bytes = bytes.to_vec();
-        if bytes.is_empty() {
-            x.request.write_to(&mut bytes);
-        }
-        keep(&self.requests[conn.frontend], self.captured(conn, x, bytes, why));
+    /// Number of the next invalid message.
+    pub fn next_number(&self) -> u32 {
+        self.count.fetch_add(1, Relaxed)
     }
 
-    /// Keeps an invalid response.
-    pub fn response(&self, conn: &Conn, x: &Exchange, bytes: &[u8], why: Error) {
-        let backend = x.backend.unwrap_or(conn.frontend);
-        keep(&self.responses[backend], self.captured(conn, x, bytes.to_vec(), why));
+    /// Keeps an invalid request for the frontend that received it.
+    pub fn keep_request(&self, message: BadMessage) {
+        keep(&self.requests[message.frontend], message);
     }
 
-    fn captured(&self, conn: &Conn, x: &Exchange, bytes: Vec<u8>, why: Error) -> BadMessage {
-        BadMessage {
-            number: self.count.fetch_add(1, Relaxed),
-            unix_us: conn.worker.clock.unix_us(),
-            frontend: conn.frontend,
-            backend: x.backend,
-            server: x.server.as_ref().map(|server| (server.name.clone(), server.id)),
-            source: conn.facts.source(),
-            listener_id: conn.facts.listener_id,
-            why: why.to_string(),
-            bytes,
-        }
+    /// Keeps an invalid response for its backend.
+    pub fn keep_response(&self, message: BadMessage) {
+        keep(&self.responses[message.backend.unwrap_or(message.frontend)], message);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rates over the last second of what has no rate counter of its own: handshakes, bytes, CPU time.
 
+use super::snapshot::Paces;
 use crate::{Shared, counters::Part};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -9,21 +10,6 @@ use std::{
 
 /// Intervals shorter than this are too inaccurate.
 const STRETCH: Duration = Duration::from_millis(900);
-
-/// Rates over the interval between the last two calls that were about a second apart, and their maxima.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paces {
-    /// TLS handshakes with clients per second: current and highest rate.
-    pub tls: (u32, u32),
-    /// Full handshakes with clients per second: current and highest rate.
-    pub tls_full: (u32, u32),
-    /// Full handshakes with servers per second: current and highest rate.
-    pub tls_servers_full: (u32, u32),
-    /// Bytes to clients per second.
-    pub bytes_out: u64,
-    /// Percentage of the workers' time that they spent waiting.
-    pub idle_percent: u32,
-}
 
 /// The counts at one time.
 #[derive(Debug)]

@@ -3,15 +3,11 @@
 //! A session is recorded when it begins, in a slot that a later session reuses, so that it allocates nothing. Other threads
 //! send an errand to read the list, a few slots at a time.
 
-use super::state::Worker;
-use crate::{connection::Conn, server::ServerRef};
+use crate::server::ServerRef;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
-    future::{Future, poll_fn},
     net::SocketAddr,
-    pin::Pin,
-    rc::Rc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -82,6 +78,36 @@ pub(crate) fn worker_of(id: u64) -> usize {
 }
 
 impl Roster {
+    /// Writes down a session of worker `view.worker` that begins now, and gives it its number; returns its place.
+    pub fn begin(&self, mut view: SessionView, now: Instant) -> usize {
+        let mut lines = self.lines.borrow_mut();
+        let entry = lines.vacant_entry();
+        let place = entry.key();
+        view.serial = self.begun.replace(self.begun.get().wrapping_add(1));
+        view.id = id_of(view.serial, view.worker, place);
+        entry.insert(Line { view, began: now, waker: None, ended: false });
+        place
+    }
+
+    /// Forgets the session at that place.
+    pub fn remove(&self, place: usize) {
+        self.lines.borrow_mut().remove(place);
+    }
+
+    /// Ready once an operator has ended the session at that place.
+    pub fn poll_ended(&self, place: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let mut lines = self.lines.borrow_mut();
+        let line = &mut lines[place];
+        if line.ended {
+            return Poll::Ready(());
+        }
+        match &mut line.waker {
+            Some(kept) => kept.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
     /// At most `most` sessions from a place on, and the place to go on from; `None` at the end.
     pub fn some(&self, from: usize, most: usize, now: Instant) -> (Vec<SessionView>, Option<usize>) {
         let lines = self.lines.borrow();
@@ -127,82 +153,6 @@ impl Roster {
             waker.wake();
         }
         true
-    }
-}
-
-/// A session's line, kept until this is dropped.
-pub(crate) struct Present {
-    worker: Rc<Worker>,
-    place: usize,
-}
-
-impl Present {
-    /// Writes down a session of `conn` that begins now.
-    pub fn begin(conn: &Conn) -> Present {
-        let worker = conn.worker.clone();
-        let place = {
-            let roster = &worker.roster;
-            let mut lines = roster.lines.borrow_mut();
-            let serial = roster.begun.replace(roster.begun.get().wrapping_add(1));
-            let entry = lines.vacant_entry();
-            let place = entry.key();
-            let facts = &conn.facts;
-            entry.insert(Line {
-                view: SessionView {
-                    id: id_of(serial, worker.id, place),
-                    serial,
-                    worker: worker.id,
-                    frontend: conn.frontend,
-                    bind: conn.bind,
-                    source: facts.source(),
-                    listener_id: facts.listener_id,
-                    destination: facts.destination(),
-                    accepted_unix_us: facts.accepted_unix_us,
-                    age: Duration::ZERO,
-                    backend: None,
-                    server: None,
-                    attempts: 0,
-                },
-                began: worker.clock.now(),
-                waker: None,
-                ended: false,
-            });
-            place
-        };
-        Present { worker, place }
-    }
-
-    /// Its place, for [`Roster::note`].
-    pub fn place(&self) -> usize {
-        self.place
-    }
-
-    /// The outcome of what the session does, unless an operator ends it first: then that is dropped where it is.
-    pub async fn unless_ended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        poll_fn(|cx| match self.poll_ended(cx) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => work.as_mut().poll(cx).map(Some),
-        })
-        .await
-    }
-
-    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut lines = self.worker.roster.lines.borrow_mut();
-        let line = &mut lines[self.place];
-        if line.ended {
-            return Poll::Ready(());
-        }
-        match &mut line.waker {
-            Some(kept) => kept.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.worker.roster.lines.borrow_mut().remove(self.place);
     }
 }
 
