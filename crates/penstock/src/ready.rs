@@ -47,7 +47,7 @@ impl Reporter {
         }
     }
 
-    /// The listening sockets that whoever waits has for us.
+    /// The listening sockets that the master has for us.
     ///
     /// # Errors
     ///

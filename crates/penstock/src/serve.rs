@@ -62,7 +62,7 @@ impl Ended {
     }
 }
 
-/// When the counters are kept for the next worker, beside each time that somebody looks at them.
+/// When to save the counters for the next worker, in addition to each time they are read.
 struct Keeping {
     due: Instant,
 }

@@ -1,57 +1,57 @@
-//! What goes on inside the process, for whoever looks for the cause of something; and what there is not, with the reason.
+//! Commands that show what goes on inside the process, for finding causes of problems; and those refused, with the reason.
 
 use super::Command;
 use crate::{Args, Entry, Level, Mode, Refusal};
 
-/// A look inside, or at a variable of the process.
+/// A command that shows the inside of the process, or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// What each worker did.
+    /// Shows what each worker has done.
     Activity {
         /// As JSON.
         json: bool,
     },
-    /// What each worker does.
+    /// Shows what each worker is doing.
     Threads {
         /// As JSON.
         json: bool,
     },
-    /// How many workers are at work, and what they have.
+    /// Shows how many workers are busy, and what they hold.
     Tasks {
         /// As JSON.
         json: bool,
     },
-    /// The descriptors that are open, or one of them.
+    /// Shows the open descriptors, or one of them.
     Descriptors {
         /// Its number.
         number: Option<u32>,
         /// As JSON.
         json: bool,
     },
-    /// The files that the program is loaded from.
+    /// Shows the files that the program was loaded from.
     Libraries {
         /// As JSON.
         json: bool,
     },
-    /// What came of questions to name servers, of one section or of all.
+    /// Shows the results of queries to name servers, for one section or all.
     Resolvers {
         /// The section.
         name: Option<String>,
         /// As JSON.
         json: bool,
     },
-    /// What computes handshakes, and how busy it is.
+    /// Shows the engine that computes handshakes, and how busy it is.
     Engine {
         /// As JSON.
         json: bool,
     },
-    /// What was said when the process started.
+    /// Shows the messages of the process's start.
     StartupLogs,
-    /// The value of a variable of the process.
+    /// Shows a variable of the process.
     Variable(String),
-    /// Gives one a value: the keyword of the configuration that does so, and its words.
+    /// Sets a variable: the keyword of the configuration that does so, and its words.
     SetVariable(&'static str, Vec<String>),
-    /// Something about the cookies that a backend makes up, which ours does not.
+    /// Concerns the dynamic cookies of a backend, which are not supported.
     DynamicCookie(String),
 }
 
@@ -163,7 +163,7 @@ const fn cookie(words: &'static str, usage: &'static str, parse: fn(&mut Args) -
     Entry::new(words, usage, "cookies that a backend makes up: refused", parse).level(Level::Admin)
 }
 
-/// Cookies that a backend makes up, perhaps with a key.
+/// Parses a command about dynamic cookies, with a key if `with_key`.
 fn made_up(args: &mut Args, with_key: bool) -> Result<Command, Refusal> {
     let backend = args.require("A backend name is expected.")?;
     if with_key {

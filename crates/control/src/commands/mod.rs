@@ -64,7 +64,7 @@ pub enum Command {
     Own(Own),
     /// The process as a whole.
     Process(Process),
-    /// A look inside, or at a variable of the process.
+    /// The inside of the process, or a variable.
     Inside(Inside),
     /// Frontends or limits.
     Frontends(Frontends),
