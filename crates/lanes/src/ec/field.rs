@@ -24,11 +24,11 @@ use zeroize::Zeroize;
 /// An element as digits.
 pub(crate) type Fe<V, const N: usize> = [Digit<V>; N];
 
-/// An element as columns: a sum of products, carries standing.
+/// An element as columns: a sum of products, with carries not yet propagated.
 #[derive(Clone, Copy)]
 pub(crate) struct Cols<V, const N: usize>(pub(crate) [V; N]);
 
-/// An element in both forms, where it is multiplied and added to: to make columns of digits takes a mask a limb.
+/// An element in both forms, for use in products and in sums: converting digits to columns takes a mask per limb.
 #[derive(Clone, Copy)]
 pub(crate) struct Both<V, const N: usize> {
     pub(crate) digits: Fe<V, N>,
@@ -40,12 +40,12 @@ pub(crate) trait Prime<const N: usize>: Copy + Send + Sync + 'static {
     const M: [u64; N];
     const K0: u64 = neg_inverse(Self::M[0]);
     const FOLD: [u64; N] = fold_of(&Self::M, Self::K0);
-    /// R mod m: one.
+    /// `R mod m`: one in Montgomery's form.
     const ONE: [u64; N] = power_of_two(&Self::M, 52 * N);
-    /// R^2 mod m: takes a number into Montgomery's form.
+    /// `R^2 mod m`: multiplying by it converts a number to Montgomery's form.
     const R2: [u64; N] = power_of_two(&Self::M, 104 * N);
 
-    /// What a product of small operands is below, in multiples of m (see the header), rounded up to an even number.
+    /// The bound on a product of small operands, in multiples of m (see the header), rounded up to an even number.
     const SMALL: u64 = 2;
 
     /// Brings columns back to `FROM` or `FROM + 1` times m, where the form has no room for more. From zero, the value
