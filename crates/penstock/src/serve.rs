@@ -214,7 +214,7 @@ fn carry_counters(handle: &Handle, past: Before, reporter: &mut Reporter) {
     handle.carry_counters(before, ledger);
 }
 
-/// What `stats-file` says. What cannot be read is said, and keeps nothing else from being served.
+/// Reads `stats-file`. Errors are reported, and do not prevent the process from serving.
 fn stats_file(global: &Global, diagnostics: &mut Diagnostics) -> Before {
     let Some(file) = &global.stats_file else { return Before::Nothing };
     let text = match std::fs::read(&file.value) {
