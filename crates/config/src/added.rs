@@ -5,10 +5,10 @@ use crate::{
     args::Args,
     bind::settings,
     model::{Config, Server},
-    reading::Surroundings,
-    sections::valid_name,
+    name::valid_name,
     server::{TABLE, complete},
     span::{Span, Word},
+    surroundings::Surroundings,
 };
 
 /// The settings that such a server may have: HAProxy's, and those that have a name resolved.

@@ -2,8 +2,8 @@
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    reading::Surroundings,
     span::{Line, Span, Spanned, Word},
+    surroundings::Surroundings,
     units::{self, BadTime},
 };
 use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};

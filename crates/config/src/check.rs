@@ -4,8 +4,8 @@ use crate::{
     diagnostic::Diagnostics,
     model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
     proxy::Draft,
-    reading::Surroundings,
     span::{Span, Spanned, Word},
+    surroundings::Surroundings,
     units::suggestion,
 };
 use std::collections::HashMap;

@@ -4,20 +4,13 @@ use crate::{
     address,
     args::{Args, Parsed, Reported},
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, Table, at_least, exactly},
-    model::{Account, CrtStore, ErrorFile, ExternalProgram, Peers, Resolvers, User, Userlist},
-    proxy::errorfile,
-    reading::Surroundings,
+    model::{Account, CrtStore, ExternalProgram, Peers, Resolvers, User, Userlist},
+    proxy::{HttpErrors, errorfile},
     sections::Section,
     span::{Span, Spanned},
+    surroundings::Surroundings,
 };
 use std::{net::SocketAddr, path::PathBuf};
-
-/// `http-errors NAME`.
-#[derive(Clone, Debug)]
-pub(crate) struct HttpErrors {
-    pub(crate) name: String,
-    pub(crate) files: Vec<(u16, ErrorFile)>,
-}
 
 pub(crate) static USERLIST: Table<Userlist> = Table::new(
     "userlist",

@@ -1,19 +1,15 @@
 //! Reads files as sections of keywords, using the keyword tables.
 
 use crate::{
-    args::{Args, Parsed, Reported, expected},
+    args::expected,
     check, condition,
     diagnostic::{Diagnostics, Severity},
-    env::{Env, SPEAKS_HAPROXY},
-    keyword::{Keyword, Support, Table},
+    env::Env,
     model::{Config, Source},
     sections,
     span::{FileId, Span, Word},
+    surroundings::Surroundings,
     words::{self, Variables},
-};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
 };
 
 /// Reads a configuration from its files, in the order of `-f`. All problems are in the diagnostics; if there are errors
@@ -51,91 +47,6 @@ pub fn evaluate_condition(text: &str, env: &Env<'_>) -> Result<bool, condition::
     })?;
     let merged: Vec<&str> = split.iter().map(|w| w.text.as_str()).collect();
     condition::evaluate(&merged.join(" "), &|name| around.variable(name).is_some())
-}
-
-/// The state that keyword parsers share.
-pub(crate) struct Surroundings {
-    pub(crate) diagnostics: Diagnostics,
-    /// The environment, as modified by `setenv` and similar directives.
-    pub(crate) variables: BTreeMap<String, String>,
-    pub(crate) crt_base: Option<PathBuf>,
-    pub(crate) ca_base: Option<PathBuf>,
-    pub(crate) default_path: DefaultPath,
-    pub(crate) file_name: String,
-    pub(crate) section: String,
-    /// The word that started the section.
-    pub(crate) section_kind: &'static str,
-    pub(crate) line: u32,
-    /// Whether a `bind` line is being parsed.
-    pub(crate) on_bind: bool,
-    diagnostic_mode: bool,
-}
-
-/// `default-path`: the directory that relative paths are relative to.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum DefaultPath {
-    /// The working directory.
-    #[default]
-    Current,
-    /// The directory of the file that is being read.
-    Config,
-    /// The parent of the directory of the file that is being read.
-    Parent,
-    /// This directory.
-    Origin(PathBuf),
-}
-
-impl Variables for Surroundings {
-    fn variable(&self, name: &str) -> Option<String> {
-        match name {
-            ".FILE" => Some(self.file_name.clone()),
-            ".LINE" => Some(self.line.to_string()),
-            ".SECTION" => Some(self.section.clone()),
-            name => self.variables.get(name).cloned(),
-        }
-    }
-}
-
-impl Surroundings {
-    /// The state for parsing words that arrive at run time.
-    pub(crate) fn of_command(config: &Config) -> Self {
-        let around = Surroundings::new(&[], &Env::default());
-        let (crt_base, ca_base) = (config.global.crt_base.clone(), config.global.ca_base.clone());
-        Surroundings { crt_base, ca_base, ..around }
-    }
-
-    fn new(files: &[Source], env: &Env<'_>) -> Self {
-        let mut variables = env.variables.clone();
-        let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
-        variables.insert("HAPROXY_CFGFILES".into(), names.join(";"));
-        variables.insert("HAPROXY_LOCALPEER".into(), env.local_peer.clone());
-        variables.insert("HAPROXY_STARTUP_VERSION".into(), SPEAKS_HAPROXY.into());
-        Surroundings {
-            diagnostics: Diagnostics::default(),
-            variables,
-            crt_base: None,
-            ca_base: None,
-            default_path: DefaultPath::Current,
-            file_name: String::new(),
-            section: String::new(),
-            section_kind: "",
-            line: 0,
-            on_bind: false,
-            diagnostic_mode: env.diagnostic_mode,
-        }
-    }
-
-    /// Makes a relative path relative to the directory that `default-path` selects.
-    pub(crate) fn default_path(&self, path: &str) -> PathBuf {
-        let folder = || Path::new(&self.file_name).parent().unwrap_or(Path::new(""));
-        match &self.default_path {
-            DefaultPath::Current => PathBuf::from(path),
-            // join() keeps an absolute path as it is.
-            DefaultPath::Config => folder().join(path),
-            DefaultPath::Parent => folder().join("..").join(path),
-            DefaultPath::Origin(origin) => origin.join(path),
-        }
-    }
 }
 
 /// Errors after which reading stops: more would not be read by anyone, and each costs a search for suggestions.
@@ -337,119 +248,4 @@ impl Reading {
             }
         }
     }
-}
-
-/// Finds the keyword at the start of `words` in `table`, and runs its parser on the rest.
-pub(crate) fn dispatch<T>(
-    table: &'static Table<T>,
-    target: &mut T,
-    words: &[Word],
-    around: &mut Surroundings,
-    allowed: impl FnOnce(&mut T, &'static Keyword<T>, Span, &mut Surroundings) -> Parsed,
-) -> Parsed {
-    let (prefix, words) = match words[0].text.as_str() {
-        "no" | "default" if words.len() > 1 => (Some(&words[0]), &words[1..]),
-        _ => (None, words),
-    };
-    let Some((keyword, count)) = table.find(words) else {
-        return Err(unknown(table, words, around));
-    };
-    let keyword_span = words[0].span.to(words[count - 1].span);
-    let span = prefix.unwrap_or(&words[0]).span.to(words[words.len() - 1].span);
-    if let Some(prefix) = prefix.filter(|_| !keyword.negatable) {
-        around
-            .diagnostics
-            .error(prefix.span, format!("'{}' cannot stand before '{}'", prefix.text, keyword.name))
-            .hint("only options, 'log' and a few settings of 'global' can be negated");
-        return Err(Reported);
-    }
-    if let Support::Refused { why, instead } = keyword.support {
-        around.diagnostics.error(keyword_span, format!("'{}' is refused: {why}", keyword.name)).hint(instead);
-        return Err(Reported);
-    }
-    allowed(target, keyword, keyword_span, around)?;
-    let mut args = Args {
-        keyword: keyword.name,
-        keyword_span,
-        verb: &words[count - 1].text,
-        span,
-        negated: prefix.is_some(),
-        words: &words[count..],
-        around,
-        next: 0,
-    };
-    if prefix.is_none() {
-        arity(keyword, &mut args)?;
-    }
-    // `default option X` restores the initial value, which is off for most options.
-    (keyword.parse)(target, &mut args)?;
-    if let Support::Accepted(why) = keyword.support
-        && prefix.is_none()
-    {
-        around.diagnostics.notice(keyword_span, format!("'{}' has no effect: {why}", keyword.name));
-    }
-    Ok(())
-}
-
-fn arity<T>(keyword: &Keyword<T>, args: &mut Args<'_>) -> Parsed {
-    let (min, max) = (usize::from(keyword.arity.min), usize::from(keyword.arity.max));
-    let name = keyword.name;
-    if args.words.len() < min {
-        let end = args.end();
-        let needs = if min == 1 { "an argument".to_owned() } else { format!("{min} arguments") };
-        args.diagnostics().error(end, format!("'{name}' needs {needs}")).hint(format!("{name}: {}", keyword.doc));
-        return Err(Reported);
-    }
-    if args.words.len() > max && keyword.arity.max != u8::MAX {
-        let extra = &args.words[max];
-        if keyword.spare {
-            args.diagnostics()
-                .warning(extra.span, format!("'{}' and what follows is not read by '{name}'", extra.text))
-                .hint("remove it, or protect the spaces of one argument with quotes");
-            args.words = &args.words[..max];
-            return Ok(());
-        }
-        let takes = match max {
-            0 => "no argument".to_owned(),
-            1 => "one argument".to_owned(),
-            n => format!("at most {n} arguments"),
-        };
-        return args.wrong(
-            extra,
-            format!("'{name}' takes {takes}, but '{}' follows", extra.text),
-            format!("{name}: {}", keyword.doc),
-        );
-    }
-    Ok(())
-}
-
-fn unknown<T>(table: &'static Table<T>, words: &[Word], around: &mut Surroundings) -> Reported {
-    let first = &words[0];
-    let family = table.family(&first.text);
-    if !family.is_empty() {
-        match words.get(1) {
-            Some(second) => {
-                let hint = expected(&second.text, family.into_iter());
-                around
-                    .diagnostics
-                    .error(second.span, format!("unknown '{}' setting '{}'", first.text, second.text))
-                    .hint(hint);
-            }
-            None => {
-                let hint = expected("", family.into_iter());
-                around.diagnostics.error(first.span, format!("'{}' needs an argument", first.text)).hint(hint);
-            }
-        }
-        return Reported;
-    }
-    let section = around.section_kind;
-    let finding = around.diagnostics.error(first.span, format!("unknown keyword '{}' in '{section}'", first.text));
-    let names = table.keywords().map(|k| k.name).chain(sections::names());
-    // A keyword of another section is not taken for a misspelt one of this section.
-    if let Some(places) = sections::places_of(&first.text) {
-        finding.hint(places);
-    } else if let Some(near) = crate::units::nearest(&first.text, names) {
-        finding.hint(format!("did you mean '{near}'?"));
-    }
-    Reported
 }

@@ -2,14 +2,17 @@
 
 use crate::{
     args::{Parsed, Reported, expected},
+    check,
+    dispatch::dispatch,
     env::{Env, Files},
     global,
     keyword::{Places, Table},
     model::{Config, CrtStore, ErrorFile, ExternalProgram, Global, Peers, Proxy, ProxyKind, Resolvers, Userlist},
-    others::{self, HttpErrors},
-    proxy::{self, Draft},
-    reading::{Surroundings, dispatch},
+    name::valid_name,
+    others,
+    proxy::{self, Draft, HttpErrors},
     span::{Span, Word},
+    surroundings::Surroundings,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -337,12 +340,11 @@ impl Sections {
     /// Called when the next section starts, or the file ends.
     pub(crate) fn end_section(&mut self, around: &mut Surroundings) {
         match std::mem::replace(&mut self.current, Section::None) {
-            Section::Proxy(mut draft) if draft.place.has(Places::DEFAULTS) => {
-                draft.end(around);
+            Section::Proxy(draft) if draft.place.has(Places::DEFAULTS) => {
                 self.defaults.push(*draft);
             }
             Section::Proxy(mut draft) => {
-                draft.end(around);
+                check::proxy(&mut draft, around);
                 self.drafts.push(*draft);
             }
             Section::Userlist(mut list) => {
@@ -432,18 +434,4 @@ fn proxy_kind(kind: &str) -> Option<(ProxyKind, Places)> {
         "listen" => (ProxyKind::Listen, Places::LISTEN),
         _ => return None,
     })
-}
-
-/// Checks a name for the characters that HAProxy allows for sections, servers and ACLs.
-pub(crate) fn valid_name(name: &Word, around: &mut Surroundings) -> Parsed {
-    match name.text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))) {
-        None => Ok(()),
-        Some(c) => {
-            around
-                .diagnostics
-                .error(name.span, format!("the character '{c}' is not allowed in a name"))
-                .hint("names are made of letters, digits, '-', '_', '.' and ':'");
-            Err(Reported)
-        }
-    }
 }

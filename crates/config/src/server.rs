@@ -6,8 +6,8 @@ use crate::{
     bind::settings,
     keyword::{ANYTHING, Keyword, NONE, ONE, Table},
     model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets},
+    name::valid_name,
     proxy::{Draft, based},
-    sections::valid_name,
     span::{Line, Span},
     tls,
 };

@@ -8,8 +8,8 @@ use crate::{
     keyword::{ANYTHING, Keyword, NONE, ONE, SOME, at_least, between, exactly},
     model::{Account, Global, SeverityOutput, StatsLevel, StatsSocket},
     proxy::log_target,
-    reading::DefaultPath,
     span::Spanned,
+    surroundings::DefaultPath,
 };
 use std::path::PathBuf;
 

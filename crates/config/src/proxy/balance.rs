@@ -1,6 +1,6 @@
 //! How a server is chosen: `balance`, `hash-type`, `cookie`.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     Line, Word,
     args::{Args, Parsed},

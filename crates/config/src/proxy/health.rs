@@ -1,6 +1,6 @@
 //! `http-check *` and `tcp-check *`, whose words are stored and compiled later.
 
-use super::{Draft, Steps, is_step};
+use super::draft::{Draft, Steps, is_step};
 use crate::{
     args::Args,
     keyword::{ANYTHING, BACK, Keyword},

@@ -1,7 +1,7 @@
 //! Parts of HAProxy that are parsed, so that a configuration is checked as a whole, but not implemented: some will be
 //! later, others never.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
     keyword::{ALL, ANY, ANYTHING, BACK, BACK_ONLY, FRONT, Keyword, ONE, Places, SOME, at_least},

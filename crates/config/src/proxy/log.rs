@@ -1,6 +1,6 @@
 //! `log` and the formats of log lines.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     args::{Args, Parsed, expected},
     keyword::{ALL, FRONT, Keyword, ONE, SOME},

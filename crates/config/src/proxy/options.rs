@@ -1,6 +1,6 @@
 //! `option *`.
 
-use super::{Draft, Steps};
+use super::draft::{Draft, Steps};
 use crate::{
     args::{Args, Parsed, Reported},
     keyword::{ALL, ANYTHING, Arity, BACK, FRONT, Keyword, NONE, Places, between},

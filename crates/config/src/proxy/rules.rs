@@ -1,6 +1,6 @@
 //! Rules, whose words are stored for `penstock-rules` to compile.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
     keyword::{
@@ -8,7 +8,7 @@ use crate::{
         exactly,
     },
     model::{Capture, Proxy},
-    sections::valid_name,
+    name::valid_name,
     span::{Line, Word},
 };
 

@@ -1,6 +1,6 @@
 //! `stats *` of a proxy: the statistics page.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
     keyword::{ANY, Keyword, NONE, ONE, at_least, between},

@@ -1,6 +1,6 @@
 //! `timeout *` and the TCP keep-alive times.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
     keyword::{ALL, BACK, FRONT, Keyword, ONE, Places},
