@@ -6,7 +6,10 @@
 mod audit;
 mod client;
 
-use crate::tie::Rights;
+use crate::{
+    name::{NAME, Name},
+    tie::Rights,
+};
 use client::Client;
 use penstock_admin::command::{Executor, Facts, Socket};
 use penstock_config::model::{ListenAddress, SeverityOutput, StatsLevel};
@@ -161,6 +164,7 @@ impl Doors {
         let sockets = global.stats_sockets.iter();
         let sockets = sockets.map(|line| Socket { address: written(&line.address), level: level(line.level) });
         let facts = Facts {
+            is_haproxy: *NAME == Name::Haproxy,
             version: env!("CARGO_PKG_VERSION").into(),
             release_date: env!("PENSTOCK_DATE").into(),
             sockets: sockets.collect(),

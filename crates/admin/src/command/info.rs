@@ -50,7 +50,7 @@ impl Facts {
 
 #[rustfmt::skip] // One line a field reads as the table that it is.
 const FIELDS: &[Field] = &[
-    Field { name: "Name", tags: *b"POS", doc: "Product name", value: |_| "penstock".into() },
+    Field { name: "Name", tags: *b"POS", doc: "Product name", value: |v| if v.facts.is_haproxy { "HAProxy" } else { "penstock" }.into() },
     Field { name: "Version", tags: *b"POS", doc: "Version of HAProxy whose API this is, and product version", value: |v| v.facts.spoken_version().as_str().into() },
     Field { name: "Release_date", tags: *b"POS", doc: "Date of the product", value: |v| v.facts.release_date.as_str().into() },
     Field { name: "Nbthread", tags: *b"CGS", doc: "Worker threads (nbthread)", value: |v| v.process.threads.into() },

@@ -37,6 +37,8 @@ pub struct Executor {
 /// Facts about the process that the data plane does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    /// It runs under the name `haproxy`, and is taken for it: some clients refuse what has another name.
+    pub is_haproxy: bool,
     /// The version of this program.
     pub version: String,
     /// The release date, such as `2026/11/24`.
