@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerPort},
+    model::{Balance, BalanceKey, CheckKind, Config, LogFormat, Mode, Proxy, Server, ServerHost, ServerPort},
     proxy::Draft,
     span::{Span, Spanned, Word},
     surroundings::Surroundings,
@@ -225,7 +225,12 @@ fn check_port(proxy: &Proxy, server: &Server, diagnostics: &mut Diagnostics) {
         line.words.first().is_some_and(|w| w.text == "connect")
             && line.words.iter().any(|w| w.text == "port" || w.text.parse::<std::net::SocketAddr>().is_ok())
     });
-    let network = matches!(server.host, crate::model::ServerHost::Ip(_) | crate::model::ServerHost::Name(_));
+    let network = match &server.host {
+        // As in HAProxy: a server whose address is a placeholder gets one, and a port, at run time.
+        ServerHost::Ip(ip) => !ip.is_unspecified(),
+        ServerHost::Name(_) => true,
+        ServerHost::Unix(_) | ServerHost::Abstract(_) => false,
+    };
     if network && !step && matches!(server.port, ServerPort::Offset(_)) {
         diagnostics
             .error(server.span, format!("server '{}' is checked, but no port says where", server.name))

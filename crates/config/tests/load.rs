@@ -207,3 +207,14 @@ fn a_guid_names_one_thing_only() {
     assert_eq!(errors(&config("a", &"x".repeat(128), "b")), ["a guid has 1 to 127 characters"]);
     assert!(errors("backend b\n  default-server guid x\n")[0].contains("'guid' cannot be a default"));
 }
+
+#[test]
+fn a_checked_server_needs_a_port_unless_its_address_is_a_placeholder() {
+    let config = |address: &str| format!("backend b\n  server s {address} check\n");
+    for address in ["0.0.0.0", ":", "*:", "[::]", "127.0.0.1:80"] {
+        valid(&config(address));
+    }
+    for address in ["127.0.0.1", "127.0.0.1:", "[::1]"] {
+        assert_eq!(errors(&config(address)), ["server 's' is checked, but no port says where"], "{address}");
+    }
+}
