@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     Place, free_port,
-    running::{KILL, Running, TERM, USR1, until},
+    running::{CONT, KILL, Running, STOP, TERM, USR1, until},
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -140,6 +140,23 @@ fn so_many_clients_at_a_time_as_stats_maxconn_says() {
     let mut answer = String::new();
     third.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "admin\n\n");
+}
+
+#[test]
+fn who_has_gone_is_shown_nothing_more() {
+    let served = Served::start("gone", "maxconn 100");
+    let process = served.process.as_ref().unwrap();
+    // It cannot look before the client has sent everything and gone.
+    let leave = |commands: &str| {
+        process.signal(STOP);
+        UnixStream::connect(served.path("admin")).unwrap().write_all(commands.as_bytes()).unwrap();
+        process.signal(CONT);
+        // Whoever comes later is answered later.
+        served.ask("show version\n");
+    };
+    leave("set weight a/s 7;show info;set weight a/s 9\n");
+    let weight = served.ask("get weight a/s\n");
+    assert!(weight.starts_with("7 "), "what came before was carried out, and nothing behind: {weight}");
 }
 
 #[test]

@@ -17,8 +17,15 @@ pub enum Piece {
 }
 
 /// The answer to a command, which yields one piece after another.
-#[expect(clippy::type_complexity, reason = "what makes the next piece stands here alone")]
-pub struct Answer(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>);
+pub struct Answer(Source);
+
+/// What makes the next piece.
+#[expect(clippy::type_complexity, reason = "it stands here alone")]
+enum Source {
+    Here(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>),
+    /// A thread of its own.
+    Beside(mpsc::Receiver<Piece>),
+}
 
 /// How many pieces may wait for a client that reads slowly.
 const PIECES_AHEAD: usize = 4;
@@ -70,22 +77,33 @@ impl Answer {
 
     /// Pieces that may have to be waited for; `None` is the end.
     pub fn poll(next: impl FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + 'static) -> Answer {
-        Answer(Box::new(next))
+        Answer(Source::Here(Box::new(next)))
     }
 
     /// The pieces that `work` produces on a thread of its own. If the client leaves, giving the next piece fails.
     pub fn beside(name: &str, work: impl FnOnce(&Pieces) + Send + 'static) -> Answer {
-        let (sender, mut receiver) = mpsc::channel(PIECES_AHEAD);
+        let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
         let thread = std::thread::Builder::new().name(name.into());
         match thread.spawn(move || work(&Pieces(sender))) {
-            Ok(_) => Answer::poll(move |cx| receiver.poll_recv(cx)),
+            Ok(_) => Answer(Source::Beside(receiver)),
             Err(e) => Answer::error(format!("cannot start a thread: {e}")),
         }
     }
 
     /// The next piece; `None` after the last one.
     pub async fn next(&mut self) -> Option<Piece> {
-        poll_fn(|cx| (self.0)(cx)).await
+        match &mut self.0 {
+            Source::Here(next) => poll_fn(next).await,
+            Source::Beside(receiver) => receiver.recv().await,
+        }
+    }
+
+    /// Wants no more of it, and waits until a thread that works on it has ended.
+    pub async fn end(self) {
+        if let Source::Beside(mut receiver) = self.0 {
+            receiver.close();
+            while receiver.recv().await.is_some() {}
+        }
     }
 }
 
@@ -105,5 +123,30 @@ impl Pieces {
     /// Passes on a sentence; see [`Pieces::give`].
     pub fn say(&self, severity: Severity, sentence: impl Into<String>) -> bool {
         self.give(Piece::Say(severity, sentence.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    #[tokio::test]
+    async fn work_beside_has_ended_when_nobody_wants_more() {
+        let given = Arc::new(AtomicU64::new(0));
+        let seen = given.clone();
+        let mut answer = Answer::beside("test", move |pieces| {
+            while pieces.give(Piece::Data(Vec::new())) {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            seen.store(u64::MAX, Ordering::Relaxed);
+        });
+        assert_eq!(answer.next().await, Some(Piece::Data(Vec::new())));
+        assert_ne!(given.load(Ordering::Relaxed), u64::MAX, "it works for as long as somebody wants more");
+        answer.end().await;
+        assert_eq!(given.load(Ordering::Relaxed), u64::MAX);
     }
 }

@@ -63,8 +63,8 @@ impl Executor {
         };
         Ok(Answer::beside("table", move |pieces| {
             let mut out = header(&table).into_bytes();
-            for some in table.sorted(now).chunks(128) {
-                for entry in some.iter().filter(|entry| table.meets(entry, &filters, now)) {
+            for some in table.sorted_if(now, |entry| table.meets(entry, &filters, now)).chunks(128) {
+                for entry in some {
                     line(&handle, &table, entry, now, &mut out);
                 }
                 if !pieces.give(Piece::Data(std::mem::take(&mut out))) {

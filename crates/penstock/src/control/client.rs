@@ -121,6 +121,8 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
                 }
                 break;
             }
+            // What changes something is carried out, as sent; what only shows has nobody to be shown to.
+            Step::Run(request) if request.changes.is_none() && client.stream.is_gone() => break,
             Step::Run(request) => {
                 let answered = answer(&hub, &entrance, &mut client, &mut session, request).await;
                 session.finish(uptime());
@@ -175,10 +177,12 @@ async fn answer(
             Piece::Say(severity, sentence) => session.say(severity, &sentence),
             Piece::Data(data) => session.write(&data),
         }
-        if send(&mut client.stream, session, GATHERED).await.is_err() {
+        // Many pieces may be empty, of a search that finds nothing.
+        if send(&mut client.stream, session, GATHERED).await.is_err() || client.stream.is_gone() {
             break Err(Gone::Left);
         }
     };
+    answer.end().await;
     if let Some(audit) = audit {
         let text = audit.line(&client.who, &entrance.address, ended.is_err());
         hub.executor.handle.log(NOTICE, text);

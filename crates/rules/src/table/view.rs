@@ -69,13 +69,9 @@ impl KeyType {
             (KeyType::Ip, 4) => <[u8; 4]>::try_from(key).map(|ip| Ipv4Addr::from(ip).to_string()),
             (KeyType::Ipv6, 16) => <[u8; 16]>::try_from(key).map(|ip| Ipv6Addr::from(ip).to_string()),
             (KeyType::Integer, 4) => <[u8; 4]>::try_from(key).map(|n| u32::from_be_bytes(n).to_string()),
-            (KeyType::Binary(_), _) => {
-                key.iter().for_each(|&byte| escape(byte, out));
-                return;
-            }
+            // Clients make these, and must not make fields or lines of the output.
             _ => {
-                // The output must stay one line.
-                out.extend(key.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+                key.iter().for_each(|&byte| escape(byte, out));
                 return;
             }
         };
@@ -83,7 +79,7 @@ impl KeyType {
     }
 }
 
-/// Writes bytes other than letters, digits and punctuation in hexadecimal.
+/// Writes bytes other than letters, digits and punctuation in hexadecimal, and what separates fields behind a backslash.
 fn escape(byte: u8, out: &mut Vec<u8>) {
     match byte {
         b'\\' | b'=' | b' ' => out.extend([b'\\', byte]),
@@ -92,7 +88,7 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
         b'\t' => out.extend(b"\\t"),
         0x1b => out.extend(b"\\e"),
         b'!'..=b'~' => out.push(byte),
-        _ => out.extend(format!("\\x{byte:02x}").bytes()),
+        _ => out.extend(format!("\\x{byte:02X}").bytes()),
     }
 }
 
@@ -173,13 +169,18 @@ impl StickTable {
     /// The entries that have not expired, sorted by key. Locks one shard at a time, for as long as it takes to copy its
     /// pointers.
     pub fn sorted(&self, now: Millis) -> Vec<Arc<Entry>> {
+        self.sorted_if(now, |_| true)
+    }
+
+    /// As [`StickTable::sorted`], without those that are not wanted.
+    pub fn sorted_if(&self, now: Millis, wanted: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
         let mut all = Vec::new();
         for part in 0..self.parts() {
             let from = all.len();
             all.extend(self.part(part));
             let mut kept = from;
             for at in from..all.len() {
-                if !self.expired(&all[at], now) {
+                if !self.expired(&all[at], now) && wanted(&all[at]) {
                     all.swap(kept, at);
                     kept += 1;
                 }
@@ -275,6 +276,9 @@ mod tests {
         let mut out = Vec::new();
         KeyType::Binary(4).write(b"a\0\n=", &mut out);
         assert_eq!(out, br"a\x00\n\=");
+        out.clear();
+        KeyType::String(20).write(b"a use=0\r\n\x1b\\\xc3", &mut out);
+        assert_eq!(out, br"a\ use\=0\r\n\e\\\xC3");
     }
 
     #[test]
