@@ -13,57 +13,122 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
     let Some(conf) = &proxy.cookie else { return };
     x.log.cookie = *b"NN";
     x.cookie.ignored = rules.ignored;
-    let fields = &mut x.request.fields;
-    let (mut position, mut at) = (0, 0);
-    while let Some(field) = fields.at(position) {
-        let found = (field.known == Known::Cookie).then(|| find(field.value, at, conf.name.as_bytes())).flatten();
-        let Some(Found { start, end, value: (value_at, value_end) }) = found else {
-            (position, at) = (position + 1, 0);
+    let mut position = 0;
+    while let Some(field) = x.request.fields.at(position) {
+        position += 1;
+        if field.known != Known::Cookie {
             continue;
-        };
-        at = end + 1;
-        let header = field.value.to_vec();
-        let value = &header[value_at..value_end];
-        let key = match conf.mode {
-            CookieMode::Prefix => match memchr::memchr(b'~', value) {
-                Some(at) => &value[..at],
-                None => continue,
-            },
-            CookieMode::Insert => value.split(|&b| b == b'|').next().unwrap_or_default(),
-            CookieMode::Rewrite | CookieMode::Passive => value,
-        };
-        // The first cookie that names a server decides, but all are removed. A browser sends several of one name if
-        // they were set for different paths or domains.
-        if !matches!(x.log.cookie[0], b'V' | b'D') {
-            let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
-            let kept = CookiePersistence {
-                direct: x.cookie.direct,
-                ignored: rules.ignored,
-                last: dates.first().copied().flatten(),
-                first: dates.get(1).copied().flatten(),
-            };
-            x.cookie = kept;
-            x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, rules, now);
         }
-        let replaced = match conf.mode {
-            CookieMode::Prefix => {
-                at -= key.len() + 1;
-                [&header[..value_at], &header[value_at + key.len() + 1..]].concat()
+        let header = field.value.to_vec();
+        let rest = rewritten(&header, conf.name.as_bytes(), |value| {
+            let key = match conf.mode {
+                CookieMode::Prefix => value.split(|&b| b == b'~').next().unwrap_or_default(),
+                CookieMode::Insert => value.split(|&b| b == b'|').next().unwrap_or_default(),
+                CookieMode::Rewrite | CookieMode::Passive => value,
+            };
+            // The first cookie that names a server decides, but all are removed. A browser sends several of one name if
+            // they were set for different paths or domains.
+            if !matches!(x.log.cookie[0], b'V' | b'D') {
+                let dates = value.split(|&b| b == b'|').skip(1).map(parse_date).collect::<Vec<_>>();
+                x.cookie = CookiePersistence {
+                    direct: x.cookie.direct,
+                    ignored: rules.ignored,
+                    last: dates.first().copied().flatten(),
+                    first: dates.get(1).copied().flatten(),
+                };
+                x.log.cookie[0] = judge(key, conf, &mut x.cookie, &mut x.persistent, proxy, pool, rules, now);
             }
-            CookieMode::Insert if conf.indirect => {
-                at = start;
-                without(&header, start, end)
+            match conf.mode {
+                CookieMode::Prefix if key.len() < value.len() => Fate::Shortened(key.len() + 1),
+                CookieMode::Insert if conf.indirect => Fate::Removed,
+                _ => Fate::Kept,
             }
-            _ => continue,
-        };
-        if replaced.is_empty() {
-            remove_at(fields, position);
-            at = 0;
-        } else {
-            // What is left after removing part of a valid field value is valid.
-            let _ = fields.set_value_at(position, &replaced);
+        });
+        match rest {
+            None => {
+                position -= 1;
+                remove_at(&mut x.request.fields, position);
+            }
+            Some(rest) if rest != header => {
+                // What is left of a valid field value is valid.
+                let _ = x.request.fields.set_value_at(position - 1, &rest);
+            }
+            Some(_) => {}
         }
     }
+}
+
+/// What becomes of a cookie.
+enum Fate {
+    Kept,
+    /// Without so many bytes at the start of its value.
+    Shortened(usize),
+    Removed,
+}
+
+/// A `Cookie` field as the server gets it, once `decide` has seen the value of each cookie of that name; `None` if nothing
+/// is left. Blanks around equals signs are dropped, as rules do not see them either. The attributes behind a cookie that
+/// is removed (`$Path`, RFC 2965) go with it.
+fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) -> Option<Vec<u8>> {
+    let mut rest = Vec::with_capacity(header.len());
+    let (mut start, mut removed, mut kept) = (0, false, false);
+    // What stood before the first of the cookies removed here.
+    let mut gap = None;
+    let mut begun = false;
+    while start < header.len() {
+        let end = start + end_of_cookie(&header[start..]);
+        let (whole, before) = (&header[start..end], start.checked_sub(1).map_or(b';', |at| header[at]));
+        start = end + 1;
+        let cookie = whole.trim_ascii_start();
+        let blanks = &whole[..whole.len() - cookie.len()];
+        let equals = memchr::memchr(b'=', cookie);
+        let (key, mut value) = match equals {
+            Some(at) => (cookie[..at].trim_ascii_end(), cookie[at + 1..].trim_ascii_start()),
+            None => (cookie, &b""[..]),
+        };
+        // An attribute of the cookie before it, or nothing at all.
+        let is_attribute = cookie.is_empty() || key.starts_with(b"$");
+        if equals.is_some() && key == name {
+            match decide(value.trim_ascii_end()) {
+                Fate::Kept => {}
+                Fate::Shortened(by) => value = &value[by..],
+                Fate::Removed => {
+                    removed = true;
+                    gap = gap.or(Some(before));
+                    continue;
+                }
+            }
+        } else if is_attribute && gap.is_some() {
+            continue;
+        } else {
+            kept |= !is_attribute;
+        }
+        match gap.take() {
+            Some(_) if rest.is_empty() => {}
+            Some(before) => {
+                rest.truncate(rest.trim_ascii_end().len());
+                rest.extend_from_slice(&[before, b' ']);
+            }
+            None => {
+                if begun {
+                    rest.push(before);
+                }
+                rest.extend_from_slice(blanks);
+            }
+        }
+        begun = true;
+        rest.extend_from_slice(key);
+        if equals.is_some() {
+            rest.push(b'=');
+        }
+        rest.extend_from_slice(value);
+    }
+    if !removed {
+        // The last one may end in a separator.
+        rest.extend(header.last().filter(|_| start == header.len()));
+        return Some(rest);
+    }
+    kept.then(|| rest.trim_ascii_end().to_vec())
 }
 
 #[allow(clippy::too_many_arguments, reason = "one judgement, and all it is made of")]
@@ -121,7 +186,8 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let own = server.config.settings.cookie.as_deref();
     x.log.cookie[1] = b'N';
     let mut position = 0;
-    while let Some(field) = x.response.fields.at(position) {
+    // With `ignore-persist`, what the server sets is its own affair.
+    while let Some(field) = x.response.fields.at(position).filter(|_| !x.cookie.ignored) {
         if field.known != Known::SetCookie || !names(field.value, conf.name.as_bytes()) {
             position += 1;
             continue;
@@ -229,38 +295,6 @@ fn remove_at(fields: &mut penstock_http::Fields, position: usize) {
     });
 }
 
-/// A cookie in a `Cookie` field: where it starts, where it ends (without its semicolon), and where its value lies.
-struct Found {
-    start: usize,
-    end: usize,
-    value: (usize, usize),
-}
-
-/// The next cookie of that name, from `start` on.
-fn find(header: &[u8], mut start: usize, name: &[u8]) -> Option<Found> {
-    while start < header.len() {
-        let end = start + end_of_cookie(&header[start..]);
-        let skip = header[start..end].iter().take_while(|b| b.is_ascii_whitespace()).count();
-        let pair = &header[start + skip..end];
-        if let Some(equals) = memchr::memchr(b'=', pair)
-            && pair[..equals].trim_ascii_end() == name
-        {
-            let value = (start + skip + equals + 1, start + skip + pair.trim_ascii_end().len());
-            return Some(Found { start, end, value });
-        }
-        start = end + 1;
-    }
-    None
-}
-
-/// The field without one of its cookies.
-fn without(header: &[u8], start: usize, end: usize) -> Vec<u8> {
-    if start == 0 {
-        return header[(end + 1).min(header.len())..].trim_ascii_start().to_vec();
-    }
-    [&header[..start - 1], &header[end..]].concat()
-}
-
 /// Whether a `Set-Cookie` sets the cookie of that name.
 fn names(header: &[u8], name: &[u8]) -> bool {
     memchr::memchr(b'=', header).is_some_and(|at| header[..at].trim_ascii() == name)
@@ -288,21 +322,52 @@ fn parse_date(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn rest(header: &str, fate: fn() -> Fate) -> (Option<String>, Vec<String>) {
+        let mut seen = Vec::new();
+        let rest = rewritten(header.as_bytes(), b"SV", |value| {
+            seen.push(String::from_utf8(value.to_vec()).unwrap());
+            fate()
+        });
+        (rest.map(|rest| String::from_utf8(rest).unwrap()), seen)
+    }
+
     #[test]
-    fn a_cookie_is_found_among_others_and_taken_out_with_its_semicolon() {
-        for (header, rest) in [
-            ("SRV=a", ""),
-            ("SRV=a; x=1", "x=1"),
-            ("x=1; SRV=a", "x=1"),
-            ("x=1; SRV=a; y=2", "x=1; y=2"),
-            ("xSRV=b; SRV=a", "xSRV=b"),
+    fn a_cookie_is_found_among_others_and_taken_out_with_what_belongs_to_it() {
+        for (header, left, values) in [
+            ("SV=a", None, &["a"][..]),
+            ("SV=a; x=1", Some("x=1"), &["a"]),
+            ("x=1; SV=a", Some("x=1"), &["a"]),
+            ("x=1; SV=a; y=2", Some("x=1; y=2"), &["a"]),
+            ("x=1;  SV=a  ;  y=2", Some("x=1; y=2"), &["a"]),
+            ("xSV=b; SV=a", Some("xSV=b"), &["a"]),
+            ("a=1; SV = b ; SV=c", Some("a=1"), &["b", "c"]),
+            ("a = 1 ;SV=b; c = 3", Some("a=1; c=3"), &["b"]),
+            ("foo; SV=b; a=1", Some("foo; a=1"), &["b"]),
+            ("a=1, SV=b, c=2", Some("a=1, c=2"), &["b"]),
+            ("$Version=1; SV=b; $Path=/", None, &["b"]),
+            ("$Version=1; SV=b; $Path=/; a=1; $Path=/b", Some("$Version=1; a=1; $Path=/b"), &["b"]),
+            ("SV=b, a=1", Some("a=1"), &["b"]),
+            ("xSV=b; SVx=c; =d; SV", Some("xSV=b; SVx=c; =d; SV"), &[]),
         ] {
-            let Found { start, end, value } = find(header.as_bytes(), 0, b"SRV").unwrap();
-            assert_eq!(&header[value.0..value.1], "a");
-            assert_eq!(without(header.as_bytes(), start, end), rest.as_bytes(), "{header}");
+            let (rest, seen) = rest(header, || Fate::Removed);
+            assert_eq!(
+                (rest.as_deref(), &seen[..]),
+                (left, &values.iter().map(|v| v.to_string()).collect::<Vec<_>>()[..]),
+                "{header}"
+            );
         }
-        assert!(find(b"xSRV=b; SRVx=c; =d; SRV", 0, b"SRV").is_none());
-        assert_eq!(find(b"SRV=a; SRV=b", 5, b"SRV").unwrap().start, 6);
+    }
+
+    #[test]
+    fn what_stays_loses_only_blanks_around_equals_signs() {
+        for (header, left) in [
+            ("a=1; SV = b ; c=2", "a=1; SV=b ; c=2"),
+            ("a = 1 ;SV =b;  $Path= /", "a=1 ;SV=b;  $Path=/"),
+            ("foo;; SV=b;", "foo;; SV=b;"),
+        ] {
+            assert_eq!(rest(header, || Fate::Kept).0.as_deref(), Some(left), "{header}");
+        }
+        assert_eq!(rest("a=1; SV = b~c ; d=2", || Fate::Shortened(2)).0.as_deref(), Some("a=1; SV=c ; d=2"));
     }
 
     #[test]
