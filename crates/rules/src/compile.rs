@@ -2,6 +2,7 @@
 
 use crate::{
     acl::{Acls, Condition},
+    action::Action,
     action::{ANSWERED, Body, Build, Captures, Redirect, ReplyTemplate, Slot},
     expr::Expr,
     facts::{ProxyId, ServerId},
@@ -342,7 +343,15 @@ impl<'a> Compiler<'a> {
             };
             self.build(section, kind, line, first, place).rule(line)
         });
-        let list = list.collect();
+        let mut list: Vec<Rule> = list.collect();
+        let mut behind_hint = false;
+        for rule in &mut list {
+            let is_hint = matches!(rule.action, Action::EarlyHint { .. });
+            if let Action::EarlyHint { follows, .. } = &mut rule.action {
+                *follows = behind_hint && rule.condition.is_always();
+            }
+            behind_hint = is_hint;
+        }
         Rules { kind, list }
     }
 

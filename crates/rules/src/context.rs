@@ -131,10 +131,23 @@ pub struct Txn {
     pub no_retry: bool,
     /// `strict-mode off`: for the request, and for the response.
     pub lenient: [bool; 2],
-    /// The 103 responses that `early-hint` rules prepared, as fields.
-    pub early_hints: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What `early-hint` rules have to say.
+    pub early_hints: Vec<EarlyHint>,
     /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
+}
+
+/// A field of a 103 response.
+#[derive(Clone, Debug)]
+pub struct EarlyHint {
+    /// The place of its rule in the list.
+    pub(crate) rule: usize,
+    /// Whether it stands in one response with the field before.
+    pub joins: bool,
+    /// The field's name.
+    pub name: Vec<u8>,
+    /// The field's value.
+    pub value: Vec<u8>,
 }
 
 impl Txn {

@@ -39,7 +39,7 @@ pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
-pub use context::{Buffered, Context, LogLevel, Phase, RequestLine, Session, Txn};
+pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, RequestLine, Session, Txn};
 pub use expr::{Expr, Fetched, Missing};
 pub use facts::{
     BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ProxyId, ServerConnFacts,

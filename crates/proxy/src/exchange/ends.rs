@@ -150,6 +150,8 @@ pub(crate) trait Upstream: Source + Sink {
     }
     /// See [`Client::tunnel`].
     fn tunnel(&mut self);
+    /// Uses the connection for no other exchange, if it carries this one alone.
+    fn close_after(&mut self) {}
     /// Bytes sent to the server, and bytes of the response received, as the log counts them.
     fn counts(&self) -> Counts;
 }

@@ -181,6 +181,9 @@ impl Upstream for Http1Server {
     fn unread(&self) -> &[u8] {
         self.input.as_ref().map_or(&[], Buffer::data)
     }
+    fn close_after(&mut self) {
+        self.persistent = false;
+    }
     fn tunnel(&mut self) {
         self.inbound = Inbound::UntilClose;
         self.outbound.tunnel();

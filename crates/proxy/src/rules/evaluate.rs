@@ -161,17 +161,19 @@ async fn body_failed(live: &mut Live<'_>, fault: &Fault) -> Judged {
     Judged::Over
 }
 
-/// Sends the fields of `early-hint` rules, each in a 103 of its own (RFC 8297); not to HTTP/1.0 clients, which would
+/// Sends the fields of `early-hint` rules, those of consecutive rules in one 103 (RFC 8297); not to HTTP/1.0 clients, which would
 /// not understand it (RFC 9110, 15.2).
 async fn say_early_hints(live: &mut Live<'_>) {
     let hints = std::mem::take(&mut live.x.txn.early_hints);
     if hints.is_empty() || live.x.request.version() == Version::Http10 {
         return;
     }
-    for (name, value) in &hints {
+    for hints in hints.chunk_by(|_, hint| hint.joins) {
         let mut head = ResponseHead::from_status(103);
-        // Fields that rules write are well formed.
-        let _ = head.fields.append(name, value);
+        for hint in hints {
+            // Fields that rules write are well formed.
+            let _ = head.fields.append(&hint.name, &hint.value);
+        }
         live.x.continued += weight(VERSION + 3 + head.reason().len(), &head.fields);
         live.client.interim(&head);
     }
@@ -270,7 +272,12 @@ pub(crate) async fn response(live: &mut Live<'_>, rules: &Rules, seen: bool, ahe
                 reply(live, &answer, false).await;
                 return Judged::Over;
             }
-            Verdict::Reject | Verdict::Close => {
+            // `tcp-response content close`: the client keeps its response and its connection.
+            Verdict::Close => {
+                ahead.upstream.close_after();
+                return Judged::GoOn;
+            }
+            Verdict::Reject => {
                 count_denied_response(live.conn, live.x);
                 // `tcp-response content`: in the log there was no response.
                 live.x.txn.status = None;

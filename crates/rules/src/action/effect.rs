@@ -3,7 +3,7 @@
 
 use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normalize::Normalizer, respond, tracked};
 use crate::{
-    context::Context,
+    context::{Context, EarlyHint},
     expr::{Expr, Missing},
     kind::Kind,
     link::Named,
@@ -42,9 +42,12 @@ pub(super) fn del_header(kind: Kind, ctx: &mut Context<'_>, name: &super::Header
     Outcome::Next
 }
 
-pub(super) fn early_hint(ctx: &mut Context<'_>, name: &[u8], value: &LogFormat) -> Outcome {
-    let value = value.to_bytes(ctx);
-    ctx.txn.early_hints.push((name.to_vec(), value));
+/// Fields of rules that follow each other share a response, up to one with a condition.
+pub(super) fn early_hint(ctx: &mut Context<'_>, rule: usize, follows: bool, name: &[u8], value: &LogFormat) -> Outcome {
+    let (value, name) = (value.to_bytes(ctx), name.to_vec());
+    let hints = &mut ctx.txn.early_hints;
+    let joins = follows && hints.last().is_some_and(|last| last.rule + 1 == rule);
+    hints.push(EarlyHint { rule, joins, name, value });
     Outcome::Next
 }
 

@@ -73,9 +73,11 @@ pub(crate) enum Action {
         by: LogFormat,
         whole: bool,
     },
+    /// `follows`: it has no condition, and stands right behind another.
     EarlyHint {
         name: Box<[u8]>,
         value: LogFormat,
+        follows: bool,
     },
     SetTarget {
         part: Part,
@@ -251,7 +253,7 @@ impl Action {
                 let (by, most) = (by.to_bytes(ctx), ctx.world.head_bytes());
                 fields(kind, ctx).map_or(Outcome::Next, |fields| replace_header(fields, name, regex, &by, *whole, most))
             }
-            Action::EarlyHint { name, value } => effect::early_hint(ctx, name, value),
+            Action::EarlyHint { name, value, follows } => effect::early_hint(ctx, at, *follows, name, value),
             Action::SetTarget { part, value } => {
                 let value = value.to_bytes(ctx);
                 part.set(ctx, &value)

@@ -105,7 +105,7 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("disable-l7-retry", REQ, "", "This request is not sent twice.", |_| Some(Action::NoRetry)),
     refused("do-resolve", TCP | REQ, "Resolves a name into a variable.", "names are resolved for servers only"),
     row("early-hint", REQ, "<name> <fmt>", "Sends a field in a 103 response.", |b| {
-        b.header(|name, value| Action::EarlyHint { name, value })
+        b.header(|name, value| Action::EarlyHint { name, value, follows: false })
     }),
     refused("expect-netscaler-cip", CON, "Expects a NetScaler header.", "use the PROXY protocol"),
     row("expect-proxy", CON, "layer4", "Expects a PROXY header.", |b| {
