@@ -3,6 +3,7 @@
 use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
+    buffered_body,
     repeat::Ended,
     respond,
 };
@@ -34,6 +35,9 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
     cookie::from_client(live.x, proxy, pool, persistence, worker.clock.unix_s());
     persistence::stick(live.conn, live.x, pool, Stage::Request);
     worker.counters().backend(backend).session(worker.now_ms());
+    if persistence::looks_at_body(live.x, pool) {
+        buffered_body::look(live).await;
+    }
     let mut want = persistence::want(live.conn, live.x, pool, Stage::Request);
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = persistence::last_server(live.conn, pool, proxy);

@@ -92,6 +92,11 @@ pub(crate) fn want(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     Want { persistent: x.persistent, hash: hash(conn, x, pool, stage), avoid: None, priority }
 }
 
+/// Whether a server is chosen by a parameter that may stand in the body of this request.
+pub(crate) fn looks_at_body(x: &Exchange, pool: &Backend) -> bool {
+    matches!(pool.key(), Some(BalanceKey::UrlParam { .. })) && x.request.method() == b"POST"
+}
+
 /// The hash by which the backend chooses a server, if it does so by hash.
 fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Option<u32> {
     let mut subject = Subject::default();
@@ -100,7 +105,8 @@ fn hash(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Stage) -> Opti
         BalanceKey::Uri { .. } => subject.target = x.request.target(),
         BalanceKey::UrlParam { .. } => {
             subject.target = x.request.target();
-            subject.body = x.body.as_ref().map_or(&[], |body| body.data());
+            let body = x.body.as_ref().filter(|_| looks_at_body(x, pool));
+            subject.body = body.map_or(&[], |body| body.data());
         }
         BalanceKey::Hdr { name, .. } => {
             let value = x.request.fields.get(name.to_ascii_lowercase().as_bytes());
