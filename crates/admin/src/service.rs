@@ -84,11 +84,18 @@ impl Service for Stats {
         }
         let snapshot = request.handle.snapshot();
         let rows = || snapshot.rows.iter().filter(|row| view.shows(page, row, &request.proxy.name));
+        let refresh = view.refresh(page);
+        let refreshed = |mut found: ServiceResponse| {
+            if refresh > 0 {
+                found.fields.push(("Refresh".into(), refresh.to_string()));
+            }
+            found
+        };
         if options.contains(";csv") {
-            return answer(200, "text/plain", csv::render(rows(), page.show_legends));
+            return refreshed(answer(200, "text/plain", csv::render(rows(), page.show_legends)));
         }
         if options.contains(";json") {
-            return answer(200, "application/json", json::render(rows(), page.show_legends));
+            return refreshed(answer(200, "application/json", json::render(rows(), page.show_legends)));
         }
         let shown = Shown::of(request.handle, &view, &rows().collect::<Vec<_>>());
         let token = if view.admin { self.secret.token(&request.proxy.name) } else { String::new() };
@@ -102,11 +109,7 @@ impl Service for Stats {
             shown,
         };
         let body = body.render();
-        let mut found = answer(200, "text/html", body);
-        let refresh = view.refresh(page);
-        if refresh > 0 {
-            found.fields.push(("Refresh".into(), refresh.to_string()));
-        }
+        let mut found = refreshed(answer(200, "text/html", body));
         found.fields.push(("Content-Security-Policy".into(), policy()));
         found
     }

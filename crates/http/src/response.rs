@@ -200,6 +200,7 @@ pub(crate) fn reason_of(status: u16) -> &'static str {
         206 => "Partial Content",
         207 => "Multi-Status",
         208 => "Already Reported",
+        210 => "Content Different",
         226 => "IM Used",
         300 => "Multiple Choices",
         301 => "Moved Permanently",

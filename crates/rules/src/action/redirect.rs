@@ -42,6 +42,8 @@ impl Redirect {
         if self.target != Target::Location {
             let head = ctx.request.as_deref()?;
             let path = if self.drop_query { head.path() } else { head.path_and_query() };
+            // That of a whole server (`OPTIONS *`) is no path.
+            let path = if path == b"*" { b"" } else { path };
             if self.target == Target::Scheme {
                 location.extend_from_slice(b"://");
                 location.extend_from_slice(head.fields.known(Known::Host).unwrap_or_default());

@@ -249,6 +249,8 @@ impl Flags {
 
     /// Writes text, quoted and escaped as the flags say; missing text becomes `-` in a log line.
     pub(super) fn text(self, text: Option<&[u8]>, out: &mut Vec<u8>) {
+        // As in HAProxy, text ends at a NUL: receivers of log lines may read no further.
+        let text = text.map(|text| text.split(|&byte| byte == 0).next().unwrap_or_default());
         self.quoted(out, |out| match text {
             Some(text) if !text.is_empty() && self.escape => {
                 for &byte in text {

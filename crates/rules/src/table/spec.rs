@@ -156,9 +156,23 @@ impl TableSpec {
         if spec.size == 0 {
             return fail(whole, "a stick table needs a `size`".into(), None);
         }
+        let stores = |data: &Data| spec.schema.has(*data);
+        for (array, singles) in ARRAYS {
+            if let Some(single) = singles.iter().copied().find(stores).filter(|_| stores(array)) {
+                let (array, single) = (array.name(), single.name());
+                return fail(whole, format!("a stick table stores `{array}` or `{single}`, not both"), None);
+            }
+        }
         Ok(spec)
     }
 }
+
+/// What stands in for which others: `gpt(1)` is read by the name of `gpt0` as well.
+const ARRAYS: &[(Data, &[Data])] = &[
+    (Data::Gpt, &[Data::Gpt0]),
+    (Data::Gpc, &[Data::Gpc0, Data::Gpc1]),
+    (Data::GpcRate, &[Data::Gpc0Rate, Data::Gpc1Rate]),
+];
 
 /// Parses `gpc0,conn_rate(10s),gpc_rate(2,1m)`.
 fn store(schema: &mut Schema, list: &str) -> Result<(), (String, Option<String>)> {
@@ -237,5 +251,9 @@ mod tests {
         assert!(parse("type ip").unwrap_err().message.contains("`size`"));
         assert!(parse("type ip size 9 store conn_rate").unwrap_err().message.contains("period"));
         assert!(parse("type ip size 9 store gpc0,gpc0").unwrap_err().message.contains("already"));
+        for both in ["gpt(1),gpt0", "gpc1,gpc(1)", "gpc_rate(1,1s),gpc0_rate(1s)"] {
+            assert!(parse(&format!("type ip size 9 store {both}")).unwrap_err().message.contains("not both"), "{both}");
+        }
+        assert!(parse("type ip size 9 store gpc(1),gpc0_rate(1s)").is_ok());
     }
 }
