@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     task::{Context, Poll},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct Answer(Source);
 #[expect(clippy::type_complexity, reason = "it stands here alone")]
 enum Source {
     Here(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>),
-    /// A thread of its own.
-    Beside(mpsc::Receiver<Piece>),
+    /// A thread of its own. The second channel closes when it has ended.
+    Beside(mpsc::Receiver<Piece>, oneshot::Receiver<()>),
 }
 
 /// How many pieces may wait for a client that reads slowly.
@@ -82,10 +82,14 @@ impl Answer {
 
     /// The pieces that `work` produces on a thread of its own. If the client leaves, giving the next piece fails.
     pub fn beside(name: &str, work: impl FnOnce(&Pieces) + Send + 'static) -> Answer {
-        let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
+        let ((sender, receiver), (ends, ended)) = (mpsc::channel(PIECES_AHEAD), oneshot::channel());
         let thread = std::thread::Builder::new().name(name.into());
-        match thread.spawn(move || work(&Pieces(sender))) {
-            Ok(_) => Answer(Source::Beside(receiver)),
+        let spawned = thread.spawn(move || {
+            let _ends: oneshot::Sender<()> = ends;
+            work(&Pieces(sender));
+        });
+        match spawned {
+            Ok(_) => Answer(Source::Beside(receiver, ended)),
             Err(e) => Answer::error(format!("cannot start a thread: {e}")),
         }
     }
@@ -94,15 +98,15 @@ impl Answer {
     pub async fn next(&mut self) -> Option<Piece> {
         match &mut self.0 {
             Source::Here(next) => poll_fn(next).await,
-            Source::Beside(receiver) => receiver.recv().await,
+            Source::Beside(receiver, _) => receiver.recv().await,
         }
     }
 
     /// Wants no more of it, and waits until a thread that works on it has ended.
     pub async fn end(self) {
-        if let Source::Beside(mut receiver) = self.0 {
-            receiver.close();
-            while receiver.recv().await.is_some() {}
+        if let Source::Beside(receiver, ended) = self.0 {
+            drop(receiver);
+            let _ = ended.await;
         }
     }
 }
