@@ -60,6 +60,8 @@ pub struct Session {
     answered: bool,
     running: bool,
     over: bool,
+    /// Everything received has been answered, and nothing more is waited for.
+    answered_all: bool,
     output: Vec<u8>,
     /// How many bytes of it have been sent.
     sent: usize,
@@ -98,6 +100,8 @@ pub enum Step {
     Run(Request),
     /// Pass it what comes from the client.
     Read,
+    /// Pass it what has come from the client, or say that nothing has: [`Session::nothing_came`].
+    Look,
     /// Send the remaining output, and close.
     Close,
     /// Complete the request that is being carried out.
@@ -123,6 +127,7 @@ impl Session {
             answered: false,
             running: false,
             over: false,
+            answered_all: false,
             output: Vec::new(),
             sent: 0,
             line_begins: true,
@@ -150,6 +155,11 @@ impl Session {
         self.input_ended = true;
     }
 
+    /// Records that the client has sent nothing more, which ends a session that is not interactive.
+    pub fn nothing_came(&mut self) {
+        self.over |= self.answered_all;
+    }
+
     /// What is needed next. `uptime` is how long the process has run.
     pub fn step(&mut self, uptime: Duration) -> Step {
         loop {
@@ -159,9 +169,11 @@ impl Session {
             if self.over {
                 return Step::Close;
             }
+            self.answered_all = false;
             let (words, payload) = match self.next_command() {
                 Ok(Some(next)) => next,
-                Ok(None) => return if self.over || self.input_ended { Step::Close } else { Step::Read },
+                Ok(None) if self.input_ended => return Step::Close,
+                Ok(None) => return if self.answered_all { Step::Look } else { Step::Read },
                 Err(sentence) => {
                     self.say(Severity::Error, &sentence);
                     self.finish(uptime);
@@ -276,7 +288,7 @@ impl Session {
                 }
                 let Some(line) = line else {
                     // Commands that were sent after the first line are carried out, but not waited for.
-                    self.over |= self.answered && !self.prompt.interactive && self.input.len() == 0;
+                    self.answered_all = self.answered && !self.prompt.interactive && self.input.len() == 0;
                     return Ok(None);
                 };
                 let line = Line::parse(&line);

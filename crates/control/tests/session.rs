@@ -19,6 +19,11 @@ const SETTINGS: Settings = Settings {
 /// What a client gets who sends this in parts of these lengths, the last one for all the rest; whether its session is over.
 /// Commands are answered by their name.
 fn talk(settings: Settings, sent: &[u8], parts: &[usize]) -> (String, bool) {
+    talk_at(settings, sent, parts, false)
+}
+
+/// The same; everything may be there from the start, though it is read in parts.
+fn talk_at(settings: Settings, sent: &[u8], parts: &[usize], all_is_there: bool) -> (String, bool) {
     let mut session = Session::new(settings);
     let mut out = Vec::new();
     let mut rest = sent;
@@ -33,8 +38,9 @@ fn talk(settings: Settings, sent: &[u8], parts: &[usize]) -> (String, bool) {
                 }
                 session.finish(Duration::from_secs(93_784));
             }
+            Step::Look if rest.is_empty() || !all_is_there => session.nothing_came(),
             Step::Read if rest.is_empty() => break false,
-            Step::Read => {
+            Step::Read | Step::Look => {
                 assert!(session.room() > 0, "it reads, and takes nothing");
                 let part = parts.next().unwrap_or(rest.len()).clamp(1, rest.len());
                 let taken = session.receive(&rest[..part]);
@@ -129,9 +135,18 @@ fn what_is_too_long_is_refused_and_ends_the_session() {
 }
 
 #[test]
+fn lines_that_were_sent_together_are_answered_however_they_are_read() {
+    let sent = "show version\n".repeat(40);
+    let (answers, over) = talk_at(SETTINGS, sent.as_bytes(), &["show version\n".len(); 40], true);
+    assert_eq!((answers, over), ("a process\n\n".repeat(40), true));
+}
+
+#[test]
 fn a_timeout_is_changed() {
     let mut session = Session::new(SETTINGS);
     session.receive(b"set timeout cli 3m\n");
+    assert!(matches!(session.step(Duration::ZERO), Step::Look));
+    session.nothing_came();
     assert!(matches!(session.step(Duration::ZERO), Step::Close));
     assert_eq!(session.timeout(), Duration::from_secs(180));
 }

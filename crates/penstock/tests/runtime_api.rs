@@ -160,6 +160,20 @@ fn who_has_gone_is_shown_nothing_more() {
 }
 
 #[test]
+fn every_line_that_was_sent_at_once_is_answered() {
+    let served = Served::start("lines", "maxconn 100");
+    let process = served.process.as_ref().unwrap();
+    process.signal(STOP);
+    let mut client = patient(&served.path("admin"));
+    client.write_all("prompt\n".repeat(8000).as_bytes()).unwrap();
+    process.signal(CONT);
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).unwrap();
+    // Every other one is answered with a prompt as well.
+    assert_eq!(answers, "\n> \n".repeat(4000));
+}
+
+#[test]
 fn a_payload_is_at_most_as_long_as_the_configuration_says() {
     let served = Served::start("payload", "tune.cli.max-payload-size 1000");
     let payload = |length| format!("show cli level <<\n{}\n\n", "x".repeat(length));

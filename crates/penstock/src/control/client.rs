@@ -4,7 +4,10 @@ use super::{Entrance, Hub, audit::Audit};
 use penstock_admin::command::Piece;
 use penstock_control::{Command, Process, Request, Session, Step};
 use penstock_proxy::handover;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, recv},
+};
 use std::{
     io,
     net::SocketAddr,
@@ -133,6 +136,7 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
                 Ok(())
             }
             Step::Read => read(&mut client.stream, &mut session, &mut buffer).await,
+            Step::Look => look(&mut client.stream, &mut session, &mut buffer).await,
             Step::Close => {
                 if send(&mut client.stream, &mut session, 0).await.is_ok() {
                     linger(&mut client.stream, &mut buffer).await;
@@ -212,6 +216,17 @@ async fn read(stream: &mut Stream, session: &mut Session, buffer: &mut [u8]) -> 
         Ok(Ok(0)) => session.end_input(),
         Ok(Ok(received)) => drop(session.receive(&buffer[..received])),
         _ => return Err(Gone::Left),
+    }
+    Ok(())
+}
+
+/// Sends what there is, and takes what has come without waiting for it. An end or an error counts as nothing.
+async fn look(stream: &mut Stream, session: &mut Session, buffer: &mut [u8]) -> Result<(), Gone> {
+    send(stream, session, 0).await?;
+    let room = session.room().min(buffer.len());
+    match recv(stream.fd(), &mut buffer[..room], RecvFlags::DONTWAIT) {
+        Ok((received @ 1.., _)) => drop(session.receive(&buffer[..received])),
+        _ => session.nothing_came(),
     }
     Ok(())
 }
