@@ -1,4 +1,4 @@
-//! Invalid messages are kept for `show errors`.
+//! Keeps invalid messages for `show errors`.
 
 use super::state::Exchange;
 use crate::{connection::Conn, observe::captures::BadMessage};

@@ -1,7 +1,7 @@
-//! Times by how often they occurred: four buckets for each doubling, so that a percentile is known to an eighth of itself.
+//! Histograms of times, with four buckets for each doubling, so that percentiles are accurate to an eighth.
 //!
-//! A worker writes its own, and has the memory for it only once there was a time that is worth a bucket of its own: a server
-//! that nobody waits for costs nothing but a count.
+//! Each worker writes its own, and allocates it when a time first exceeds the first bucket: until then it takes only a
+//! counter.
 
 use std::sync::{
     OnceLock,
@@ -13,16 +13,16 @@ const BUCKETS: usize = 2 + 4 * (POWER_END - POWER) as usize;
 const POWER: u32 = 6;
 const POWER_END: u32 = 26;
 
-/// Times that one worker saw.
+/// A histogram of the times that one worker measured.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// The first bucket.
+    /// The count of the first bucket.
     short: AtomicU32,
     buckets: OnceLock<Box<[AtomicU32; BUCKETS]>>,
 }
 
 impl Histogram {
-    /// One more, in microseconds.
+    /// Adds a time, in microseconds.
     pub fn push(&self, us: u64) {
         let cell = match bucket(us) {
             0 => &self.short,
@@ -41,7 +41,7 @@ fn bucket(us: u64) -> usize {
     }
 }
 
-/// The lowest time of a bucket, in microseconds.
+/// The lower bound of a bucket, in microseconds.
 fn floor(bucket: usize) -> u64 {
     let Some(place) = bucket.checked_sub(1) else { return 0 };
     (4 + place as u64 % 4) << (POWER as usize - 2 + place / 4)
@@ -58,7 +58,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Adds what one worker saw. Counts go round, as they do in the histogram.
+    /// Adds one worker's histogram. Counts wrap around, as they do in the histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         self.0[0] = self.0[0].wrapping_add(histogram.short.load(Relaxed));
         let Some(buckets) = histogram.buckets.get() else { return };
@@ -72,18 +72,18 @@ impl Tally {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// What has come since an earlier moment.
+    /// The difference from an earlier sum.
     pub fn since(&self, earlier: &Tally) -> Tally {
         Tally(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it contains no times.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|count| *count == 0)
     }
 
-    /// The time, in microseconds, that this share of all stayed below; `None` where there were none. The first bucket counts
-    /// as no time at all.
+    /// The time, in microseconds, that this share of the times stays below; `None` if there are none. The first bucket counts
+    /// as zero.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
         let wanted = all as f64 * share;

@@ -1,7 +1,7 @@
-//! What happened over time: an hour by the second and a week by ten minutes, of the process, its proxies and its servers.
+//! The history of the process, its proxies and its servers: the last hour by the second, and the last week in steps of ten minutes.
 //!
-//! Pure: readings of counters and `now` go in, series come out. Numbers are kept in two bytes each, what nobody uses is not
-//! kept at all, and how many may be kept is bounded: see [`Bounds`].
+//! Pure: readings of counters and `now` go in, series come out. Each number takes two bytes, a subject without traffic takes
+//! nothing, and the number of histories is bounded by [`Bounds`].
 
 mod ring;
 
@@ -13,16 +13,16 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Slots of a second, and of ten minutes.
+/// How many slots of one second, and how many of ten minutes.
 const SECONDS: usize = 3600;
 const TENS: usize = 1008;
 const TEN: u64 = 600;
-/// So often the slot of the ten minutes that are not over yet is written anew.
+/// Interval, in seconds, at which the slot of the current ten minutes is rewritten.
 const DRAFT: u64 = 10;
-/// A sampler that comes late by no more than this leaves no gap.
+/// A reading that is late by at most this many seconds leaves no gap.
 const LATE: u64 = 5;
 
-/// Whose history it is.
+/// What a history is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// The process.
@@ -35,14 +35,14 @@ pub enum Subject {
     Server(ServerRef),
 }
 
-/// How many histories are kept.
+/// The maximum numbers of histories that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Sides of proxies by the second, the process among them.
+    /// Frontends, backends and the process, by the second.
     pub proxies: usize,
-    /// Servers by the second.
+    /// Servers, by the second.
     pub servers: usize,
-    /// All by ten minutes.
+    /// All subjects together, in steps of ten minutes.
     pub all: usize,
 }
 
@@ -52,48 +52,48 @@ impl Default for Bounds {
     }
 }
 
-/// What is counted, from the start of the process on.
+/// The counters of a subject since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Requests; sessions where nothing is HTTP.
+    /// Requests, or sessions for a proxy that is not HTTP.
     pub requests: u64,
-    /// TLS handshakes with a full key exchange, and resumed ones.
+    /// Full TLS handshakes.
     pub full: u64,
-    /// See `full`.
+    /// Resumed TLS handshakes.
     pub resumed: u64,
-    /// What went wrong: requests that could not be read, failed handshakes, connections and responses.
+    /// Errors: invalid requests, failed handshakes, failed connections and failed responses.
     pub errors: u64,
     /// Responses of 500 and above.
     pub failures: u64,
-    /// Times in queue.
+    /// Times that requests waited in a queue.
     pub waits: Tally,
-    /// Times to the response.
+    /// Response times.
     pub responses: Tally,
-    /// Of the process: see [`Machine`].
+    /// Counters that only the process as a whole has.
     pub machine: Machine,
 }
 
-/// What only the process as a whole has.
+/// Counters that only the process as a whole has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// CPU time of the process, in microseconds.
     pub cpu_us: u64,
-    /// CPU time that the crypto engine's turns took, in microseconds.
+    /// CPU time of the crypto engine's turns, in microseconds.
     pub engine_us: u64,
-    /// Batches of the crypto engine, and operations in them.
+    /// Batches of the crypto engine.
     pub batches: u64,
-    /// See `batches`.
+    /// Operations in batches of the crypto engine.
     pub batched: u64,
 }
 
 macro_rules! metrics {
     ($($(#[doc = $doc:literal])+ $name:ident: $value:expr,)+) => {
-        /// A quantity over time.
+        /// A quantity that is shown over time.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Metric { $($(#[doc = $doc])+ $name,)+ }
 
         impl Metric {
-            /// What it is over a stretch of so many seconds; `None` where there is no saying.
+            /// Its value for the growth of counters over this many seconds; `None` if it is undefined.
             fn of(self, grown: &Reading, seconds: f64) -> Option<f64> {
                 let of: fn(&Reading, f64) -> Option<f64> = match self { $(Metric::$name => $value,)+ };
                 of(grown, seconds)
@@ -113,21 +113,21 @@ metrics! {
     Errors: |r, s| Some(r.errors as f64 / s),
     /// Responses of 500 and above a second.
     Failures: |r, s| Some(r.failures as f64 / s),
-    /// The time in queue that half stayed below, in microseconds.
+    /// The median time in queue, in microseconds.
     WaitP50: |r, _| r.waits.quantile(0.5),
-    /// The time in queue that 99 % stayed below.
+    /// The 99th percentile of the time in queue, in microseconds.
     WaitP99: |r, _| r.waits.quantile(0.99),
-    /// The time to the response that half stayed below, in microseconds.
+    /// The median response time, in microseconds.
     ResponseP50: |r, _| r.responses.quantile(0.5),
-    /// The time to the response that 99 % stayed below.
+    /// The 99th percentile of the response time, in microseconds.
     ResponseP99: |r, _| r.responses.quantile(0.99),
-    /// Processors that the process kept busy, in percent of one.
+    /// CPU use of the process, in percent of one core.
     Cpu: |r, s| Some(r.machine.cpu_us as f64 / s / 1e4),
-    /// CPU time of the process for each handshake, requests and all else included, in microseconds.
+    /// CPU time of the whole process divided by its handshakes, in microseconds.
     CpuPerHandshake: |r, _| share(r.machine.cpu_us, r.full + r.resumed),
     /// CPU time of the crypto engine for each full handshake, in microseconds.
     EnginePerHandshake: |r, _| share(r.machine.engine_us, r.full).filter(|us| *us > 0.0),
-    /// Operations in a batch.
+    /// Mean number of operations in a batch.
     Fill: |r, _| share(r.machine.batched, r.machine.batches),
 }
 
@@ -136,7 +136,7 @@ fn share(part: u64, of: u64) -> Option<f64> {
 }
 
 impl Metric {
-    /// The highest value of a stretch tells more than the mean.
+    /// Whether several values are summarised by their highest rather than their mean.
     fn is_peak(self) -> bool {
         matches!(self, Metric::WaitP99 | Metric::ResponseP99)
     }
@@ -162,7 +162,7 @@ const OF_PROCESS: &[Metric] = &[
 ];
 
 impl Subject {
-    /// What is kept of it.
+    /// The metrics that are kept for this subject.
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Subject::Process => OF_PROCESS,
@@ -173,7 +173,7 @@ impl Subject {
 }
 
 impl Reading {
-    /// What has come since an earlier reading; counters that were cleared since begin at nought.
+    /// The growth since an earlier reading; counters that were cleared in between have grown from zero.
     fn since(&self, earlier: &Reading) -> Reading {
         let (now, then) = (&self.machine, &earlier.machine);
         Reading {
@@ -193,16 +193,16 @@ impl Reading {
         }
     }
 
-    /// Nothing has happened yet.
+    /// Whether there has been no traffic yet.
     fn is_idle(&self) -> bool {
         self.requests == 0 && self.full == 0 && self.resumed == 0 && self.errors == 0 && self.failures == 0
     }
 }
 
-/// How much of the past is looked at, and in what steps.
+/// A time range up to now, and its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Range {
-    /// Five minutes, each second.
+    /// Five minutes, in steps of one second.
     #[default]
     Minutes,
     /// An hour, in steps of 12 seconds.
@@ -212,7 +212,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// All of them.
+    /// All ranges.
     pub const ALL: [Range; 3] = [Range::Minutes, Range::Hour, Range::Week];
 
     /// How many steps there are.
@@ -222,7 +222,7 @@ impl Range {
             Range::Week => 336,
         }
     }
-    /// How many slots are a step.
+    /// How many slots a step covers.
     fn slots(self) -> u64 {
         match self {
             Range::Minutes => 1,
@@ -240,16 +240,16 @@ impl Range {
     }
 }
 
-/// A stretch of the past.
+/// A subject's metrics over a range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    /// The number of its last step since the process started.
+    /// The number of its last step, counted from the start of the process.
     pub last: u64,
-    /// The values of each metric, the oldest first; `None` where nothing is known.
+    /// The values of each metric, oldest first; `None` where the value is unknown.
     pub lines: Vec<(Metric, Vec<Option<f64>>)>,
 }
 
-/// A history where others can read it.
+/// A history that other threads can read.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<History>);
 
@@ -262,30 +262,30 @@ impl Kept {
 struct Series {
     seconds: Option<Ring>,
     tens: Ring,
-    /// The last reading and when it was.
+    /// The last reading, and the second it was taken.
     last: (u64, Reading),
-    /// The reading at the beginning of the ten minutes that run, and when it was.
+    /// The reading at the start of the current ten minutes, and the second it was taken.
     mark: (u64, Reading),
 }
 
-/// Histories of many.
+/// The histories of all subjects.
 #[derive(Default)]
 pub struct History {
     bounds: Bounds,
     series: HashMap<Subject, Series>,
-    /// When the last reading was.
+    /// The second of the last reading.
     now: Option<u64>,
-    /// Somebody found no place.
+    /// Whether a subject has been refused because of the bounds.
     refused: bool,
 }
 
 impl History {
-    /// Of nobody yet.
+    /// An empty history.
     pub fn new(bounds: Bounds) -> History {
         History { bounds, ..History::default() }
     }
 
-    /// Takes a reading of everybody at a second; who is not in it any more is forgotten.
+    /// Records the readings of all subjects at the second `now`; subjects without a reading are removed.
     pub fn record(&mut self, now: u64, readings: impl IntoIterator<Item = (Subject, Reading)>) {
         if self.now.is_some_and(|before| now <= before) {
             return;
@@ -301,7 +301,7 @@ impl History {
         self.series.retain(|_, series| series.last.0 == now);
     }
 
-    /// A subject that has done something for the first time, since the reading of `before`.
+    /// Starts the history of a subject that has had its first traffic since the reading of `before`.
     fn begin(&mut self, subject: Subject, before: Option<u64>, now: u64, reading: Reading) {
         if self.series.len() >= self.bounds.all {
             self.refused = true;
@@ -315,7 +315,7 @@ impl History {
         let most = if is_server(&subject) { self.bounds.servers } else { self.bounds.proxies };
         let columns = subject.metrics().len();
         let seconds = (alike.count() < most).then(|| Ring::new(columns, SECONDS));
-        // Of one that found no place before it is not known when it did what it has done.
+        // If subjects have been refused, this may be one of them, and when it had its traffic is unknown.
         let known = before.filter(|_| !self.refused).map(|before| (before, Reading::default()));
         let mark = known.unwrap_or_else(|| (now, reading.clone()));
         let mut series = Series { seconds, tens: Ring::new(columns, TENS), last: mark.clone(), mark };
@@ -325,14 +325,14 @@ impl History {
         self.series.insert(subject, series);
     }
 
-    /// A subject's history, if one is kept in such steps.
+    /// A subject's history over a range, if one is kept at that resolution.
     pub fn graph(&self, subject: Subject, range: Range) -> Option<Graph> {
         let series = self.series.get(&subject)?;
         let ring = match range {
             Range::Week => &series.tens,
             Range::Minutes | Range::Hour => series.seconds.as_ref()?,
         };
-        // The last step that is over; of a week, the one that runs, which is long, once there is a draft of it.
+        // The last complete step. The steps of a week are long, so for it the current step, once there is a draft of it.
         let now = self.now?;
         let last = match range {
             Range::Week => now.saturating_sub(DRAFT) / range.step(),
@@ -350,7 +350,7 @@ impl History {
         Some(Graph { last, lines: subject.metrics().iter().enumerate().map(line).collect() })
     }
 
-    /// Bytes that are kept.
+    /// The memory of all histories, in bytes.
     pub fn memory(&self) -> usize {
         let rings = |series: &Series| series.tens.memory() + series.seconds.as_ref().map_or(0, Ring::memory);
         self.series.values().map(|series| rings(series) + size_of::<Series>() + size_of::<Subject>()).sum()
@@ -367,7 +367,7 @@ impl Series {
         let late = now - self.last.0;
         if let Some(seconds) = &mut self.seconds {
             let values = values(subject, &reading.since(&self.last.1), late);
-            // What came late is spread over the time it was late by.
+            // A late reading is spread over the seconds it was late by.
             for slot in now - late.min(LATE) + 1..=now {
                 seconds.put(slot, &values);
             }

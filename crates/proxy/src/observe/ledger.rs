@@ -1,7 +1,7 @@
 //! A file in memory in which a worker keeps its counters, so that they outlive it: the next worker adds them to its own, whether
-//! this one was asked to finish or was killed.
+//! this one finished or was killed.
 //!
-//! A look at the counters writes them here before anybody sees them, so that no counter that was shown ever goes back.
+//! Counters are written here whenever they are read, before they are shown, so that no counter ever appears to decrease.
 
 use super::{
     past::{self, Past, Which},
@@ -14,16 +14,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Where the texts are, in turns: one is whole while the other is written. Pages that nobody wrote to take no memory.
+/// The offsets at which texts are written alternately: one is complete while the other is written. Unwritten pages take no memory.
 const PLACES: [u64; 2] = [1 << 12, 1 << 40];
 
 /// The longest text that is read.
 const TEXT_MAX: u64 = 1 << 30;
 
-/// What stands at the beginning of the file: which text holds.
+/// The start of the file: tells which text is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Heading {
-    /// How many texts were written; the last one is at this number's place.
+    /// How many texts have been written; this number determines the offset of the latest.
     writes: u64,
     length: u64,
     hash: u64,
@@ -48,24 +48,24 @@ impl Heading {
     }
 }
 
-/// FNV-1a: tells a text that is being written over from one that is whole.
+/// FNV-1a: distinguishes a complete text from one that is being overwritten.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What counters begin with.
+/// The values that counters start from.
 #[derive(Debug, Default)]
 pub enum Before {
-    /// Nought.
+    /// Zero.
     #[default]
     Nothing,
-    /// What a file says.
+    /// The counters in a file.
     Past(Past),
-    /// What the worker before this one counted, and counts while it finishes what it has: the file that it writes.
+    /// The counters of the previous worker, read from the file that it keeps writing while it drains.
     Worker(Predecessor),
 }
 
-/// Where counters come from, and where they are kept.
+/// The earlier counters, and the file in which the sums are kept.
 #[derive(Debug)]
 pub(crate) struct Carried {
     before: Mutex<Before>,
@@ -77,7 +77,7 @@ impl Carried {
         Carried { before: Mutex::new(before), ledger: ledger.map(Ledger::new) }
     }
 
-    /// Adds what was counted before, and keeps the sums before anybody sees them.
+    /// Adds the earlier counters, and writes the sums to the file before they are shown.
     pub fn complete(&self, rows: &mut [Row], connections: &mut u64) {
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let known;
@@ -94,18 +94,18 @@ impl Carried {
             *connections += past.connections();
         }
         if let Some(ledger) = &self.ledger {
-            // Without memory for it, the next worker begins with what was written before.
+            // If there is no memory for it, the next worker starts from what was written last.
             let _ = ledger.write(&past::write(rows, Which::All(*connections)));
         }
     }
 
-    /// What was counted before counts no longer.
+    /// Drops the earlier counters.
     pub fn forget(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Before::Nothing;
     }
 }
 
-/// Where a worker writes.
+/// The file that a worker writes its counters to.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
@@ -117,10 +117,10 @@ impl Ledger {
         Ledger { file, writes: Mutex::new(0) }
     }
 
-    /// Puts a text in the place of the last.
+    /// Replaces the last text with this one.
     ///
     /// # Errors
-    /// When there is no memory for it; the last one still holds.
+    /// If there is no memory for it; the last text remains valid.
     pub fn write(&self, text: &str) -> io::Result<()> {
         let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let heading = Heading { writes: *writes + 1, length: text.len() as u64, hash: hash(text.as_bytes()) };
@@ -131,7 +131,7 @@ impl Ledger {
     }
 }
 
-/// What the worker before this one has written, and goes on to write while it finishes what it has.
+/// The file of the previous worker, which keeps writing to it while it drains.
 #[derive(Debug)]
 pub struct Predecessor {
     file: File,
@@ -139,15 +139,15 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// That writes to this file.
+    /// A predecessor that writes to this file.
     pub fn new(file: File) -> Predecessor {
         Predecessor { file, known: Mutex::default() }
     }
 
-    /// The last text that was whole.
+    /// The counters in the last complete text.
     fn past(&self) -> Arc<Past> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // A text is written over only by the second one after it: whoever meets that finds a whole one at the next try.
+        // A text is overwritten only by the second one after it, so a reader that meets this finds a complete one on its next try.
         for _ in 0..3 {
             match self.newer(known.0) {
                 Ok(Some((heading, text))) if hash(&text) == heading.hash => {
@@ -194,10 +194,10 @@ mod tests {
             ledger.write(&text(n)).unwrap();
             assert_eq!(predecessor.past().connections(), n);
         }
-        // A writer that is killed while it writes the next one has not said yet that it holds.
+        // A writer killed while it writes the next text has not marked that one as valid yet.
         ledger.file.write_all_at(b"#process name,conn_tot,\nprocess,9", PLACES[1]).unwrap();
         assert_eq!(predecessor.past().connections(), 7);
-        // Nor does a text hold that is not what its heading says.
+        // A text that does not match its heading is not valid either.
         let heading = Heading { writes: 5, length: 10, hash: 1 };
         ledger.file.write_all_at(&heading.to_bytes(), 0).unwrap();
         assert_eq!(predecessor.past().connections(), 7);

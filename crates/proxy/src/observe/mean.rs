@@ -26,7 +26,7 @@ impl Mean {
         }
     }
 
-    /// Forgets the largest value, and with `all` the mean.
+    /// Forgets the largest value, and with `all` the mean too.
     pub(super) fn clear(&self, all: bool) {
         self.max.set(0);
         if all {
@@ -46,7 +46,7 @@ pub struct MeanTotal {
 }
 
 impl MeanTotal {
-    /// Adds what one worker saw.
+    /// Adds one worker's mean.
     pub(super) fn add(&mut self, mean: &Mean) {
         self.sum += mean.sum.read();
         self.values += mean.values.read();

@@ -8,8 +8,8 @@
 //! #be guid,stot,bin,...
 //! ```
 //!
-//! Frontends and their sockets are in the first section, backends and their servers in the second. A section that is not known, a
-//! column that is not known and a row whose name nothing has are passed over, as HAProxy does.
+//! Frontends and their sockets are in the first section, backends and their servers in the second. Unknown sections, unknown
+//! columns and rows that match no name in the configuration are ignored, as in HAProxy.
 
 use super::snapshot::{Kind, Row};
 use std::{
@@ -17,11 +17,11 @@ use std::{
     fmt::{self, Display, Write as _},
 };
 
-/// A counter that goes on: its column, and how a row has it.
+/// A counter that continues from process to process: its column, and where a row stores it.
 struct Column {
     name: &'static str,
     read: fn(&Row) -> u64,
-    /// Where it is; `None` where the row has no such counter.
+    /// Finds the counter in a row; `None` if the row has no such counter.
     place: fn(&mut Row) -> Option<&mut u64>,
 }
 
@@ -35,7 +35,7 @@ macro_rules! totals {
     };
 }
 
-/// HAProxy's columns first, then those that it passes over.
+/// HAProxy's columns first, then those that it ignores.
 const COMMON: &[Column] = totals! {
     "stot": sessions,
     "bin": bytes_in,
@@ -84,7 +84,7 @@ const COMMON: &[Column] = totals! {
     "h1_bytes_out": h1_bytes_out,
 };
 
-/// What only backends and servers count.
+/// Counters that only backends and servers have.
 const UPSTREAM: &[Column] = &[
     Column {
         name: "chkfail",
@@ -103,7 +103,7 @@ const UPSTREAM: &[Column] = &[
     },
 ];
 
-/// HAProxy's requests of a frontend, which has no `req_tot` in its file.
+/// The columns that add up to a frontend's requests in HAProxy's file, which has no `req_tot` for it.
 const REQUESTS: [&str; 4] = ["h1req", "h2req", "h3req", "req_other"];
 
 /// The heading of the process's own counters.
@@ -135,16 +135,16 @@ impl Section {
     }
 }
 
-/// Which rows are written.
+/// Selects the rows to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those with a guid: what an operator keeps in a file, since it holds for another configuration as well.
+    /// Rows with a guid: for an operator's file, which remains valid when the configuration changes.
     Named,
-    /// All, the others under their proxy's name and their own, and how many connections the process had: for the next worker.
+    /// All rows, those without a guid by the names of proxy and row, and the process's number of connections: for the next worker.
     All(u64),
 }
 
-/// The counters of these rows, as text.
+/// Writes the counters of these rows as text.
 pub fn write(rows: &[Row], which: Which) -> String {
     let mut text = String::new();
     for section in [Section::Front, Section::Back] {
@@ -169,12 +169,12 @@ pub fn write(rows: &[Row], which: Which) -> String {
     text
 }
 
-/// What a row without a guid is called: no guid has a slash.
+/// The name of a row without a guid. It contains a slash, which no guid does.
 fn place(row: &Row) -> String {
     format!("{}/{}", row.proxy_name, row.name)
 }
 
-/// What was counted before.
+/// The counters of earlier processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Past {
     /// The values of a section's columns, in their order.
@@ -182,10 +182,10 @@ pub struct Past {
     connections: u64,
 }
 
-/// A line that is none.
+/// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// The line's number, counted from 1.
     pub line: usize,
     what: String,
 }
@@ -196,9 +196,9 @@ impl Display for BadLine {
     }
 }
 
-/// What the lines below a heading are.
+/// How to read the lines below a heading.
 enum Reading<'a> {
-    /// Nothing that is known.
+    /// An unknown section.
     Other,
     Rows(Section, Vec<&'a str>),
     Process,
@@ -215,7 +215,7 @@ impl<'a> Reading<'a> {
 }
 
 impl Past {
-    /// What a text says, and the lines that were passed over since they could not be read.
+    /// Reads the counters in a text; also returns the lines that were skipped because they could not be read.
     pub fn read(text: &str) -> (Past, Vec<BadLine>) {
         let (mut past, mut bad) = (Past::default(), Vec::new());
         let mut reading = Reading::Other;
@@ -257,7 +257,7 @@ impl Past {
         Ok(())
     }
 
-    /// Adds what was counted before to what was counted since.
+    /// Adds the earlier counters to the current ones.
     pub fn add_to(&self, rows: &mut [Row]) {
         if self.rows.is_empty() {
             return;
@@ -274,7 +274,7 @@ impl Past {
         }
     }
 
-    /// Connections of clients that earlier processes had.
+    /// The number of client connections that earlier processes had.
     pub fn connections(&self) -> u64 {
         self.connections
     }

@@ -1,4 +1,4 @@
-//! Reads the counters once a second for the history, on a thread of its own of low priority: no worker waits for it.
+//! Reads the counters for the history once a second, on a low-priority thread of its own; no worker waits for it.
 
 use super::{
     counters::{Cells, Part},
@@ -12,18 +12,18 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{sync::Arc, time::Duration};
 
 impl Handle {
-    /// A subject's history over a range; `None` where none is kept: nobody has a statistics page, nothing has happened yet, or
-    /// there are too many.
+    /// A subject's history over a range; `None` if none is kept, because there is no statistics page, no traffic yet, or too many
+    /// subjects.
     pub fn graph(&self, subject: Subject, range: Range) -> Option<Graph> {
         self.shared().history.lock().graph(subject, range)
     }
-    /// Bytes that histories take.
+    /// The memory of all histories, in bytes.
     pub fn history_memory(&self) -> usize {
         self.shared().history.lock().memory()
     }
 }
 
-/// Starts the thread, where there is a page to see it on.
+/// Starts the thread if there is a statistics page to show the history.
 pub(crate) fn start(handle: &Handle) -> std::io::Result<()> {
     let is_seen = handle.shared().config.proxies.iter().any(|proxy| !proxy.disabled && proxy.stats.is_some());
     if !is_seen {
@@ -37,7 +37,7 @@ fn sample(handle: &Handle) {
     let shared: &Arc<Shared> = handle.shared();
     while !(handle.state() != State::Running && handle.is_finished()) {
         let now = handle.started().elapsed();
-        // Read first, then kept: who looks at the history waits for the second part only.
+        // The counters are read before the history is locked, so that its readers only wait while they are recorded.
         let readings = read(shared);
         shared.history.lock().record(now.as_secs(), readings);
         let next = Duration::from_secs(now.as_secs() + 1);
@@ -80,7 +80,7 @@ impl Reading {
     }
 }
 
-/// What all workers counted for one part of a proxy, or for a server.
+/// The sum of all workers' counters for a frontend, a backend or a server.
 fn sum<'a>(cells: impl Iterator<Item = &'a Cells>, http: bool) -> Reading {
     let mut sum = Reading::default();
     for cells in cells {

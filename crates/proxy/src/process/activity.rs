@@ -1,4 +1,4 @@
-//! What the workers do and have done, for whoever looks inside a running process.
+//! What the workers are doing and have done, for operators who inspect a running process.
 
 use super::{handle::Handle, watchdog::named};
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
@@ -6,28 +6,28 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 /// A worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
-    /// The kernel's number of its thread; 0 once it has ended.
+    /// The kernel's id of its thread; 0 once it has ended.
     pub thread: i32,
-    /// CPU time that it has used, as far as the system tells.
+    /// CPU time that it has used, if the system reports it.
     pub cpu: Option<Duration>,
-    /// Turns of tasks so far.
+    /// Number of task turns so far.
     pub turns: u64,
-    /// Those of them that were used up.
+    /// Number of turns that used up their whole budget.
     pub turns_spent: u64,
-    /// Connections that it has.
+    /// Number of its current connections.
     pub connections: u32,
-    /// It is in a turn.
+    /// Whether it is in a turn.
     pub working: bool,
-    /// Whose turn it is, or was last.
+    /// The owner of the current or latest turn.
     pub whose: String,
-    /// What it does, or did last.
+    /// What it is doing, or did last.
     pub doing: &'static str,
-    /// What its crypto engine did.
+    /// Statistics of its crypto engine.
     pub engine: crate::engine::Report,
 }
 
 impl Handle {
-    /// Each worker at this moment.
+    /// The current state of each worker.
     pub fn worker_views(&self) -> Vec<WorkerView> {
         let shared = self.shared();
         let views = shared.pulses.iter().zip(&shared.loads).enumerate().map(|(id, (pulse, load))| {

@@ -136,13 +136,13 @@ impl Handle {
         let shared = self.shared();
         shared.pace.look(shared);
     }
-    /// Adds to the counters what was counted before this process, and keeps them in a file for the next one: at each look at them, and
-    /// whenever [`Handle::keep_counters`] is called. Works once; to be called before anybody looks.
+    /// Adds earlier processes' counters to those of this one, and keeps the sums in a file for the next one: whenever they are
+    /// read, and at each call of [`Handle::keep_counters`]. Works once, and must be called before counters are first read.
     pub fn carry_counters(&self, before: Before, ledger: Option<File>) {
         let _ = self.shared().carried.set(Carried::new(before, ledger));
         self.keep_counters();
     }
-    /// Keeps the counters as they are now, if [`Handle::carry_counters`] has said where.
+    /// Writes the current counters to the file given to [`Handle::carry_counters`], if there is one.
     pub fn keep_counters(&self) {
         if self.shared().carried.get().is_some() {
             drop(self.snapshot());

@@ -9,7 +9,7 @@ use crate::worker::{
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// How many places of a roster a worker looks at in one errand: some 10 µs.
+/// How many slots of its roster a worker reads in one errand; this takes some 10 µs.
 const PLACES: usize = 64;
 
 /// The sessions that existed when the list was made and still exist when their slot is read, worker by worker.
@@ -17,12 +17,12 @@ pub struct SessionList {
     handle: Handle,
     worker: usize,
     from: usize,
-    /// Sessions that each worker had begun: later ones are left out.
+    /// How many sessions the worker had begun when the list was made; later ones are left out.
     before: Option<u32>,
     asked: Option<oneshot::Receiver<Page>>,
 }
 
-/// What a worker answers: sessions, where to go on, and how many it has begun so far.
+/// A worker's answer: sessions, the slot to continue from, and how many sessions it has begun so far.
 type Page = (Vec<SessionView>, Option<usize>, u32);
 
 impl SessionList {
@@ -72,7 +72,7 @@ impl Handle {
         self.ask(worker_of(id), move |worker| worker.roster.end(id))
     }
 
-    /// What `question` finds at that worker. It must be quick: everything else there waits.
+    /// Runs `question` on that worker and returns its result. It must be quick, since it blocks everything else on that worker.
     fn ask<T: Send + 'static>(
         &self,
         worker: usize,
@@ -81,7 +81,7 @@ impl Handle {
         let (answer, answered) = oneshot::channel();
         let errand = Errand::new(move |worker| drop(answer.send(question(worker))));
         if let Some(worker) = self.inner.workers.get(worker) {
-            // Where there is no such worker any more, the receiver sees the sender gone.
+            // If that worker has ended, the receiver sees a closed channel.
             let _ = worker.send(Control::Errand(errand));
         }
         answered

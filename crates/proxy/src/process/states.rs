@@ -1,4 +1,4 @@
-//! The states of servers that files have kept (`load-server-state-from-file`): read before anything runs.
+//! Reads the states of servers saved in files (`load-server-state-from-file`), before anything runs.
 
 use crate::server::{Backends, SavedError, SavedServer, read_saved};
 use penstock_config::{Config, Diagnostics, model::Proxy};
@@ -9,12 +9,12 @@ use std::{
     time::Instant,
 };
 
-/// The servers that files tell of, by their backend's and their own names.
+/// The servers found in files, by the names of their backend and their own.
 #[derive(Default)]
 pub(crate) struct Saved(HashMap<(String, String), SavedServer>);
 
 impl Saved {
-    /// What the files of a configuration tell. One that cannot be read or understood is warned of, and has no effect.
+    /// Reads the files that the configuration names. A file that cannot be read or understood has no effect but a warning.
     pub fn read(config: &Config, read: impl Fn(&Path) -> io::Result<String>, diagnostics: &mut Diagnostics) -> Saved {
         let mut saved = Saved::default();
         let wanting = |kind: &str| {
@@ -26,7 +26,7 @@ impl Saved {
         let global = config.global.server_state_file.as_ref();
         if let Some(file) = global.filter(|_| wanting("global").next().is_some()) {
             let path = based(config, file);
-            // What is not in this configuration is told of.
+            // Servers that are not in this configuration are reported.
             let wants = |backend: &str| {
                 wanting("global").any(|proxy| proxy.name == backend)
                     || config.proxies.iter().all(|proxy| proxy.name != backend)
@@ -67,12 +67,12 @@ impl Saved {
         diagnostics.warning(None, format!("the servers' state file '{shown}' is not used: {wrong}"));
     }
 
-    /// What is known of a server.
+    /// The saved state of a server.
     pub fn of(&self, backend: &str, server: &str) -> Option<&SavedServer> {
         self.0.get(&(backend.to_owned(), server.to_owned()))
     }
 
-    /// Gives servers the states that they had.
+    /// Restores the saved states of servers.
     pub fn restore(&self, backends: &Backends, diagnostics: &mut Diagnostics) {
         if self.0.is_empty() {
             return;
@@ -96,7 +96,7 @@ impl Saved {
     }
 }
 
-/// A file of the directory that `server-state-base` names, unless its path says where it is.
+/// The path of a file, relative to `server-state-base` unless it is absolute or starts with `./` or `../`.
 fn based(config: &Config, file: &Path) -> PathBuf {
     match &config.global.server_state_base {
         Some(base) if !file.starts_with("/") && !file.starts_with(".") && !file.starts_with("..") => base.join(file),

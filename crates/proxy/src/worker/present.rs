@@ -17,12 +17,12 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// Writes down a session of `conn` that begins now.
+    /// Records a session of `conn` that begins now.
     pub fn begin(conn: &Conn) -> Present {
         let worker = conn.worker.clone();
         let facts = &conn.facts;
         let view = SessionView {
-            // The roster gives it these two.
+            // The roster sets these two.
             id: 0,
             serial: 0,
             worker: worker.id,
@@ -41,12 +41,12 @@ impl Present {
         Present { worker, place }
     }
 
-    /// Its place, for [`Roster::note`].
+    /// Its slot, for [`Roster::note`].
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// The outcome of what the session does, unless an operator ends it first: then that is dropped where it is.
+    /// The result of `work`, or `None` if an operator ends the session first, in which case `work` is dropped.
     pub async fn unless_ended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|cx| match self.worker.roster.poll_ended(self.place, cx) {
             Poll::Ready(()) => Poll::Ready(None),

@@ -34,7 +34,7 @@ pub struct SessionView {
     pub destination: Option<SocketAddr>,
     /// When its connection was accepted, in µs since 1970.
     pub accepted_unix_us: u64,
-    /// How long it has lasted.
+    /// Time since it began.
     pub age: Duration,
     /// Index of its backend in the configuration, once one is chosen.
     pub backend: Option<usize>,
@@ -59,26 +59,26 @@ pub(crate) struct Roster {
     begun: Cell<u32>,
 }
 
-/// A worker's number and its session's place there are read from the session's number, which has room for so many bits of each.
+/// How many bits of a session's id hold its slot in the roster; further bits hold its worker.
 const PLACE_BITS: u32 = 24;
 const WORKER_BITS: u32 = 12;
 
-/// The number of a session: what comes first makes it another than that of who had the place before.
+/// The id of a session. Because the serial is part of it, sessions that use the same slot one after another have different ids.
 fn id_of(serial: u32, worker: usize, place: usize) -> u64 {
-    // From 1 on: 0 is no session's number.
+    // Serials count from 1 here, since 0 is no session's id.
     let serial = u64::from(serial) % ((1 << (64 - PLACE_BITS - WORKER_BITS)) - 1) + 1;
     let worker = worker as u64 & ((1 << WORKER_BITS) - 1);
     let place = place as u64 & ((1 << PLACE_BITS) - 1);
     ((serial << WORKER_BITS | worker) << PLACE_BITS) | place
 }
 
-/// The worker that has a session of this number, if there is one.
+/// The worker of the session with this id, if that session exists.
 pub(crate) fn worker_of(id: u64) -> usize {
     (id >> PLACE_BITS) as usize & ((1 << WORKER_BITS) - 1)
 }
 
 impl Roster {
-    /// Writes down a session of worker `view.worker` that begins now, and gives it its number; returns its place.
+    /// Records a session of worker `view.worker` that begins now, and gives it an id; returns its slot.
     pub fn begin(&self, mut view: SessionView, now: Instant) -> usize {
         let mut lines = self.lines.borrow_mut();
         let entry = lines.vacant_entry();
@@ -89,12 +89,12 @@ impl Roster {
         place
     }
 
-    /// Forgets the session at that place.
+    /// Removes the session in this slot.
     pub fn remove(&self, place: usize) {
         self.lines.borrow_mut().remove(place);
     }
 
-    /// Ready once an operator has ended the session at that place.
+    /// Ready once an operator has ended the session in this slot.
     pub fn poll_ended(&self, place: usize, cx: &mut Context<'_>) -> Poll<()> {
         let mut lines = self.lines.borrow_mut();
         let line = &mut lines[place];
@@ -108,11 +108,11 @@ impl Roster {
         Poll::Pending
     }
 
-    /// At most `most` sessions from a place on, and the place to go on from; `None` at the end.
+    /// The sessions in the next `most` slots, and the slot to continue from; `None` at the end.
     pub fn some(&self, from: usize, most: usize, now: Instant) -> (Vec<SessionView>, Option<usize>) {
         let lines = self.lines.borrow();
         let mut views = Vec::new();
-        // Places that are free are looked at too, so that a list with many holes is no long turn.
+        // Free slots count too, so that a list with many gaps does not make a long turn.
         let end = from.saturating_add(most);
         for place in from..end.min(lines.capacity()) {
             if let Some(line) = lines.get(place) {
@@ -122,19 +122,19 @@ impl Roster {
         (views, (end < lines.capacity()).then_some(end))
     }
 
-    /// The session of that number.
+    /// The session with this id.
     pub fn find(&self, id: u64, now: Instant) -> Option<SessionView> {
         let lines = self.lines.borrow();
         let line = lines.get(id as usize & ((1 << PLACE_BITS) - 1)).filter(|line| line.view.id == id)?;
         Some(SessionView { age: now.saturating_duration_since(line.began), ..line.view.clone() })
     }
 
-    /// How many sessions were begun so far.
+    /// How many sessions have begun so far.
     pub fn begun(&self) -> u32 {
         self.begun.get()
     }
 
-    /// Notes what has become of the session at that place, if it is written down.
+    /// Changes the record of the session in this slot, if it has one.
     pub fn note(&self, place: Option<usize>, change: impl FnOnce(&mut SessionView)) {
         let mut lines = self.lines.borrow_mut();
         if let Some(line) = place.and_then(|place| lines.get_mut(place)) {
@@ -142,7 +142,7 @@ impl Roster {
         }
     }
 
-    /// Ends the session of that number; whether there is one.
+    /// Ends the session with this id; returns whether it exists.
     pub fn end(&self, id: u64) -> bool {
         let mut lines = self.lines.borrow_mut();
         let Some(line) = lines.get_mut(id as usize & ((1 << PLACE_BITS) - 1)).filter(|line| line.view.id == id) else {

@@ -1,9 +1,9 @@
-//! Numbers by the slot of time they belong to, two bytes each; the oldest make room.
+//! A ring of numbers, two bytes each, indexed by time slot; the newest overwrite the oldest.
 
-/// No number.
+/// Marks a value that is unknown.
 const NONE: u16 = u16::MAX;
 
-/// Hundredths of a unit, exact up to 20, then eleven bits of precision: half a thousandth.
+/// Packs a value: hundredths of a unit, exact up to 20, beyond that with eleven bits of precision (half a thousandth).
 fn pack(value: f64) -> u16 {
     let hundredths = (value * 100.0).round().max(0.0) as u64;
     let power = (u64::BITS - hundredths.leading_zeros()).saturating_sub(11);
@@ -21,7 +21,7 @@ fn unpack(packed: u16) -> Option<f64> {
 pub(super) struct Ring {
     columns: usize,
     cells: Box<[u16]>,
-    /// The newest slot that was written; nothing was, at first.
+    /// The newest slot that was written; `None` at first.
     newest: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Ring {
         &mut self.cells[at..at + self.columns]
     }
 
-    /// Writes a slot; those between the newest one and it are unknown. One that is forgotten already is left alone.
+    /// Writes a slot; skipped slots before it become unknown. A slot that is already too old is ignored.
     pub fn put(&mut self, slot: u64, values: &[Option<f64>]) {
         let newest = self.newest.unwrap_or(slot);
         if slot + self.slots() <= newest {
@@ -53,7 +53,7 @@ impl Ring {
         self.newest = Some(newest.max(slot));
     }
 
-    /// What was written there, if it is known still.
+    /// The value written there, if it is still known.
     pub fn read(&self, column: usize, slot: u64) -> Option<f64> {
         let newest = self.newest?;
         if slot > newest || slot + self.slots() <= newest {
