@@ -1,7 +1,7 @@
-//! A page that changes while somebody looks at it: one stream of events for each viewer.
+//! Live updates of the statistics page: a stream of events for each viewer.
 //!
-//! An event is what has changed, as JSON. A thread writes one a second for each viewer, and ends with the last of them. A viewer
-//! that does not read finds its buffer full and is let go; its browser asks again.
+//! An event contains what has changed, as JSON. A thread sends each viewer one event a second, and ends with the last viewer.
+//! A viewer that does not read is disconnected once its buffer is full; its browser then reconnects.
 
 use crate::page::{self, View, changes, graphs::Shown, keys};
 use penstock_config::model::StatsPage;
@@ -13,27 +13,27 @@ use std::{
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Viewers at once.
+/// The most viewers at a time.
 const VIEWERS_MAX: usize = 16;
-/// Events that wait for a viewer.
+/// How many events may wait for a viewer.
 const WAITING_MAX: usize = 4;
-/// About so many bytes of changed cells go into an event; others follow in the next.
+/// Approximate number of bytes of changed cells in an event; further changes follow in the next.
 const CELLS_MAX: usize = 256 * 1024;
-/// How long after a full second an event is made: the history has that second by then.
+/// Delay of an event after each full second, so that the history contains that second.
 const AFTER: Duration = Duration::from_millis(150);
 
-/// Those who look at the page now.
+/// The current viewers of the page.
 #[derive(Clone, Debug, Default)]
 pub struct Viewers(Arc<Mutex<Watched>>);
 
 #[derive(Debug, Default)]
 struct Watched {
     viewers: Vec<Viewer>,
-    /// There is a thread.
+    /// Whether the thread is running.
     is_running: bool,
 }
 
-/// One who looks, and what was shown last.
+/// A viewer, and what it was last sent.
 #[derive(Debug)]
 struct Viewer {
     events: Sender<Vec<u8>>,
@@ -43,12 +43,12 @@ struct Viewer {
     rows: String,
     cells: Vec<u32>,
     next: usize,
-    /// The last step of the graphs that was sent.
+    /// The latest step of the graphs that was sent.
     last: Option<u64>,
 }
 
 impl Viewers {
-    /// One more: the first event, and the others as they come. `None` if there are enough.
+    /// Adds a viewer; returns its first event and the channel for further ones. `None` if there are too many viewers.
     pub fn add(&self, request: &ServiceRequest<'_>, view: View) -> Option<(Vec<u8>, Receiver<Vec<u8>>)> {
         let proxies = &request.handle.shared().config.proxies;
         let proxy = proxies.iter().position(|proxy| std::ptr::eq(proxy, request.proxy))?;
@@ -85,7 +85,7 @@ impl Viewers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of the thread.
+    /// Sends events until no viewers are left; runs on the thread.
     fn tell(&self, handle: &Handle) {
         loop {
             let now = handle.started().elapsed();
@@ -94,7 +94,7 @@ impl Viewers {
             let snapshot = handle.snapshot();
             let mut watched = self.lock();
             if handle.state() != State::Running {
-                // A process that drains does not wait for those who look on.
+                // A process that drains does not wait for its viewers.
                 watched.viewers.clear();
             }
             watched.viewers.retain_mut(|viewer| {
@@ -113,7 +113,7 @@ impl Viewers {
 }
 
 impl Viewer {
-    /// What has changed since the last one.
+    /// Makes an event of what has changed since the last one.
     fn event(&mut self, handle: &Handle, snapshot: &Snapshot) -> Vec<u8> {
         let proxy = &handle.shared().config.proxies[self.proxy];
         let config: &StatsPage = proxy.stats.as_ref().expect("the page that led here");
@@ -141,7 +141,7 @@ impl Viewer {
         format!("data: {event}\n\n").into_bytes()
     }
 
-    /// The steps that are new.
+    /// The steps of the graphs that have not been sent yet, as JSON.
     fn graph(&mut self, shown: Shown) -> Value {
         let Some(graph) = shown.graph else { return Value::Null };
         let new = self.last.map_or(usize::MAX, |last| graph.last.saturating_sub(last) as usize);

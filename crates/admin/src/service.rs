@@ -1,4 +1,4 @@
-//! The two services: the statistics page with its other formats and its actions, and the exporter.
+//! The two services: the statistics page, with its other formats and its actions, and the Prometheus exporter.
 
 use crate::live::Viewers;
 use crate::page::{Page, SCRIPT, STYLE, View, decode, forms::FormKey, graphs::Shown};
@@ -11,7 +11,7 @@ use penstock_proxy::snapshot::{Kind, Snapshot};
 use penstock_proxy::{Service, ServiceRequest, ServiceResponse};
 use std::time::Instant;
 
-/// `stats enable`.
+/// The service of `stats enable`: the statistics page.
 #[derive(Clone, Debug)]
 pub struct Stats {
     version: String,
@@ -20,20 +20,20 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// A page that shows this version.
+    /// A page that shows this version of the program.
     pub fn new(version: String) -> Stats {
         Stats { version, secret: FormKey::new(), viewers: Viewers::default() }
     }
 }
 
-/// `http-request use-service prometheus-exporter`.
+/// The service of `http-request use-service prometheus-exporter`.
 #[derive(Clone, Debug)]
 pub struct Exporter {
     /// The version that `haproxy_process_build_info` shows.
     pub version: String,
 }
 
-/// The page of a 401, like the error page of that status.
+/// The body of a 401 response, like the error page of that status.
 const UNAUTHORIZED: &str = "<html><body><h1>401 Unauthorized</h1>\n\
     You need a valid user and password to access this content.\n</body></html>\n";
 
@@ -116,7 +116,7 @@ impl Service for Stats {
 }
 
 impl Stats {
-    /// Events for who looks at the page, one a second.
+    /// Answers with a stream of events for a viewer of the page, one a second.
     fn stream(&self, request: &ServiceRequest<'_>, view: View) -> ServiceResponse {
         if request.method != b"GET" {
             return answer(405, "text/plain", "only GET\n".into());
@@ -166,7 +166,7 @@ impl Stats {
     }
 }
 
-/// What the page may do: its own style and script, its own stream and forms, and nothing else.
+/// The Content-Security-Policy: allows the page's own style, script, stream and forms, and nothing else.
 fn policy() -> String {
     let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
     format!(

@@ -19,7 +19,7 @@ pub enum Piece {
 /// The answer to a command, which yields one piece after another.
 pub struct Answer(Source);
 
-/// What makes the next piece.
+/// Where the pieces come from.
 #[expect(clippy::type_complexity, reason = "it stands here alone")]
 enum Source {
     Here(Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Piece>>>),
@@ -75,12 +75,12 @@ impl Answer {
         }))
     }
 
-    /// Pieces that may have to be waited for; `None` is the end.
+    /// Pieces that may not be available yet; `next` is polled for each, and gives `None` at the end.
     pub fn poll(next: impl FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + 'static) -> Answer {
         Answer(Source::Here(Box::new(next)))
     }
 
-    /// The pieces that `work` produces on a thread of its own. If the client leaves, giving the next piece fails.
+    /// The pieces that `work` produces on a thread of its own. Once the client is gone, [`Pieces::give`] returns false.
     pub fn beside(name: &str, work: impl FnOnce(&Pieces) + Send + 'static) -> Answer {
         let ((sender, receiver), (ends, ended)) = (mpsc::channel(PIECES_AHEAD), oneshot::channel());
         let thread = std::thread::Builder::new().name(name.into());
@@ -102,7 +102,7 @@ impl Answer {
         }
     }
 
-    /// Wants no more of it, and waits until a thread that works on it has ended.
+    /// Discards the rest, and waits until the thread that produces it, if any, has ended.
     pub async fn end(self) {
         if let Source::Beside(receiver, ended) = self.0 {
             drop(receiver);

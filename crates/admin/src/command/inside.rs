@@ -1,4 +1,4 @@
-//! What goes on inside the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
+//! Commands that show the inside of the process: workers, descriptors, libraries, name servers, the crypto engine, variables.
 
 use super::{Answer, Executor, Piece};
 use penstock_config::{Line, Span, Word};
@@ -25,7 +25,7 @@ impl Executor {
                 };
                 let mut text = Vec::new();
                 match value {
-                    // As HAProxy has it, which knows no other words for it here.
+                    // As HAProxy writes it.
                     penstock_rules::Value::Bool(on) => text.push(if on { b'1' } else { b'0' }),
                     ref value => value.write_text(&mut text),
                 }
@@ -49,7 +49,7 @@ impl Executor {
     }
 }
 
-/// What is counted of each worker.
+/// A counter of a worker: its name, and a function that reads it.
 type Counted = (&'static str, fn(&WorkerView) -> u64);
 
 const ACTIVITY: [Counted; 6] = [
@@ -61,7 +61,7 @@ const ACTIVITY: [Counted; 6] = [
     ("engine_batches", |view| Class::ALL.iter().map(|class| view.engine.counters.class(*class).batches).sum()),
 ];
 
-/// As HAProxy writes it: the sum, then each thread's part.
+/// Each counter in HAProxy's format: the sum, then the value of each thread.
 fn activity(workers: &[WorkerView], json: bool) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     if json {
@@ -113,7 +113,7 @@ fn tasks(workers: &[WorkerView], json: bool) -> String {
     format!("Running tasks: {running} ({} threads)\n  connections: {connections}\n", workers.len())
 }
 
-/// What `/proc` tells of the process, from a thread that may take its time.
+/// The open descriptors as `/proc` shows them. Read on a thread of its own, because this may take long.
 fn descriptors(number: Option<u32>, json: bool) -> Answer {
     Answer::beside("descriptors", move |pieces| {
         let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
@@ -158,7 +158,7 @@ fn libraries(json: bool) -> Answer {
     Answer::lines(found.into_iter().map(line).collect::<Vec<_>>().into_iter())
 }
 
-/// The files that are mapped, each with where it begins and ends.
+/// The mapped files, each with its start and end address.
 fn loaded(maps: &str) -> Vec<(u64, u64, String)> {
     let mut found: Vec<(u64, u64, String)> = Vec::new();
     for line in maps.lines() {
@@ -207,14 +207,14 @@ fn resolvers(handle: &Handle, name: Option<&str>, json: bool) -> Answer {
     Answer::data(out)
 }
 
-/// Operations in a batch on average.
+/// Mean number of operations in a batch.
 fn mean_fill(class: &ClassCounters) -> f64 {
     let batches: u64 = class.fill.iter().sum();
     let ops: u64 = class.fill.iter().zip(1..).map(|(batches, fill): (_, u64)| batches * fill).sum();
     if batches == 0 { 0.0 } else { ops as f64 / batches as f64 }
 }
 
-/// Time of an operation from its submission to its answer, in µs on average.
+/// Mean time of an operation from its submission to its answer, in µs.
 fn mean_wait(class: &ClassCounters) -> f64 {
     let waited: u64 = class.wait.iter().sum();
     if waited == 0 { 0.0 } else { class.wait_us as f64 / waited as f64 }

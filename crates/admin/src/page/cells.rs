@@ -1,4 +1,4 @@
-//! The columns of a proxy's table: HAProxy's, in its order, each with its legend and its cell.
+//! The columns of a proxy's table: HAProxy's, in its order, each with its legend and a function that renders its cells.
 
 use crate::html::{Age, Count, Text};
 use penstock_proxy::counters::MeanTotal;
@@ -9,11 +9,11 @@ use std::time::Duration;
 pub struct Column {
     /// Its heading.
     pub name: &'static str,
-    /// What it says.
+    /// An explanation of its values, shown on hover.
     pub legend: &'static str,
-    /// It is text, which begins at the left.
+    /// Whether it is text, which is aligned to the left.
     pub text: bool,
-    /// The cell of a row, as markup.
+    /// Renders the cell of a row, as markup.
     pub cell: fn(&Row) -> String,
 }
 
@@ -25,8 +25,8 @@ const fn text(name: &'static str, legend: &'static str, cell: fn(&Row) -> String
     Column { name, legend, text: true, cell }
 }
 
-/// Groups of columns, and the columns in them.
-#[rustfmt::skip] // One line a column reads as the table that it is.
+/// The groups of columns: the name of each, and its columns.
+#[rustfmt::skip] // With one line per column, this reads as a table.
 pub const GROUPS: &[(&str, &[Column])] = &[
     ("Queue", &[
         number("Now", "Requests waiting", |r| if_upstream(r, r.queue.now)),
@@ -76,7 +76,7 @@ pub const GROUPS: &[(&str, &[Column])] = &[
     ]),
 ];
 
-/// The columns one after another, and whether each begins a group.
+/// All columns in order; the flag tells whether the column begins a group.
 pub fn columns() -> impl Iterator<Item = (&'static Column, bool)> {
     GROUPS.iter().flat_map(|(_, columns)| columns.iter().enumerate().map(|(at, column)| (column, at == 0)))
 }
@@ -101,7 +101,7 @@ fn faces_clients(row: &Row) -> bool {
     matches!(row.kind, Kind::Frontend | Kind::Listener)
 }
 
-/// Of one server, whether it is such a one.
+/// How many servers of a kind a row has. The row of a server shows only whether it is of that kind.
 fn servers(row: &Row, n: u32) -> String {
     match (row.kind, n) {
         (Kind::Server, 0) => "–".into(),
@@ -114,7 +114,7 @@ fn is_checked(row: &Row) -> bool {
     row.kind == Kind::Backend || row.server.as_ref().is_some_and(|server| server.check().is_some())
 }
 
-/// A cell that tells more when the pointer rests on it.
+/// A cell that shows details on hover.
 fn tip(cell: String, more: &str) -> String {
     if more.is_empty() { cell } else { format!("<abbr title=\"{}\">{cell}</abbr>", Text(more)) }
 }
@@ -144,7 +144,7 @@ fn connections(row: &Row) -> String {
     }
 }
 
-/// Responses by their status and mean times, as HAProxy's page tells them.
+/// Numbers of responses by status class, and mean times, as on HAProxy's page.
 fn totals(row: &Row) -> String {
     let totals = &row.totals;
     let mut lines = vec![format!("Sessions: {}", totals.sessions)];
@@ -200,7 +200,7 @@ fn milliseconds(took: Duration) -> String {
     format!("{} ms", took.as_millis())
 }
 
-/// The class of a state, by which it has its colour.
+/// The CSS class of a state, which determines its colour.
 pub fn state(status: &str) -> &'static str {
     let partial = status.contains('/') && !status.starts_with("MAINT");
     match status.split(' ').next().unwrap_or_default() {
@@ -214,7 +214,7 @@ pub fn state(status: &str) -> &'static str {
     }
 }
 
-/// Bytes in the unit that leaves three digits; all of them stand in the title.
+/// A number of bytes with a unit, so that few digits remain; the exact number is shown on hover.
 pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
     let mut unit = "";

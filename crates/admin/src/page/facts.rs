@@ -1,14 +1,14 @@
-//! The process in a few numbers.
+//! The list of facts about the process at the top of the page.
 
 use super::cells::bytes;
 use crate::html::{Age, Count};
 use penstock_proxy::snapshot::Snapshot;
 use std::fmt::Write as _;
 
-/// A fact: its name, and its value as markup.
+/// A fact: its name, and a function that renders its value as markup.
 pub type Fact = (&'static str, fn(&Snapshot) -> String);
 
-/// All of them, in order.
+/// All facts, in order.
 pub const FACTS: &[Fact] = &[
     ("Uptime", |s| Age(s.process.uptime.as_secs()).to_string()),
     ("Workers", |s| of(s.process.threads.into(), format_args!("idle {} %", s.process.paces.idle_percent))),
@@ -41,7 +41,7 @@ fn of(count: u64, rest: std::fmt::Arguments<'_>) -> String {
     format!("{} <small>{rest}</small>", Count(count))
 }
 
-/// Adds the list of them.
+/// Adds the list of facts.
 pub fn render(out: &mut String, snapshot: &Snapshot) {
     out.push_str("<dl class=\"facts\">");
     for (name, value) in FACTS {

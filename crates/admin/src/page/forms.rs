@@ -1,4 +1,4 @@
-//! The forms that take servers out of use and back, and what shows that a form came from this page.
+//! The forms that change the state of servers, and the tokens that show that a form was sent from this page.
 
 use super::{Page, view::View};
 use crate::html::Text;
@@ -7,7 +7,7 @@ use penstock_proxy::ServiceRequest;
 use penstock_proxy::snapshot::Row;
 use std::fmt::Write as _;
 
-/// The actions of HAProxy's page that have a meaning here.
+/// The actions of HAProxy's page that are supported here.
 const ACTIONS: &[(&str, &str)] = &[
     ("ready", "Set state to READY"),
     ("drain", "Set state to DRAIN"),
@@ -43,7 +43,7 @@ pub fn close(out: &mut String, page: &Page<'_>, row: &Row) {
     );
 }
 
-/// The code that an action came back with.
+/// The CSS class and the message for the result code of an action.
 pub fn outcome(code: &str) -> (&'static str, &'static str) {
     match code {
         "DONE" => ("", "Done."),
@@ -59,31 +59,31 @@ pub fn outcome(code: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// What this process makes the tokens of its forms of.
+/// The key from which this process derives the tokens of its forms.
 #[derive(Clone, Debug)]
 pub struct FormKey(hmac::Key);
 
 impl FormKey {
-    /// A new one.
+    /// Generates a random key.
     pub fn new() -> FormKey {
         let random = rand::SystemRandom::new();
-        // The system has random numbers, or no handshake could be made either.
+        // Without random numbers from the system, handshakes would fail too.
         FormKey(hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers"))
     }
 
-    /// What the forms of a proxy's page carry: nobody who cannot read the page knows it.
+    /// The token in the forms of a proxy's page, known only to those who can read the page.
     pub fn token(&self, proxy: &str) -> String {
         hex(&hmac::sign(&self.0, proxy.as_bytes()).as_ref()[..16])
     }
 
-    /// Whether a form may be obeyed. One with a token is from the page that has it. One without may come from a program, which
-    /// says nothing of where it comes from, and never from a page of another site, of which every browser tells.
+    /// Whether a form is accepted. A correct token shows that it was sent from this page. A form without a token may come from a
+    /// program, and is accepted unless its fields show, as those of every browser do, that a page of another site sent it.
     pub fn admits(&self, request: &ServiceRequest<'_>, token: Option<&str>) -> bool {
         match token {
             Some(token) => {
                 let known = self.token(&request.proxy.name);
                 let hash = |text: &str| digest::digest(&digest::SHA256, text.as_bytes());
-                // By their hashes, so that the time tells nothing of the token.
+                // Hashes are compared, so that the time reveals nothing about the token.
                 hash(token).as_ref() == hash(&known).as_ref()
             }
             None => !is_from_elsewhere(|name| request.field(name)),
@@ -101,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the fields of a request say that a page of another site made it.
+/// Whether the header fields of a request show that a page of another site sent it.
 fn is_from_elsewhere<'a>(field: impl Fn(&str) -> Option<&'a [u8]>) -> bool {
     if field("sec-fetch-site").is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
         return true;

@@ -1,4 +1,4 @@
-//! Graphs of the process, of a side of a proxy, or of a server: drawn here, and kept up to date by the script.
+//! Graphs of the process, a frontend, a backend or a server: drawn here, and updated by the script.
 
 use super::view::View;
 use crate::html::Text;
@@ -10,16 +10,16 @@ use penstock_proxy::{
 };
 use std::fmt::Write as _;
 
-/// Whose graphs are shown.
+/// The graphs that a page shows.
 pub struct Shown {
-    /// Who it is; `None` where the page has no such row.
+    /// What the graphs are about; `None` if the page has no such row.
     pub subject: Option<Subject>,
-    /// What is known.
+    /// The values, if a history is kept.
     pub graph: Option<Graph>,
 }
 
 impl Shown {
-    /// What a view wants to see, of those rows that it may see.
+    /// The graphs that a view selects; `rows` are those that it may see.
     pub fn of(handle: &Handle, view: &View, rows: &[&Row]) -> Shown {
         let subject = match &view.subject {
             None => Some(Subject::Process),
@@ -32,7 +32,7 @@ impl Shown {
     }
 }
 
-/// Whose history a row's is.
+/// The subject of a row's history.
 fn subject(row: &Row) -> Option<Subject> {
     match row.kind {
         Kind::Frontend => Some(Subject::Frontend(row.proxy)),
@@ -57,7 +57,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// The script has the same words for them.
+    /// Its name, which the script uses too.
     fn word(self) -> &'static str {
         match self {
             Unit::Rate => "rate",
@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    /// Writes a value: two or three digits and a unit.
+    /// Formats a value: two or three digits and a unit.
     fn write(self, value: f64) -> String {
         match self {
             Unit::Rate => {
@@ -89,7 +89,7 @@ impl Unit {
     }
 }
 
-/// One decimal below a hundred, unless it is nought.
+/// Formats a number, with one decimal if it is below a hundred and that decimal is not zero.
 fn short(value: f64) -> String {
     let text = if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") };
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
@@ -103,7 +103,7 @@ struct Chart {
 
 use Metric::*;
 
-#[rustfmt::skip] // One line a chart reads as the table that it is.
+#[rustfmt::skip] // With one line per chart, this reads as a table.
 const CHARTS: &[Chart] = &[
     Chart { title: "Requests", unit: Unit::Rate, lines: &[(Requests, "")] },
     Chart { title: "TLS handshakes", unit: Unit::Rate, lines: &[(Full, "full"), (Resumed, "resumed")] },
@@ -115,7 +115,7 @@ const CHARTS: &[Chart] = &[
     Chart { title: "Operations in a batch", unit: Unit::Number, lines: &[(Fill, "")] },
 ];
 
-/// Adds the section.
+/// Adds the section with the graphs.
 pub fn render(out: &mut String, shown: &Shown, view: &View) {
     let (title, back) = match &view.subject {
         None => ("Process".to_owned(), String::new()),

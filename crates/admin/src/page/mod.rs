@@ -1,6 +1,6 @@
-//! The statistics page: HAProxy's tables and forms, with graphs of what happened over time.
+//! The statistics page: HAProxy's tables and forms, with graphs of the history.
 //!
-//! It is whole without scripts. Where they run, `script.js` keeps it up to date from one stream: see [`crate::live`].
+//! It is complete without scripts. Where they run, `script.js` updates it from a stream of events; see [`crate::live`].
 
 mod cells;
 mod facts;
@@ -19,36 +19,36 @@ use penstock_config::model::StatsPage;
 use penstock_proxy::snapshot::{Row, Snapshot};
 use std::fmt::Write as _;
 
-/// The style and the script, which the policy of the page names by their hashes.
+/// The page's style sheet. The page's Content-Security-Policy contains its hash.
 pub const STYLE: &str = include_str!("style.css");
-/// See [`STYLE`].
+/// The page's script. The page's Content-Security-Policy contains its hash.
 pub const SCRIPT: &str = include_str!("script.js");
 
-/// What a page is made of.
+/// Everything that a page is rendered from.
 pub struct Page<'a> {
     /// The state of the process.
     pub snapshot: &'a Snapshot,
-    /// How the configuration wants the page.
+    /// The page's settings in the configuration.
     pub config: &'a StatsPage,
-    /// How whoever asks wants it.
+    /// The options in the request.
     pub view: &'a View,
     /// The version to show.
     pub version: &'a str,
-    /// The proxy that has the page.
+    /// The name of the proxy that serves the page.
     pub self_name: &'a str,
-    /// What shows that a form came from here.
+    /// The token of the page's forms; see [`FormKey::token`].
     pub token: &'a str,
-    /// Whose graphs are shown, and what they are.
+    /// The graphs.
     pub shown: Shown,
 }
 
 impl Page<'_> {
-    /// The rows that are wanted.
+    /// The rows that the page shows.
     pub fn rows(&self) -> Vec<&Row> {
         self.snapshot.rows.iter().filter(|row| self.view.shows(self.config, row, self.self_name)).collect()
     }
 
-    /// The whole page.
+    /// Renders the whole page.
     pub fn render(&self) -> String {
         let mut out = String::with_capacity(64 * 1024);
         let rows = self.rows();
@@ -80,7 +80,7 @@ impl Page<'_> {
         Some(node.as_deref().unwrap_or(&self.snapshot.process.node))
     }
 
-    /// The head, and what the script has to know: where the stream is, and which rows there are.
+    /// Adds the head, with the data that the script needs: the address of the stream, and which rows there are.
     fn head(&self, out: &mut String, rows: &[&Row]) {
         let title = self.node().map(|node| format!(" on {node}")).unwrap_or_default();
         let _ = write!(

@@ -1,4 +1,4 @@
-//! A proxy's table, row by row, and what has changed in it since somebody saw it last.
+//! A proxy's table, row by row, and the changes to it since a viewer last received it.
 
 use super::{
     Page,
@@ -12,7 +12,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// The states by their colours.
+/// Adds the legend: the colour of each state.
 pub fn legend(out: &mut String) {
     out.push_str("<p class=\"legend\">");
     for (class, pill, text) in [
@@ -28,7 +28,7 @@ pub fn legend(out: &mut String) {
     out.push_str("</p>");
 }
 
-/// The section of a proxy: its heading, its table, and its form where actions may be taken.
+/// Adds the section of a proxy: its heading, its table, and its form if actions are allowed.
 pub fn section(out: &mut String, rows: &[&Row], page: &Page<'_>) {
     let Some(first) = rows.first() else { return };
     let acts = page.view.admin && rows.iter().any(|row| row.kind == Kind::Server);
@@ -146,7 +146,7 @@ fn tip(row: &Row, page: &Page<'_>) -> Vec<String> {
     tip
 }
 
-/// What a row is found by.
+/// Identifies a row for the script.
 fn key(row: &Row) -> String {
     match (row.kind, row.at) {
         (Kind::Frontend, _) => format!("f{}", row.proxy),
@@ -156,21 +156,21 @@ fn key(row: &Row) -> String {
     }
 }
 
-/// What all rows are found by, in short: another value means that there are others, or in another order.
+/// A hash of all rows' keys: it changes when rows are added, removed or reordered.
 pub fn keys(rows: &[&Row]) -> String {
     let mut hasher = DefaultHasher::new();
     rows.iter().for_each(|row| key(row).hash(&mut hasher));
     format!("{:016x}", hasher.finish())
 }
 
-/// A cell that has changed: its row, its column, and what it shows now.
+/// A changed cell: the key of its row, its column, and its new content.
 pub type Change = (String, usize, String);
 
-/// Bytes around a change when it is sent.
+/// Bytes that sending a change takes besides its key and content.
 const AROUND: usize = 24;
 
-/// What has changed since it was `seen`, from the row `next` on and round to it again, for about as many bytes as `room` is.
-/// What finds no room is found the next time.
+/// The cells that have changed since they were recorded in `seen`, starting at row `next` and wrapping around, up to about `room`
+/// bytes. Changes that do not fit are returned by later calls.
 pub fn changes(rows: &[&Row], seen: &mut Vec<u32>, next: &mut usize, mut room: usize) -> Vec<Change> {
     let width = columns().count();
     seen.resize(rows.len() * width, 0);

@@ -1,33 +1,33 @@
-//! What a request asks of the page: the options behind its address.
+//! The options in a request for the page, which follow the page's address.
 
 use penstock_config::model::StatsPage;
 use penstock_proxy::history::Range;
 use penstock_proxy::snapshot::{Kind, Row};
 use std::fmt::Write as _;
 
-/// What a request asks of the page.
+/// The options in a request for the page.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The page's own address, without parameters.
     pub uri: String,
     /// `;up`: servers that are down are left out.
     pub only_up: bool,
-    /// `;norefresh`: the page stays as it is.
+    /// `;norefresh`: the page does not refresh itself.
     pub no_refresh: bool,
-    /// `;hour`, `;week`: how much of the past graphs show.
+    /// `;hour`, `;week`: the time range of the graphs.
     pub range: Range,
-    /// `;of=PROXY/NAME`: whose graphs are shown, as the row of a table has its names; the process's without it.
+    /// `;of=PROXY/NAME`: the row whose graphs are shown, by its names in the table; without it, those of the process.
     pub subject: Option<(String, String)>,
-    /// `scope=`: only proxies with this in their names.
+    /// `scope=`: only proxies whose names contain this are shown.
     pub scope: String,
-    /// Actions may be taken.
+    /// Whether actions are allowed.
     pub admin: bool,
     /// The outcome of the last action: `;st=`.
     pub done: Option<String>,
 }
 
 impl View {
-    /// Of the page at `uri`, with what stands behind it.
+    /// Parses the options that follow `uri`, the page's address.
     pub fn parse(uri: &str, options: &str, admin: bool) -> View {
         let subject = after(options, ";of=").map(decode);
         View {
@@ -43,7 +43,7 @@ impl View {
         }
     }
 
-    /// Whether a row is wanted.
+    /// Whether the page shows a row.
     pub fn shows(&self, page: &StatsPage, row: &Row, self_name: &str) -> bool {
         let in_scope = page.scope.is_empty()
             || page.scope.iter().any(|name| name == &row.proxy_name || name == "." && row.proxy_name == self_name);
@@ -51,12 +51,12 @@ impl View {
         in_scope && !hidden && row.proxy_name.contains(&self.scope)
     }
 
-    /// After how many seconds the browser asks again, 0 for never.
+    /// Seconds after which the browser reloads the page; 0 for never.
     pub fn refresh(&self, page: &StatsPage) -> u64 {
         page.refresh.filter(|_| !self.no_refresh).unwrap_or_default().as_secs()
     }
 
-    /// Options that an action leaves as they were.
+    /// The options that are kept after an action.
     pub fn kept(&self) -> String {
         let mut kept = String::new();
         kept.push_str(if self.only_up { ";up" } else { "" });
@@ -74,7 +74,7 @@ impl View {
         self.with("")
     }
 
-    /// Where the page's stream is.
+    /// The address of the page's stream.
     pub fn stream(&self) -> String {
         self.with(";stream")
     }
@@ -85,7 +85,7 @@ impl View {
     }
 }
 
-/// What stands for a range in addresses.
+/// The option that selects a range.
 fn word(range: Range) -> &'static str {
     match range {
         Range::Minutes => ";minutes",
@@ -94,7 +94,7 @@ fn word(range: Range) -> &'static str {
     }
 }
 
-/// What stands behind `key`, up to the next option.
+/// The text after `key`, up to the next option.
 fn after<'a>(options: &'a str, key: &str) -> Option<&'a str> {
     let at = options.find(key)? + key.len();
     Some(options[at..].split([';', '&', '?']).next().unwrap_or_default())
@@ -114,7 +114,7 @@ fn encode(text: &str) -> String {
     out
 }
 
-/// Percent and plus signs undone.
+/// Decodes percent escapes, and plus signs as spaces.
 pub fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

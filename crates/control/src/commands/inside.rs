@@ -1,4 +1,4 @@
-//! Commands that show what goes on inside the process, for finding causes of problems; and those refused, with the reason.
+//! Commands that show the inside of the process, to find the causes of problems, and unsupported commands, which are refused.
 
 use super::Command;
 use crate::{Args, Entry, Level, Mode, Refusal};
@@ -51,7 +51,7 @@ pub enum Inside {
     Variable(String),
     /// Sets a variable: the keyword of the configuration that does so, and its words.
     SetVariable(&'static str, Vec<String>),
-    /// Concerns the dynamic cookies of a backend, which are not supported.
+    /// A command about the dynamic cookies of a backend, which are not supported.
     DynamicCookie(String),
 }
 

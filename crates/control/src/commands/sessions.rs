@@ -6,7 +6,7 @@ use crate::{Args, Entry, Level, Refusal};
 /// A command about sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// Lists them, one per line.
+    /// Lists all sessions, one per line.
     List {
         /// As JSON.
         json: bool,
@@ -20,11 +20,11 @@ pub enum Sessions {
     },
     /// Ends the session with this number.
     End(u64),
-    /// Shows the last invalid messages, of a proxy and in a direction.
+    /// Shows the last invalid messages, of all proxies or of one, in both directions or in one.
     Errors {
         /// The name or the number of a proxy.
         proxy: Option<String>,
-        /// Only requests, or only responses.
+        /// `true` for requests only, `false` for responses only, `None` for both.
         requests: Option<bool>,
         /// As JSON.
         json: bool,
@@ -59,7 +59,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             let word = args.word();
             Ok(Command::Sessions(match word.as_deref() {
                 Some("all") => Sessions::Tell { id: None, json },
-                // A word that is not a number lists all, as in HAProxy.
+                // A word that is not a number lists all sessions, as in HAProxy.
                 Some(word) if number(word) != 0 => Sessions::Tell { id: Some(number(word)), json },
                 _ => Sessions::List { json },
             }))

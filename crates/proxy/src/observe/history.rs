@@ -1,4 +1,4 @@
-//! The history of the process, its proxies and its servers: the last hour by the second, and the last week in steps of ten minutes.
+//! The history of the process, its proxies and its servers: the last hour by the second, the last week in steps of ten minutes.
 //!
 //! Pure: readings of counters and `now` go in, series come out. Each number takes two bytes, a subject without traffic takes
 //! nothing, and the number of histories is bounded by [`Bounds`].

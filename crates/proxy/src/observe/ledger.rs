@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The offsets at which texts are written alternately: one is complete while the other is written. Unwritten pages take no memory.
+/// The offsets at which texts are written in turn: one is complete while the other is written. Unwritten pages take no memory.
 const PLACES: [u64; 2] = [1 << 12, 1 << 40];
 
 /// The longest text that is read.
@@ -147,7 +147,8 @@ impl Predecessor {
     /// The counters in the last complete text.
     fn past(&self) -> Arc<Past> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // A text is overwritten only by the second one after it, so a reader that meets this finds a complete one on its next try.
+        // A text is overwritten only by the second one after it, so a reader that meets this finds a complete one when it
+        // tries again.
         for _ in 0..3 {
             match self.newer(known.0) {
                 Ok(Some((heading, text))) if hash(&text) == heading.hash => {

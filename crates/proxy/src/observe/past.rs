@@ -140,7 +140,8 @@ impl Section {
 pub enum Which {
     /// Rows with a guid: for an operator's file, which remains valid when the configuration changes.
     Named,
-    /// All rows, those without a guid by the names of proxy and row, and the process's number of connections: for the next worker.
+    /// All rows, those without a guid by their proxy's name and their own, and the number of connections that the process had:
+    /// for the next worker.
     All(u64),
 }
 
