@@ -1,36 +1,36 @@
-//! What whoever looks has chosen, key by key.
+//! The user's choices, made by pressing keys.
 
 use crate::{screen::Key, table};
 
-/// How the view is wanted.
+/// What the user has chosen to see, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Nothing is read for the time being.
+    /// Whether updates are paused: no metrics are read.
     pub paused: bool,
-    /// The keys are explained in place of the view.
+    /// Whether the explanation of the keys is shown instead of the view.
     pub(crate) help: bool,
-    /// The column by which rows are sorted, the largest first; by proxy where there is none.
+    /// The column by which rows are sorted, largest first; if `None`, they are sorted by proxy.
     pub(crate) sort: Option<usize>,
     pub(crate) reversed: bool,
-    /// Only rows with this in their names.
+    /// Only rows whose names contain this are shown.
     pub(crate) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(crate) typing: bool,
-    /// Servers are left out.
+    /// Whether servers are hidden.
     pub(crate) no_servers: bool,
-    /// The engine is left out.
+    /// Whether the engine is hidden.
     pub(crate) no_engine: bool,
-    /// Only this proxy, counted from 1 among those there are; 0 for all.
+    /// The only proxy that is shown, counted from 1; 0 for all.
     pub(crate) proxy: usize,
-    /// Lines above the first one that is shown.
+    /// Number of lines scrolled past, above the first one that is shown.
     pub(crate) scrolled: usize,
 }
 
-/// The longest filter.
+/// The longest filter, in bytes.
 const FILTER_MAX: usize = 60;
 
 impl Choices {
-    /// Takes a key; whether to go on.
+    /// Handles a key; returns false to quit.
     pub fn press(&mut self, key: Key) -> bool {
         match key {
             Key::Interrupt => return false,
@@ -68,7 +68,7 @@ impl Choices {
         true
     }
 
-    /// The last line of the screen: what is chosen, and the keys.
+    /// The last line of the screen: the current choices and the keys.
     pub(crate) fn status(&self) -> String {
         if self.typing {
             return format!("filter: {}_   Enter keeps it, Escape drops it", self.filter);
@@ -82,13 +82,13 @@ impl Choices {
     }
 }
 
-/// The next column to sort by; none behind the last.
+/// The next column to sort by; `None` after the last.
 fn next(sort: Option<usize>) -> Option<usize> {
     let next = sort.map_or(0, |column| column + 1);
     (next < table::columns()).then_some(next)
 }
 
-/// What the keys do.
+/// The explanation of the keys.
 pub(crate) const HELP: &[&str] = &[
     "q, Escape      quit; Escape first leaves the filter, and then the one proxy",
     "space          pause, or go on",

@@ -1,4 +1,4 @@
-//! What the engine does with handshakes.
+//! The part of the view about the crypto engine.
 
 use crate::{
     rates::{Rates, quantile},
@@ -7,10 +7,10 @@ use crate::{
     view::{Line, number, wrapped},
 };
 
-/// The budget of a turn: a bound of the histogram of turns, as the metrics write it.
+/// The budget of a turn, in seconds: one of the bounds of the histogram of turns in the metrics.
 const BUDGET: f64 = 0.0003;
 
-/// Engine, turns, stacks, the line before it, and a row for each class of operations.
+/// The engine's state, its turns, stacks and line of waiting handshakes, and a row for each class of operations.
 pub(crate) fn lines(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     let Some(info) = rates.now.all("penstock_engine_info").first() else {
         return vec![Line::plain("no metrics of an engine: this is not penstock, or an older one")];
@@ -77,7 +77,7 @@ fn turns(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     wrapped(&parts, width)
 }
 
-/// The device: its rings, and its instances that take nothing; nothing where there is no device.
+/// The state of the device: its rings, and the instances that are down; `None` if there is no device.
 fn device(rates: &Rates<'_>) -> Option<Line> {
     let info = rates.now.all("penstock_device_info").first()?;
     let metric = |name: &str| format!("penstock_device_{name}");
@@ -107,7 +107,7 @@ fn device(rates: &Rates<'_>) -> Option<Line> {
     })
 }
 
-/// Room for the name of a class.
+/// Width of the column with the names of classes.
 const CLASS: usize = 18;
 
 const fn column(heading: &'static str, width: usize, rank: u8) -> Column {
@@ -129,7 +129,7 @@ const COLUMNS: [Column; 12] = [
     column("late", 6, 5),
 ];
 
-/// The histogram begins at the left, numbers end at the right.
+/// Pads a cell: the histogram is aligned to the left, numbers to the right.
 fn padded(column: Column, text: &str) -> String {
     match column.heading {
         "of 1-8,9+" => format!("  {text:<width$}", width = column.width - 2),
@@ -166,13 +166,13 @@ fn class(rates: &Rates<'_>, class: &str, shown: &[usize]) -> Line {
     if redone + wrong + late > 0.0 { Line::bad(text) } else { Line::plain(text) }
 }
 
-/// A histogram as a character a bucket, the fullest as high as a line.
+/// A histogram with one character per bucket; the fullest bucket has the full height of a line.
 fn bars(buckets: &[(f64, f64)]) -> String {
     let most = buckets.iter().map(|(_, count)| *count).fold(0.0, f64::max);
     buckets.iter().map(|(_, count)| bar(*count, most)).collect()
 }
 
-/// A bound of the histogram of waits: powers of two, in µs.
+/// Formats a bound of the histogram of waits. The bounds are powers of two, in µs.
 fn time(seconds: f64) -> String {
     match seconds * 1e6 {
         us if us.is_infinite() => "> 1 s".into(),

@@ -1,4 +1,4 @@
-//! Reads the metrics of a process over HTTP, as a client that asks once.
+//! Reads the metrics of a process over HTTP, with one request per connection.
 
 use std::{
     io::{Read, Write},
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where the metrics are.
+/// The address of a process's metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The host and port.
@@ -16,14 +16,14 @@ pub struct Address {
 
 /// How long to wait for an answer before a process is shown as silent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest answer: more than ten thousand servers export.
+/// The longest answer, in bytes: more than the metrics of ten thousand servers.
 const ANSWER_MAX: u64 = 64 << 20;
 
 impl Address {
-    /// Reads `[http://]HOST[:PORT][/PATH]`; the path is `/metrics` where none is given.
+    /// Parses `[http://]HOST[:PORT][/PATH]`; the default path is `/metrics`.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence for the user.
     pub fn parse(text: &str) -> Result<Address, String> {
         if text.starts_with("https://") {
             return Err("metrics are read over http: let them be served on a loopback address".into());
@@ -45,7 +45,7 @@ impl Address {
     /// Fetches the metrics.
     ///
     /// # Errors
-    /// A sentence: there is no answer, or one that is not metrics.
+    /// A sentence for the user, if there is no answer, or one that is not metrics.
     pub fn fetch(&self) -> Result<String, String> {
         let failed = |e: std::io::Error| format!("cannot read {self}: {e}");
         let until = Instant::now() + PATIENCE;
@@ -63,7 +63,7 @@ impl Address {
         stream.write_all(request.as_bytes()).map_err(failed)?;
         let mut answer = Vec::new();
         let mut chunk = [0; 16 * 1024];
-        // One time limit for the whole answer, however slowly it drips.
+        // One time limit for the whole answer, however slowly it arrives.
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

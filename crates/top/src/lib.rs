@@ -1,7 +1,7 @@
 //! A terminal view of a running load balancer, from its metrics: its engine, its frontends, backends and servers.
 //!
-//! [`Address::fetch`] reads what the process exports, [`Sample::parse`] understands it, [`frame`] makes lines of two samples, and
-//! [`Screen`] shows them. Only the first and the last touch the world.
+//! [`Address::fetch`] reads the metrics of the process, [`Sample::parse`] parses them, [`frame`] renders two samples as lines,
+//! and [`Screen`] shows these. Only the first and the last do I/O.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Two samples and the time between them.
+//! Rates, computed from two samples and the time between them.
 
 use crate::sample::{Sample, Series};
 
-/// What a view is made of.
+/// The samples that a view is rendered from.
 pub(crate) struct Rates<'a> {
     pub before: &'a Sample,
     pub now: &'a Sample,
@@ -11,24 +11,24 @@ pub(crate) struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    /// How much a counter has grown. A counter that is smaller than before has restarted: its whole value is its growth.
+    /// How much a counter has grown. A counter that is smaller than before has restarted, so its whole value counts.
     pub fn grown(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         let Some(now) = self.now.value(metric, labels) else { return 0.0 };
         let before = self.before.value(metric, labels).unwrap_or(0.0);
         if now < before { now } else { now - before }
     }
 
-    /// How much a counter has grown a second.
+    /// How much a counter has grown per second.
     pub fn rate(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         self.grown(metric, labels) / self.between
     }
 
-    /// A gauge; `None` where there is no number.
+    /// The value of a gauge; `None` if it is missing or not a finite number.
     pub fn gauge(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.now.value(metric, labels).filter(|value| value.is_finite())
     }
 
-    /// How much each bucket of a histogram has grown by itself, with its upper bound; the last is without one.
+    /// The upper bound of each bucket of a histogram, and how much that bucket alone has grown; the last bound is infinite.
     pub fn buckets(&self, metric: &str, labels: &[(&str, &str)]) -> Vec<(f64, f64)> {
         let fits = |series: &&Series| labels.iter().all(|(name, value)| series.label(name) == *value);
         let mut under = 0.0;
@@ -43,7 +43,7 @@ impl Rates<'_> {
     }
 }
 
-/// The bound that a share of all counts stays below; `None` where nothing was counted.
+/// The bucket bound that this share of the counted values stays below; `None` if there are none.
 pub(crate) fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let all: f64 = buckets.iter().map(|(_, count)| count).sum();
     let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! What a process exported at one moment: the Prometheus text format, version 0.0.4, as far as it is used here.
+//! The metrics of a process at one moment, parsed from the part of Prometheus's text format (version 0.0.4) that is used here.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ pub struct Sample {
     series: HashMap<String, Vec<Series>>,
 }
 
-/// One line.
+/// One line: a metric with its labels and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
     pub labels: Vec<(String, String)>,
@@ -16,14 +16,14 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// The value of a label, empty where it has none.
+    /// The value of a label; empty if there is no such label.
     pub fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
 }
 
 impl Sample {
-    /// Reads the lines that are series; the rest (comments, what another program writes) is passed over.
+    /// Parses the lines that are series; ignores all others, such as comments.
     pub fn parse(text: &str) -> Sample {
         let mut sample = Sample::default();
         for (name, series) in text.lines().filter_map(line) {
@@ -32,7 +32,7 @@ impl Sample {
         sample
     }
 
-    /// Whether there is anything of ours in it.
+    /// Whether it contains none of the metrics that are used here.
     pub fn is_empty(&self) -> bool {
         !self.series.keys().any(|name| name.starts_with("haproxy_") || name.starts_with("penstock_"))
     }
@@ -42,7 +42,7 @@ impl Sample {
         self.series.get(metric).map_or(&[], Vec::as_slice)
     }
 
-    /// The value of the series with these labels among others.
+    /// The value of the series that has these labels, and possibly more.
     pub(crate) fn value(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let fits = |series: &&Series| labels.iter().all(|(name, value)| series.label(name) == *value);
         self.all(metric).iter().find(fits).map(|series| series.value)
@@ -64,12 +64,12 @@ fn line(line: &str) -> Option<(&str, Series)> {
             (name, Vec::new(), rest)
         }
     };
-    // What follows the value is the time of the sample, which nothing here writes.
+    // A timestamp may follow the value; penstock writes none.
     let value = rest.split_whitespace().next()?.parse().ok()?;
     Some((name, Series { labels, value }))
 }
 
-/// `name="value",...}`, where a value may hold anything, its quotes escaped.
+/// Parses `name="value",...}`. A value may contain anything, with its quotes escaped.
 fn labels(mut text: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The terminal: its other screen, keys one by one, everything put back at the end.
+//! The terminal: uses the alternate screen, reads single keys, and restores everything at the end.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -10,39 +10,39 @@ use std::{
     time::Duration,
 };
 
-/// What was typed.
+/// A key that was pressed, or another event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A character.
     Char(char),
-    /// Escape by itself.
+    /// The escape key by itself.
     Escape,
     /// The return key.
     Enter,
-    /// The key that takes a character back.
+    /// The backspace key.
     Backspace,
-    /// An arrow.
+    /// Arrow up.
     Up,
-    /// An arrow.
+    /// Arrow down.
     Down,
-    /// An arrow.
+    /// Arrow left.
     Left,
-    /// An arrow.
+    /// Arrow right.
     Right,
     /// Page up.
     PageUp,
     /// Page down.
     PageDown,
-    /// Ctrl-C, Ctrl-D, or the terminal is gone.
+    /// Ctrl-C or Ctrl-D, or the terminal has gone away.
     Interrupt,
-    /// The terminal has another size: draw again.
+    /// The terminal has been resized and must be redrawn.
     Resized,
     /// Any other key.
     Unknown,
 }
 
 impl Key {
-    /// The keys in what a terminal has sent; a key that is cut in two is unknown.
+    /// Parses the bytes that a terminal has sent; an incomplete key is unknown.
     pub fn parse(mut typed: &[u8]) -> Vec<Key> {
         let mut keys = Vec::new();
         while let Some(first) = typed.first() {
@@ -62,7 +62,7 @@ impl Key {
 
     fn escape(typed: &[u8]) -> (Key, usize) {
         let Some(b'[' | b'O') = typed.get(1) else { return (Key::Escape, 1) };
-        // Digits and semicolons, then what ends the sequence.
+        // Digits and semicolons, then the byte that ends the sequence.
         let end = typed[2..].iter().position(|byte| (0x40..=0x7e).contains(byte)).map_or(typed.len(), |at| at + 3);
         let key = match &typed[2..end] {
             b"A" => Key::Up,
@@ -91,16 +91,16 @@ impl Key {
     }
 }
 
-/// A terminal that is drawn on, restored when this is dropped.
+/// A terminal in use, which is restored when this is dropped.
 pub struct Screen {
     before: Termios,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches the terminal to the alternate screen and to single keys.
     ///
     /// # Errors
-    /// A sentence: standard input and output are no terminal.
+    /// A sentence for the user, if standard input and output are not a terminal.
     pub fn open() -> Result<Screen, String> {
         let (input, output) = (stdio::stdin(), stdio::stdout());
         if !isatty(input) || !isatty(output) {
@@ -108,16 +108,16 @@ impl Screen {
         }
         let before = tcgetattr(input).map_err(|e| format!("the terminal cannot be read: {e}"))?;
         let mut raw = before.clone();
-        // Keys come one by one and are not shown; Ctrl-C is a key like the others, so that the terminal is put back.
+        // Keys arrive one by one and are not echoed; Ctrl-C is an ordinary key, so that the terminal can be restored.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(input, OptionalActions::Now, &raw).map_err(|e| format!("the terminal cannot be set: {e}"))?;
         let screen = Screen { before };
-        // The other screen, without a cursor.
+        // Show the alternate screen, hide the cursor.
         put("\x1b[?1049h\x1b[?25l");
         Ok(screen)
     }
 
-    /// Columns and lines.
+    /// The size of the terminal: columns and lines.
     pub fn size(&self) -> (usize, usize) {
         match tcgetwinsize(stdio::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
@@ -125,7 +125,7 @@ impl Screen {
         }
     }
 
-    /// Shows lines from the top; what was there before goes.
+    /// Shows these lines from the top, replacing everything shown before.
     pub fn draw(&self, lines: &[String]) {
         let mut page = String::from("\x1b[H");
         for (number, line) in lines.iter().enumerate() {
@@ -139,20 +139,20 @@ impl Screen {
         put(&page);
     }
 
-    /// The keys that are pressed within `time`; none if none is.
+    /// Waits up to `time` for keys and returns those that were pressed.
     pub fn keys(&self, time: Duration) -> Vec<Key> {
         let wait = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let input = stdio::stdin();
         match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
             Ok(0) => return Vec::new(),
             Ok(_) => {}
-            // The terminal has changed its size.
+            // The terminal has been resized.
             Err(rustix::io::Errno::INTR) => return vec![Key::Resized],
             Err(_) => return vec![Key::Interrupt],
         }
         let mut typed = [0; 64];
         match rustix::io::read(input, &mut typed) {
-            // The terminal is gone.
+            // The terminal has gone away.
             Ok(0) | Err(_) => vec![Key::Interrupt],
             Ok(count) => Key::parse(&typed[..count]),
         }
@@ -169,7 +169,7 @@ impl Drop for Screen {
 
 fn put(text: &str) {
     let mut out = io::stdout().lock();
-    // A terminal that is gone is noticed by the next key.
+    // If the terminal has gone away, the next attempt to read a key notices it.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(Key::parse(typed)[..7], keys);
         assert_eq!(Key::parse(typed)[7..], [Key::Char('é'), Key::Interrupt]);
         assert_eq!(Key::parse(b"\x1b"), [Key::Escape]);
-        // Whatever it is, it ends.
+        // Parsing ends, whatever the input.
         for broken in [&b"\x1b["[..], b"\xe2\x82", b"\xff\xff", b"\x1b[12;", b"\0"] {
             assert!(Key::parse(broken).iter().all(|key| *key == Key::Unknown), "{broken:?}");
         }

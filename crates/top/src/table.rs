@@ -1,4 +1,4 @@
-//! Tables that fit: a narrow terminal gets fewer columns, and of those each has its heading.
+//! Tables that fit the terminal: a narrow one gets fewer columns, each with its whole heading.
 
 use crate::{
     choices::Choices,
@@ -10,13 +10,13 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     pub heading: &'static str,
-    /// Characters, the blank before it included.
+    /// Its width in characters, including the space before it.
     pub width: usize,
-    /// Where there is no room for all, those with the highest number go first.
+    /// If there is no room for all columns, those with the highest rank are left out first.
     pub rank: u8,
 }
 
-/// Which columns there is room for.
+/// The indices of the columns that there is room for.
 pub(crate) fn fitting(columns: &[Column], width: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns[*at].rank);
@@ -28,7 +28,7 @@ pub(crate) fn fitting(columns: &[Column], width: usize) -> Vec<usize> {
                 left = rest;
                 kept.push(at);
             }
-            // What ranks lower does not slip into the gap: a column comes and goes with the width alone.
+            // No column of a higher rank fills the gap, so that a wider terminal never loses a column.
             None => break,
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn fitting(columns: &[Column], width: usize) -> Vec<usize> {
     kept
 }
 
-/// What a proxy or a server is.
+/// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Frontend,
@@ -61,7 +61,7 @@ const fn column(heading: &'static str, rank: u8) -> Column {
     Column { heading, width: 8, rank }
 }
 
-#[rustfmt::skip] // One line a column reads as the table that it is.
+#[rustfmt::skip] // With one line per column, this reads as a table.
 const CELLS: [(Column, Cell); 13] = [
     (column("queue", 3), |r, k, l| r.gauge(&k.metric("current_queue"), l)),
     (column("sess", 1), |r, k, l| r.gauge(&k.metric("current_sessions"), l)),
@@ -81,17 +81,17 @@ const CELLS: [(Column, Cell); 13] = [
     }),
 ];
 
-/// How many columns of numbers there are.
+/// The number of columns that show numbers.
 pub(crate) fn columns() -> usize {
     CELLS.len()
 }
 
-/// The heading of one.
+/// The heading of a column.
 pub(crate) fn heading(column: usize) -> &'static str {
     CELLS[column].0.heading
 }
 
-/// The rate of a counter, where it exists.
+/// The rate of a counter, if it exists.
 fn known(rates: &Rates<'_>, kind: Kind, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let metric = kind.metric(name);
     rates.gauge(&metric, labels).map(|_| rates.rate(&metric, labels))
@@ -106,9 +106,9 @@ fn status(rates: &Rates<'_>, kind: Kind, class: &str, labels: &[(&str, &str)]) -
     known(rates, kind, "http_responses_total", &labels)
 }
 
-/// Name and state, before the columns of numbers.
+/// Width of name and state, before the columns of numbers.
 const LEAD: usize = 31;
-/// Room for longer names where the terminal is wide.
+/// The widest that the column of names gets on a wide terminal.
 const NAME_MAX: usize = 48;
 
 struct Row {
@@ -119,7 +119,7 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
-/// The table of proxies and servers, as it is chosen.
+/// The table of proxies and servers, according to the user's choices.
 pub(crate) fn proxies(rates: &Rates<'_>, choices: &Choices, width: usize) -> Vec<Line> {
     let all: Vec<Column> = CELLS.iter().map(|(column, _)| *column).collect();
     let shown = fitting(&all, width.saturating_sub(LEAD));
@@ -138,7 +138,7 @@ pub(crate) fn proxies(rates: &Rates<'_>, choices: &Choices, width: usize) -> Vec
     lines
 }
 
-/// The proxies, in their order.
+/// The names of all proxies, in the order of the metrics.
 fn names<'a>(rates: &Rates<'a>) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for metric in ["haproxy_frontend_sessions_total", "haproxy_backend_sessions_total"] {
@@ -163,7 +163,7 @@ fn label(row: &Row, is_sorted: bool) -> String {
 fn rows(rates: &Rates<'_>, choices: &Choices) -> Vec<Row> {
     let mut rows = Vec::new();
     let names = names(rates);
-    // Behind the last one come all of them again.
+    // After the last proxy, all are shown again.
     let one = (choices.proxy % (names.len() + 1)).checked_sub(1).map(|at| names[at]);
     let mut add = |kind: Kind, proxy: &str, name: &str| {
         let is_wanted = one.is_none_or(|one| one == proxy)

@@ -1,4 +1,4 @@
-//! What came before: rates of the last minutes as a line of bars each.
+//! Rates of the last minutes, each as a line of bars.
 
 use crate::{
     rates::Rates,
@@ -7,18 +7,18 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Rates since the view was opened, the newest last.
+/// Rates since the view was opened, newest last.
 #[derive(Clone, Debug, Default)]
 pub struct Trail([VecDeque<f64>; 3]);
 
-/// As many as the widest terminal shows.
+/// How many values of each rate are kept: as many as the widest terminal shows.
 const KEPT: usize = 400;
 const NAMES: [&str; 3] = ["requests/s", "handshakes/s", "errors/s"];
-/// Room for the name, and for the highest value behind the bars.
+/// Width of the name before the bars and the highest value after them.
 const AROUND: usize = 30;
 
 impl Trail {
-    /// One more: what happened in the seconds between two samples.
+    /// Adds the rates between two samples taken this many seconds apart.
     pub fn push(&mut self, before: &Sample, now: &Sample, seconds: f64) {
         let rates = Rates { before, now, between: seconds.max(0.001) };
         let values = [
@@ -34,7 +34,7 @@ impl Trail {
         }
     }
 
-    /// A line of bars for each, once there is more than one value.
+    /// A line of bars for each rate, once there is more than one value.
     pub(crate) fn lines(&self, width: usize) -> Vec<Line> {
         let room = width.saturating_sub(AROUND).min(KEPT);
         let line = |(name, values): (&str, &VecDeque<f64>)| {
@@ -50,14 +50,14 @@ impl Trail {
     }
 }
 
-/// A value as a character, the highest as high as a line.
+/// A value as a bar of one character; `most` has the full height of a line.
 pub(crate) fn bar(value: f64, most: f64) -> char {
     const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let height = if most > 0.0 { (value / most * 8.0).ceil() as usize } else { 0 };
     HEIGHTS[height.min(8)]
 }
 
-/// What the tables count as errors, and responses of 500 and above.
+/// The rate of errors as the tables count them, plus responses of 500 and above.
 fn errors(rates: &Rates<'_>) -> f64 {
     let all = |metric: &str, code: Option<&str>| -> f64 {
         let series = rates.now.all(metric).iter().filter(|series| code.is_none_or(|code| series.label("code") == code));

@@ -1,4 +1,4 @@
-//! From two samples to the lines of a screen.
+//! Renders two samples as the lines of a screen.
 
 use crate::{
     choices::{Choices, HELP},
@@ -9,14 +9,14 @@ use crate::{
     trail::Trail,
 };
 
-/// How the view is shown.
+/// The size and style in which the view is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
     /// The number of columns; longer lines are cut.
     pub width: usize,
-    /// The number of lines; what does not fit is left out at the end. 0 for all.
+    /// The number of lines; lines at the end that do not fit are left out. 0 for no limit.
     pub height: usize,
-    /// Whether to use the terminal's own styles.
+    /// Whether to use the terminal's text styles.
     pub styled: bool,
 }
 
@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-/// The lines of a screen: what `now` is, what has happened in the seconds since `before`, and what came before that.
+/// The lines of a screen: the state in `now`, the rates in the `seconds` since `before`, and in `trail` those of earlier minutes.
 pub fn frame(
     title: &str,
     (before, now): (&Sample, &Sample),
@@ -93,7 +93,7 @@ pub fn frame(
     if looks.height == 0 {
         return lines.iter().map(|line| line.show(looks)).collect();
     }
-    // The first line and the last one stay where they are.
+    // The first and the last line do not scroll.
     let room = looks.height.saturating_sub(2);
     let most = (lines.len() - 1).saturating_sub(room);
     let rest = lines.iter().skip(1 + choices.scrolled.min(most)).take(room);
@@ -105,7 +105,7 @@ pub fn frame(
     shown
 }
 
-/// The process, in one line or in two, whichever there is room for.
+/// The facts about the process, in as few lines as they fit in.
 fn process(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     let gauge = |name: &str| rates.gauge(&format!("haproxy_process_{name}"), &[]).unwrap_or(0.0);
     let rate = |name: &str| rates.rate(&format!("haproxy_process_{name}"), &[]);
@@ -126,7 +126,7 @@ fn process(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     wrapped(&parts, width)
 }
 
-/// Parts one behind the other, in as many lines as it takes.
+/// Joins parts into lines, in as few as they fit in.
 pub(crate) fn wrapped(parts: &[String], width: usize) -> Vec<Line> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
@@ -141,7 +141,7 @@ pub(crate) fn wrapped(parts: &[String], width: usize) -> Vec<Line> {
     lines.into_iter().map(Line::plain).collect()
 }
 
-/// Three or four digits and a unit.
+/// Formats a number with three or four digits and a unit.
 pub(crate) fn number(value: f64) -> String {
     let (scaled, unit) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),
@@ -155,7 +155,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A time in its two largest units.
+/// Formats a duration in its two largest units.
 fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(rows("n"), ["> web"]);
         assert_eq!(rows("nn"), ["< app", "s1 DOWN"]);
         assert_eq!(rows("nnn").len(), 3, "behind the last come all again");
-        // By sessions a second, and the other way round.
+        // Sorted by sessions per second, then in reverse order.
         assert_eq!(rows("sss"), ["> web", "< app", "app/s1 DOWN"]);
         assert_eq!(rows("sssr"), ["app/s1 DOWN", "< app", "> web"]);
         let help = shown(&sample(1), &sample(1), PLAIN, "?");
