@@ -35,7 +35,7 @@ use std::{
 /// How a process that served has ended.
 #[must_use]
 pub enum Ended {
-    /// By itself, or before it served.
+    /// By itself, or before it started to serve.
     Exit(ExitCode),
     /// By a signal, which is still blocked.
     Signalled(Signals, Signal),
@@ -75,7 +75,7 @@ impl Default for Keeping {
 
 impl Keeping {
     const PAUSE: Duration = Duration::from_secs(1);
-    /// Of this thread's time, one part in so many.
+    /// The reciprocal of the share of this thread's time that saving may take.
     const SHARE: u32 = 100;
 
     fn keep_if_due(&mut self, handle: &Handle) {
@@ -206,7 +206,7 @@ pub fn serve(
     obey(&handle, signals, &config.global, control)
 }
 
-/// Lets counters go on from those of the worker before this one, which are at least those of `stats-file`.
+/// Lets counters continue from those of the previous worker, which already include `stats-file`, or else from that file.
 fn carry_counters(handle: &Handle, past: Before, reporter: &mut Reporter) {
     let is_first = matches!(reporter.occasion(), None | Some(Occasion::Start));
     let (before, ledger) = reporter.counters().unzip();
@@ -254,14 +254,14 @@ fn control(
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
 }
 
-/// The process that listens on the address, if that is why the line failed.
+/// The id and name of the process that listens on the address, if that is why it could not be opened.
 fn taken_by(error: &ListenError) -> Option<(i32, String)> {
     let is_taken = error.source.kind() == io::ErrorKind::AddrInUse;
     is_taken.then(|| strangers::owner(&error.address)).flatten()
 }
 
-/// Compiles and checks everything that can be checked without opening a socket, and shows what was found. Also what counters begin
-/// with.
+/// Compiles and checks everything that can be checked without opening a socket, and shows what was found. Also returns the
+/// values that counters start from.
 pub fn build(mut config: Config, flags: &Flags, diagnostics: &mut Diagnostics) -> Option<(Runtime, Before)> {
     let workers = config
         .global

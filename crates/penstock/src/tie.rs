@@ -133,7 +133,7 @@ pub struct Tie {
     /// The master's standard error, until this worker serves.
     stderr: Option<OwnedFd>,
     configuration: File,
-    /// Where the worker before this one keeps its counters, and where this one is to keep its own.
+    /// The file in which the previous worker keeps its counters, and the file for those of this one.
     counters: Option<(File, File)>,
 }
 
@@ -167,7 +167,7 @@ impl Tie {
         })
     }
 
-    /// The files in which the worker before this one keeps its counters, and this one is to keep its own; once.
+    /// Takes the file in which the previous worker keeps its counters, and the file for those of this one.
     pub fn counters(&mut self) -> Option<(File, File)> {
         self.counters.take()
     }

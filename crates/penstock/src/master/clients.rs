@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-/// Most clients at a time, as in HAProxy; others wait.
+/// The most clients at a time, as in HAProxy; further ones wait.
 const CLIENTS_MAX: usize = 10;
 
 /// How long a worker may take to read what a client sends it.
@@ -168,7 +168,7 @@ impl Crowd {
 }
 
 impl Desk {
-    /// A desk for this master.
+    /// Makes a desk for this master.
     pub fn new(events: mpsc::Sender<Event>, sockets: &[StatsSocket], crowd: Arc<Crowd>) -> Desk {
         let row = |socket: &StatsSocket| format!("{} {} all", name(&socket.address), tie::word(socket.level));
         Desk { events, sockets: Arc::new(sockets.iter().map(row).collect()), crowd }

@@ -33,7 +33,7 @@ pub struct Worker {
     pub started: Instant,
     pub version: String,
     pub tie: Arc<UnixStream>,
-    /// Where it keeps its counters.
+    /// The file in which it keeps its counters.
     pub counters: Arc<File>,
     serves_since: Option<Instant>,
 }
@@ -41,7 +41,7 @@ pub struct Worker {
 /// A worker that is draining.
 pub type Former = Worker;
 
-/// A worker is serving with these sockets and this version, or has failed.
+/// The event that a worker is serving with these sockets and this version, or has failed.
 pub struct Started {
     pub pid: i32,
     pub result: io::Result<(Vec<OwnedFd>, String)>,
@@ -87,10 +87,10 @@ impl Launcher {
         Ok(Launcher { program: std::env::current_exe()?, arguments, variables, events })
     }
 
-    /// Starts one, whose counters go on from those in `before`. That it serves, or will not, comes as an event.
+    /// Starts a worker, whose counters continue from those in `before`. Whether it serves or fails is reported as an event.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn launch(
         &self,
         occasion: Occasion,
@@ -176,7 +176,7 @@ pub fn keep(sources: &[Source]) -> io::Result<Arc<File>> {
 /// An empty file in memory, for the counters of one worker.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for it.
 pub fn counters() -> io::Result<Arc<File>> {
     Ok(Arc::new(File::from(rustix::fs::memfd_create("counters", rustix::fs::MemfdFlags::CLOEXEC)?)))
 }
