@@ -1,5 +1,5 @@
-# Sourced from the root of the tree by scripts that pack a penstock: sets PENSTOCK_BIN, unless it is set, to the one that scripts/release.sh builds of
-# the last commit, which it is made to do where that has not been done.
+# Sourced from the root of the tree by scripts that package the binary. Unless PENSTOCK_BIN is set, sets it to the binary that scripts/release.sh
+# builds from the last commit, and builds that if it has not been built yet.
 # shellcheck shell=bash
 if [ -z "${PENSTOCK_BIN:-}" ]; then
     PENSTOCK_BIN=target/install/penstock

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the Debian packages of the last commit, penstock and penstock-haproxy, in target/debian: of the binary that scripts/release.sh builds, or of
-# that which PENSTOCK_BIN names. PENSTOCK_VERSION is their version; without it, that of Cargo.toml where the commit has its tag, else one that
-# sorts before it, by the commit's time. PENSTOCK_FAST=1 makes larger ones sooner, for a test.
+# Makes the Debian packages of the last commit, penstock and penstock-haproxy, in target/debian, from the binary that scripts/release.sh builds or that
+# PENSTOCK_BIN names. PENSTOCK_VERSION sets their version; the default is that of Cargo.toml if the commit has its tag, else one that sorts before it,
+# with the commit's time. PENSTOCK_FAST=1 makes larger packages in less time, for a test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build package

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an image of the last commit with the conventions of the official haproxy image, so that it can take its place in a compose file, a pod or a
-# Dockerfile: target/image/penstock.tar, an OCI archive. Of the binary that scripts/release.sh builds, or of that which PENSTOCK_BIN names. Needs root.
+# Makes an image of the last commit, target/image/penstock.tar (an OCI archive). It follows the conventions of the official haproxy image, so that it
+# can replace that in a compose file, a pod or a Dockerfile. Uses the binary that scripts/release.sh builds or that PENSTOCK_BIN names. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build image
@@ -15,7 +15,7 @@ mkdir -p $made
 root=$made/root
 trap 'rm -rf --one-file-system $made/root $made/storage $made/run' EXIT
 scripts/bookworm.sh $root
-# What makes a Debian slim: no manuals, no translations, no lists of packages; and nothing of the hour at which it was made.
+# Remove what Debian's slim images lack too (manuals, translations, lists of packages), and everything that depends on when this was made.
 rm -rf $root/usr/share/{doc,man,info,locale,lintian} $root/var/cache/* $root/var/lib/apt/lists/* $root/var/log/* $root/etc/resolv.conf $root/etc/hostname
 rm -f $root/etc/machine-id
 install -D -m 755 "$PENSTOCK_BIN" $root/usr/local/sbin/penstock
@@ -25,14 +25,14 @@ install -D -m 755 packaging/image/docker-entrypoint.sh $root/usr/local/bin/docke
 ln -s /usr/local/bin/docker-entrypoint.sh $root/
 install -d -m 755 $root/usr/local/etc/haproxy/errors
 install -m 644 packaging/etc/errors/*.http $root/usr/local/etc/haproxy/errors/
-# The official image's number for the user, which volumes may be made for.
+# The user id of the official image, which may own files in volumes.
 chroot $root groupadd --gid 99 --system haproxy
 chroot $root useradd --gid haproxy --home-dir /var/lib/haproxy --no-create-home --system --uid 99 --shell /usr/sbin/nologin haproxy
 install -d -o 99 -g 99 $root/var/lib/haproxy
 install -d $root/usr/share/doc/penstock
 install -m 644 packaging/deb/copyright $root/usr/share/doc/penstock/copyright
 scripts/third-party.py | gzip -9n >$root/usr/share/doc/penstock/third-party.gz
-# The day of the last password's change is in it.
+# The file contains the day on which the password was last changed.
 sed -i "s/^\(haproxy:[^:]*\):[0-9]*:/\1:$((SOURCE_DATE_EPOCH / 86400)):/" $root/etc/shadow
 rm -f $root/etc/*-
 

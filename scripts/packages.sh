@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the groups named (build, test, check, package, image, full), or says exactly what to install.
+# Installs the Debian packages of the given groups (build, test, check, package, image, full), or says exactly what to install.
 # A package counts as present when the command it brings is found, so a machine set up by other means is left alone.
 set -euo pipefail
 

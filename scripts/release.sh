@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the penstock to install, target/install/penstock: a first build counts what it does while scripts/train.py works it, the second is
-# compiled by those counts (profile-guided optimisation), which saves some 5 to 15 % of the CPU time of a request (docs/measurements/guided.md).
-# PENSTOCK_COUNTS names the counts of a former build, target/profile/counts, to build the same binary again without the first half.
-# It needs llvm-profdata of the compiler's LLVM; without it this is a plain release, and says so.
+# Builds the binary to install, target/install/penstock, with profile-guided optimisation: a first build counts what it executes under the load of
+# scripts/train.py, and the second is optimised for those counts, which saves some 5 to 15 % of a request's CPU time (docs/measurements/guided.md).
+# PENSTOCK_COUNTS names the counts of an earlier build (its target/profile/counts), to build the same binary again without the first step.
+# Needs llvm-profdata for the compiler's version of LLVM; without it, makes a plain release build and says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test
@@ -27,8 +27,8 @@ if [ ! -x "$profdata" ]; then
 fi
 
 profile=$PWD/target/profile
-# Both builds have the same options but for these, or a function's counts would not be found by its name. With --target, what
-# only runs at build time is left alone.
+# Apart from these flags both builds must have the same options, so that each function's counts are found by its name. Because of
+# --target, the flags do not affect code that only runs at build time.
 build() {
     CARGO_TARGET_DIR=target/guided RUSTFLAGS="$1 $remap" cargo build --release --target "$host" --bin penstock
     cp "target/guided/$host/release/penstock" "$2"

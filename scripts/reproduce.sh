@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the last commit twice, in two directories with names of different lengths, one after the other, and compares the binaries and the packages
-# made of them byte by byte. Profile: PENSTOCK_PROFILE (quick). Each build's directory is deleted when its results are kept; they stay in
-# target/reproduce, for a look at what differs.
+# Builds the last commit twice, one build after the other, in two directories with names of different lengths, and compares the binaries and their
+# packages byte by byte. PENSTOCK_PROFILE sets the profile (default: quick). The results are moved to target/reproduce, where differences can be
+# examined, and the directories of the builds are deleted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build package
@@ -11,7 +11,7 @@ place=$PWD/target/reproduce
 rm -rf "$place"
 mkdir -p "$place"
 trap 'rm -rf "$place/tree" "$place/another/and-deeper"' EXIT
-# build TREE NAME: the results are NAME.penstock and NAME.*.deb
+# build TREE NAME: builds in TREE; the results are NAME.penstock and NAME.*.deb
 build() (
     git clone -q --no-hardlinks . "$1"
     kept=$place/$2

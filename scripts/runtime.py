@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The runtime API under load: map commits, certificate commits, and servers added and removed, while a client asks all the time.
+"""Tests the runtime API under load: map commits, certificate commits, and adding and removing servers, while a client keeps sending requests.
 
 usage: scripts/runtime.py PENSTOCK [COUNT]
 
@@ -17,7 +17,7 @@ import time
 
 PROGRAM, COUNT = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1000
 
-# What a round of servers may leave behind, in KiB: a fifth of a kilobyte a server.
+# How much memory a round of servers may leave behind, in KiB: a fifth of a KiB for each server, plus 512.
 NOISE_KIB = COUNT // 5 + 512
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the image: its conventions, and that it serves, reloads and drains, started as its own settings say, in
-# a chroot and namespaces. Needs root. Of the binary of scripts/release.sh, or PENSTOCK_BIN.
+# Tests the image: its conventions, and that it serves, reloads and drains when started according to its settings, in
+# a chroot and namespaces. Uses the binary of scripts/release.sh, or PENSTOCK_BIN. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test image
@@ -12,7 +12,7 @@ if [ "${1:-}" != inside ]; then
     trap 'rm -rf --one-file-system "$work"' EXIT
     scripts/image.sh
     tar x -C "$work/layout" -f target/image/penstock.tar
-    # The first layer is the whole of it.
+    # The image has one layer.
     python3 - "$work" <<'PY'
 import json, pathlib, subprocess, sys
 work = pathlib.Path(sys.argv[1])
@@ -49,13 +49,13 @@ until_true() { # until_true WHAT COMMAND...
         sleep 0.05
     done
 }
-site() { # site WORD: a configuration that answers with it
+site() { # site WORD: writes a configuration that answers with WORD
     printf 'defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nfrontend f\n  bind 127.0.0.1:8080\n' >"$root/usr/local/etc/haproxy/haproxy.cfg"
     echo "  http-request return status 200 content-type text/plain string $1" >>"$root/usr/local/etc/haproxy/haproxy.cfg"
 }
 answers() { [ "$(curl -s --max-time 5 http://127.0.0.1:8080/)" = "$1" ]; }
 site first
-# As the image's settings say: its user, its directory, its entry point with its command.
+# Starts the image according to its settings: user, directory, entry point and command.
 chroot --userspec=99:99 "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     sh -c 'cd /var/lib/haproxy && exec docker-entrypoint.sh haproxy -f /usr/local/etc/haproxy/haproxy.cfg' 2>"$work/log" &
 main=$!

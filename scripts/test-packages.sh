@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests the Debian packages as people use them, in a bare bookworm of their own: install, start, a request, an upgrade under traffic, purge; and
-# penstock-haproxy in the place of Debian's haproxy, and back. They are made of the binary that scripts/release.sh builds, or of PENSTOCK_BIN. Needs
-# root. Everything runs in namespaces of its own, which end with this script; the bare system is kept in target for the next time.
+# Tests the Debian packages as users would, in a bare bookworm: install, start, send a request, upgrade under traffic, purge; and replacing Debian's
+# haproxy by penstock-haproxy, and back. The packages contain the binary of scripts/release.sh, or PENSTOCK_BIN. Needs root. Everything runs in
+# separate namespaces, which end with this script; the bare system is kept in target for the next run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/packages.sh build test package
@@ -22,7 +22,7 @@ if [ "${1:-}" != inside ]; then
     lintian --allow-root --fail-on error "$work"/*-2.deb
     if [ ! -e target/bookworm-packages.tar ]; then
         scripts/bookworm.sh "$work/root"
-        # What the packages of both sides need, fetched once: the tests have no network.
+        # Fetch all dependencies of these packages and of Debian's once, because the tests have no network.
         cp /etc/resolv.conf "$work/root/etc/resolv.conf"
         printf '#!/bin/sh\nexit 101\n' >"$work/root/usr/sbin/policy-rc.d"
         chmod +x "$work/root/usr/sbin/policy-rc.d"
@@ -72,7 +72,7 @@ until_true() { # until_true WHAT COMMAND...
         sleep 0.05
     done
 }
-# Everything that a package could leave behind: each file with its kind, mode and owner, and the users.
+# Lists everything that a package could leave behind: each file with its kind, mode and owner, and the users.
 listed() {
     (cd "$root" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./packages -o -path ./tmp \
         -o -path ./proc -o -path ./dev -o -path ./run -o -path './etc/*-' -o -path './var/lib/systemd/deb-systemd-helper*' \) -prune -o \
@@ -80,8 +80,8 @@ listed() {
     sort "$root/etc/passwd" "$root/etc/group" "$root/etc/shadow" "$root/etc/gshadow"
     find "$root/var/lib/systemd" -name '*penstock*' -o -name '*haproxy*'
 }
-# The unit's own command line, as systemd would run it.
-start() { # start UNIT: $master is its process
+# Runs the unit's command line as systemd would.
+start() { # start UNIT: sets $master to the id of its process
     local unit=$root/lib/systemd/system/$1.service line
     line=$(
         eval "$(sed -n 's/^Environment=//p' "$unit" | sed 's/" "/"\n"/g' | sed 's/^"\([A-Z]*\)=\(.*\)"$/\1="\2"/')"
@@ -89,22 +89,22 @@ start() { # start UNIT: $master is its process
         . <(grep -v '^#' "$root/etc/default/$1" || true)
         eval "echo $(sed -n 's/^ExecStart=//p' "$unit")"
     )
-    # No function of this script's: its shell would be between the process and its signals.
+    # Not through a function of this script: its shell would receive the signals instead of the process.
     # shellcheck disable=SC2086
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C $line 2>>"$work/service.log" &
     master=$!
 }
-stop() { # a master that had only just started may end by the signal itself
+stop() { # the signal may kill a master that has only just started
     kill -TERM "$master"
     local status=0
     wait "$master" || status=$?
     [ $status = 0 ] || [ $status = 143 ] || fail "the service ended with status $status"
 }
-site() { # site FILE: a site behind the service
+site() { # site FILE: adds a site to the configuration
     printf '\nfrontend site\n    bind 127.0.0.1:%s\n    default_backend servers\nbackend servers\n    server one 127.0.0.1:%s\n' $port $origin >>"$1"
 }
 answers() { [ "$(curl -s --max-time 5 http://127.0.0.1:$port/)" = "from the origin" ]; }
-# A server behind the service, and clients before it, four at a time, each request on a connection of its own, until they are told to end.
+# A server behind the service, and four concurrent clients that send each request on a new connection until they are told to stop.
 cat >"$work/traffic.py" <<'PY'
 import http.client, http.server, signal, sys, threading
 
@@ -152,7 +152,7 @@ PY
 python3 "$work/traffic.py" origin $origin &
 until_true "the origin answers" curl -s http://127.0.0.1:$origin/
 children() { cat /proc/"$master"/task/*/children | tr ' ' '\n' | sed '/^$/d'; }
-# A reload by SIGUSR2 with clients all the while: the worker is another one, of the file that is there now, and nobody was turned away.
+# Reloads with SIGUSR2 under traffic: the worker must be a new one that runs the current file, and no client may have been turned away.
 reload_with_traffic() { # reload_with_traffic COMMAND-BEFORE-THE-SIGNAL...
     python3 "$work/traffic.py" clients $port >"$work/traffic" &
     local clients=$! before

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the units of the Debian packages under a real systemd, in a container that systemd-nspawn boots: start, reload, a killed worker, an upgrade, a bad
-# configuration, stop; haproxy's place taken and given back. Part of scripts/test-packages.sh, which says where its packages are.
+# configuration, stop; replacing haproxy, and going back to it. Part of scripts/test-packages.sh, which passes the location of the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$1
@@ -104,7 +104,7 @@ systemctl cat penstock >/dev/null 2>&1 && fail "the unit is left"
 config=/etc/haproxy/haproxy.cfg
 quietly apt-get install -y haproxy
 site $config site-of-haproxy
-# Its unit reloads by /bin/kill, which this small system has not.
+# Debian's unit reloads with /bin/kill, which this small system lacks.
 quietly systemctl restart haproxy
 until_true "haproxy answers" answers site-of-haproxy
 quietly apt-get install -y /packages/penstock-haproxy-2.deb

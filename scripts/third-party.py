@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what the binary contains of others: each crate with its version and licence, and the notices that come with it."""
+"""Prints what third parties have in the binary: each crate with its version and licence, and the notices that come with it."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ NOTICES = ("license", "licence", "copying", "copyright", "notice", "unlicense")
 
 
 def linked() -> list[dict]:
-    """The packages of others that are linked into penstock: no build scripts' or tests' own."""
+    """The third-party packages that are linked into penstock, without those of build scripts and tests."""
     host = [line.split()[1] for line in run("rustc", "-vV").splitlines() if line.startswith("host:")][0]
     graph = json.loads(run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", host))
     packages = {package["id"]: package for package in graph["packages"]}

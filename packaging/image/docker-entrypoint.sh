@@ -1,11 +1,11 @@
 #!/bin/sh
 set -e
 
-# Options alone are haproxy's.
+# If there are only options, they are for haproxy.
 case "${1:-}" in
 -*) set -- haproxy "$@" ;;
 esac
-# A master in the foreground, which SIGUSR2 reloads and SIGUSR1 drains.
+# Run a master in the foreground: SIGUSR2 reloads, SIGUSR1 drains.
 if [ "${1:-}" = haproxy ]; then
     shift
     set -- haproxy -W -db "$@"
