@@ -62,8 +62,12 @@ impl Browser {
         Some(browser)
     }
 
-    /// Tells it something, and gives its answer.
+    /// Tells it something, and returns its answer.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -76,8 +80,10 @@ impl Browser {
             answer.pop();
             let mut answer: Value = serde_json::from_slice(&answer).unwrap();
             if answer["id"] == self.number {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].take();
+                return match answer.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(answer["result"].take()),
+                };
             }
             if matches!(
                 answer["method"].as_str(),
@@ -90,15 +96,25 @@ impl Browser {
 
     /// The value of an expression on the page.
     pub fn value(&mut self, expression: &str) -> Value {
-        let mut result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
-        assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
-        result["result"]["value"].take()
+        self.value_unless_left(expression).unwrap_or_else(|| panic!("{expression}: the page was left meanwhile"))
+    }
+
+    /// The value of an expression; `None` if the page was just replaced by another.
+    fn value_unless_left(&mut self, expression: &str) -> Option<Value> {
+        match self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true })) {
+            Ok(mut result) => {
+                assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
+                Some(result["result"]["value"].take())
+            }
+            Err(error) if error["message"].as_str().is_some_and(|message| message.contains("navigated")) => None,
+            Err(error) => panic!("{expression}: {error}"),
+        }
     }
 
     /// Waits until an expression is true, as it will be soon.
     pub fn until(&mut self, expression: &str) {
         let patience = Instant::now() + Duration::from_secs(60);
-        while self.value(expression) != true {
+        while self.value_unless_left(expression) != Some(Value::Bool(true)) {
             assert!(Instant::now() < patience, "{expression} never came true; complaints: {:?}", self.complaints);
             std::thread::sleep(Duration::from_millis(50));
         }
