@@ -29,8 +29,9 @@ fn talk(mut sent: &[u8], part: usize) -> Vec<u8> {
                 session.write(format!("{:?}\n\n\n", request.command).as_bytes());
                 session.finish(Duration::ZERO);
             }
+            Step::Look if sent.is_empty() => session.nothing_came(),
             Step::Read if sent.is_empty() => break,
-            Step::Read => {
+            Step::Read | Step::Look => {
                 let taken = session.receive(&sent[..part.min(sent.len())]);
                 assert!(taken > 0);
                 sent = &sent[taken..];
