@@ -6,14 +6,13 @@ use common::{
     Place,
     crowd::{answer, asking, is_alive},
     free_port, penstock,
-    running::{KILL, Running, TERM, USR2, children, signal_to, until},
+    running::{KILL, Running, TERM, USR2, children, master, signal_to, successes, until},
 };
 use std::{
     collections::HashMap,
     io::{Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
-    path::Path,
 };
 
 fn config(place: &Place, port: u16, global: &str) -> String {
@@ -71,15 +70,6 @@ fn ask(port: u16, times: u32) {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.0 503") || answer.starts_with("HTTP/1.1 503"), "{answer}");
     }
-}
-
-fn master(place: &Place, config: &Path) -> Running {
-    let said = std::fs::File::create(place.0.join("said")).unwrap();
-    Running(penstock().arg("-W").arg("-f").arg(config).stderr(said).spawn().unwrap())
-}
-
-fn successes(place: &Place) -> usize {
-    std::fs::read_to_string(place.0.join("said")).unwrap().matches("Loading success.").count()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::{
     Place,
     crowd::is_alive,
     free_port, penstock,
-    running::{KILL, Running, TERM, USR2, children, signal_to, until},
+    running::{KILL, Running, TERM, USR2, children, master, said, signal_to, successes, until},
 };
 use std::{os::unix::net::UnixDatagram, path::Path, process::Stdio, time::Duration};
 
@@ -15,19 +15,6 @@ fn config(port: u16, rest: &str) -> String {
         "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nfrontend \
          a\n  bind 127.0.0.1:{port}\n  monitor-uri /alive\n{rest}"
     )
-}
-
-fn master(place: &Place, config: &Path) -> Running {
-    let said = std::fs::File::create(place.0.join("said")).unwrap();
-    Running(penstock().arg("-W").arg("-f").arg(config).stderr(Stdio::from(said)).spawn().unwrap())
-}
-
-fn said(place: &Place) -> String {
-    std::fs::read_to_string(place.0.join("said")).unwrap()
-}
-
-fn successes(place: &Place) -> usize {
-    said(place).matches("Loading success.").count()
 }
 
 /// A script that writes its id, its user and group and its environment to files, and stays.

@@ -6,7 +6,7 @@ use common::{
     Place,
     crowd::{Crowd, answer, asking, dial, is_alive},
     free_port, penstock,
-    running::{KILL, Running, TERM, USR1, USR2, children, freeze, signal_to, until},
+    running::{KILL, Running, TERM, USR1, USR2, children, freeze, master, said, signal_to, successes, until},
 };
 use std::{
     path::Path,
@@ -20,21 +20,6 @@ fn config(global: &str, binds: &[&str]) -> String {
         "global\n  nbthread 2\n{global}defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect \
          10s\nfrontend a\n{binds}  monitor-uri /alive\n"
     )
-}
-
-/// A master whose lines are kept in a file.
-fn master(place: &Place, config: &Path) -> Running {
-    let said = std::fs::File::create(place.0.join("said")).unwrap();
-    Running(penstock().arg("-W").arg("-f").arg(config).stderr(Stdio::from(said)).spawn().unwrap())
-}
-
-fn said(place: &Place) -> String {
-    std::fs::read_to_string(place.0.join("said")).unwrap()
-}
-
-/// How often the master has said that a worker serves.
-fn successes(place: &Place) -> usize {
-    said(place).matches("Loading success.").count()
 }
 
 /// Kills the worker, which has served for long enough not to count as one that fails, and waits until another one serves.

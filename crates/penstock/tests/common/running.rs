@@ -1,6 +1,6 @@
 //! Processes that run until they are told to end.
 
-use super::penstock;
+use super::{Place, penstock};
 use std::{
     ffi::OsStr,
     path::Path,
@@ -61,6 +61,22 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A master whose lines are kept in a file.
+pub fn master(place: &Place, config: &Path) -> Running {
+    let said = std::fs::File::create(place.0.join("said")).unwrap();
+    Running(penstock().arg("-W").arg("-f").arg(config).stderr(said).spawn().unwrap())
+}
+
+/// What the [`master`] of this place has said.
+pub fn said(place: &Place) -> String {
+    std::fs::read_to_string(place.0.join("said")).unwrap()
+}
+
+/// How often the [`master`] has said that a worker serves.
+pub fn successes(place: &Place) -> usize {
+    said(place).matches("Loading success.").count()
 }
 
 pub fn signal_to(pid: u32, signal: i32) {
