@@ -9,7 +9,7 @@ use penstock_config::model::StatsPage;
 use penstock_proxy::server::{Command, ServerRef};
 use penstock_proxy::snapshot::{Kind, Snapshot};
 use penstock_proxy::{Service, ServiceRequest, ServiceResponse};
-use std::time::Instant;
+use std::{sync::LazyLock, time::Instant};
 
 /// The service of `stats enable`: the statistics page.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Service for Stats {
         };
         let body = body.render();
         let mut found = refreshed(answer(200, "text/html", body));
-        found.fields.push(("Content-Security-Policy".into(), policy()));
+        found.fields.push(("Content-Security-Policy".into(), POLICY.clone()));
         found
     }
 }
@@ -167,7 +167,7 @@ impl Stats {
 }
 
 /// The Content-Security-Policy: allows the page's own style, script, stream and forms, and nothing else.
-fn policy() -> String {
+static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; form-action 'self'; \
@@ -175,7 +175,7 @@ fn policy() -> String {
         hash(STYLE),
         hash(SCRIPT)
     )
-}
+});
 
 /// Whether the request has the credentials of one of the users; every user is compared, even after a match.
 fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
