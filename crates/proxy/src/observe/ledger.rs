@@ -11,7 +11,7 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// The offsets at which texts are written in turn: one is complete while the other is written. Unwritten pages take no memory.
@@ -67,41 +67,53 @@ pub enum Before {
 
 /// The earlier counters, and the file in which the sums are kept.
 #[derive(Debug)]
-pub(crate) struct Carried {
-    before: Mutex<Before>,
+pub(crate) struct Carried(Mutex<Books>);
+
+/// See [`Carried`].
+#[derive(Debug)]
+pub(crate) struct Books {
+    before: Before,
     ledger: Option<Ledger>,
 }
 
 impl Carried {
     pub fn new(before: Before, ledger: Option<File>) -> Carried {
-        Carried { before: Mutex::new(before), ledger: ledger.map(Ledger::new) }
+        Carried(Mutex::new(Books { before, ledger: ledger.map(Ledger::new) }))
     }
 
+    /// Opens the books. Whoever reads counters to show them does so first: of two readers, the one that read less must not be the
+    /// last to write.
+    pub fn open(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
     /// Adds the earlier counters, and writes the sums to the file before they are shown.
-    pub fn complete(&self, rows: &mut [Row], connections: &mut u64) {
-        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let known;
-        let past = match &*before {
+    pub fn complete(&mut self, rows: &mut [Row], connections: &mut u64) {
+        let past = match &mut self.before {
             Before::Nothing => None,
-            Before::Past(past) => Some(past),
-            Before::Worker(predecessor) => {
-                known = predecessor.past();
-                Some(&*known)
-            }
+            Before::Past(past) => Some(&*past),
+            Before::Worker(predecessor) => Some(predecessor.past()),
         };
         if let Some(past) = past {
             past.add_to(rows);
             *connections += past.connections();
         }
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = &mut self.ledger {
             // If there is no memory for it, the next worker starts from what was written last.
             let _ = ledger.write(&past::write(rows, Which::All(*connections)));
         }
     }
 
     /// Drops the earlier counters.
-    pub fn forget(&self) {
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Before::Nothing;
+    pub fn forget(&mut self) {
+        self.before = Before::Nothing;
+    }
+
+    /// Whether the sums are kept for a next worker.
+    pub fn are_kept(&self) -> bool {
+        self.ledger.is_some()
     }
 }
 
@@ -109,24 +121,23 @@ impl Carried {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
-    writes: Mutex<u64>,
+    writes: u64,
 }
 
 impl Ledger {
     pub fn new(file: File) -> Ledger {
-        Ledger { file, writes: Mutex::new(0) }
+        Ledger { file, writes: 0 }
     }
 
     /// Replaces the last text with this one.
     ///
     /// # Errors
     /// If there is no memory for it; the last text remains valid.
-    pub fn write(&self, text: &str) -> io::Result<()> {
-        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let heading = Heading { writes: *writes + 1, length: text.len() as u64, hash: hash(text.as_bytes()) };
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
+        let heading = Heading { writes: self.writes + 1, length: text.len() as u64, hash: hash(text.as_bytes()) };
         self.file.write_all_at(text.as_bytes(), heading.place())?;
         self.file.write_all_at(&heading.to_bytes(), 0)?;
-        *writes += 1;
+        self.writes += 1;
         Ok(())
     }
 }
@@ -135,32 +146,31 @@ impl Ledger {
 #[derive(Debug)]
 pub struct Predecessor {
     file: File,
-    known: Mutex<(Heading, Arc<Past>)>,
+    known: (Heading, Past),
 }
 
 impl Predecessor {
     /// A predecessor that writes to this file.
     pub fn new(file: File) -> Predecessor {
-        Predecessor { file, known: Mutex::default() }
+        Predecessor { file, known: Default::default() }
     }
 
     /// The counters in the last complete text.
-    fn past(&self) -> Arc<Past> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn past(&mut self) -> &Past {
         // A text is overwritten only by the second one after it, so a reader that meets this finds a complete one when it
         // tries again.
         for _ in 0..3 {
-            match self.newer(known.0) {
+            match self.newer(self.known.0) {
                 Ok(Some((heading, text))) if hash(&text) == heading.hash => {
                     let text = String::from_utf8_lossy(&text);
-                    *known = (heading, Arc::new(Past::read(&text).0));
+                    self.known = (heading, Past::read(&text).0);
                     break;
                 }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }
         }
-        known.1.clone()
+        &self.known.1
     }
 
     fn newer(&self, known: Heading) -> io::Result<Option<(Heading, Vec<u8>)>> {
@@ -189,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_last_whole_text_holds() {
-        let (ledger, predecessor) = pair();
+        let (mut ledger, mut predecessor) = pair();
         assert_eq!(*predecessor.past(), Past::default());
         for n in [1, 2, 1000, 7] {
             ledger.write(&text(n)).unwrap();
@@ -209,10 +219,10 @@ mod tests {
 
     #[test]
     fn a_reader_beside_a_writer_sees_whole_texts_only() {
-        let (ledger, predecessor) = pair();
+        let (mut ledger, mut predecessor) = pair();
         ledger.write(&text(0)).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..2000).for_each(|n| ledger.write(&text(n)).unwrap()));
+            scope.spawn(move || (1..2000).for_each(|n| ledger.write(&text(n)).unwrap()));
             let mut last = 0;
             for _ in 0..2000 {
                 let now = predecessor.past().connections();

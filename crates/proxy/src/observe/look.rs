@@ -2,6 +2,7 @@
 
 use super::{
     counters::{Part, sum_cells},
+    ledger::Carried,
     snapshot::{Kind, Level, Process, Row, ServerRow, Snapshot, Upstream},
 };
 use crate::{
@@ -22,6 +23,7 @@ impl Handle {
     /// The state of the whole process now.
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
+        let mut books = shared.carried.get().map(Carried::open);
         let mut rows = Vec::new();
         for index in 0..shared.config.proxies.len() {
             push_proxy(shared, index, &mut rows);
@@ -35,8 +37,8 @@ impl Handle {
             };
         }
         let mut connections = shared.limits.process.total.load(Relaxed);
-        if let Some(carried) = shared.carried.get() {
-            carried.complete(&mut rows, &mut connections);
+        if let Some(books) = &mut books {
+            books.complete(&mut rows, &mut connections);
         }
         let process = process(self, &rows, connections);
         Snapshot { process, rows, engine: shared.engines.sum() }

@@ -4,10 +4,7 @@ use super::{
     counters::{Cells, Part},
     history::{Graph, Machine, Range, Reading, Subject},
 };
-use crate::process::{
-    handle::{Handle, State},
-    shared::Shared,
-};
+use crate::process::{handle::Handle, shared::Shared};
 use rustix::time::{ClockId, clock_gettime};
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +32,7 @@ pub(crate) fn start(handle: &Handle) -> std::io::Result<()> {
 
 fn sample(handle: &Handle) {
     let shared: &Arc<Shared> = handle.shared();
-    while !(handle.state() != State::Running && handle.is_finished()) {
+    while !handle.has_ended() {
         let now = handle.started().elapsed();
         // The counters are read before the history is locked, so that its readers only wait while they are recorded.
         let readings = read(shared);

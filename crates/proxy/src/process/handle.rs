@@ -139,12 +139,14 @@ impl Handle {
     /// Adds earlier processes' counters to those of this one, and keeps the sums in a file for the next one: whenever they are
     /// read, and at each call of [`Handle::keep_counters`]. Works once, and must be called before counters are first read.
     pub fn carry_counters(&self, before: Before, ledger: Option<File>) {
-        let _ = self.shared().carried.set(Carried::new(before, ledger));
-        self.keep_counters();
+        if ledger.is_some() || !matches!(before, Before::Nothing) {
+            let _ = self.shared().carried.set(Carried::new(before, ledger));
+            self.keep_counters();
+        }
     }
     /// Writes the current counters to the file given to [`Handle::carry_counters`], if there is one.
     pub fn keep_counters(&self) {
-        if self.shared().carried.get().is_some() {
+        if self.shared().carried.get().is_some_and(|carried| carried.open().are_kept()) {
             drop(self.snapshot());
         }
     }
@@ -156,6 +158,10 @@ impl Handle {
     /// Whether all workers have ended.
     pub fn is_finished(&self) -> bool {
         self.lock().iter().all(JoinHandle::is_finished)
+    }
+    /// Whether the process was told to end, and all workers have: whatever runs beside them ends then.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state() != State::Running && self.is_finished()
     }
     /// Waits until all workers have ended.
     pub fn wait(&self) {

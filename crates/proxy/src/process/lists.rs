@@ -1,6 +1,6 @@
 //! Lists, maps and stick tables, as operators see them.
 
-use super::handle::{Handle, State};
+use super::handle::Handle;
 use penstock_backends::server::Target;
 use penstock_rules::{
     patterns::Reference,
@@ -19,7 +19,7 @@ pub(crate) fn keep_tidy(handle: Handle) -> io::Result<()> {
     }
     let thread = thread::Builder::new().name("lists".into());
     let work = move || {
-        while !(handle.state() != State::Running && handle.is_finished()) {
+        while !handle.has_ended() {
             for list in handle.references().iter().filter(|list| list.is_untidy()) {
                 list.tidy();
             }

@@ -110,7 +110,7 @@ impl Handle {
         let shared = self.shared();
         shared.limits.clear(all);
         if all && let Some(carried) = shared.carried.get() {
-            carried.forget();
+            carried.open().forget();
         }
         shared.counters.clear_peaks();
         for backend in shared.backends.iter() {

@@ -4,10 +4,7 @@
 //! What is watched is the turn, not the worker: a worker that completes many turns a second is merely busy, however
 //! late it is, and is left alone.
 
-use super::{
-    handle::{Handle, State},
-    shared::Shared,
-};
+use super::{handle::Handle, shared::Shared};
 use crate::worker::pulse::{Pulse, Who};
 use penstock_config::{Config, Span};
 use std::{fmt::Write, sync::Arc, time::Duration};
@@ -34,7 +31,7 @@ pub(crate) fn start(handle: Handle) -> std::io::Result<()> {
 fn watch(handle: &Handle) {
     let shared: &Arc<Shared> = handle.shared();
     let mut seen = vec![Seen::default(); shared.pulses.len()];
-    while !(handle.state() != State::Running && handle.is_finished()) {
+    while !handle.has_ended() {
         for (id, (pulse, seen)) in shared.pulses.iter().zip(&mut seen).enumerate() {
             let thread = pulse.thread();
             let Some(used) = penstock_sys::thread_cpu_time(thread).filter(|_| thread != 0) else { continue };
