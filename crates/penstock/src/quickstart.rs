@@ -3,8 +3,8 @@
 use crate::{configuration, engine, flags::Flags, ready::Reporter, serve};
 use penstock_config::model::Source;
 use std::{
-    io::{BufRead, BufReader, IsTerminal, Write},
-    net::{TcpListener, TcpStream},
+    io::{BufRead, BufReader, IsTerminal, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -91,33 +91,28 @@ fn backend(name: &'static str) -> std::io::Result<std::net::SocketAddr> {
     Ok(address)
 }
 
+/// Answers one request and closes: a kept connection would hold one of the few threads while new ones wait.
 fn answer(stream: TcpStream, name: &str) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     stream.set_nodelay(true)?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut request = String::new();
-        let mut left = std::io::Read::take(&mut reader, REQUEST_MAX);
-        if left.read_line(&mut request)? == 0 {
-            return Ok(());
-        }
-        let mut line = String::new();
-        while left.read_line(&mut line)? > 0 && line.trim_end() != "" {
-            line.clear();
-        }
-        let body = format!("Hello from the {name} backend.\nYou asked for: {}\n", request.trim_end());
-        // A request with a body is answered without reading that, and the connection is closed.
-        let close =
-            if request.starts_with("GET ") || request.starts_with("HEAD ") { "" } else { "Connection: close\r\n" };
-        let body_sent = if request.starts_with("HEAD ") { "" } else { &body };
-        write!(
-            writer,
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Backend: {name}\r\nContent-Length: {}\r\n{close}\r\n{body_sent}",
-            body.len()
-        )?;
-        if !close.is_empty() {
-            return Ok(());
-        }
+    let mut reader = BufReader::new(stream.try_clone()?).take(REQUEST_MAX);
+    let mut request = String::new();
+    if reader.read_line(&mut request)? == 0 {
+        return Ok(());
     }
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 0 && line.trim_end() != "" {
+        line.clear();
+    }
+    let body = format!("Hello from the {name} backend.\nYou asked for: {}\n", request.trim_end());
+    let body_sent = if request.starts_with("HEAD ") { "" } else { &body };
+    write!(
+        &stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Backend: {name}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body_sent}",
+        body.len()
+    )?;
+    // What is left of a request's body is taken, or closing would reset the connection before the response is read.
+    stream.shutdown(Shutdown::Write)?;
+    std::io::copy(&mut reader, &mut std::io::sink())?;
+    Ok(())
 }

@@ -11,7 +11,7 @@ use common::{
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -246,6 +246,13 @@ fn quickstart_needs_nothing_and_leaves_nothing() {
         return;
     }
     assert!(said.contains("curl -k https://127.0.0.1:8443/") && said.contains("engine"), "{said}");
+    // More requests in a row than a backend has threads, the last with a body.
+    for n in 0..40 {
+        let mut curl = Command::new("curl");
+        curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10", "https://127.0.0.1:8443/"]);
+        let output = if n < 39 { &mut curl } else { curl.args(["-d", "name=value"]) }.output().expect("curl runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "200", "request {n}");
+    }
     running.signal(INT);
     assert_eq!(running.end(), 128 + INT);
     assert_eq!(quickstart_directories(), before);
