@@ -74,7 +74,7 @@ pub fn main(folder: &Path, probes: Vec<Probe>) -> i32 {
     }
     let chosen_names: Vec<&str> = chosen.iter().map(|t| t.name()).collect();
     println!("\nrunning {} tests", chosen.len());
-    let (passed, failures, skipped) = run_all(&suite, &chosen);
+    let Outcomes { passed, failures, skipped, .. } = run_all(&suite, &chosen);
     nginx::stop();
     Certificates::clean_up();
 
@@ -165,14 +165,48 @@ fn why_without_penstock() -> Option<String> {
     }
 }
 
-/// How often a scenario may be tried before it has failed.
-const ATTEMPTS: usize = 3;
+/// How often a test is tried while others run beside it, and how often on its own after that. A machine under load
+/// delays a datagram or a timer; what is wrong each time is wrong.
+const ATTEMPTS: usize = 2;
 
 /// A test that takes longer is named with its time: the whole suite must stay short.
 const SLOW_S: u64 = 5;
 
-type Outcomes = (usize, Vec<(String, Failure)>, Vec<String>);
+/// How the tests came out.
+#[derive(Default)]
+struct Outcomes {
+    passed: usize,
+    failures: Vec<(String, Failure)>,
+    skipped: Vec<String>,
+    /// Those that failed while others ran beside them.
+    again: Vec<(usize, Failure)>,
+}
 
+impl Outcomes {
+    fn keep(&mut self, name: &str, verdict: Verdict, began: Instant) {
+        let word = match verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                "ok".to_owned()
+            }
+            Verdict::Skipped(reason) => {
+                let word = format!("ignored, {reason}");
+                self.skipped.push(reason);
+                word
+            }
+            Verdict::Failed(failure) => {
+                self.failures.push((name.to_owned(), failure));
+                "FAILED".to_owned()
+            }
+        };
+        println!("test {name} ... {word}");
+        if began.elapsed().as_secs() >= SLOW_S {
+            println!("    {name} took {:.1} s", began.elapsed().as_secs_f32());
+        }
+    }
+}
+
+/// Runs the tests several at a time, and those that fail once more on their own.
 fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
     // Scenarios mostly wait for processes to start and timers to run out, hence more of them than cores.
     let jobs = std::env::var("PENSTOCK_JOBS").ok().and_then(|j| j.parse().ok()).unwrap_or(6);
@@ -181,34 +215,30 @@ fn run_all(suite: &Suite, tests: &[&Test]) -> Outcomes {
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(test) = tests.get(at) else { return };
                     let began = Instant::now();
                     let verdict = suite.judge(test);
                     let mut outcomes = outcomes.lock().expect("no holder of this lock panics");
-                    let word = match verdict {
-                        Verdict::Passed => {
-                            outcomes.0 += 1;
-                            "ok".to_owned()
-                        }
-                        Verdict::Skipped(reason) => {
-                            let word = format!("ignored, {reason}");
-                            outcomes.2.push(reason);
-                            word
-                        }
-                        Verdict::Failed(failure) => {
-                            outcomes.1.push((test.name().to_owned(), failure));
-                            "FAILED".to_owned()
-                        }
-                    };
-                    println!("test {} ... {word}", test.name());
-                    if began.elapsed().as_secs() >= SLOW_S {
-                        println!("    {} took {:.1} s", test.name(), began.elapsed().as_secs_f32());
+                    match verdict {
+                        Verdict::Failed(failure) => outcomes.again.push((at, failure)),
+                        verdict => outcomes.keep(test.name(), verdict, began),
                     }
                 }
             });
         }
     });
-    outcomes.into_inner().expect("no holder of this lock panics")
+    let mut outcomes = outcomes.into_inner().expect("no holder of this lock panics");
+    for (at, first) in std::mem::take(&mut outcomes.again) {
+        let (test, began) = (tests[at], Instant::now());
+        let verdict = suite.judge(test);
+        if !matches!(verdict, Verdict::Failed(_)) {
+            println!("    {} failed beside others, and came right on its own: {first}", test.name());
+        }
+        outcomes.keep(test.name(), verdict, began);
+    }
+    outcomes
 }
 
 impl Suite {
@@ -218,7 +248,6 @@ impl Suite {
         let known = self.known_failures.get(name).filter(|_| !updating && self.without_penstock.is_none());
         let mut outcome = self.attempt(test);
         for _ in 1..ATTEMPTS {
-            // A machine under load delays a datagram or a timer; what is wrong each time is wrong.
             if outcome.is_err() && known.is_none() {
                 outcome = self.attempt(test);
             }
