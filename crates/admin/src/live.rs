@@ -4,7 +4,7 @@
 //! A viewer that does not read is disconnected once its buffer is full; its browser then reconnects.
 
 use crate::page::{self, View, changes, graphs::Shown, keys};
-use penstock_config::model::StatsPage;
+use penstock_config::model::{ProxyId, StatsPage};
 use penstock_proxy::{Handle, ServiceRequest, Snapshot, State};
 use serde_json::{Value, json};
 use std::{
@@ -37,7 +37,7 @@ struct Watched {
 #[derive(Debug)]
 struct Viewer {
     events: Sender<Vec<u8>>,
-    proxy: usize,
+    proxy: ProxyId,
     view: View,
     facts: Vec<String>,
     rows: String,
@@ -51,7 +51,7 @@ impl Viewers {
     /// Adds a viewer; returns its first event and the channel for further ones. `None` if there are too many viewers.
     pub fn add(&self, request: &ServiceRequest<'_>, view: View) -> Option<(Vec<u8>, Receiver<Vec<u8>>)> {
         let proxies = &request.handle.shared().config.proxies;
-        let proxy = proxies.iter().position(|proxy| std::ptr::eq(proxy, request.proxy))?;
+        let proxy = proxies.position(|proxy| std::ptr::eq(proxy, request.proxy))?;
         let (events, stream) = channel(WAITING_MAX);
         let mut viewer = Viewer {
             events,

@@ -1,7 +1,10 @@
 //! The stream of the statistics page: how many may look, and what becomes of one who does not read.
 
 use penstock_admin::Stats;
-use penstock_config::{Diagnostics, Env, model::Source};
+use penstock_config::{
+    Diagnostics, Env,
+    model::{ProxyId, Source},
+};
 use penstock_proxy::{Handle, Inherited, Runtime, Service, ServiceRequest, ServiceResponse, Services};
 use std::time::{Duration, Instant};
 
@@ -19,7 +22,7 @@ fn served(dir: &str) -> Handle {
 }
 
 fn ask(stats: &Stats, handle: &Handle, method: &[u8], fields: &[(&[u8], &[u8])]) -> ServiceResponse {
-    let proxy = &handle.shared().config.proxies[0];
+    let proxy = &handle.shared().config.proxies[ProxyId(0)];
     stats.answer(ServiceRequest { method, target: b"/;stream", fields, body: b"", proxy, admin: false, handle })
 }
 

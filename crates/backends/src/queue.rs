@@ -193,6 +193,7 @@ impl<E> Backend<E> {
 mod tests {
     use super::*;
     use crate::server::{Assignment, Backends, Cause, Server, ServerId, ServerRef, Want};
+    use penstock_config::model::ProxyId;
     use std::time::Instant;
 
     fn backends(lines: &str) -> Backends {
@@ -237,7 +238,7 @@ mod tests {
     #[tokio::test]
     async fn who_came_first_is_served_first_whichever_queue() {
         let all = backends("server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1 maxconn 1");
-        let backend = all.get(0).expect("it has servers");
+        let backend = all.get(ProxyId(0)).expect("it has servers");
         let (a, b) = (slot(backend, to(0)), slot(backend, to(1)));
         let mut any = ticket(backend, Want::default());
         let bound = ticket(backend, to(0));
@@ -255,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn a_waiter_that_leaves_takes_nothing_with_it() {
         let all = backends("server a 127.0.0.1:1 maxconn 1");
-        let backend = all.get(0).expect("it has servers");
+        let backend = all.get(ProxyId(0)).expect("it has servers");
         let held = slot(backend, Want::default());
         let (first, second, third) =
             (ticket(backend, Want::default()), ticket(backend, Want::default()), ticket(backend, Want::default()));
@@ -273,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn maxqueue_bounds_the_queue_of_a_server() {
         let all = backends("server a 127.0.0.1:1 maxconn 1 maxqueue 1\n server b 127.0.0.1:1");
-        let backend = all.get(0).expect("it has servers");
+        let backend = all.get(ProxyId(0)).expect("it has servers");
         let _held = slot(backend, to(0));
         let _waits = ticket(backend, to(0));
         assert!(matches!(backend.assign(&to(0)), Assignment::Full));
@@ -284,10 +285,14 @@ mod tests {
     async fn a_server_that_goes_down_sends_its_queue_elsewhere_with_redispatch() {
         for (option, moved) in [("option redispatch", true), ("retries 3", false)] {
             let all = backends(&format!("{option}\n server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1"));
-            let backend = all.get(0).expect("it has servers");
+            let backend = all.get(ProxyId(0)).expect("it has servers");
             let _held = slot(backend, to(0));
             let waits = ticket(backend, to(0));
-            all.set_stopped(ServerRef { proxy: 0, server: ServerId::configured(0) }, &Cause::default(), Instant::now());
+            all.set_stopped(
+                ServerRef { proxy: ProxyId(0), server: ServerId::configured(0) },
+                &Cause::default(),
+                Instant::now(),
+            );
             assert_eq!(at(backend, 0).queued(), u32::from(!moved), "{option}");
             if moved {
                 assert_eq!(server_of(waits).await, usize::MAX);
@@ -299,8 +304,8 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_comes_up_takes_who_waits_for_any() {
         let all = backends("server a 127.0.0.1:1 maxconn 1\n server b 127.0.0.1:1 maxconn 2");
-        let backend = all.get(0).expect("it has servers");
-        let b = ServerRef { proxy: 0, server: ServerId::configured(1) };
+        let backend = all.get(ProxyId(0)).expect("it has servers");
+        let b = ServerRef { proxy: ProxyId(0), server: ServerId::configured(1) };
         all.set_stopped(b, &Cause::default(), Instant::now());
         let _held = slot(backend, Want::default());
         let waits: Vec<Ticket> = (0..3).map(|_| ticket(backend, Want::default())).collect();
@@ -315,7 +320,7 @@ mod tests {
     #[test]
     fn places_are_neither_lost_nor_doubled_across_workers() {
         let all = backends("balance leastconn\n server a 127.0.0.1:1 maxconn 2\n server b 127.0.0.1:1 maxconn 3");
-        let backend = all.get(0).expect("it has servers");
+        let backend = all.get(ProxyId(0)).expect("it has servers");
         std::thread::scope(|scope| {
             for worker in 0..16 {
                 scope.spawn(move || {

@@ -23,7 +23,7 @@ pub use endpoint::{CheckPlace, Endpoint, Host, Target};
 pub use membership::{AddError, RemoveError};
 pub use observe::Seen;
 pub use saved::{SavedError, SavedServer, read_saved};
-pub use slots::{ServerId, Slots};
+pub use slots::Slots;
 pub use status::{Admin, Agent, Check, Operational, Status};
 pub use view::{BackendView, ServerView};
 
@@ -32,9 +32,10 @@ use crate::queue::{Priority, Ticket};
 use arc_swap::ArcSwap;
 use penstock_config::{
     Config,
-    model::{self, ServerHost, StatsLevel},
+    model::{self, PerProxy, ProxyId, ServerHost, StatsLevel},
 };
 use penstock_rules::By;
+pub use penstock_rules::{ServerId, ServerRef};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -44,8 +45,8 @@ use tokio::sync::Notify;
 /// An event of a server, for logs and the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The proxy to whose log targets it goes, by its place in [`Config::proxies`].
-    pub proxy: usize,
+    /// The proxy to whose log targets it goes.
+    pub proxy: ProxyId,
     /// Syslog severity.
     pub severity: u8,
     /// One sentence.
@@ -55,18 +56,9 @@ pub struct Notice {
 /// A receiver of notices: the log.
 pub type Announce = Box<dyn Fn(&Notice) + Send + Sync>;
 
-/// A reference to a server: its backend's place in [`Config::proxies`], and its id there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerRef {
-    /// The proxy.
-    pub proxy: usize,
-    /// The server in it.
-    pub server: ServerId,
-}
-
 /// The backends of a configuration. `E` is the type of the caller's data for each server.
 pub struct Backends<E = ()> {
-    by_proxy: Vec<Option<Arc<Backend<E>>>>,
+    by_proxy: PerProxy<Option<Arc<Backend<E>>>>,
     /// Pairs of servers: one that is tracked, and one that tracks it.
     trackers: ArcSwap<Vec<(ServerRef, ServerRef)>>,
     /// Locked while servers are added or removed.
@@ -328,9 +320,9 @@ impl<E> Backends<E> {
             || config.global.hard_stop_after.is_some()
             || config.proxies.iter().any(|proxy| proxy.stats.as_ref().is_some_and(|page| !page.admin.is_empty()));
         let fullconn = full::automatic(config, maxconn);
-        let by_proxy = config.proxies.iter().enumerate().map(|(index, proxy)| {
+        let by_proxy = config.proxies.entries().map(|(id, proxy)| {
             let serves = proxy.kind.has_backend() && !proxy.disabled;
-            serves.then(|| Arc::new(Backend::new(config, index, fullconn[index], operated, with)))
+            serves.then(|| Arc::new(Backend::new(config, id, fullconn[id], operated, with)))
         });
         let by_proxy = by_proxy.collect();
         let backends = Backends {
@@ -347,7 +339,7 @@ impl<E> Backends<E> {
     }
 
     /// The backend at that place in [`Config::proxies`].
-    pub fn get(&self, proxy: usize) -> Option<&Arc<Backend<E>>> {
+    pub fn get(&self, proxy: ProxyId) -> Option<&Arc<Backend<E>>> {
         self.by_proxy.get(proxy)?.as_ref()
     }
 

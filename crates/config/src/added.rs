@@ -4,7 +4,7 @@ use crate::{
     address,
     args::Args,
     bind::settings,
-    model::{Config, Server},
+    model::{Config, ProxyId, Server},
     name::valid_name,
     server::{TABLE, complete},
     span::{Span, Word},
@@ -99,7 +99,7 @@ impl Config {
     ///
     /// # Errors
     /// A sentence that says what is wrong with the words.
-    pub fn added_server(&self, proxy: usize, name: &str, words: &[String]) -> Result<Server, String> {
+    pub fn added_server(&self, proxy: ProxyId, name: &str, words: &[String]) -> Result<Server, String> {
         let word = |text: &String| Word { text: text.clone(), span: Span::default() };
         let words: Vec<Word> = words.iter().map(word).collect();
         let Some((address, options)) = words.split_first() else {
@@ -158,7 +158,7 @@ mod tests {
 
     fn added(line: &str) -> Result<Server, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        config().added_server(0, "x", &words)
+        config().added_server(ProxyId(0), "x", &words)
     }
 
     #[test]

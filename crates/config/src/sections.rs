@@ -383,7 +383,7 @@ impl Sections {
             http_errors,
             programs: std::mem::take(&mut self.programs),
             global: std::mem::take(&mut self.global),
-            proxies,
+            proxies: proxies.into(),
             userlists: std::mem::take(&mut self.userlists),
             resolvers: std::mem::take(&mut self.resolvers),
             peers: std::mem::take(&mut self.peers),

@@ -3,8 +3,8 @@
 use penstock_config::{
     Config, Diagnostics, Env, Severity, Source, load,
     model::{
-        Balance, BalanceKey, ListenAddress, LogAddress, LogFormat, Mode, ProxyKind, ServerHost, ServerPort, TlsVersion,
-        Verify,
+        Balance, BalanceKey, ListenAddress, LogAddress, LogFormat, Mode, ProxyId, ProxyKind, ServerHost, ServerPort,
+        TlsVersion, Verify,
     },
 };
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
@@ -118,7 +118,7 @@ fn a_whole_site_is_read() {
     let (front, back, listen) = (ProxyKind::Frontend, ProxyKind::Backend, ProxyKind::Listen);
     assert_eq!(names, [("www", front), ("app", back), ("api", back), ("stats", listen), ("mysql", listen)]);
 
-    let www = &config.proxies[0];
+    let www = &config.proxies[ProxyId(0)];
     assert_eq!((www.mode, www.log_global, www.options.log), (Mode::Http, true, LogFormat::Http));
     assert_eq!(www.timeouts.connect, Some(Duration::from_secs(5)));
     assert_eq!(www.timeouts.client, Some(Duration::from_secs(50)));
@@ -140,7 +140,7 @@ fn a_whole_site_is_read() {
     assert_eq!(words(&www.use_backend[0]), ["api", "if", "is_api"]);
     assert_eq!(www.default_backend.as_ref().unwrap().text, "app");
 
-    let app = &config.proxies[1];
+    let app = &config.proxies[ProxyId(1)];
     assert_eq!(app.balance, Some(Balance::plain("leastconn")));
     assert_eq!(words(&app.http_check[0]), ["expect", "status", "200"]);
     let [a, b, c] = app.servers.as_slice() else { panic!("three servers") };
@@ -152,14 +152,14 @@ fn a_whole_site_is_read() {
     assert_eq!(tls.conf.ca_file.as_ref().unwrap().value, Path::new("/etc/ssl/certs/upstream.pem"));
     assert_eq!(words(tls.sni.as_ref().unwrap()), ["req.hdr(host)"]);
 
-    let api = &config.proxies[2];
+    let api = &config.proxies[ProxyId(2)];
     assert_eq!(
         api.balance,
         Some(Balance::by("uri", BalanceKey::Uri { whole: true, path_only: false, len: None, depth: Some(3) }))
     );
     assert_eq!(api.servers.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["api1", "api2", "api3"]);
-    assert_eq!(config.proxies[3].stats.as_ref().unwrap().auth, [("admin".into(), "secret".into())]);
-    let mysql = &config.proxies[4];
+    assert_eq!(config.proxies[ProxyId(3)].stats.as_ref().unwrap().auth, [("admin".into(), "secret".into())]);
+    let mysql = &config.proxies[ProxyId(4)];
     assert_eq!((mysql.mode, mysql.timeouts.client), (Mode::Tcp, Some(Duration::from_secs(3600))));
     assert_eq!(mysql.servers[0].host, ServerHost::Unix("/run/db.sock".into()));
 }
@@ -175,7 +175,7 @@ fn defaults_are_anonymous_named_or_inherited() {
          defaults\n timeout client 0\n\
          listen h\n bind :3\n",
     );
-    let [f, g, h] = config.proxies.as_slice() else { panic!("three proxies") };
+    let [f, g, h] = &config.proxies.iter().collect::<Vec<_>>()[..] else { panic!("three proxies") };
     assert_eq!((f.mode, f.retries, f.timeouts.client), (Mode::Http, 7, Some(Duration::from_secs(1))));
     assert_eq!(f.http_request.len(), 1);
     assert!(f.options.forwardfor.is_none());

@@ -1,6 +1,6 @@
 //! What holds for any input.
 
-use penstock_config::{Env, Severity, Source, evaluate_condition, load, manual, units};
+use penstock_config::{Env, Severity, Source, evaluate_condition, load, manual, model::ProxyId, units};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ proptest! {
         let read = |separator: &str| {
             let text = format!("backend b\nacl n{separator}{}\n", words.join(separator));
             let (config, _) = load([Source::new("p.cfg", text.as_bytes())], &env());
-            config.proxies[0].acls[0].words.iter().map(|w| w.text.clone()).collect::<Vec<_>>()
+            config.proxies[ProxyId(0)].acls[0].words.iter().map(|w| w.text.clone()).collect::<Vec<_>>()
         };
         prop_assert_eq!(read(" "), read("\t \t"));
         prop_assert_eq!(read(" ").len(), words.len() + 1);
@@ -107,7 +107,7 @@ proptest! {
         let source = format!("backend b\nacl n \"{quoted}\" end\n");
         let (config, diagnostics) = load([Source::new("p.cfg", source.as_bytes())], &env());
         prop_assert!(!diagnostics.has_errors());
-        prop_assert_eq!(&config.proxies[0].acls[0].words[1].text, &text);
+        prop_assert_eq!(&config.proxies[ProxyId(0)].acls[0].words[1].text, &text);
     }
 
     #[test]
@@ -141,7 +141,7 @@ fn ten_thousand_servers_are_read() {
     let text = format!("backend b\n{one} server last 10.0.0.1:80 check\n");
     let (config, _) = load([Source::new("one.cfg", text.as_bytes())], &Env::default());
     println!("one backend in {:?}", start.elapsed());
-    assert_eq!(config.proxies[0].servers.len(), 10_000);
+    assert_eq!(config.proxies[ProxyId(0)].servers.len(), 10_000);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use penstock_config::{
     Config, Env, Severity, Source, load,
     model::{
         Balance, BalanceKey, Bind, CheckKind, ConnectionMode, CookieMode, HashFunction, InitAddr, ListenAddress,
-        LogAddress, LogTransport, Proxy, Server, ServerHost, ServerPort, TlsVersion, Verify,
+        LogAddress, LogTransport, Proxy, ProxyId, Server, ServerHost, ServerPort, TlsVersion, Verify,
     },
 };
 use std::{path::Path, time::Duration};
@@ -20,7 +20,7 @@ fn global(lines: &str) -> penstock_config::model::Global {
 }
 
 fn listen(lines: &str) -> Proxy {
-    valid(&format!("listen l\n mode http\n{lines}\n")).proxies.remove(0)
+    valid(&format!("listen l\n mode http\n{lines}\n")).proxies.into_iter().next().expect("a proxy")
 }
 
 fn bind(line: &str) -> Bind {
@@ -28,7 +28,13 @@ fn bind(line: &str) -> Bind {
 }
 
 fn server(line: &str) -> Server {
-    valid(&format!("backend b\n mode http\n server s {line}\n")).proxies.remove(0).servers.remove(0)
+    valid(&format!("backend b\n mode http\n server s {line}\n"))
+        .proxies
+        .into_iter()
+        .next()
+        .expect("a proxy")
+        .servers
+        .remove(0)
 }
 
 #[test]
@@ -107,17 +113,17 @@ fn bases_lead_relative_paths() {
         "global\n crt-base /crt\n ca-base /ca\nlisten l\n bind :1 ssl crt a.pem crt /b.pem ca-file c.pem ca-verify-file /d.pem\n \
          server s 192.0.2.1:1 ssl crt e.pem ca-file f.pem crl-file g.pem\n",
     );
-    let tls = config.proxies[0].binds[0].tls.as_ref().expect("ssl");
+    let tls = config.proxies[ProxyId(0)].binds[0].tls.as_ref().expect("ssl");
     let paths: Vec<_> = tls.crt.iter().map(|p| p.value.to_str().unwrap()).collect();
     assert_eq!(paths, ["/crt/a.pem", "/b.pem"]);
     assert_eq!(tls.conf.ca_file.as_ref().unwrap().value, Path::new("/ca/c.pem"));
     assert_eq!(tls.conf.ca_verify_file.as_ref().unwrap().value, Path::new("/d.pem"));
-    let tls = config.proxies[0].servers[0].settings.tls.as_ref().expect("ssl");
+    let tls = config.proxies[ProxyId(0)].servers[0].settings.tls.as_ref().expect("ssl");
     assert_eq!(tls.crt.as_ref().unwrap().value, Path::new("/crt/e.pem"));
     assert_eq!(tls.conf.ca_file.as_ref().unwrap().value, Path::new("/ca/f.pem"));
     assert_eq!(tls.conf.crl_file.as_ref().unwrap().value, Path::new("/ca/g.pem"));
     let config = valid("global\n default-path origin /etc/lb\nlisten l\n bind :1 ssl crt a.pem\n");
-    assert_eq!(config.proxies[0].binds[0].tls.as_ref().unwrap().crt[0].value, Path::new("/etc/lb/a.pem"));
+    assert_eq!(config.proxies[ProxyId(0)].binds[0].tls.as_ref().unwrap().crt[0].value, Path::new("/etc/lb/a.pem"));
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn settings_of_servers_and_their_defaults() {
         "defaults\n default-server maxconn 10 check\nbackend b\n default-server maxconn 20 ssl verify none\n \
          server a 192.0.2.1:1\n server b 192.0.2.1:2 no-check no-ssl maxconn 5\n server-template t 2-3 192.0.2.1:3 id 9\n",
     );
-    let [a, b, t2, t3] = config.proxies[0].servers.as_slice() else { panic!("four servers") };
+    let [a, b, t2, t3] = config.proxies[ProxyId(0)].servers.as_slice() else { panic!("four servers") };
     assert!(a.settings.check.enabled && a.settings.maxconn == 20 && a.settings.tls.is_some());
     assert!(!b.settings.check.enabled && b.settings.maxconn == 5 && b.settings.tls.is_none());
     assert_eq!((t2.name.as_str(), t2.template, t2.settings.id), ("t2", Some(2), Some(9)));
@@ -260,7 +266,7 @@ fn several_files_are_one_configuration_and_each_ends_its_section() {
     let first = Source::new("1.cfg", b"defaults\n mode http\n retries 9\n");
     let second = Source::new("2.cfg", b" maxconn 3\nfrontend f\n bind :1\n default_backend nowhere\n");
     let (config, diagnostics) = load([first, second], &Env::default());
-    assert_eq!((config.proxies[0].retries, config.proxies[0].maxconn), (9, None));
+    assert_eq!((config.proxies[ProxyId(0)].retries, config.proxies[ProxyId(0)].maxconn), (9, None));
     let places = diagnostics.list.iter().filter(|d| d.severity == Severity::Error).map(|d| {
         let span = d.span.unwrap();
         (span.file.0, span.line)
@@ -271,5 +277,5 @@ fn several_files_are_one_configuration_and_each_ends_its_section() {
 #[test]
 fn a_section_behind_a_refused_line_is_read_on() {
     let config = load([Source::new("v.cfg", b"frontend f\n bind :1\n mode nonsense\n maxconn 7\n")], &Env::default()).0;
-    assert_eq!(config.proxies[0].maxconn, Some(7));
+    assert_eq!(config.proxies[ProxyId(0)].maxconn, Some(7));
 }

@@ -1,6 +1,6 @@
 //! How lines become words, beside HAProxy: a `.notice` prints the word that it is given.
 
-use penstock_config::{Config, Env, Severity, Source, load};
+use penstock_config::{Config, Env, Severity, Source, load, model::ProxyId};
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 fn variables() -> BTreeMap<String, String> {
@@ -128,7 +128,7 @@ fn acl(text: &str, variables: &[(&str, &str)]) -> (Config, Vec<(String, u32, u32
     let text = format!("backend b\nacl {text}\n");
     let (config, diagnostics) = load([Source::new("a.cfg", text.as_bytes())], &Env { variables, ..Env::default() });
     assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
-    let words = config.proxies[0].acls[0].words.iter();
+    let words = config.proxies[ProxyId(0)].acls[0].words.iter();
     let words = words.map(|w| (w.text.clone(), w.span.start, w.span.end)).collect();
     (config, words)
 }

@@ -14,6 +14,7 @@ use crate::{
 };
 use accepted::Accepted;
 use listener::{Listener, backlog, is_unix};
+use penstock_config::model::ProxyId;
 use std::{io, net::SocketAddr, rc::Rc, sync::atomic::Ordering, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -207,7 +208,7 @@ fn is_exhausted(e: &io::Error) -> bool {
 }
 
 /// Returns once the limits would admit another connection; until then, connections stay in the system's queue.
-async fn wait_for_place(worker: &Worker, proxy: usize, bind: usize) {
+async fn wait_for_place(worker: &Worker, proxy: ProxyId, bind: usize) {
     let limits = &worker.shared.limits;
     while !limits.has_place(proxy, bind) {
         limits.waiting.fetch_add(1, Ordering::SeqCst);
@@ -222,7 +223,7 @@ async fn wait_for_place(worker: &Worker, proxy: usize, bind: usize) {
 }
 
 /// Takes a place for a connection that has been accepted, waiting if another worker has just taken the last one.
-async fn enter(worker: &Worker, proxy: usize, bind: usize) -> Option<Place> {
+async fn enter(worker: &Worker, proxy: ProxyId, bind: usize) -> Option<Place> {
     loop {
         if let Some(place) = Limits::enter(&worker.shared, proxy, bind, worker.id) {
             return Some(place);

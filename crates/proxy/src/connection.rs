@@ -12,7 +12,7 @@ use crate::{
     servers::private::Own,
     worker::state::Worker,
 };
-use penstock_config::model::{Bind, Proxy};
+use penstock_config::model::{Bind, Proxy, ProxyId};
 use penstock_http::Limits;
 use penstock_rules::{ConnFacts, Session};
 use std::{
@@ -32,7 +32,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Conn {
     pub worker: Rc<Worker>,
     /// The frontend's place in the configuration.
-    pub frontend: usize,
+    pub frontend: ProxyId,
     /// The place of the `bind` line in the frontend.
     pub bind: usize,
     pub facts: ConnFacts,

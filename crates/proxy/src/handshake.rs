@@ -11,7 +11,7 @@ use crate::{
     tcp,
     worker::{pulse::Stage, state::Worker},
 };
-use penstock_config::model::Mode;
+use penstock_config::model::{Mode, ProxyId};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
 use penstock_tls::HandshakeError;
@@ -55,7 +55,7 @@ fn speaks_http2(conn: &Conn) -> bool {
 }
 
 /// The facts known of a connection as soon as it is accepted.
-fn facts(worker: &Worker, socket: &Socket, proxy: usize, bind: usize) -> ConnFacts {
+fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnFacts {
     let (peer, local) = match socket {
         Socket::Unix(_) => (None, None),
         _ => (socket.peer_addr().ok(), socket.local_addr().ok()),

@@ -9,7 +9,7 @@ mod target;
 use header::Clock;
 use penstock_config::{
     Config,
-    model::{LogTarget, Proxy},
+    model::{LogTarget, PerProxy, Proxy, ProxyId},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -35,11 +35,12 @@ pub(crate) mod severity {
 pub(crate) struct LogTargets {
     /// Every `log` line that some proxy or the process uses.
     targets: Vec<Arc<Target>>,
-    /// The indices of the targets of each proxy, by its place in the configuration; the last entry is the process
-    /// itself.
-    of_proxy: Vec<Vec<usize>>,
+    /// The indices of the targets of each proxy.
+    of_proxy: PerProxy<Vec<usize>>,
+    /// Those of the process itself.
+    of_process: Vec<usize>,
     /// The `log-tag` of each proxy, if it has one.
-    tags: Vec<Option<Vec<u8>>>,
+    tags: PerProxy<Option<Vec<u8>>>,
     tag: Vec<u8>,
     hostname: Option<Vec<u8>>,
     pid: u32,
@@ -64,8 +65,7 @@ impl LogTargets {
             all.extend(own);
             all
         };
-        let mut of_proxy: Vec<_> = config.proxies.iter().map(|proxy| of(proxy, add(&proxy.logs))).collect();
-        of_proxy.push(global.clone());
+        let of_proxy = config.proxies.iter().map(|proxy| of(proxy, add(&proxy.logs))).collect();
         let hostname = config.global.log_send_hostname.as_ref().map(|name| match name {
             Some(name) => name.clone().into_bytes(),
             None => rustix::system::uname().nodename().to_bytes().to_vec(),
@@ -73,6 +73,7 @@ impl LogTargets {
         LogTargets {
             targets,
             of_proxy,
+            of_process: global,
             tags: config.proxies.iter().map(|p| p.log_tag.as_ref().map(|tag| tag.clone().into_bytes())).collect(),
             tag: config.global.log_tag.clone().unwrap_or_else(program_name).into_bytes(),
             hostname,
@@ -80,7 +81,7 @@ impl LogTargets {
         }
     }
     /// Whether the proxy logs at all; if not, its lines need not be formatted.
-    pub fn logs(&self, proxy: usize) -> bool {
+    pub fn logs(&self, proxy: ProxyId) -> bool {
         !self.of_proxy[proxy].is_empty()
     }
     /// How many lines were lost because a target could not take them.
@@ -120,17 +121,24 @@ impl Logger {
         }
     }
     /// Whether the proxy logs at all.
-    pub fn logs(&self, proxy: usize) -> bool {
+    pub fn logs(&self, proxy: ProxyId) -> bool {
         self.targets.logs(proxy)
     }
     /// Sends one line, dated in microseconds since 1970, to the targets of `proxy`, now or with the others of this
     /// turn.
-    pub fn send(&self, proxy: usize, unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
-        let used = &self.targets.of_proxy[proxy];
+    pub fn send(&self, proxy: ProxyId, unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
+        let targets = &self.targets;
+        let tag = targets.tags[proxy].as_ref().unwrap_or(&targets.tag);
+        self.send_to(&targets.of_proxy[proxy], tag, unix_us, severity, structured, message);
+    }
+    /// Sends a line about the process itself.
+    pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {
+        self.send_to(&self.targets.of_process, &self.targets.tag, unix_us, severity, b"", message);
+    }
+    fn send_to(&self, used: &[usize], tag: &[u8], unix_us: u64, severity: u8, structured: &[u8], message: &[u8]) {
         if used.is_empty() {
             return;
         }
-        let tag = self.targets.tags.get(proxy).and_then(Option::as_ref).unwrap_or(&self.targets.tag);
         let mut clock = self.clock.borrow_mut();
         clock.set(unix_us, penstock_sys::local_offset);
         let mut outlets = self.outlets.borrow_mut();
@@ -155,10 +163,6 @@ impl Logger {
         {
             waker.wake_by_ref();
         }
-    }
-    /// Sends a line about the process itself.
-    pub fn send_process(&self, unix_us: u64, severity: u8, message: &[u8]) {
-        self.send(self.targets.of_proxy.len() - 1, unix_us, severity, b"", message);
     }
     /// Sends everything gathered.
     pub fn flush(&self) {

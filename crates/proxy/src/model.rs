@@ -20,7 +20,10 @@ use crate::{
 };
 use bytes::Bytes;
 use memory::{Memory, Meter, Shape};
-use penstock_config::{Diagnostics, Env, model::Source};
+use penstock_config::{
+    Diagnostics, Env,
+    model::{ProxyId, Source},
+};
 use penstock_http::{
     BodyReader, Fields, Framing, Parse, RequestHead, ResponseHead, Step, request_framing, response_framing,
 };
@@ -143,9 +146,9 @@ impl Proxy {
         let shared = shared.unwrap_or_else(|| panic!("{diagnostics:#?}"));
         Proxy { handle: Handle::new(shared.clone(), services, Vec::new()), shared }
     }
-    fn frontend(&self, name: &str) -> usize {
+    fn frontend(&self, name: &str) -> ProxyId {
         let proxies = &self.shared.config.proxies;
-        proxies.iter().position(|proxy| proxy.name == name).expect("a frontend of the configuration above")
+        proxies.position(|proxy| proxy.name == name).expect("a frontend of the configuration above")
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
     worker::state::Worker,
 };
-use penstock_config::model::{Mode, Proxy};
+use penstock_config::model::{Mode, Proxy, ProxyId};
 use penstock_http::Framing;
 use penstock_rules::{Answer, By, Destination, During, LogLevel, ProxyRules, Termination};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use std::rc::Rc;
 /// Where a request goes.
 pub(crate) enum Route {
     /// To the backend at this place in the configuration.
-    Backend(usize),
+    Backend(ProxyId),
     /// The request has been answered here.
     Answered,
 }
@@ -87,7 +87,7 @@ pub(crate) async fn request(live: &mut Live<'_>) -> Route {
 }
 
 /// Runs the rules of one section, frontend or backend, and serves its statistics page.
-async fn section(live: &mut Live<'_>, proxy: usize) -> Judged {
+async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
     let worker = live.worker;
     let rules = worker.shared.program.of(proxy);
     let inspect = worker.shared.config.proxies[proxy].tcp_request_inspect_delay;
@@ -126,7 +126,7 @@ async fn monitor(live: &mut Live<'_>, frontend: &Proxy, rules: &ProxyRules) -> b
 }
 
 /// Answers with the statistics page if the request is for `stats uri` of that proxy; returns whether it was.
-async fn stats(live: &mut Live<'_>, proxy: usize, rules: &ProxyRules) -> bool {
+async fn stats(live: &mut Live<'_>, proxy: ProxyId, rules: &ProxyRules) -> bool {
     let worker = live.worker;
     let Some(page) = &worker.shared.config.proxies[proxy].stats else { return false };
     // Requests with other methods go to the server.
@@ -160,7 +160,7 @@ fn add_unique_id(x: &mut Exchange, name: &str) {
 }
 
 /// Chooses the backend: `use_backend` rules in order, then `default_backend`, then the proxy itself.
-fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<usize> {
+fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) -> Option<ProxyId> {
     let shared = &worker.shared;
     let frontend = conn.frontend;
     let rules = &shared.program.of(frontend).use_backend;
@@ -170,7 +170,7 @@ fn choose(worker: &Rc<Worker>, conn: &mut Conn, x: &mut Exchange, stage: Stage) 
         // (manual, `use_backend`).
         let chosen = rules.iter().find(|rule| rule.condition.holds(&context) == Answer::Yes);
         let found = chosen.and_then(|rule| match &rule.to {
-            Destination::Backend(id) => Some(id.0 as usize),
+            Destination::Backend(id) => Some(*id),
             Destination::Named(format) => shared.program.backend_named(&format.to_bytes(&context)),
         });
         if found.is_some() {

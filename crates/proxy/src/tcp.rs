@@ -31,7 +31,7 @@ use crate::{
     worker::{present::Present, state::Worker, turn},
 };
 use penstock_backends::retry::Attempts;
-use penstock_config::model::Proxy;
+use penstock_config::model::{Proxy, ProxyId};
 use penstock_rules::{Buffered, By, During, Termination, Verdict};
 use std::{
     future::poll_fn,
@@ -93,7 +93,7 @@ async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Served {
     Served::Over
 }
 
-async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: usize) {
+async fn to_backend(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: ProxyId) {
     let worker = conn.worker.clone();
     let shared = worker.shared.clone();
     let Some(pool) = shared.backends.get(backend) else {
@@ -247,7 +247,7 @@ async fn transfer(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, server: &
 /// `tcp-response content`: the server's first bytes are held back until the rules have decided, for at most
 /// `tcp-response inspect-delay`. Without a delay they decide before any arrive.
 struct Inspection {
-    backend: usize,
+    backend: ProxyId,
     /// The next rule to run.
     from: usize,
     delay: Deadline,
@@ -268,7 +268,7 @@ enum Inspected {
 }
 
 impl Inspection {
-    fn new(worker: &Worker, backend: usize) -> Self {
+    fn new(worker: &Worker, backend: ProxyId) -> Self {
         let delay = worker.shared.config.proxies[backend].tcp_response_inspect_delay;
         let mut deadline = Deadline::default();
         deadline.set(worker.clock.now(), delay);

@@ -2,11 +2,13 @@
 //!
 //! Ten usual rules and a log line, on one request, over and over; the median of nine rounds of each.
 
-use penstock_config::{Diagnostics, Env, NoFiles, model::Source};
+use penstock_config::{
+    Diagnostics, Env, NoFiles,
+    model::{ProxyId, Source},
+};
 use penstock_http::{Limits, Parse, RequestHead};
 use penstock_rules::{
-    Answer, Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, ProxyId, Session, Txn,
-    Verdict,
+    Answer, Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, Session, Txn, Verdict,
 };
 use std::{hint::black_box, time::Instant};
 
@@ -77,14 +79,14 @@ fn main() {
         world: &NoWorld,
     };
     measure("ten http-request rules and two use_backend", || {
-        assert_eq!(black_box(rules[0].http_request.run(&mut ctx, 0)), Verdict::Continue);
-        let taken = rules[0].use_backend.iter().position(|switch| switch.condition.holds(&ctx) == Answer::Yes);
+        assert_eq!(black_box(rules[ProxyId(0)].http_request.run(&mut ctx, 0)), Verdict::Continue);
+        let taken = rules[ProxyId(0)].use_backend.iter().position(|switch| switch.condition.holds(&ctx) == Answer::Yes);
         assert_eq!(black_box(taken), None);
     });
     let mut line = Vec::with_capacity(512);
     measure("a line of option httplog", || {
         line.clear();
-        rules[0].log_format.render(&ctx, &mut line);
+        rules[ProxyId(0)].log_format.render(&ctx, &mut line);
         black_box(&line);
     });
 }

@@ -5,7 +5,7 @@ use crate::{
     action::Action,
     action::{ANSWERED, Body, Build, Captures, Redirect, ReplyTemplate, Slot},
     expr::Expr,
-    facts::{ProxyId, ServerId},
+    facts::ServerRef,
     keyword::{Places, Problem},
     kind::Kind,
     link::{Linker, Scope},
@@ -19,7 +19,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
-    model::{LogFormat as LogOption, Mode, Proxy},
+    model::{LogFormat as LogOption, Mode, PerProxy, Proxy, ProxyId},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -118,7 +118,7 @@ pub struct UseServer {
 #[derive(Clone, Debug)]
 pub enum ServerOf {
     /// A server known from the start.
-    Server(ServerId),
+    Server(ServerRef),
     /// The server with the name that this format gives.
     Named(LogFormat),
 }
@@ -163,9 +163,9 @@ impl<'a> Compiler<'a> {
     }
 
     /// Compiles every proxy, in the order of the configuration.
-    pub fn proxies(&mut self) -> Vec<ProxyRules> {
+    pub fn proxies(&mut self) -> PerProxy<ProxyRules> {
         let config = self.linker.config;
-        (0..config.proxies.len()).map(|index| self.proxy(ProxyId(index as u32))).collect()
+        config.proxies.ids().map(|id| self.proxy(id)).collect()
     }
 
     /// The stick tables by name.
@@ -226,7 +226,7 @@ impl<'a> Compiler<'a> {
     pub fn check_step(&mut self, line: &Line, proxy: ProxyId) -> Option<Rules> {
         let mut section = Section {
             id: proxy,
-            proxy: &self.linker.config.proxies[proxy.0 as usize],
+            proxy: &self.linker.config.proxies[proxy],
             acls: &mut Acls::default(),
             captures: Captures::default(),
         };
@@ -244,7 +244,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn proxy(&mut self, id: ProxyId) -> ProxyRules {
-        let proxy = &self.linker.config.proxies[id.0 as usize];
+        let proxy = &self.linker.config.proxies[id];
         let scope = |place| Scope { proxy: Some(id), place };
         let mut acls = self.linker.acls(&proxy.acls, scope(Places::ALWAYS), self.diagnostics);
         let mut section = Section { id, proxy, acls: &mut acls, captures: slots(proxy) };

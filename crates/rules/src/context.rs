@@ -1,12 +1,13 @@
 //! What a rule can see when it runs, and what it can change.
 
 use crate::{
-    facts::{ConnFacts, Now, ProxyFacts, ProxyId, ServerConnFacts, ServerFacts, World},
+    facts::{ConnFacts, Now, ProxyFacts, ServerConnFacts, ServerFacts, World},
     log::LogFacts,
     table::Tracking,
     userlist::Logins,
     vars::Store,
 };
+use penstock_config::model::ProxyId;
 use penstock_http::{RequestHead, ResponseHead};
 use std::{cell::RefCell, net::SocketAddr};
 

@@ -1,24 +1,40 @@
 //! What the other layers tell the rules about a connection, its two sides and the process.
 
 use crate::{kind::Kind, log::LogFormat, table::Millis, tls_facts::TlsFacts};
+use penstock_config::model::ProxyId;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
-/// The place of a `frontend`, `backend` or `listen` in [`penstock_config::Config::proxies`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProxyId(pub u32);
-
-/// A server: its proxy, and its place in [`penstock_config::model::Proxy::servers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Identifies a server of a backend: its slot, and which of the slot's successive servers it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId {
-    /// The backend it belongs to.
-    pub proxy: ProxyId,
-    /// Its place there.
-    pub index: u32,
-    /// Counts the servers that have had this place since the process started: 0 for the configuration's.
+    /// Its index in tables.
+    pub slot: u32,
+    /// How many servers had the slot before it.
     pub generation: u32,
+}
+
+impl ServerId {
+    /// The id of the server that the configuration has at this place.
+    pub fn configured(place: usize) -> ServerId {
+        ServerId { slot: place as u32, generation: 0 }
+    }
+
+    /// Its slot, as an index.
+    pub fn index(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// A reference to a server from outside its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerRef {
+    /// The backend.
+    pub proxy: ProxyId,
+    /// The server in it.
+    pub server: ServerId,
 }
 
 /// The properties of a proxy that do not change once the configuration is read.
@@ -217,7 +233,7 @@ pub trait World {
         0
     }
     /// Load and health of a server.
-    fn server(&self, _: ServerId) -> ServerLoad {
+    fn server(&self, _: ServerRef) -> ServerLoad {
         ServerLoad::default()
     }
     /// A backend by name.
@@ -225,7 +241,7 @@ pub trait World {
         None
     }
     /// A server by `backend/server`.
-    fn find_server(&self, _name: &[u8]) -> Option<ServerId> {
+    fn find_server(&self, _name: &[u8]) -> Option<ServerRef> {
         None
     }
     /// 64 random bits, good enough for spreading load and for request identifiers.

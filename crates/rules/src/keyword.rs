@@ -1,7 +1,7 @@
 //! What the tables of fetches, converters and actions have in common: arguments, places and support.
 
 use crate::{
-    facts::{ProxyId, ServerId},
+    facts::ServerRef,
     patterns::Reading,
     regexes::Regex,
     table::StickTable,
@@ -9,6 +9,7 @@ use crate::{
     value::Value,
     vars::{Condition, VarRef},
 };
+use penstock_config::model::ProxyId;
 use std::{net::Ipv4Addr, net::Ipv6Addr, sync::Arc};
 
 /// The kind of an argument of a fetch or a converter.
@@ -147,7 +148,7 @@ pub enum Arg {
     /// See [`ArgKind::Backend`] and [`ArgKind::Frontend`].
     Proxy(ProxyId),
     /// See [`ArgKind::Server`].
-    Server(ServerId),
+    Server(ServerRef),
     /// See [`ArgKind::Table`].
     Table(Arc<StickTable>),
     /// See [`ArgKind::Userlist`].

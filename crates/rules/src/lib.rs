@@ -42,8 +42,8 @@ pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, S
 pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, RequestLine, Session, Txn};
 pub use expr::{Expr, Fetched, Missing};
 pub use facts::{
-    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ProxyId, ServerConnFacts,
-    ServerFacts, ServerId, ServerLoad, TcpInfo, World,
+    BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ServerConnFacts, ServerFacts,
+    ServerId, ServerLoad, ServerRef, TcpInfo, World,
 };
 pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
 pub use kind::Kind;

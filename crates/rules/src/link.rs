@@ -1,7 +1,7 @@
 //! Resolves names in expressions and rules to what they refer to in this configuration.
 
 use crate::{
-    facts::{ProxyId, ServerId},
+    facts::{ServerId, ServerRef},
     hint,
     keyword::{Arg, ArgKind, ArgSpec, Places, Problem},
     patterns::{Comparison, Method, Reading, Reference, parse_list, parse_map},
@@ -12,7 +12,7 @@ use crate::{
     vars::{Condition, ProcVar, VarRef},
 };
 use base64::Engine as _;
-use penstock_config::{Config, Files, Span, bytes_of};
+use penstock_config::{Config, Files, Span, bytes_of, model::ProxyId};
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
@@ -33,7 +33,7 @@ pub struct Scope {
 pub struct Linker<'a> {
     pub(crate) config: &'a Config,
     /// A frontend and a backend may have the same name.
-    proxies: HashMap<&'a str, Vec<usize>>,
+    proxies: HashMap<&'a str, Vec<ProxyId>>,
     files_of_host: &'a dyn Files,
     pub(crate) vars: HashMap<String, VarRef>,
     pub(crate) tables: HashMap<String, Arc<StickTable>>,
@@ -58,9 +58,9 @@ pub(crate) type Named = Arc<OnceLock<Arc<Reference>>>;
 impl<'a> Linker<'a> {
     /// A linker that knows the proxies and servers of a configuration; tables and userlists are added to it.
     pub fn new(config: &'a Config, host: &'a dyn Files) -> Self {
-        let mut proxies: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (index, proxy) in config.proxies.iter().enumerate() {
-            proxies.entry(&proxy.name).or_default().push(index);
+        let mut proxies: HashMap<&str, Vec<ProxyId>> = HashMap::new();
+        for (id, proxy) in config.proxies.entries() {
+            proxies.entry(&proxy.name).or_default().push(id);
         }
         Linker {
             config,
@@ -204,7 +204,7 @@ impl<'a> Linker<'a> {
 
     /// Resolves an argument to the section that the expression is in.
     fn current(&self, keyword: &str, spec: &ArgSpec, name: Range<usize>, scope: Scope) -> Result<Arg, Problem> {
-        let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id.0 as usize).map(|proxy| (id, proxy)));
+        let proxy = scope.proxy.and_then(|id| self.config.proxies.get(id).map(|proxy| (id, proxy)));
         match (spec.kind, proxy) {
             (ArgKind::Table, Some((_, proxy))) if self.tables.contains_key(&proxy.name) => {
                 Ok(Arg::Table(Arc::clone(&self.tables[&proxy.name])))
@@ -233,8 +233,8 @@ impl<'a> Linker<'a> {
         fits: impl Fn(penstock_config::model::ProxyKind) -> bool,
     ) -> Result<ProxyId, Problem> {
         let proxies = &self.config.proxies;
-        let found = self.proxies.get(name).and_then(|named| named.iter().find(|&&index| fits(proxies[index].kind)));
-        found.map(|&index| ProxyId(index as u32)).ok_or_else(|| {
+        let found = self.proxies.get(name).and_then(|named| named.iter().find(|&&id| fits(proxies[id].kind)));
+        found.copied().ok_or_else(|| {
             let fitting = proxies.iter().filter(|proxy| fits(proxy.kind)).map(|proxy| proxy.name.as_str());
             Problem::new(at, format!("there is no {what} `{name}`")).hint(hint::nearest(name, fitting))
         })
@@ -254,7 +254,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Finds a server by `backend/server`, or by its name in the current section.
-    pub(crate) fn server(&self, name: &str, at: Range<usize>, scope: Scope) -> Result<ServerId, Problem> {
+    pub(crate) fn server(&self, name: &str, at: Range<usize>, scope: Scope) -> Result<ServerRef, Problem> {
         let (proxy, server) = match name.split_once('/') {
             Some((backend, server)) => (self.proxy(backend, at.clone(), "backend", |kind| kind.has_backend())?, server),
             None => match scope.proxy {
@@ -262,9 +262,9 @@ impl<'a> Linker<'a> {
                 None => return Err(Problem::new(at, format!("`{name}` needs its backend: backend/{name}"))),
             },
         };
-        let servers = self.config.proxies.get(proxy.0 as usize).map_or(&[][..], |proxy| &proxy.servers);
+        let servers = self.config.proxies.get(proxy).map_or(&[][..], |proxy| &proxy.servers);
         match servers.iter().position(|known| known.name == server) {
-            Some(index) => Ok(ServerId { proxy, index: index as u32, generation: 0 }),
+            Some(place) => Ok(ServerRef { proxy, server: ServerId::configured(place) }),
             None => Err(Problem::new(at, format!("there is no server `{server}` here"))
                 .hint(hint::nearest(server, servers.iter().map(|known| known.name.as_str())))),
         }

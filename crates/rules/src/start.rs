@@ -1,14 +1,14 @@
 //! What is evaluated once, before there is a connection: `set-var` and `set-var-fmt` of the global section.
 
 use crate::{
-    Buffered, Compiler, ConnFacts, Context, Kind, LogFacts, Now, Phase, Places, ProxyFacts, ProxyId, Session, Txn,
-    VarRef, Variables, World,
+    Buffered, Compiler, ConnFacts, Context, Kind, LogFacts, Now, Phase, Places, ProxyFacts, Session, Txn, VarRef,
+    Variables, World,
     acl::Acls,
     action::{Build, Captures},
     link::Scope,
     words::Words,
 };
-use penstock_config::Line;
+use penstock_config::{Line, model::ProxyId};
 
 impl Compiler<'_> {
     /// Sets the variables of the process as the global section says, line by line, so that a line may use what earlier

@@ -4,14 +4,13 @@ use crate::{
     acl::{Acls, Answer, Condition},
     context::Context,
     expr::{Expr, Missing},
-    facts::ProxyId,
     hint,
     keyword::{Places, Problem},
     link::{Linker, Scope},
     table::{Data, StickTable},
     words::Words,
 };
-use penstock_config::{Config, Diagnostics, Line, Span};
+use penstock_config::{Config, Diagnostics, Line, Span, model::ProxyId};
 use std::{collections::HashSet, sync::Arc};
 
 /// A rule of persistence by a stick table.
@@ -133,7 +132,7 @@ pub(crate) fn compile(
             }
         }
     } else {
-        let name = &linker.config.proxies[proxy.0 as usize].name;
+        let name = &linker.config.proxies[proxy].name;
         match linker.tables.get(name) {
             Some(table) => Arc::clone(table),
             None => {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use penstock_config::NoFiles;
+use penstock_config::{NoFiles, model::ProxyId};
 use penstock_rules::{
     Linker, Place, Places, conv, fetch,
     log::{ALIASES, Purpose},
@@ -10,7 +10,7 @@ use penstock_rules::{
 use proptest::prelude::*;
 use support::{Stage, compile};
 
-const ALL: Place = Place { proxy: Some(penstock_rules::ProxyId(0)), place: Places::ALWAYS };
+const ALL: Place = Place { proxy: Some(ProxyId(0)), place: Places::ALWAYS };
 
 /// Requests that look at every corner: nothing, something usual, something odd.
 fn stages() -> Vec<Stage> {
@@ -113,7 +113,7 @@ proptest! {
             prop_assert!(!diagnostic.message.is_empty());
         }
         for mut stage in stages() {
-            let rules = &compiled.rules[0];
+            let rules = &compiled.rules[ProxyId(0)];
             stage.with(|ctx| {
                 for list in [&rules.tcp_connection, &rules.tcp_content, &rules.http_request, &rules.http_response] {
                     list.run(ctx, 0);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use penstock_config::Severity;
+use penstock_config::{Severity, model::ProxyId};
 use penstock_rules::{ACTIONS, Destination, Kind, Scope, Value, Verdict, Why, table::Data};
 use support::{Stage, compile};
 
@@ -27,7 +27,7 @@ fn sni_routing_waits_for_the_whole_hello_and_then_decides() {
          use_backend b if { req.ssl_sni -i www.example.com }\n  default_backend c\nbackend b\nbackend c\n",
     )
     .fine();
-    let rules = &compiled.rules[0];
+    let rules = &compiled.rules[ProxyId(0)];
     let hello = client_hello("WWW.example.com");
     let mut stage = Stage::empty();
     stage.complete = false;
@@ -57,14 +57,14 @@ fn a_rule_that_waited_is_not_run_twice() {
          tcp-request content sc-inc-gpc0(0)\n  tcp-request content accept if { req.len gt 3 }\n  tcp-request content reject if WAIT_END\n",
     )
     .fine();
-    let rules = &compiled.rules[0].tcp_content;
+    let rules = &compiled.rules[ProxyId(0)].tcp_content;
     let mut stage = Stage::empty();
     stage.complete = false;
     // A length that is not enough may still become so, until the delay is over.
     assert_eq!(stage.with(|ctx| rules.run(ctx, 0)), Verdict::WaitMore { next: 2 });
     stage.complete = true;
     assert_eq!(stage.with(|ctx| rules.run(ctx, 2)), Verdict::Reject);
-    let table = compiled.rules[0].table.as_ref().unwrap();
+    let table = compiled.rules[ProxyId(0)].table.as_ref().unwrap();
     let entry = table.lookup(Value::ip([127, 0, 0, 1].into()), 1_000_000).unwrap();
     assert_eq!(table.value(&entry, Data::Gpc0, 0, 0), Some(1));
 }
@@ -101,7 +101,7 @@ fn connections_are_counted_while_they_last() {
                 stick-table type ip size 1k store conn_cur,conn_cnt\n  tcp-request connection track-sc0 src\n  \
                 tcp-request connection reject if { src_conn_cur gt 2 }\n";
     let compiled = compile(text).fine();
-    let rules = &compiled.rules[0].tcp_connection;
+    let rules = &compiled.rules[ProxyId(0)].tcp_connection;
     let mut open: Vec<Stage> = Vec::new();
     for n in 0..2 {
         let mut stage = Stage::empty();
@@ -113,7 +113,7 @@ fn connections_are_counted_while_they_last() {
     drop(third);
     open.pop();
     assert_eq!(Stage::empty().with(|ctx| rules.run(ctx, 0)), Verdict::Continue, "one has left");
-    let table = compiled.rules[0].table.as_ref().unwrap();
+    let table = compiled.rules[ProxyId(0)].table.as_ref().unwrap();
     let entry = table.lookup(Value::ip([127, 0, 0, 1].into()), 1_000_000).unwrap();
     assert_eq!(table.value(&entry, Data::ConnCur, 0, 0), Some(1));
     assert_eq!(table.value(&entry, Data::ConnCnt, 0, 0), Some(4));
@@ -126,7 +126,7 @@ fn a_request_sticks_to_the_server_it_was_given() {
          stick store-response res.cook(id)\n  server a 127.0.0.1:1\n  server b 127.0.0.1:2\n"
     );
     let compiled = compile(&text).fine();
-    let [on, store] = &compiled.rules[0].stick[..] else { panic!("two rules") };
+    let [on, store] = &compiled.rules[ProxyId(0)].stick[..] else { panic!("two rules") };
     assert!(on.matches && on.stores_request && store.stores_response && !store.matches);
     let mut stage = Stage::request("GET / HTTP/1.1\r\nHost: h\r\nCookie: id=x\r\n\r\n");
     assert_eq!(stage.with(|ctx| on.find(ctx)), None);
@@ -153,7 +153,7 @@ fn variables_live_as_long_as_their_scope() {
     stage.txn.request_forwarded();
     stage.request = None;
     stage.response = Some(penstock_http::ResponseHead::from_status(200));
-    stage.with(|ctx| compiled.rules[0].http_response.run(ctx, 0));
+    stage.with(|ctx| compiled.rules[ProxyId(0)].http_response.run(ctx, 0));
     assert_eq!(stage.response.as_ref().unwrap().fields.get(b"x"), Some(&b"<stp>"[..]));
     let _ = Scope::Txn;
 }
@@ -211,7 +211,7 @@ fn a_map_routes_by_host_and_changes_while_it_runs() {
     let bk = |host: &str, more: &str| {
         let mut stage = Stage::request(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"));
         stage.http_request(&compiled);
-        let Destination::Named(name) = &compiled.rules[0].use_backend[0].to else { panic!("a format") };
+        let Destination::Named(name) = &compiled.rules[ProxyId(0)].use_backend[0].to else { panic!("a format") };
         let name = stage.with(|ctx| name.to_bytes(ctx));
         let header = stage.request.as_ref().unwrap().fields.get(b"x-bk").unwrap_or_default().to_vec();
         (String::from_utf8(header).unwrap(), String::from_utf8(name).unwrap())
@@ -344,7 +344,7 @@ fn the_predefined_log_lines_are_the_manuals() {
     log.request_unix_us = 1_233_922_454_655_000;
     log.accept_unix_us = 1_233_922_451_443_000;
     let mut line = Vec::new();
-    stage.with(|ctx| compiled.rules[0].log_format.render(ctx, &mut line));
+    stage.with(|ctx| compiled.rules[ProxyId(0)].log_format.render(ctx, &mut line));
     assert_eq!(
         String::from_utf8(line).unwrap(),
         "10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in http-in/<NOSRV> 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 \
@@ -355,7 +355,7 @@ fn the_predefined_log_lines_are_the_manuals() {
     stage.log.redispatched = true;
     stage.log.as_soon_as = true;
     let mut line = Vec::new();
-    stage.with(|ctx| compiled.rules[1].log_format.render(ctx, &mut line));
+    stage.with(|ctx| compiled.rules[ProxyId(1)].log_format.render(ctx, &mut line));
     assert_eq!(
         String::from_utf8(line).unwrap(),
         "10.0.1.2:33317 [06/Feb/2009:12:14:11.443] fnt fnt/<NOSRV> 0/0/+5007 +212 -- 1/1/1/1/+3 0/0"

@@ -8,6 +8,7 @@ mod reference;
 
 mod support;
 
+use penstock_config::model::ProxyId;
 use penstock_http::ResponseHead;
 use penstock_rules::{By, During, Termination};
 use penstock_rules::{ReplyBody, Verdict};
@@ -177,7 +178,7 @@ fn requests_are_changed_as_haproxy_changes_them() {
         let rules = &compiled.rules[compiled.proxy(&format!("f{at}"))];
         stage.with(|ctx| rules.http_request.run(ctx, 0));
         // The origin's own rule writes what it received.
-        let origin = &compiled.rules[0];
+        let origin = &compiled.rules[ProxyId(0)];
         let Verdict::Respond(_, reply) = stage.with(|ctx| origin.http_request.run(ctx, 0)) else { panic!("an answer") };
         let ReplyBody::Bytes(ours) = reply.body else { panic!("bytes") };
         let ours = String::from_utf8_lossy(&ours).into_owned();
@@ -418,7 +419,7 @@ fn log_lines_are_those_of_haproxy() {
                 break line;
             }
         };
-        let rules = &compiled.rules[at];
+        let rules = &compiled.rules[compiled.proxy(&format!("f{at}"))];
         let mut stage = Stage::request(request);
         stage.frontend.name = format!("f{at}");
         stage.frontend.unique_id_format = rules.unique_id_format.clone();

@@ -1,6 +1,7 @@
 //! Commands about frontends, limits of the process, and resetting counters.
 
 use super::{Answer, Executor};
+use penstock_config::model::ProxyId;
 use penstock_control::{FrontendChange, Frontends, Rate, Severity};
 use penstock_proxy::{Listening, Rated};
 
@@ -34,7 +35,7 @@ impl Executor {
         }
     }
 
-    fn change_frontend(&self, frontend: usize, change: FrontendChange) -> Answer {
+    fn change_frontend(&self, frontend: ProxyId, change: FrontendChange) -> Answer {
         let notice = |sentence| Answer::say(Severity::Notice, sentence);
         match (change, self.handle.listening(frontend)) {
             (FrontendChange::MaxConn(maxconn), _) => match u32::try_from(maxconn) {

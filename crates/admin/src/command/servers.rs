@@ -2,7 +2,7 @@
 //! operator.
 
 use super::{Answer, Executor};
-use penstock_config::model::{ServerHost, ServerPort, ServerSettings};
+use penstock_config::model::{ProxyId, ServerHost, ServerPort, ServerSettings};
 use penstock_control::{Change, Health, Servers, Severity, address_of, weight_of};
 use penstock_proxy::{
     Handle,
@@ -190,7 +190,7 @@ impl Executor {
     }
 
     /// Whether the algorithm of a backend accepts any weight at run time.
-    fn has_dynamic_weights(&self, proxy: usize) -> bool {
+    fn has_dynamic_weights(&self, proxy: ProxyId) -> bool {
         let shared = self.handle.shared();
         match shared.backends.get(proxy).map_or("", |backend| backend.algorithm()) {
             "roundrobin" | "leastconn" | "first" | "random" => true,

@@ -1,7 +1,7 @@
 //! Commands that list and end sessions, and show the last invalid messages.
 
 use super::{Answer, Executor, Piece};
-use penstock_config::model::Mode;
+use penstock_config::model::{Mode, ProxyId};
 use penstock_control::{Sessions, Severity};
 use penstock_proxy::{BadMessage, Handle, SessionView};
 use serde_json::json;
@@ -53,17 +53,18 @@ impl Executor {
             None => None,
             Some(word) => {
                 let number = word.parse::<u32>().ok();
-                let found = (0..shared.config.proxies.len())
-                    .find(|at| shared.config.proxies[*at].name == word || number == Some(shared.proxy_number(*at)));
+                let is_it =
+                    |id: &ProxyId| shared.config.proxies[*id].name == word || number == Some(shared.proxy_number(*id));
+                let found = shared.config.proxies.ids().find(is_it);
                 match found {
                     Some(found) => Some(found),
                     None => return Answer::error("No such proxy."),
                 }
             }
         };
-        let places = (0..shared.config.proxies.len()).flat_map(|at| [(at, true), (at, false)]);
+        let places = shared.config.proxies.ids().flat_map(|id| [(id, true), (id, false)]);
         let found = places.filter(|(_, request)| requests.is_none_or(|only| only == *request));
-        let found = found.filter_map(|(at, request)| Some((request, shared.bad_message(at, request)?)));
+        let found = found.filter_map(|(id, request)| Some((request, shared.bad_message(id, request)?)));
         // As in HAProxy: those in which the proxy takes part, on either side.
         let found = found.filter(|(_, message)| {
             wanted.is_none_or(|wanted| message.frontend == wanted || message.backend == Some(wanted))
@@ -166,7 +167,7 @@ fn line(handle: &Handle, view: &SessionView) -> String {
 fn lines(handle: &Handle, view: &SessionView) -> String {
     let shared = handle.shared();
     let Names { frontend, backend, server } = names(handle, view);
-    let mode = |proxy: usize| if shared.config.proxies[proxy].mode == Mode::Http { "http" } else { "tcp" };
+    let mode = |proxy: ProxyId| if shared.config.proxies[proxy].mode == Mode::Http { "http" } else { "tcp" };
     let listener = &shared.config.proxies[view.frontend].binds[view.bind];
     let mut text = format!(
         "{:#x}: [{}{:03}] id={} proto={} source={}\n",
@@ -232,7 +233,7 @@ fn age(seconds: u64) -> String {
 /// Lines about an invalid message: who sent it, what is wrong with it, and what was read.
 fn bad_lines(handle: &Handle, request: bool, message: &BadMessage) -> Vec<String> {
     let shared = handle.shared();
-    let named = |at: usize| format!("{} (#{})", shared.config.proxies[at].name, shared.proxy_number(at));
+    let named = |id: ProxyId| format!("{} (#{})", shared.config.proxies[id].name, shared.proxy_number(id));
     let backend = message.backend.map(named);
     let server = message.server.as_ref().map(|(name, id)| format!("{name} (#{id})"));
     let server = server.unwrap_or_else(|| "<NONE> (#-1)".into());
@@ -294,7 +295,7 @@ fn dumped(bytes: &[u8]) -> Vec<String> {
 }
 
 fn bad_object(handle: &Handle, request: bool, message: &BadMessage) -> serde_json::Value {
-    let name = |at: usize| handle.shared().config.proxies[at].name.as_str();
+    let name = |id: ProxyId| handle.shared().config.proxies[id].name.as_str();
     json!({
         "request": request,
         "number": message.number,

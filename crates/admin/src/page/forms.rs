@@ -25,7 +25,7 @@ pub fn open(out: &mut String, view: &View) {
 
 /// The actions below a proxy's table, and the end of the form.
 pub fn close(out: &mut String, page: &Page<'_>, row: &Row) {
-    let (proxy, name) = (row.proxy, Text(&row.proxy_name));
+    let (proxy, name) = (row.proxy.0, Text(&row.proxy_name));
     let _ = write!(
         out,
         "<div class=\"actions\"><label for=\"a{proxy}\">With the selected servers of {name}:</label>\

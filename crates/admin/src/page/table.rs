@@ -32,7 +32,7 @@ pub fn legend(out: &mut String) {
 pub fn section(out: &mut String, rows: &[&Row], page: &Page<'_>) {
     let Some(first) = rows.first() else { return };
     let acts = page.view.admin && rows.iter().any(|row| row.kind == Kind::Server);
-    let _ = write!(out, "<section aria-labelledby=\"p{}\">", first.proxy);
+    let _ = write!(out, "<section aria-labelledby=\"p{}\">", first.proxy.0);
     if acts {
         forms::open(out, page.view);
     }
@@ -42,9 +42,9 @@ pub fn section(out: &mut String, rows: &[&Row], page: &Page<'_>) {
         out,
         "<h2 id=\"p{}\">{name}<small>{}</small></h2><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-labelledby=\"p{}\">\
          <table class=\"proxy\"><caption class=\"sr\">Statistics of {name}</caption>",
-        first.proxy,
+        first.proxy.0,
         Text(&details),
-        first.proxy
+        first.proxy.0
     );
     head(out, acts);
     out.push_str("<tbody>");
@@ -149,10 +149,10 @@ fn tip(row: &Row, page: &Page<'_>) -> Vec<String> {
 /// Identifies a row for the script.
 fn key(row: &Row) -> String {
     match (row.kind, row.at) {
-        (Kind::Frontend, _) => format!("f{}", row.proxy),
-        (Kind::Backend, _) => format!("b{}", row.proxy),
-        (Kind::Server, Some(at)) => format!("s{}.{}.{}", row.proxy, at.server.slot, at.server.generation),
-        (Kind::Server | Kind::Listener, _) => format!("l{}.{}", row.proxy, row.index),
+        (Kind::Frontend, _) => format!("f{}", row.proxy.0),
+        (Kind::Backend, _) => format!("b{}", row.proxy.0),
+        (Kind::Server, Some(at)) => format!("s{}.{}.{}", row.proxy.0, at.server.slot, at.server.generation),
+        (Kind::Server | Kind::Listener, _) => format!("l{}.{}", row.proxy.0, row.index),
     }
 }
 

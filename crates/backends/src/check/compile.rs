@@ -5,8 +5,8 @@ use super::{
     script::{Action, Connect, Expect, Kind, Pattern, Request, Script, Step},
     steps::{Words, is_variable},
 };
-use penstock_config::model::{CheckKind, Proxy};
-use penstock_rules::{Compiler, LogFormat, ProxyId};
+use penstock_config::model::{CheckKind, Proxy, ProxyId};
+use penstock_rules::{Compiler, LogFormat};
 
 /// The health check of a backend's servers; errors are added to the compiler's diagnostics.
 pub fn compile(proxy: &Proxy, id: ProxyId, compiler: &mut Compiler<'_>) -> Script {

@@ -4,10 +4,11 @@ use super::{
     Outcome, Verdict,
     script::{Action, Connect, Expect, Kind, Match, Pattern, Script, Standing},
 };
+use penstock_config::model::ProxyId;
 use penstock_http::{BodyReader, Error, Framing, Limits, Parse, ResponseHead, Step as BodyStep, response_framing};
 use penstock_rules::{
-    Buffered, ConnFacts, Context, Expr, LogFacts, LogFormat, Now, Phase, ProxyFacts, ProxyId, ServerConnFacts,
-    ServerFacts, Session, Txn, Type, Value, World,
+    Buffered, ConnFacts, Context, Expr, LogFacts, LogFormat, Now, Phase, ProxyFacts, ServerConnFacts, ServerFacts,
+    Session, Txn, Type, Value, World,
 };
 use std::borrow::Cow;
 use std::sync::Arc;

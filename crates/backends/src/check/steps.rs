@@ -4,8 +4,8 @@ use super::{
     Verdict,
     script::{Action, Connect, Expect, Kind, Match, Pattern, Request, Step, Text, hex},
 };
-use penstock_config::{Diagnostics, Line, Span, Word};
-use penstock_rules::{Compiler, Expr, LogFormat, Places, ProxyId, Regex, log::Purpose};
+use penstock_config::{Diagnostics, Line, Span, Word, model::ProxyId};
+use penstock_rules::{Compiler, Expr, LogFormat, Places, Regex, log::Purpose};
 use std::net::{IpAddr, SocketAddr};
 
 /// The words of a directive, taken one after another.

@@ -10,9 +10,9 @@ use super::{
 use crate::server::Check;
 use penstock_config::{
     Files,
-    model::{ServerCheck, Source},
+    model::{ProxyId, ServerCheck, Source},
 };
-use penstock_rules::{Compiler, NoWorld, Now, ProxyFacts, ProxyId, ServerConnFacts, ServerFacts};
+use penstock_rules::{Compiler, NoWorld, Now, ProxyFacts, ServerConnFacts, ServerFacts};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -33,7 +33,7 @@ fn script_of(lines: &str) -> Arc<super::script::Script> {
     let sources = [Source { name: "test.cfg".into(), text }];
     let (config, mut diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
     let mut compiler = Compiler::new(&config, &NoFiles, &mut diagnostics);
-    let script = compile(&config.proxies[0], ProxyId(0), &mut compiler);
+    let script = compile(&config.proxies[ProxyId(0)], ProxyId(0), &mut compiler);
     assert!(!diagnostics.has_errors(), "{lines}: {:?}", diagnostics.list);
     Arc::new(script)
 }

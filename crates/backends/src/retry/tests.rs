@@ -1,13 +1,14 @@
 //! Where the next attempt goes, as a table.
 
 use super::*;
+use penstock_config::model::ProxyId;
 
 fn proxy(lines: &str) -> Proxy {
     let text = format!("backend b\n mode http\n {lines}\n server s 127.0.0.1:1\n");
     let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
     let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
     assert!(!diagnostics.has_errors(), "{lines}: {:?}", diagnostics.list);
-    config.proxies[0].clone()
+    config.proxies[ProxyId(0)].clone()
 }
 
 /// Simulates a request whose attempts all fail. Each attempt is a letter: `=` must go to the same server, `~` should go

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::server::ServerId;
+use penstock_config::model::ProxyId;
 use std::net::SocketAddr;
 
 const STRATEGIES: [HttpReuse; 4] = [HttpReuse::Never, HttpReuse::Safe, HttpReuse::Aggressive, HttpReuse::Always];
@@ -60,7 +61,7 @@ fn keys() -> Vec<Key> {
                 for header in [None, Some(&b"PROXY TCP4 192.0.2.1"[..]), Some(b"PROXY TCP4 192.0.2.2")] {
                     for only_http1 in [false, true] {
                         keys.push(Key {
-                            at: ServerRef { proxy: 0, server: ServerId::configured(server) },
+                            at: ServerRef { proxy: ProxyId(0), server: ServerId::configured(server) },
                             target: target.clone(),
                             sni: sni.map(Into::into),
                             header: header.map(Into::into),
@@ -93,7 +94,7 @@ fn a_request_that_would_be_repeated_anyway_is_not_spared() {
         let sources = [penstock_config::model::Source { name: "test.cfg".into(), text }];
         let (config, diagnostics) = penstock_config::load(sources, &penstock_config::Env::default());
         assert!(!diagnostics.has_errors(), "{:?}", diagnostics.list);
-        Claim::new(&config.proxies[0], true, 1).first
+        Claim::new(&config.proxies[ProxyId(0)], true, 1).first
     };
     assert!(first(""));
     assert!(first("retry-on conn-failure empty-response"));

@@ -5,14 +5,14 @@ use crate::balance::{self, Balancer, Demand, Load, Subject};
 use crate::queue::Queues;
 use arc_swap::{ArcSwap, Guard};
 use penstock_config::Config;
-use penstock_config::model::{Balance, BalanceKey, HashType, ProxyKind};
+use penstock_config::model::{Balance, BalanceKey, HashType, ProxyId, ProxyKind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A backend.
 pub struct Backend<E = ()> {
     /// Its place in [`Config::proxies`].
-    pub proxy: usize,
+    pub proxy: ProxyId,
     /// Its name.
     pub name: String,
     pub(super) balance: Balance,
@@ -50,7 +50,7 @@ impl<E> Core<E> {
 impl<E> Backend<E> {
     pub(super) fn new(
         config: &Config,
-        proxy: usize,
+        proxy: ProxyId,
         fullconn: u32,
         operated: bool,
         with: &mut dyn FnMut(ServerRef, u32) -> E,
@@ -71,7 +71,7 @@ impl<E> Backend<E> {
             hash_type: section.hash_type,
             factor: section.hash_balance_factor,
             allbackups: section.options.allbackups,
-            seed: 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()) << 32 ^ proxy as u64,
+            seed: 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()) << 32 ^ u64::from(proxy.0),
         };
         let core = Core {
             balancer: Balancer::new(&settings, servers.iter().map(|server| member(server)).collect()),

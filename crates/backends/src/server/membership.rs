@@ -1,7 +1,7 @@
 //! Adding and removing servers at run time (`add server`, `del server`).
 
 use super::{Backends, Server, ServerRef, Status, member};
-use penstock_config::model;
+use penstock_config::model::{self, ProxyId};
 use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ impl<E> Backends<E> {
     /// If the backend cannot take it; then nothing has changed.
     pub fn add(
         &self,
-        proxy: usize,
+        proxy: ProxyId,
         mut config: model::Server,
         with: impl FnOnce(ServerRef, u32) -> E,
         now: Instant,

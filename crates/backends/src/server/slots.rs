@@ -1,26 +1,7 @@
 //! Reusable slots: a freed slot is reused under a new generation, so that a stored [`ServerId`] never finds a different
 //! server.
 
-/// Identifies a server of a backend: its slot, and which of the slot's successive servers it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId {
-    /// Its index in tables.
-    pub slot: u32,
-    /// How many servers had the slot before it.
-    pub generation: u32,
-}
-
-impl ServerId {
-    /// The id of the server that the configuration has at this place.
-    pub fn configured(place: usize) -> ServerId {
-        ServerId { slot: place as u32, generation: 0 }
-    }
-
-    /// Its slot, as an index.
-    pub fn index(self) -> usize {
-        self.slot as usize
-    }
-}
+use super::ServerId;
 
 /// Values in slots, and the order in which they were added.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ mod global;
 mod log;
 mod options;
 mod others;
+mod proxies;
 mod proxy;
 mod server;
 mod tls;
@@ -18,6 +19,7 @@ pub use global::*;
 pub use log::*;
 pub use options::*;
 pub use others::*;
+pub use proxies::*;
 pub use proxy::*;
 pub use server::*;
 pub use tls::*;
@@ -33,7 +35,7 @@ pub struct Config {
     /// The merged `global` sections.
     pub global: Global,
     /// `frontend`, `backend` and `listen`, in the order written.
-    pub proxies: Vec<Proxy>,
+    pub proxies: PerProxy<Proxy>,
     /// `userlist` sections.
     pub userlists: Vec<Userlist>,
     /// `resolvers` sections.

@@ -4,13 +4,14 @@ use crate::{
     connection::socket::Socket,
     process::{fault::broken, shared::Place},
 };
+use penstock_config::model::ProxyId;
 use tokio::{net::TcpStream, time::Instant};
 
 /// A connection from which nothing has been read.
 pub(crate) struct Accepted {
     pub socket: Socket,
     pub place: Place,
-    pub proxy: usize,
+    pub proxy: ProxyId,
     pub bind: usize,
     pub accepted: Instant,
 }
@@ -19,7 +20,7 @@ pub(crate) struct Accepted {
 pub(crate) struct Moved {
     socket: std::net::TcpStream,
     place: Place,
-    proxy: usize,
+    proxy: ProxyId,
     bind: usize,
     accepted: Instant,
 }

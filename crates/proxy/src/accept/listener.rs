@@ -9,7 +9,7 @@ pub use identity::Inherited;
 use bound::Bound;
 use penstock_config::{
     Config, Span, Spanned,
-    model::{Bind, ListenAddress, Proxy, ProxyKind},
+    model::{Bind, ListenAddress, Proxy, ProxyId, ProxyKind},
 };
 use rustix::net::sockopt;
 use std::{
@@ -21,7 +21,7 @@ use std::{
 #[derive(Debug)]
 pub struct Listener {
     /// The frontend, by its place in [`Config::proxies`].
-    pub proxy: usize,
+    pub proxy: ProxyId,
     /// The `bind` line, by its place in the frontend.
     pub bind: usize,
     /// The worker it belongs to, from 0; `None` for a socket that all workers share.
@@ -80,16 +80,15 @@ impl Listeners {
     /// One error for each address that cannot be listened on; then no socket is kept.
     pub fn open(config: &Config, workers: usize, mut inherited: Inherited) -> Result<Self, Vec<ListenError>> {
         let stats = stats_sockets(config);
-        let enabled =
-            config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
-        let proxies: Vec<_> = enabled.map(|(index, proxy)| (Some(index), proxy)).chain([(None, &stats)]).collect();
+        let enabled = config.proxies.entries().filter(|(_, proxy)| !proxy.disabled && proxy.kind.has_frontend());
+        let proxies: Vec<_> = enabled.map(|(id, proxy)| (Some(id), proxy)).chain([(None, &stats)]).collect();
         let mut all = Vec::new();
         // This comes before the first socket of our own.
         let mut errors = if inherited.takes_over() { Vec::new() } else { strangers(&proxies, &inherited) };
         if !errors.is_empty() {
             return Err(errors);
         }
-        for (proxy_index, proxy) in proxies {
+        for (proxy_id, proxy) in proxies {
             for (bind_index, bind) in proxy.binds.iter().enumerate() {
                 for written in &bind.addresses {
                     let fail = move |(step, source)| ListenError {
@@ -101,9 +100,9 @@ impl Listeners {
                     };
                     for address in single_ports(&written.value) {
                         // One thread answers all commands.
-                        let workers = if proxy_index.is_some() { workers } else { 1 };
+                        let workers = if proxy_id.is_some() { workers } else { 1 };
                         match Bound::new(proxy, bind, &address, workers, &mut inherited) {
-                            Ok(bound) => all.push((proxy_index, bind_index, bound, fail)),
+                            Ok(bound) => all.push((proxy_id, bind_index, bound, fail)),
                             Err(e) => errors.push(fail(e)),
                         }
                     }
@@ -154,7 +153,7 @@ fn stats_sockets(config: &Config) -> Proxy {
 }
 
 /// An error for each address on which another process listens, if no socket is inherited for it.
-fn strangers(proxies: &[(Option<usize>, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
+fn strangers(proxies: &[(Option<ProxyId>, &Proxy)], inherited: &Inherited) -> Vec<ListenError> {
     let mut errors = Vec::new();
     for (_, proxy) in proxies {
         for bind in &proxy.binds {

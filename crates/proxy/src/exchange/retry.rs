@@ -14,6 +14,7 @@ use crate::{
     server::{Shutdown, Slot},
 };
 use penstock_backends::retry::{Attempts, Reason, retries_on};
+use penstock_config::model::ProxyId;
 use penstock_rules::{By, During, Termination};
 use std::{
     future::{Future, poll_fn},
@@ -22,7 +23,7 @@ use std::{
 };
 
 /// Finds a server and forwards the request, as many times as `retries` allows.
-pub(super) async fn to_backend(live: &mut Live<'_>, backend: usize) {
+pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
     let worker = live.worker;
     let shared = &worker.shared;
     let Some(pool) = shared.backends.get(backend) else {

@@ -14,6 +14,7 @@ use crate::{
     },
     rules::{context, login},
 };
+use penstock_config::model::ProxyId;
 use penstock_http::Version;
 use penstock_rules::{Answer, By, During, Termination};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ struct Asked {
     target: Vec<u8>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
-    proxy: usize,
+    proxy: ProxyId,
     admin: bool,
     handle: Handle,
 }
@@ -54,7 +55,7 @@ impl Asked {
 }
 
 /// Lets a service answer the request, once its body has been read.
-pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy: usize) {
+pub(crate) async fn answer(live: &mut Live<'_>, service: Arc<dyn Service>, proxy: ProxyId) {
     let limit = live.conn.proxy().timeouts.http_request.or(live.conn.proxy().timeouts.client);
     if let Waited::Timeout | Waited::Failed(_) = buffered_body::wait(live, 0, limit).await {
         live.x.log.termination = Termination(By::ClientTimeout, During::Data);

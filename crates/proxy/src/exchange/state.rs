@@ -3,6 +3,7 @@
 use super::ends::Counts;
 use crate::server::{Presence, Server, ServerId};
 use crate::worker::buffer::{Buffer, Buffers};
+use penstock_config::model::ProxyId;
 use penstock_http::{RequestHead, ResponseHead};
 use penstock_rules::{LogFacts, ServerConnFacts, Txn};
 use std::{cell::RefCell, sync::Arc};
@@ -17,7 +18,7 @@ pub(crate) struct Exchange {
     pub log: LogFacts,
     pub times: Times,
     /// The backend's place in the configuration, once chosen.
-    pub backend: Option<usize>,
+    pub backend: Option<ProxyId>,
     /// The server, once chosen.
     pub server: Option<Arc<Server>>,
     pub server_conn: ServerConnFacts,

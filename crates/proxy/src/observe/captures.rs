@@ -1,6 +1,7 @@
 //! Keeps the last invalid message of each proxy for `show errors`: a request for a frontend, a response for a backend.
 
 use crate::process::shared::Shared;
+use penstock_config::model::{Config, PerProxy, ProxyId};
 use std::{
     net::SocketAddr,
     sync::{
@@ -16,10 +17,10 @@ pub struct BadMessage {
     pub number: u32,
     /// When it arrived, in µs since 1970.
     pub unix_us: u64,
-    /// Index of the client's frontend in the configuration.
-    pub frontend: usize,
-    /// Index of the backend in the configuration, if one was chosen.
-    pub backend: Option<usize>,
+    /// The client's frontend.
+    pub frontend: ProxyId,
+    /// The backend, if one was chosen.
+    pub backend: Option<ProxyId>,
     /// The server's name and id, if one was chosen.
     pub server: Option<(String, u32)>,
     /// The client's address; `None` on a unix socket.
@@ -36,13 +37,13 @@ pub struct BadMessage {
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     count: AtomicU32,
-    requests: Vec<Mutex<Option<BadMessage>>>,
-    responses: Vec<Mutex<Option<BadMessage>>>,
+    requests: PerProxy<Mutex<Option<BadMessage>>>,
+    responses: PerProxy<Mutex<Option<BadMessage>>>,
 }
 
 impl Captures {
-    pub fn new(proxies: usize) -> Captures {
-        let empty = || (0..proxies).map(|_| Mutex::default()).collect();
+    pub fn new(config: &Config) -> Captures {
+        let empty = || config.proxies.iter().map(|_| Mutex::default()).collect();
         Captures { count: AtomicU32::new(0), requests: empty(), responses: empty() }
     }
 
@@ -73,13 +74,13 @@ impl Shared {
     }
 
     /// The proxy's last invalid request, or its last invalid response.
-    pub fn bad_message(&self, proxy: usize, request: bool) -> Option<BadMessage> {
+    pub fn bad_message(&self, proxy: ProxyId, request: bool) -> Option<BadMessage> {
         let places = if request { &self.captures.requests } else { &self.captures.responses };
         places.get(proxy)?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The proxy's number: its `id`, or the next free one.
-    pub fn proxy_number(&self, proxy: usize) -> u32 {
+    pub fn proxy_number(&self, proxy: ProxyId) -> u32 {
         self.proxies[proxy].id
     }
 }

@@ -6,6 +6,7 @@
 
 use super::histogram::Histogram;
 pub use super::mean::{Mean, MeanTotal};
+use penstock_config::model::{PerProxy, ProxyId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
@@ -366,12 +367,12 @@ impl Cells {
 
 /// The number of listeners of each proxy.
 #[derive(Clone, Debug, Default)]
-pub struct Shape(pub Vec<usize>);
+pub struct Shape(pub PerProxy<usize>);
 
-/// All cells of one worker, by place in the configuration.
+/// All cells of one worker.
 #[derive(Debug)]
 pub struct WorkerCounters {
-    proxies: Box<[ProxyCells]>,
+    proxies: PerProxy<ProxyCells>,
 }
 
 #[derive(Debug)]
@@ -394,19 +395,19 @@ impl WorkerCounters {
     }
 
     /// The frontend side of a proxy.
-    pub fn frontend(&self, proxy: usize) -> &Cells {
+    pub fn frontend(&self, proxy: ProxyId) -> &Cells {
         &self.proxies[proxy].frontend
     }
     /// The backend side of a proxy.
-    pub fn backend(&self, proxy: usize) -> &Cells {
+    pub fn backend(&self, proxy: ProxyId) -> &Cells {
         &self.proxies[proxy].backend
     }
     /// One `bind` line of a proxy.
-    pub fn listener(&self, proxy: usize, bind: usize) -> &Cells {
+    pub fn listener(&self, proxy: ProxyId, bind: usize) -> &Cells {
         &self.proxies[proxy].listeners[bind]
     }
     /// The cells of one part of a proxy.
-    pub(crate) fn part(&self, proxy: usize, part: Part) -> &Cells {
+    pub(crate) fn part(&self, proxy: ProxyId, part: Part) -> &Cells {
         match part {
             Part::Frontend => self.frontend(proxy),
             Part::Backend => self.backend(proxy),
@@ -440,7 +441,7 @@ pub struct Counters {
     workers: Box<[WorkerCounters]>,
     /// By proxy: the largest session, connection and request rates of frontend and backend across all workers, as
     /// sampled; a worker's own maximum covers only its share.
-    peaks: Box<[[[AtomicU32; 3]; 2]]>,
+    peaks: PerProxy<[[AtomicU32; 3]; 2]>,
 }
 
 impl Counters {
@@ -458,7 +459,7 @@ impl Counters {
     }
 
     /// Sums the cells of one part of a proxy.
-    pub fn sum(&self, proxy: usize, part: Part, now_ms: u64) -> Totals {
+    pub fn sum(&self, proxy: ProxyId, part: Part, now_ms: u64) -> Totals {
         let mut totals = Totals::default();
         for worker in &self.workers {
             totals.add(worker.part(proxy, part), now_ms);
@@ -480,14 +481,14 @@ impl Counters {
     }
 
     /// The cells that each worker has for one part of a proxy.
-    pub(crate) fn cells(&self, proxy: usize, part: Part) -> impl Iterator<Item = &Cells> {
+    pub(crate) fn cells(&self, proxy: ProxyId, part: Part) -> impl Iterator<Item = &Cells> {
         self.workers.iter().map(move |worker| worker.part(proxy, part))
     }
 
     /// Sums a few cells of one part of a proxy.
     pub(crate) fn sum_of<const N: usize>(
         &self,
-        proxy: usize,
+        proxy: ProxyId,
         part: Part,
         of: impl Fn(&Cells) -> [&Count; N],
     ) -> [u64; N] {
@@ -506,7 +507,7 @@ impl Counters {
     /// Samples the rates across all workers to find the largest ones; called several times a second if there is more
     /// than one worker.
     pub fn sample(&self, now_ms: u64) {
-        for proxy in 0..self.peaks.len() {
+        for proxy in self.peaks.ids() {
             self.sum(proxy, Part::Frontend, now_ms);
             self.sum(proxy, Part::Backend, now_ms);
         }
@@ -549,18 +550,18 @@ mod tests {
 
     #[test]
     fn workers_are_summed_and_the_rate_of_both_is_remembered() {
-        let counters = Counters::new(2, &Shape(vec![1]));
+        let counters = Counters::new(2, &Shape(vec![1].into()));
         for worker in 0..2 {
-            let cells = counters.worker(worker).frontend(0);
+            let cells = counters.worker(worker).frontend(ProxyId(0));
             (0..5).for_each(|_| cells.session(1500));
             cells.response(204);
             cells.response(999);
         }
         counters.sample(1500);
-        let totals = counters.sum(0, Part::Frontend, 9000);
+        let totals = counters.sum(ProxyId(0), Part::Frontend, 9000);
         assert_eq!((totals.sessions, totals.responses), (10, [0, 2, 0, 0, 0, 2]));
         assert_eq!(totals.session_rate, RateTotal { rate: 0, max: 10 });
         assert_eq!(totals.last_session, Some(1));
-        assert_eq!(counters.sum(0, Part::Backend, 9000), Totals::default());
+        assert_eq!(counters.sum(ProxyId(0), Part::Backend, 9000), Totals::default());
     }
 }

@@ -7,6 +7,7 @@ mod ring;
 
 use super::histogram::Tally;
 use crate::server::ServerRef;
+use penstock_config::model::ProxyId;
 use ring::Ring;
 use std::{
     collections::HashMap,
@@ -28,9 +29,9 @@ pub enum Subject {
     /// The process.
     Process,
     /// The frontend side of a proxy.
-    Frontend(usize),
+    Frontend(ProxyId),
     /// The backend side of a proxy.
-    Backend(usize),
+    Backend(ProxyId),
     /// A server.
     Server(ServerRef),
 }
@@ -393,11 +394,11 @@ mod tests {
     use super::*;
     use crate::observe::histogram::Histogram;
 
-    const WEB: Subject = Subject::Frontend(0);
+    const WEB: Subject = Subject::Frontend(ProxyId(0));
 
     fn server(slot: u32) -> Subject {
         let server = crate::server::ServerId { slot, generation: 0 };
-        Subject::Server(ServerRef { proxy: 1, server })
+        Subject::Server(ServerRef { proxy: ProxyId(1), server })
     }
 
     fn requests(requests: u64) -> Reading {
@@ -514,7 +515,7 @@ mod tests {
         let mut history = History::default();
         let everybody = |total: u64| {
             let servers = (0..2000).map(move |slot| (server(slot), requests(total)));
-            let sides = (0..20).map(move |at| (Subject::Backend(at), requests(total)));
+            let sides = (0..20).map(move |at| (Subject::Backend(ProxyId(at)), requests(total)));
             [(Subject::Process, requests(total))].into_iter().chain(sides).chain(servers)
         };
         history.record(1, everybody(1));

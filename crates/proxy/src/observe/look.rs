@@ -13,7 +13,7 @@ use crate::{
     },
     server::{Backend, BackendView, Operational, Server, ServerView, Target},
 };
-use penstock_config::model::{ListenAddress, Mode};
+use penstock_config::model::{ListenAddress, Mode, ProxyId};
 use std::{
     sync::atomic::Ordering::Relaxed,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -25,8 +25,8 @@ impl Handle {
         let shared = self.shared();
         let mut books = shared.carried.get().map(Carried::open);
         let mut rows = Vec::new();
-        for index in 0..shared.config.proxies.len() {
-            push_proxy(shared, index, &mut rows);
+        for id in shared.config.proxies.ids() {
+            push_proxy(shared, id, &mut rows);
         }
         let is_running = self.state() == State::Running;
         for row in rows.iter_mut().filter(|row| matches!(row.kind, Kind::Frontend | Kind::Listener)) {
@@ -86,11 +86,11 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
 }
 
 fn tls_connections(shared: &Shared) -> u32 {
-    let of_proxy = |(proxy, binds): (usize, &Vec<Option<_>>)| -> u32 {
+    let of_proxy = |(proxy, binds): (ProxyId, &Vec<Option<_>>)| -> u32 {
         let limits = &shared.limits.frontends[proxy].binds;
         limits.iter().zip(binds).filter(|(_, tls)| tls.is_some()).map(|(limit, _)| limit.current()).sum()
     };
-    shared.acceptors.iter().enumerate().map(of_proxy).sum()
+    shared.acceptors.entries().map(of_proxy).sum()
 }
 
 /// The resident memory of the process.
@@ -99,22 +99,22 @@ fn memory_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
-    let proxy = &shared.config.proxies[index];
+fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
+    let proxy = &shared.config.proxies[id];
     if proxy.disabled {
         return;
     }
     let now_ms = shared.backends.started().elapsed().as_millis() as u64;
-    let sum = |part| shared.counters.sum(index, part, now_ms);
+    let sum = |part| shared.counters.sum(id, part, now_ms);
     let blank = |kind, name: &str, totals| Row {
         kind,
-        proxy: index,
+        proxy: id,
         index: 0,
         at: None,
         proxy_name: proxy.name.clone(),
         name: name.to_string(),
         guid: proxy.guid.as_ref().map(|guid| guid.value.clone()),
-        iid: shared.proxies[index].id,
+        iid: shared.proxies[id].id,
         sid: 0,
         http: proxy.mode == Mode::Http,
         now_seconds: now_ms / 1000,
@@ -130,7 +130,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
         description: proxy.description.clone(),
     };
     if proxy.kind.has_frontend() {
-        let limits = &shared.limits.frontends[index];
+        let limits = &shared.limits.frontends[id];
         let mut row = blank(Kind::Frontend, "FRONTEND", sum(Part::Frontend));
         let process = shared.limits.process.max.load(Relaxed);
         row.sessions = level(&limits.frontend, Some(process));
@@ -147,7 +147,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
             rows.push(row);
         }
     }
-    let Some(backend) = shared.backends.get(index) else { return };
+    let Some(backend) = shared.backends.get(id) else { return };
     let now = shared.backends.started().elapsed();
     for server in backend.servers().iter() {
         let mut row = blank(Kind::Server, &server.name, sum_cells(&server.with.cells, now_ms));
@@ -156,7 +156,7 @@ fn push_proxy(shared: &Shared, index: usize, rows: &mut Vec<Row>) {
     }
     let mut totals = sum(Part::Backend);
     // A backend's connections are those of its servers.
-    for row in rows.iter().filter(|row| row.proxy == index && row.kind == Kind::Server) {
+    for row in rows.iter().filter(|row| row.proxy == id && row.kind == Kind::Server) {
         totals.connects += row.totals.connects;
         totals.reuses += row.totals.reuses;
     }

@@ -72,16 +72,16 @@ impl Pace {
 fn sums(shared: &Shared) -> Sums {
     let mut sums = Sums::default();
     let counters = &shared.counters;
-    for (index, proxy) in shared.config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
+    for (id, proxy) in shared.config.proxies.entries().filter(|(_, proxy)| !proxy.disabled) {
         if proxy.kind.has_frontend() {
-            let [tls, resumed, bytes_out] = counters.sum_of(index, Part::Frontend, |cells| {
+            let [tls, resumed, bytes_out] = counters.sum_of(id, Part::Frontend, |cells| {
                 [&cells.ssl_sessions, &cells.ssl_reused_sessions, &cells.bytes_out]
             });
             sums.tls += tls;
             sums.resumed += resumed;
             sums.bytes_out += bytes_out;
         }
-        let Some(backend) = shared.backends.get(index) else { continue };
+        let Some(backend) = shared.backends.get(id) else { continue };
         for cells in backend.servers().iter().flat_map(|server| &server.with.cells) {
             sums.servers_full += cells.ssl_sessions.read().saturating_sub(cells.ssl_reused_sessions.read());
         }

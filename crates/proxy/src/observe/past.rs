@@ -284,11 +284,12 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_config::model::ProxyId;
 
     fn row(kind: Kind, name: &str, guid: Option<&str>) -> Row {
         Row {
             kind,
-            proxy: 0,
+            proxy: ProxyId(0),
             index: 0,
             at: None,
             proxy_name: "p".into(),

@@ -45,20 +45,20 @@ fn sample(handle: &Handle) {
 fn read(shared: &Shared) -> Vec<(Subject, Reading)> {
     let mut all = Vec::new();
     let mut process = Reading::default();
-    for (index, proxy) in shared.config.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
+    for (id, proxy) in shared.config.proxies.entries().filter(|(_, proxy)| !proxy.disabled) {
         let http = proxy.mode == penstock_config::model::Mode::Http;
         if proxy.kind.has_frontend() {
-            let reading = sum(shared.counters.cells(index, Part::Frontend), http);
+            let reading = sum(shared.counters.cells(id, Part::Frontend), http);
             process.add(&reading);
-            all.push((Subject::Frontend(index), reading));
+            all.push((Subject::Frontend(id), reading));
         }
-        let Some(backend) = shared.backends.get(index) else { continue };
+        let Some(backend) = shared.backends.get(id) else { continue };
         let servers = backend.servers();
         let of_servers = servers.iter().map(|server| (Subject::Server(server.at), sum(server.with.cells.iter(), http)));
         all.extend(of_servers);
-        let reading = sum(shared.counters.cells(index, Part::Backend), http);
+        let reading = sum(shared.counters.cells(id, Part::Backend), http);
         process.errors += reading.errors;
-        all.push((Subject::Backend(index), reading));
+        all.push((Subject::Backend(id), reading));
     }
     process.machine = machine(shared);
     all.push((Subject::Process, process));

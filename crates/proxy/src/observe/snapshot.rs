@@ -2,6 +2,7 @@
 
 use super::{counters::Totals, engine::Report};
 use crate::server::{Check, ServerRef, Status};
+use penstock_config::model::ProxyId;
 use std::time::Duration;
 
 /// The state of the whole process.
@@ -108,7 +109,7 @@ pub struct Row {
     /// Which of these it is.
     pub kind: Kind,
     /// The proxy's place in the configuration.
-    pub proxy: usize,
+    pub proxy: ProxyId,
     /// The server's or listener's place in its proxy.
     pub index: usize,
     /// For a server, its reference for commands.

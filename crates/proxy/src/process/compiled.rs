@@ -7,10 +7,10 @@ use penstock_backends::{
 };
 use penstock_config::{
     Config, Diagnostics, Files, Line, Span, Word,
-    model::{BalanceKey, Proxy},
+    model::{BalanceKey, PerProxy, Proxy, ProxyId},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Now, Places, ProxyId, ProxyRules, Variables, World, log::Purpose, patterns::Reference,
+    Compiler, Expr, LogFormat, Now, Places, ProxyRules, Variables, World, log::Purpose, patterns::Reference,
     table::StickTable,
 };
 use std::{
@@ -23,8 +23,8 @@ use std::{
 
 /// The compiled configuration.
 pub struct Program {
-    /// Rules of each proxy, by its place in the configuration.
-    pub rules: Vec<ProxyRules>,
+    /// Rules of each proxy.
+    pub rules: PerProxy<ProxyRules>,
     /// Stick tables by name.
     pub tables: BTreeMap<String, Arc<StickTable>>,
     /// Lists and maps that rules read, by number.
@@ -36,16 +36,16 @@ pub struct Program {
     /// Whether some rule looks at the body of a request.
     pub(crate) reads_requests: bool,
     /// The log line of a connection that fails in its handshake, up to the reason.
-    pub(crate) handshake_failure: Vec<LogFormat>,
+    pub(crate) handshake_failure: PerProxy<LogFormat>,
     /// The `sni` expression of each server.
-    pub(crate) sni: Vec<Vec<Option<Expr>>>,
+    pub(crate) sni: PerProxy<Vec<Option<Expr>>>,
     /// Where a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
-    pub(crate) default_backend: Vec<Option<usize>>,
-    backends: HashMap<String, usize>,
+    pub(crate) default_backend: PerProxy<Option<ProxyId>>,
+    backends: HashMap<String, ProxyId>,
     /// The expression of `balance hash` or `balance rdp-cookie`.
-    pub(crate) balance: Vec<Option<Expr>>,
+    pub(crate) balance: PerProxy<Option<Expr>>,
     /// The health check script of each backend.
-    pub(crate) checks: Vec<Option<Arc<Script>>>,
+    pub(crate) checks: PerProxy<Option<Arc<Script>>>,
 }
 
 /// Lets rules read files anywhere.
@@ -81,12 +81,11 @@ impl Program {
         let mut sni = Vec::new();
         let mut balance = Vec::new();
         let mut default_backend = Vec::new();
-        let backends = config.proxies.iter().enumerate().rev().filter(|(_, proxy)| proxy.kind.has_backend());
-        let backends: HashMap<String, usize> = backends.map(|(index, proxy)| (proxy.name.clone(), index)).collect();
+        let backends = config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend());
+        let backends: HashMap<String, ProxyId> = backends.map(|(id, proxy)| (proxy.name.clone(), id)).collect();
         let mut handshake_failure = Vec::new();
         let mut checks = Vec::new();
-        for (index, proxy) in config.proxies.iter().enumerate() {
-            let id = ProxyId(index as u32);
+        for (id, proxy) in config.proxies.entries() {
             let of_servers = proxy.servers.iter().map(|server| {
                 let line = server.settings.tls.as_ref()?.sni.as_ref()?;
                 compiler.expression(line, id, Places::SERVER)
@@ -94,7 +93,7 @@ impl Program {
             sni.push(of_servers.collect());
             default_backend.push(match &proxy.default_backend {
                 Some(name) => backends.get(&name.text).copied(),
-                None => proxy.kind.has_backend().then_some(index),
+                None => proxy.kind.has_backend().then_some(id),
             });
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
             // A server that is added later may be checked even if no server is now.
@@ -111,12 +110,12 @@ impl Program {
             references: compiler.references(),
             reads_responses: compiler.reads_responses(),
             reads_requests: compiler.reads_requests(),
-            handshake_failure,
-            sni,
-            default_backend,
+            handshake_failure: handshake_failure.into(),
+            sni: sni.into(),
+            default_backend: default_backend.into(),
             backends,
-            balance,
-            checks,
+            balance: balance.into(),
+            checks: checks.into(),
         }
     }
 
@@ -141,13 +140,13 @@ impl Program {
         }
     }
 
-    /// The rules of the proxy at this place in the configuration.
-    pub fn of(&self, proxy: usize) -> &ProxyRules {
+    /// The rules of a proxy.
+    pub fn of(&self, proxy: ProxyId) -> &ProxyRules {
         &self.rules[proxy]
     }
 
-    /// The place of a backend in the configuration.
-    pub(crate) fn backend_named(&self, name: &[u8]) -> Option<usize> {
+    /// The backend of that name.
+    pub(crate) fn backend_named(&self, name: &[u8]) -> Option<ProxyId> {
         self.backends.get(std::str::from_utf8(name).ok()?).copied()
     }
 }

@@ -50,7 +50,7 @@ impl Handle {
     /// How a stick table names the server with this number: by its name, or by its address with `srvkey addr`.
     pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
         let proxies = &self.shared().config.proxies;
-        let proxy = proxies.iter().position(|proxy| proxy.name == table.name)?;
+        let proxy = proxies.position(|proxy| proxy.name == table.name)?;
         let servers = self.shared().backends.get(proxy)?.servers();
         let server = servers.iter().find(|server| u64::from(server.id) == id)?;
         if !table.spec.server_key_is_address {

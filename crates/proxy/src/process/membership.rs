@@ -11,9 +11,9 @@ use crate::{
 };
 use penstock_config::{
     Diagnostics, Severity,
-    model::{self, InitAddr, ServerHost},
+    model::{self, InitAddr, ProxyId, ServerHost},
 };
-use penstock_rules::{Compiler, Expr, Places, ProxyId, ServerFacts};
+use penstock_rules::{Compiler, Expr, Places, ServerFacts};
 use penstock_tls::Connector;
 use std::{sync::Arc, time::Instant};
 
@@ -112,7 +112,7 @@ enum Address {
 }
 
 impl Inner {
-    fn make(&self, proxy: usize, server: &model::Server) -> Result<Made, String> {
+    fn make(&self, proxy: ProxyId, server: &model::Server) -> Result<Made, String> {
         let shared = &self.shared;
         let mut diagnostics = Diagnostics::default();
         let tls = server.settings.tls.as_ref();
@@ -123,7 +123,7 @@ impl Inner {
         let check_connector = plans::connector(script, server, &shared.certificates, &mut diagnostics);
         let sni = tls.and_then(|tls| tls.sni.as_ref()).and_then(|line| {
             let mut compiler = Compiler::new(&shared.config, &Disk, &mut diagnostics);
-            compiler.expression(line, ProxyId(proxy as u32), Places::SERVER)
+            compiler.expression(line, proxy, Places::SERVER)
         });
         if let Some(error) = diagnostics.list.iter().find(|found| found.severity == Severity::Error) {
             return Err(error.message.clone());

@@ -16,20 +16,21 @@ use crate::{
         task, turn,
     },
 };
+use penstock_config::model::ProxyId;
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 impl Handle {
-    /// The place in the configuration of the frontend of that name.
-    pub fn frontend(&self, name: &str) -> Option<usize> {
+    /// The frontend of that name.
+    pub fn frontend(&self, name: &str) -> Option<ProxyId> {
         let proxies = &self.shared().config.proxies;
-        proxies.iter().position(|proxy| proxy.name == name && proxy.kind.has_frontend())
+        proxies.position(|proxy| proxy.name == name && proxy.kind.has_frontend())
     }
     /// Whether a frontend accepts connections.
-    pub fn listening(&self, frontend: usize) -> Listening {
+    pub fn listening(&self, frontend: ProxyId) -> Listening {
         *self.shared().limits.frontends[frontend].door.0.borrow()
     }
     /// Makes a frontend accept connections, or stop. One that was shut stays shut.
-    pub fn listen(&self, frontend: usize, listening: Listening) {
+    pub fn listen(&self, frontend: ProxyId, listening: Listening) {
         let door = &self.shared().limits.frontends[frontend].door.0;
         door.send_if_modified(|now| {
             let changes = *now != listening && *now != Listening::Shut;
@@ -70,7 +71,7 @@ impl Handle {
         waits
     }
     /// Sets the limit of connections of a frontend.
-    pub fn set_frontend_maxconn(&self, frontend: usize, maxconn: u32) {
+    pub fn set_frontend_maxconn(&self, frontend: ProxyId, maxconn: u32) {
         let limits = &self.shared().limits;
         limits.frontends[frontend].frontend.max.store(maxconn, Relaxed);
         limits.freed.notify_waiters();
@@ -130,14 +131,14 @@ impl Handle {
 
 async fn clear(worker: Rc<Worker>, all: bool, done: tokio::sync::mpsc::Sender<()>) {
     let shared: &Shared = &worker.shared;
-    for (index, proxy) in shared.config.proxies.iter().enumerate() {
+    for (id, proxy) in shared.config.proxies.entries() {
         let binds = (0..proxy.binds.len()).map(Part::Listener);
         for part in [Part::Frontend, Part::Backend].into_iter().chain(binds) {
-            worker.counters().part(index, part).clear(all);
+            worker.counters().part(id, part).clear(all);
             turn::spend(1);
             turn::proceed().await;
         }
-        let servers = shared.backends.get(index).map(|backend| backend.servers().iter().cloned().collect::<Vec<_>>());
+        let servers = shared.backends.get(id).map(|backend| backend.servers().iter().cloned().collect::<Vec<_>>());
         for server in servers.into_iter().flatten() {
             server.with.cells[worker.id].clear(all);
             turn::spend(1);

@@ -26,7 +26,7 @@ use crate::{
 };
 use penstock_config::{
     Config, Diagnostics,
-    model::{Proxy, ServerSettings},
+    model::{PerProxy, Proxy, ProxyId, ServerSettings},
 };
 use penstock_rules::{ProxyFacts, ServerFacts};
 use penstock_tls::{Acceptor, Connector, Disk, Store};
@@ -48,12 +48,12 @@ pub struct Shared {
     pub limits: Limits,
     /// Backends and their servers.
     pub backends: Backends,
-    /// What rules can see of each proxy, by its place in the configuration.
-    pub(crate) proxies: Vec<ProxyFacts>,
+    /// What rules can see of each proxy.
+    pub(crate) proxies: PerProxy<ProxyFacts>,
     /// Certificates and the other files that TLS needs, by file name.
     pub(crate) certificates: Store,
     /// TLS of each proxy's `bind` lines; `None` for clear text.
-    pub(crate) acceptors: Vec<Vec<Option<Acceptor>>>,
+    pub(crate) acceptors: PerProxy<Vec<Option<Acceptor>>>,
     /// Notices of what happens to servers, until a worker takes the receiver.
     notices: Mutex<Option<UnboundedReceiver<Notice>>>,
     /// Rules and everything else that is compiled.
@@ -66,7 +66,7 @@ pub struct Shared {
     /// How many requests, and connections in TCP mode, there were so far: `%rt`.
     pub(crate) requests: AtomicU32,
     /// How many log lines each frontend has written so far: `%lc`.
-    pub(crate) log_lines: Vec<AtomicU32>,
+    pub(crate) log_lines: PerProxy<AtomicU32>,
     /// How many connections each worker has, counted from acceptance; it shows which worker is least busy.
     pub(crate) loads: Vec<AtomicU32>,
     /// Threads that hash passwords, and one that runs services. They are separate so that neither waits for the other.
@@ -113,7 +113,7 @@ impl Shared {
             });
             connectors.collect::<Vec<_>>()
         });
-        let mut connectors: Vec<Vec<Option<Connector>>> = connectors.collect();
+        let mut connectors: PerProxy<Vec<Option<Connector>>> = connectors.collect();
         let mut program = Program::compile(&config, diagnostics);
         let check_connectors = config.proxies.iter().zip(&program.checks).map(|(proxy, script)| {
             let servers = proxy.servers.iter();
@@ -121,7 +121,7 @@ impl Shared {
                 .map(|server| plans::connector(script.as_deref(), server, &certificates, diagnostics))
                 .collect::<Vec<_>>()
         });
-        let mut check_connectors: Vec<Vec<Option<Connector>>> = check_connectors.collect();
+        let mut check_connectors: PerProxy<Vec<Option<Connector>>> = check_connectors.collect();
         if !complete || diagnostics.has_errors() {
             return None;
         }
@@ -156,12 +156,11 @@ impl Shared {
             backends,
             proxies: config
                 .proxies
-                .iter()
-                .enumerate()
-                .zip(proxy_ids(&config))
-                .map(|((index, proxy), id)| ProxyFacts {
-                    unique_id_format: program.of(index).unique_id_format.clone(),
-                    ..proxy_facts(id, proxy)
+                .entries()
+                .zip(proxy_numbers(&config))
+                .map(|((id, proxy), number)| ProxyFacts {
+                    unique_id_format: program.of(id).unique_id_format.clone(),
+                    ..proxy_facts(number, proxy)
                 })
                 .collect(),
             program,
@@ -178,7 +177,7 @@ impl Shared {
             carried: OnceLock::new(),
             pace: Pace::default(),
             resolving: Resolving::new(&config),
-            captures: Captures::new(config.proxies.len()),
+            captures: Captures::new(&config),
             history: history::Kept::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             config,
@@ -201,7 +200,7 @@ impl Shared {
 const MAXCONN: u32 = 8192;
 
 /// The number of every proxy. A `stats socket` counts as a proxy, and comes first.
-fn proxy_ids(config: &Config) -> Vec<u32> {
+fn proxy_numbers(config: &Config) -> Vec<u32> {
     let first = 1 + u32::from(!config.global.stats_sockets.is_empty());
     numbers(config.proxies.iter().map(|proxy| proxy.id), first)
 }
@@ -227,8 +226,8 @@ fn proxy_facts(id: u32, proxy: &Proxy) -> ProxyFacts {
 pub struct Limits {
     /// The process: `maxconn` of `global`.
     pub process: Limit,
-    /// Limits of each proxy's frontend side, by its place in the configuration.
-    pub frontends: Vec<FrontendLimits>,
+    /// Limits of each proxy's frontend side.
+    pub frontends: PerProxy<FrontendLimits>,
     /// Limits per second.
     pub(crate) throttles: Throttles,
     /// Wakes acceptors that wait for a free place.
@@ -326,12 +325,12 @@ impl Limits {
         }
     }
     /// Whether one more connection would be let in.
-    pub(crate) fn has_place(&self, proxy: usize, bind: usize) -> bool {
+    pub(crate) fn has_place(&self, proxy: ProxyId, bind: usize) -> bool {
         let frontend = &self.frontends[proxy];
         self.process.has_room() && frontend.frontend.has_room() && frontend.binds[bind].has_room()
     }
     /// Takes a place for one more connection of a worker, until the returned guard is dropped.
-    pub(crate) fn enter(shared: &Arc<Shared>, proxy: usize, bind: usize, worker: usize) -> Option<Place> {
+    pub(crate) fn enter(shared: &Arc<Shared>, proxy: ProxyId, bind: usize, worker: usize) -> Option<Place> {
         let limits = &shared.limits;
         let frontend = &limits.frontends[proxy];
         if !frontend.binds[bind].enter() {
@@ -347,14 +346,14 @@ impl Limits {
             return None;
         }
         shared.loads[worker].fetch_add(1, Ordering::Relaxed);
-        Some(Place { shared: shared.clone(), proxy: proxy as u32, bind: bind as u32, worker: worker as u32 })
+        Some(Place { shared: shared.clone(), proxy, bind: bind as u32, worker: worker as u32 })
     }
 }
 
 /// The place of one client connection, counted against the limits and for its worker.
 pub(crate) struct Place {
     shared: Arc<Shared>,
-    proxy: u32,
+    proxy: ProxyId,
     bind: u32,
     worker: u32,
 }
@@ -372,7 +371,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let limits = &self.shared.limits;
-        let frontend = &limits.frontends[self.proxy as usize];
+        let frontend = &limits.frontends[self.proxy];
         frontend.binds[self.bind as usize].leave();
         frontend.frontend.leave();
         limits.process.leave();

@@ -6,7 +6,7 @@
 
 use super::{handle::Handle, shared::Shared};
 use crate::worker::pulse::{Pulse, Who};
-use penstock_config::{Config, Span};
+use penstock_config::{Config, Span, model::ProxyId};
 use std::{fmt::Write, sync::Arc, time::Duration};
 
 /// A turn that uses this much CPU time is stuck. Elapsed time would not do: a machine that was asleep, or a thread that
@@ -86,7 +86,7 @@ fn stuck(shared: &Shared, id: usize, thread: i32, pulse: &Pulse, spent: Duration
 
 /// Whose turn it is, described by the names in the configuration.
 pub(crate) fn named(config: &Config, who: Who) -> String {
-    let bind = |proxy: usize, bind: usize| match config.proxies.get(proxy) {
+    let bind = |proxy: ProxyId, bind: usize| match config.proxies.get(proxy) {
         Some(conf) => {
             let at =
                 conf.binds.get(bind).map_or_else(String::new, |bind| format!(", bind in {}", place(config, bind.span)));

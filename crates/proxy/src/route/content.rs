@@ -9,13 +9,14 @@ use crate::{
     tcp::raw::Raw,
     worker::turn,
 };
+use penstock_config::model::ProxyId;
 use penstock_http::{Limits, Parse};
 use penstock_rules::{By, During, Termination, Verdict};
 use std::future::poll_fn;
 
 /// How a connection of `mode tcp` continues.
 pub(crate) enum Connected {
-    Backend(usize),
+    Backend(ProxyId),
     /// As HTTP: `tcp-request content switch-mode`.
     Http,
     Over,
@@ -67,7 +68,7 @@ enum Content {
 }
 
 /// Evaluates `tcp-request content` again as more arrives, for at most `inspect-delay`.
-async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: usize) -> Content {
+async fn content(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, proxy: ProxyId) -> Content {
     let worker = conn.worker.clone();
     let rules = &worker.shared.program.of(proxy).tcp_content;
     if rules.is_empty() {

@@ -30,7 +30,7 @@ pub(crate) fn bind(conn: &mut Conn, x: &mut Exchange, pool: &Backend, stage: Sta
     }
     let forced = persistence.forced || worker.shared.config.proxies[pool.proxy].options.persist;
     let named = rules.use_server.iter().filter(|rule| holds(&rule.condition)).map(|rule| match &rule.server {
-        ServerOf::Server(id) => pool.get(ServerId::configured(id.index as usize)),
+        ServerOf::Server(at) => pool.get(at.server),
         ServerOf::Named(format) => {
             let name = format.to_bytes(&context);
             pool.servers().iter().find(|server| server.name.as_bytes() == name).cloned()

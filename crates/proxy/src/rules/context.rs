@@ -1,7 +1,8 @@
 //! What rules can see of an exchange: created for each list that runs, from what is known by then.
 
 use crate::{connection::Conn, exchange::state::Exchange, worker::state::Worker};
-use penstock_rules::{Buffered, Context, Now, Phase, ProxyId};
+use penstock_config::model::ProxyId;
+use penstock_rules::{Buffered, Context, Now, Phase};
 
 /// The heads that rules may read and change.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) enum Judged {
 /// What rules can see. They decide on this basis; the few lists that may wait for more say so in what is buffered.
 pub(crate) fn context<'a>(worker: &'a Worker, conn: &'a mut Conn, x: &'a mut Exchange, stage: Stage) -> Context<'a> {
     let shared = &worker.shared;
-    let proxy = |index: usize| (ProxyId(index as u32), &shared.proxies[index]);
+    let proxy = |id: ProxyId| (id, &shared.proxies[id]);
     let (backend, server) = (x.backend, x.server.as_deref());
     Context {
         now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },

@@ -9,8 +9,8 @@ use crate::{
     worker::state::Worker,
 };
 use penstock_backends::random;
-use penstock_config::Span;
-use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ProxyId, ServerId, ServerLoad, TcpInfo, World};
+use penstock_config::{Span, model::ProxyId};
+use penstock_rules::{BackendLoad, ConnFacts, FrontendLoad, Kind, ServerLoad, ServerRef, TcpInfo, World};
 use std::net::{IpAddr, UdpSocket};
 
 impl World for Worker {
@@ -26,7 +26,7 @@ impl World for Worker {
     }
 
     fn backend(&self, id: ProxyId) -> BackendLoad {
-        let Some(backend) = self.shared.backends.get(id.0 as usize) else { return BackendLoad::default() };
+        let Some(backend) = self.shared.backends.get(id) else { return BackendLoad::default() };
         let queued: u32 = backend.servers().iter().map(|server| server.queued()).sum();
         let unbound = backend.waiting_anywhere();
         let (mut free, mut slots) = (0, 0);
@@ -51,15 +51,15 @@ impl World for Worker {
             conn: backend.sessions(),
             queue: unbound,
             queue_total: unbound + queued,
-            sess_rate: self.shared.counters.sum(id.0 as usize, Part::Backend, self.now_ms()).session_rate.rate,
+            sess_rate: self.shared.counters.sum(id, Part::Backend, self.now_ms()).session_rate.rate,
             conn_free: free,
             conn_slots: slots,
         }
     }
 
     fn frontend(&self, id: ProxyId) -> FrontendLoad {
-        let Some(limits) = self.shared.limits.frontends.get(id.0 as usize) else { return FrontendLoad::default() };
-        let totals = self.shared.counters.sum(id.0 as usize, Part::Frontend, self.now_ms());
+        let Some(limits) = self.shared.limits.frontends.get(id) else { return FrontendLoad::default() };
+        let totals = self.shared.counters.sum(id, Part::Frontend, self.now_ms());
         FrontendLoad {
             conn: limits.frontend.current(),
             sess_rate: totals.session_rate.rate,
@@ -68,17 +68,13 @@ impl World for Worker {
     }
 
     fn listener(&self, id: ProxyId, conn: &ConnFacts) -> u32 {
-        let limits = self.shared.limits.frontends.get(id.0 as usize);
+        let limits = self.shared.limits.frontends.get(id);
         limits.and_then(|limits| limits.binds.get(conn.bind as usize)).map_or(0, |bind| bind.current())
     }
 
-    fn server(&self, id: ServerId) -> ServerLoad {
-        let backend = self.shared.backends.get(id.proxy.0 as usize);
-        let found = backend.and_then(|backend| {
-            let server = backend.get(crate::server::ServerId { slot: id.index, generation: id.generation })?;
-            let view = backend.view_server(server.at.server)?;
-            Some((server, view))
-        });
+    fn server(&self, at: ServerRef) -> ServerLoad {
+        let backend = self.shared.backends.get(at.proxy);
+        let found = backend.and_then(|backend| Some((backend.get(at.server)?, backend.view_server(at.server)?)));
         let Some((server, view)) = found else { return ServerLoad::default() };
         let settings = &server.config.settings;
         let free = match settings.maxconn {
@@ -98,15 +94,15 @@ impl World for Worker {
     }
 
     fn find_backend(&self, name: &[u8]) -> Option<ProxyId> {
-        self.shared.program.backend_named(name).map(|index| ProxyId(index as u32))
+        self.shared.program.backend_named(name)
     }
 
-    fn find_server(&self, name: &[u8]) -> Option<ServerId> {
+    fn find_server(&self, name: &[u8]) -> Option<ServerRef> {
         let slash = name.iter().position(|byte| *byte == b'/')?;
         let proxy = self.find_backend(&name[..slash])?;
-        let backend = self.shared.backends.get(proxy.0 as usize)?;
+        let backend = self.shared.backends.get(proxy)?;
         let server = backend.server(std::str::from_utf8(&name[slash + 1..]).ok()?)?;
-        Some(ServerId { proxy, index: server.at.server.slot, generation: server.at.server.generation })
+        Some(server.at)
     }
 
     fn client_tcp_info(&self, conn: &ConnFacts) -> Option<TcpInfo> {

@@ -19,7 +19,7 @@ use penstock_backends::check::{
 };
 use penstock_config::model::ServerPort;
 use penstock_http::proxy_protocol;
-use penstock_rules::{Now, ProxyId};
+use penstock_rules::Now;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -66,14 +66,14 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
     let at = server.at;
     let Some(script) = shared.program.checks[at.proxy].clone() else { return };
     let check = &server.config.settings.check;
-    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ ((u64::from(server.id) << 16 | at.proxy as u64) + 1) << 20;
+    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ ((u64::from(server.id) << 16 | u64::from(at.proxy.0)) + 1) << 20;
     tokio::time::sleep(delay).await;
     while !server.is_removed() {
         if server.is_checked() && shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
             shared.backends.check_begins(at);
             let started = Instant::now();
             let about = About {
-                backend: (ProxyId(at.proxy as u32), &shared.proxies[at.proxy]),
+                backend: (at.proxy, &shared.proxies[at.proxy]),
                 server: &server.with.facts,
                 world: &*worker,
                 now: Now { mono: worker.now_ms(), unix_us: worker.clock.unix_us() },

@@ -5,6 +5,7 @@ use super::pool::{Returned, is_quiet};
 use crate::http2::mux::Mux;
 use crate::server::ServerId;
 use penstock_backends::reuse::{Key, Session};
+use penstock_config::model::ProxyId;
 use penstock_http::ResponseHead;
 use std::{
     cell::{Cell, RefCell},
@@ -65,7 +66,7 @@ impl Own {
         self.muxes.borrow_mut().push((key, mux));
     }
     /// The server of that backend that the client used last, if it has a connection of its own to it.
-    pub fn last(&self, backend: usize) -> Option<ServerId> {
+    pub fn last(&self, backend: ProxyId) -> Option<ServerId> {
         let of = |key: &Key| (key.at.proxy == backend).then_some(key.at.server);
         let idle = self.idle.borrow().iter().rev().find_map(|(key, _)| of(key));
         idle.or_else(|| self.muxes.borrow().iter().rev().find_map(|(key, _)| of(key)))

@@ -1,6 +1,6 @@
 //! What a worker shows of itself to the watchdog: whose turn it is, and what it is doing.
 
-use penstock_config::Span;
+use penstock_config::{Span, model::ProxyId};
 use penstock_rules::Kind;
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -126,26 +126,26 @@ pub(crate) enum Who {
     /// The worker itself: its messages, its engine, its log, its idle connections.
     Worker,
     /// The acceptor of a `bind` line.
-    Acceptor { proxy: usize, bind: usize },
+    Acceptor { proxy: ProxyId, bind: usize },
     /// A client's connection.
-    Connection { proxy: usize, bind: usize, peer: Option<SocketAddr> },
+    Connection { proxy: ProxyId, bind: usize, peer: Option<SocketAddr> },
     /// A stream of a client's connection.
-    Stream { proxy: usize, bind: usize, peer: Option<SocketAddr> },
+    Stream { proxy: ProxyId, bind: usize, peer: Option<SocketAddr> },
     /// A connection to a server that several exchanges share.
     Server { peer: Option<SocketAddr> },
     /// The health checks of a server.
-    Check { proxy: usize, server: usize },
+    Check { proxy: ProxyId, server: usize },
 }
 
 impl Who {
     /// Encodes it as words that another thread can read one by one.
     pub fn pack(self) -> [u64; 4] {
         let (kind, proxy, index, peer) = match self {
-            Who::Worker => (0, 0, 0, None),
+            Who::Worker => (0, ProxyId(0), 0, None),
             Who::Acceptor { proxy, bind } => (1, proxy, bind, None),
             Who::Connection { proxy, bind, peer } => (2, proxy, bind, peer),
             Who::Stream { proxy, bind, peer } => (3, proxy, bind, peer),
-            Who::Server { peer } => (4, 0, 0, peer),
+            Who::Server { peer } => (4, ProxyId(0), 0, peer),
             Who::Check { proxy, server } => (5, proxy, server, None),
         };
         let ip = peer.map_or(0, |peer| match peer.ip() {
@@ -153,10 +153,10 @@ impl Who {
             IpAddr::V6(ip) => ip.to_bits(),
         });
         let port = peer.map_or(0, |peer| u64::from(peer.port()) << 1 | 1);
-        [kind | port << 8, (proxy as u64) << 32 | index as u64 & 0xffff_ffff, (ip >> 64) as u64, ip as u64]
+        [kind | port << 8, u64::from(proxy.0) << 32 | index as u64 & 0xffff_ffff, (ip >> 64) as u64, ip as u64]
     }
     pub fn unpack([first, place, high, low]: [u64; 4]) -> Who {
-        let (proxy, index) = ((place >> 32) as usize, (place & 0xffff_ffff) as usize);
+        let (proxy, index) = (ProxyId((place >> 32) as u32), (place & 0xffff_ffff) as usize);
         let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
         let peer = (first >> 8 & 1 == 1).then(|| SocketAddr::new(ip.to_canonical(), (first >> 9) as u16));
         match first & 0xff {
@@ -179,11 +179,11 @@ mod tests {
         for peer in [None, Some("192.0.2.1:80".parse().unwrap()), Some("[2001:db8::1]:65535".parse().unwrap())] {
             for who in [
                 Who::Worker,
-                Who::Acceptor { proxy: 3, bind: 70_000 },
-                Who::Connection { proxy: 3, bind: 1, peer },
-                Who::Stream { proxy: 20_000, bind: 1, peer },
+                Who::Acceptor { proxy: ProxyId(3), bind: 70_000 },
+                Who::Connection { proxy: ProxyId(3), bind: 1, peer },
+                Who::Stream { proxy: ProxyId(20_000), bind: 1, peer },
                 Who::Server { peer },
-                Who::Check { proxy: 0, server: 9 },
+                Who::Check { proxy: ProxyId(0), server: 9 },
             ] {
                 assert_eq!(Who::unpack(who.pack()), who);
             }

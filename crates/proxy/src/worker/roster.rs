@@ -4,6 +4,7 @@
 //! send an errand to read the list, a few slots at a time.
 
 use crate::server::ServerRef;
+use penstock_config::model::ProxyId;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +24,7 @@ pub struct SessionView {
     /// Its worker, counted from 0.
     pub worker: usize,
     /// Index of its frontend in the configuration.
-    pub frontend: usize,
+    pub frontend: ProxyId,
     /// Index of the `bind` line in the frontend.
     pub bind: usize,
     /// The client's address; `None` on a unix socket.
@@ -37,7 +38,7 @@ pub struct SessionView {
     /// Time since it began.
     pub age: Duration,
     /// Index of its backend in the configuration, once one is chosen.
-    pub backend: Option<usize>,
+    pub backend: Option<ProxyId>,
     /// Its server, once one is chosen.
     pub server: Option<ServerRef>,
     /// Attempts at a server so far.

@@ -537,7 +537,7 @@ impl<'l> Build<'_, 'l, '_> {
             let name = self.next("the name of a stick table")?;
             self.linker.table(name, 0..name.len()).map_err(|problem| self.problem(name, problem)).ok()?
         } else {
-            let own = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id.0 as usize));
+            let own = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
             match own.and_then(|proxy| self.linker.tables.get(&proxy.name)) {
                 Some(table) => std::sync::Arc::clone(table),
                 None => {

@@ -2,17 +2,20 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use penstock_config::{Config, Diagnostics, Env, model::Source};
+use penstock_config::{
+    Config, Diagnostics, Env,
+    model::{PerProxy, ProxyId, Source},
+};
 use penstock_http::{Limits, Parse, RequestHead, ResponseHead};
 use penstock_rules::{
-    Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, ProxyId, ProxyRules, Session,
-    Txn, Verdict, World,
+    Buffered, Compiler, ConnFacts, Context, LogFacts, NoWorld, Now, Phase, ProxyFacts, ProxyRules, Session, Txn,
+    Verdict, World,
 };
 
 /// A configuration and its rules.
 pub struct Compiled {
     pub config: Config,
-    pub rules: Vec<ProxyRules>,
+    pub rules: PerProxy<ProxyRules>,
     pub diagnostics: Diagnostics,
 }
 
@@ -45,8 +48,8 @@ impl Compiled {
     }
 
     /// The place of a proxy.
-    pub fn proxy(&self, name: &str) -> usize {
-        self.config.proxies.iter().position(|proxy| proxy.name == name).expect("the proxy is there")
+    pub fn proxy(&self, name: &str) -> ProxyId {
+        self.config.proxies.position(|proxy| proxy.name == name).expect("the proxy is there")
     }
 }
 
@@ -132,6 +135,6 @@ impl Stage {
 
     /// Runs the first proxy's `http-request` rules.
     pub fn http_request(&mut self, compiled: &Compiled) -> Verdict {
-        self.with(|ctx| compiled.rules[0].http_request.run(ctx, 0))
+        self.with(|ctx| compiled.rules[ProxyId(0)].http_request.run(ctx, 0))
     }
 }
