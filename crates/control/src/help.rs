@@ -1,8 +1,8 @@
 //! `help`, and the answer to unknown commands.
 
 use crate::{
-    commands::{Entry, SESSION, Table},
-    table::Mode,
+    commands::{SESSION, Table},
+    table::{About, Mode},
 };
 
 /// How many misspelled characters a suggestion may differ by.
@@ -27,23 +27,23 @@ pub(crate) fn unknown(table: &Table, words: &[String], mode: impl Fn(Mode) -> bo
     if matching.is_empty() { page(UNKNOWN, &entries) } else { page(NEAR, &matching) }
 }
 
-fn shown(table: &Table, mode: impl Fn(Mode) -> bool) -> Vec<&'static Entry> {
+fn shown(table: &Table, mode: impl Fn(Mode) -> bool) -> Vec<&'static About> {
     let mut entries: Vec<_> = table.entries().filter(|entry| !entry.usage.is_empty() && mode(entry.mode)).collect();
     entries.sort_by_key(|entry| entry.usage);
     entries
 }
 
-fn page(heading: &str, entries: &[&Entry]) -> String {
+fn page(heading: &str, entries: &[&About]) -> String {
     let mut page = String::from(heading);
-    for entry in entries.iter().copied().chain(SESSION) {
+    for entry in entries.iter().copied().chain(SESSION.iter().map(|entry| &entry.about)) {
         page.push_str(&format!("  {:<40}: {}\n", entry.usage, entry.help));
     }
     page
 }
 
 /// The entries that start with the given words, else those that are similar.
-fn matching(entries: &[&'static Entry], words: &[String]) -> Vec<&'static Entry> {
-    let begun = |entry: &&&Entry| {
+fn matching(entries: &[&'static About], words: &[String]) -> Vec<&'static About> {
+    let begun = |entry: &&&About| {
         let mut own = entry.words.split(' ');
         words.iter().take(entry.length()).all(|word| own.next().is_some_and(|own| own.starts_with(word.as_str())))
     };
@@ -52,7 +52,7 @@ fn matching(entries: &[&'static Entry], words: &[String]) -> Vec<&'static Entry>
         return found;
     }
     let errors =
-        |entry: &Entry| -> usize { entry.words.split(' ').zip(words).map(|(own, given)| distance(own, given)).sum() };
+        |entry: &About| -> usize { entry.words.split(' ').zip(words).map(|(own, given)| distance(own, given)).sum() };
     let near = entries.iter().filter(|entry| entry.length() <= words.len() && errors(entry) <= TYPING_ERRORS);
     near.copied().collect()
 }

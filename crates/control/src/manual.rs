@@ -1,14 +1,15 @@
 //! Generates the page that documents the commands.
 
 use crate::{
-    commands::{Entry, SESSION, Table},
-    table::Mode,
+    commands::{SESSION, Table},
+    table::{About, Mode},
 };
 
 /// The text of `docs/runtime-api.md`.
 pub fn page(table: &Table) -> String {
     let mut page = String::from(INTRODUCTION);
-    let mut entries: Vec<&Entry> = table.entries().chain(SESSION).filter(|entry| !entry.usage.is_empty()).collect();
+    let own = SESSION.iter().map(|entry| &entry.about);
+    let mut entries: Vec<&About> = table.entries().chain(own).filter(|entry| !entry.usage.is_empty()).collect();
     entries.sort_by_key(|entry| entry.usage);
     page.push_str("| command | level | mode | what it does |\n|---|---|---|---|\n");
     for entry in entries {

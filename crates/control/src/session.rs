@@ -7,12 +7,12 @@
 //! [`Session::output`] is small enough.
 
 use crate::{
-    Command, Entry, Found, Level, Severity, SeverityOutput, Table,
+    Command, Found, Level, Severity, SeverityOutput, Table,
     commands::{Own, SESSION},
     help,
     line::Line,
     payload::Payload,
-    table::Mode,
+    table::{About, Mode},
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -307,28 +307,29 @@ impl Session {
     fn understand(&self, words: Vec<String>, payload: Option<Vec<u8>>) -> Result<Request, (Severity, String)> {
         let table = &self.settings.table;
         let modes = |mode| self.has_mode(mode);
-        let every = Table::new(&[SESSION]);
-        let (entry, mut args) = match every.find(words.clone(), None, modes) {
-            Found::Entry(entry, args) => (entry, args),
+        let every = Table::new(&[&SESSION]);
+        let (found, mut args) = match every.find(words.clone(), None, modes) {
+            Found::Entry(found, args) => (found, args),
             Found::Nothing => match table.find(words.clone(), payload, modes) {
-                Found::Entry(entry, args) => (entry, args),
+                Found::Entry(found, args) => (found, args),
                 Found::Nothing => return Err(self.unknown(&words)),
             },
         };
+        let entry = found.about;
         if self.level < entry.level {
             return Err((Severity::Error, "Permission denied".into()));
         }
-        let command = (entry.parse)(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
+        let command = found.parse(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
         let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
         Ok(Request { command, changes: entry.changes, told, level: self.level })
     }
 
     /// What is said to words that lead nowhere, or to a command that the client has not asked for the mode of.
     fn unknown(&self, words: &[String]) -> (Severity, String) {
-        let Found::Entry(entry, _) = self.settings.table.find(words.to_vec(), None, |_| true) else {
+        let Found::Entry(found, _) = self.settings.table.find(words.to_vec(), None, |_| true) else {
             return (Severity::Info, help::unknown(&self.settings.table, words, |mode| self.has_mode(mode)));
         };
-        let mode = if entry.mode == Mode::Expert { "expert" } else { "experimental" };
+        let mode = if found.about.mode == Mode::Expert { "expert" } else { "experimental" };
         (Severity::Error, format!("This command is restricted to {mode} mode only."))
     }
 
@@ -420,7 +421,7 @@ impl Session {
 type Given = (Vec<String>, Option<Vec<u8>>);
 
 /// The words of a command, without those that must not be logged.
-fn told(entry: &Entry, words: &[String]) -> String {
+fn told(entry: &About, words: &[String]) -> String {
     let open = entry.length().saturating_add(entry.told);
     let mut told = words[..open.min(words.len())].join(" ");
     if words.len() > open {

@@ -2,8 +2,8 @@
 
 use crate::{Args, Level, Refusal};
 
-/// A command.
-pub struct Entry<C> {
+/// What is known of a command before it is parsed.
+pub struct About {
     /// The words that name it.
     pub words: &'static str,
     /// Its syntax, as `help` shows it. Empty if `help` does not show it.
@@ -18,8 +18,14 @@ pub struct Entry<C> {
     pub changes: Option<&'static str>,
     /// How many of its arguments may be logged; those after them are secrets.
     pub told: usize,
+}
+
+/// A command of a subject, whose commands are `S`.
+pub struct Entry<S> {
+    /// What is known of it.
+    pub about: About,
     /// Parses what follows the words.
-    pub parse: fn(&mut Args) -> Result<C, Refusal>,
+    parse: fn(&mut Args) -> Result<S, Refusal>,
 }
 
 /// The mode that a command requires.
@@ -33,38 +39,40 @@ pub enum Mode {
     Experimental,
 }
 
-impl<C> Entry<C> {
+impl<S> Entry<S> {
     /// A command that every client may use and that changes nothing.
     pub const fn new(
         words: &'static str,
         usage: &'static str,
         help: &'static str,
-        parse: fn(&mut Args) -> Result<C, Refusal>,
-    ) -> Entry<C> {
+        parse: fn(&mut Args) -> Result<S, Refusal>,
+    ) -> Entry<S> {
         let (level, mode, changes, told) = (Level::User, Mode::Always, None, usize::MAX);
-        Entry { words, usage, help, level, mode, changes, told, parse }
+        Entry { about: About { words, usage, help, level, mode, changes, told }, parse }
     }
 
     /// Requires this level or a higher one.
-    pub const fn level(self, level: Level) -> Entry<C> {
-        Entry { level, ..self }
+    pub const fn level(self, level: Level) -> Entry<S> {
+        Entry { about: About { level, ..self.about }, ..self }
     }
 
     /// Requires `expert-mode on` or `experimental-mode on`.
-    pub const fn mode(self, mode: Mode) -> Entry<C> {
-        Entry { mode, ..self }
+    pub const fn mode(self, mode: Mode) -> Entry<S> {
+        Entry { about: About { mode, ..self.about }, ..self }
     }
 
     /// Changes something, which `what` describes for the audit log.
-    pub const fn changes(self, what: &'static str) -> Entry<C> {
-        Entry { changes: Some(what), ..self }
+    pub const fn changes(self, what: &'static str) -> Entry<S> {
+        Entry { about: About { changes: Some(what), ..self.about }, ..self }
     }
 
     /// Makes everything after this many arguments secret.
-    pub const fn tells(self, arguments: usize) -> Entry<C> {
-        Entry { told: arguments, ..self }
+    pub const fn tells(self, arguments: usize) -> Entry<S> {
+        Entry { about: About { told: arguments, ..self.about }, ..self }
     }
+}
 
+impl About {
     /// The number of words that name it.
     pub fn length(&self) -> usize {
         self.words.split(' ').count()
@@ -76,15 +84,47 @@ impl<C> Entry<C> {
     }
 }
 
+/// The commands of one subject, in a table whose commands are `C`.
+pub trait Group<C>: Sync {
+    /// The command at this place.
+    fn about(&self, place: usize) -> Option<&'static About>;
+    /// Parses the arguments of the command at this place.
+    fn parse(&self, place: usize, args: &mut Args) -> Result<C, Refusal>;
+}
+
+impl<S, C: From<S>> Group<C> for &'static [Entry<S>] {
+    fn about(&self, place: usize) -> Option<&'static About> {
+        Some(&self.get(place)?.about)
+    }
+    fn parse(&self, place: usize, args: &mut Args) -> Result<C, Refusal> {
+        (self[place].parse)(args).map(C::from)
+    }
+}
+
 /// The commands that a kind of socket answers.
 pub struct Table<C: 'static> {
-    groups: &'static [&'static [Entry<C>]],
+    groups: &'static [&'static dyn Group<C>],
+}
+
+/// A command of a table.
+pub struct Named<C: 'static> {
+    /// What is known of it.
+    pub about: &'static About,
+    group: &'static dyn Group<C>,
+    place: usize,
+}
+
+impl<C> Named<C> {
+    /// Parses what follows the words.
+    pub fn parse(&self, args: &mut Args) -> Result<C, Refusal> {
+        self.group.parse(self.place, args)
+    }
 }
 
 /// The result of looking up a client's words.
 pub enum Found<C: 'static> {
     /// A command and its arguments.
-    Entry(&'static Entry<C>, Args),
+    Entry(Named<C>, Args),
     /// There is no such command.
     Nothing,
 }
@@ -99,20 +139,29 @@ impl<C> Copy for Table<C> {}
 
 impl<C> Table<C> {
     /// A table made of groups of commands.
-    pub const fn new(groups: &'static [&'static [Entry<C>]]) -> Table<C> {
+    pub const fn new(groups: &'static [&'static dyn Group<C>]) -> Table<C> {
         Table { groups }
     }
 
     /// Every command.
-    pub fn entries(&self) -> impl Iterator<Item = &'static Entry<C>> + use<C> {
-        self.groups.iter().copied().flatten()
+    pub fn entries(&self) -> impl Iterator<Item = &'static About> + use<C> {
+        self.commands().map(|command| command.about)
+    }
+
+    fn commands(&self) -> impl Iterator<Item = Named<C>> + use<C> {
+        self.groups.iter().flat_map(|&group| {
+            (0..).map_while(move |place| group.about(place).map(|about| Named { about, group, place }))
+        })
     }
 
     /// The command that these words name; if there are several, the one with the most words.
     pub fn find(&self, mut words: Vec<String>, payload: Option<Vec<u8>>, mode: impl Fn(Mode) -> bool) -> Found<C> {
-        let named = self.entries().filter(|entry| entry.matches(&words) && mode(entry.mode));
-        match named.max_by_key(|entry| entry.length()) {
-            Some(entry) => Found::Entry(entry, Args::new(words.split_off(entry.length()), payload)),
+        let named = self.commands().filter(|command| command.about.matches(&words) && mode(command.about.mode));
+        match named.max_by_key(|command| command.about.length()) {
+            Some(command) => {
+                let args = Args::new(words.split_off(command.about.length()), payload);
+                Found::Entry(command, args)
+            }
             None => Found::Nothing,
         }
     }

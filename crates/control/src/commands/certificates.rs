@@ -1,7 +1,6 @@
 //! Commands about certificates and the other files of TLS.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 
 /// A command about certificates, crt-lists, authorities, OCSP responses or ticket keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,15 +159,15 @@ fn json(args: &mut Args) -> bool {
     args.take("json")
 }
 
-fn list(kind: TlsFile, args: &mut Args) -> Result<Command, Refusal> {
-    Ok(Command::Certificates(match (json(args), args.word()) {
+fn list(kind: TlsFile, args: &mut Args) -> Result<Certificates, Refusal> {
+    Ok(match (json(args), args.word()) {
         (false, Some(file)) => Certificates::Show { kind, file, json: json(args) },
         (json, _) => Certificates::List { kind, json },
-    }))
+    })
 }
 
-fn change(kind: TlsFile, args: &mut Args, missing: &str, verb: Verb) -> Result<Command, Refusal> {
-    Ok(Command::Certificates(Certificates::Change { kind, file: args.require(missing)?, verb }))
+fn change(kind: TlsFile, args: &mut Args, missing: &str, verb: Verb) -> Result<Certificates, Refusal> {
+    Ok(Certificates::Change { kind, file: args.require(missing)?, verb })
 }
 
 /// Text that is not UTF-8 is not PEM either.
@@ -176,13 +175,13 @@ fn text(payload: Vec<u8>) -> String {
     String::from_utf8_lossy(&payload).into_owned()
 }
 
-fn set(kind: TlsFile, args: &mut Args, missing: &str, verb: fn(String) -> Verb) -> Result<Command, Refusal> {
+fn set(kind: TlsFile, args: &mut Args, missing: &str, verb: fn(String) -> Verb) -> Result<Certificates, Refusal> {
     let file = args.require(missing)?;
     let content = args.payload().ok_or_else(|| Refusal::new(missing))?;
-    Ok(Command::Certificates(Certificates::Change { kind, file, verb: verb(text(content)) }))
+    Ok(Certificates::Change { kind, file, verb: verb(text(content)) })
 }
 
-fn add_line(args: &mut Args) -> Result<Command, Refusal> {
+fn add_line(args: &mut Args) -> Result<Certificates, Refusal> {
     const MISSING: &str = "'add ssl crtlist' expects a filename and a certificate name";
     let list = args.require(MISSING)?;
     let line = match args.payload() {
@@ -192,15 +191,13 @@ fn add_line(args: &mut Args) -> Result<Command, Refusal> {
     };
     let mut lines = line.lines();
     match (lines.next(), lines.next()) {
-        (Some(line), None) => {
-            Ok(Command::Certificates(Certificates::AddLine { list, line: line.trim_end_matches('\r').to_owned() }))
-        }
+        (Some(line), None) => Ok(Certificates::AddLine { list, line: line.trim_end_matches('\r').to_owned() }),
         (None, _) => Err(Refusal::new(MISSING)),
         _ => Err(Refusal::new("Can't edit the crt-list: only one line of payload is supported!")),
     }
 }
 
-fn remove_line(args: &mut Args) -> Result<Command, Refusal> {
+fn remove_line(args: &mut Args) -> Result<Certificates, Refusal> {
     const MISSING: &str = "'del ssl crtlist' expects a filename and a certificate name";
     let (list, name) = (args.require(MISSING)?, args.require(MISSING)?);
     let (certificate, line) = match name.rsplit_once(':') {
@@ -209,21 +206,21 @@ fn remove_line(args: &mut Args) -> Result<Command, Refusal> {
         }
         _ => (name, None),
     };
-    Ok(Command::Certificates(Certificates::RemoveLine { list, certificate, line }))
+    Ok(Certificates::RemoveLine { list, certificate, line })
 }
 
-fn show_list(args: &mut Args) -> Result<Command, Refusal> {
+fn show_list(args: &mut Args) -> Result<Certificates, Refusal> {
     let numbered = args.take("-n");
-    Ok(Command::Certificates(match (json(args), args.word()) {
+    Ok(match (json(args), args.word()) {
         (false, Some(list)) => Certificates::ShowList { list, numbered, json: json(args) },
         (_, None) if numbered => {
             return Err(Refusal::new("'show ssl crt-list -n' expects a filename or a directory"));
         }
         (json, _) => Certificates::Lists { json },
-    }))
+    })
 }
 
-fn names(args: &mut Args) -> Result<Command, Refusal> {
+fn names(args: &mut Args) -> Result<Certificates, Refusal> {
     let (mut frontend, mut expired, mut json) = (None, false, false);
     while let Some(word) = args.word() {
         match word.as_str() {
@@ -233,21 +230,21 @@ fn names(args: &mut Args) -> Result<Command, Refusal> {
             other => return Err(Refusal::new(format!("Invalid option '{other}'"))),
         }
     }
-    Ok(Command::Certificates(Certificates::Names { frontend, expired, json }))
+    Ok(Certificates::Names { frontend, expired, json })
 }
 
-fn responses(args: &mut Args) -> Result<Command, Refusal> {
+fn responses(args: &mut Args) -> Result<Certificates, Refusal> {
     let base64 = args.take("base64");
     let _ = args.take("text");
-    Ok(Command::Certificates(match (json(args), args.word()) {
+    Ok(match (json(args), args.word()) {
         (false, Some(which)) => Certificates::Response { which, base64, json: json(args) },
         (json, _) => Certificates::Responses { json },
-    }))
+    })
 }
 
-fn add_ticket_key(args: &mut Args) -> Result<Command, Refusal> {
+fn add_ticket_key(args: &mut Args) -> Result<Certificates, Refusal> {
     const MISSING: &str = "'set ssl tls-key' expects a filename and the new TLS key in base64 encoding.";
-    Ok(Command::Certificates(Certificates::AddTicketKey { which: args.require(MISSING)?, key: args.require(MISSING)? }))
+    Ok(Certificates::AddTicketKey { which: args.require(MISSING)?, key: args.require(MISSING)? })
 }
 
 /// An entry for administrators that changes something of TLS.
@@ -256,12 +253,12 @@ const fn changing(
     usage: &'static str,
     help: &'static str,
     what: &'static str,
-    parse: fn(&mut Args) -> Result<Command, Refusal>,
-) -> Entry {
+    parse: fn(&mut Args) -> Result<Certificates, Refusal>,
+) -> Entry<Certificates> {
     Entry::new(words, usage, help, parse).level(Level::Admin).changes(what).tells(1)
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
     changing(
         "abort ssl ca-file",
         "abort ssl ca-file <cafile>",
@@ -326,7 +323,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     .tells(usize::MAX),
     Entry::new("dump ssl cert", "dump ssl cert <certfile>", "dump a certificate with its key in PEM format", |args| {
         let name = args.require("'dump ssl cert' expects a certificate name")?;
-        Ok(Command::Certificates(Certificates::Dump(name)))
+        Ok(Certificates::Dump(name))
     })
     .level(Level::Admin),
     changing(
@@ -382,7 +379,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         |args| {
             const MISSING: &str = "'set ssl ocsp-response' expects response in base64 encoding.";
             let response = args.payload().map(text).or_else(|| args.word()).ok_or_else(|| Refusal::new(MISSING))?;
-            Ok(Command::Certificates(Certificates::SetResponse(response)))
+            Ok(Certificates::SetResponse(response))
         },
     )
     .tells(0),
@@ -431,10 +428,10 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "show ssl ocsp-updates",
         "show ssl ocsp-updates",
         "display information about the next OCSP updates",
-        |_| Ok(Command::Certificates(Certificates::Updates)),
+        |_| Ok(Certificates::Updates),
     ),
     Entry::new("show ssl providers", "show ssl providers", "show loaded SSL providers", |args| {
-        Ok(Command::Certificates(Certificates::Providers { json: json(args) }))
+        Ok(Certificates::Providers { json: json(args) })
     }),
     Entry::new(
         "show ssl sni",
@@ -448,10 +445,10 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "show tls-keys [id|*]",
         "show tls keys references or dump tls ticket keys when id specified",
         |args| {
-            Ok(Command::Certificates(match (json(args), args.word()) {
+            Ok(match (json(args), args.word()) {
                 (false, which @ Some(_)) => Certificates::TicketKeys { which, json: json(args) },
                 (json, _) => Certificates::TicketKeys { which: None, json },
-            }))
+            })
         },
     ),
     changing(
@@ -461,7 +458,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "an OCSP response",
         |args| {
             let name = args.require("'update ssl ocsp-response' expects a filename")?;
-            Ok(Command::Certificates(Certificates::UpdateResponse(name)))
+            Ok(Certificates::UpdateResponse(name))
         },
     ),
 ];

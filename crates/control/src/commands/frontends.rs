@@ -1,7 +1,6 @@
 //! Commands about frontends and the limits of the process.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 
 /// A command about frontends or limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +50,15 @@ const RATES: &str = "'set rate-limit' only supports :\n   \
      - 'ssl-sessions global' to set the per-process maximum SSL session rate\n   \
      - 'http-compression global' to set the per-process maximum compression speed in kB/s";
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Frontends>] = &[
     Entry::new("clear counters", "clear counters [all]", "clear max statistics counters (or all counters)", |_| {
-        Ok(Command::Frontends(Frontends::ClearCounters { all: false }))
+        Ok(Frontends::ClearCounters { all: false })
     })
     .level(Level::Operator)
     .changes("counters"),
-    Entry::new("clear counters all", "", "clear all counters", |_| {
-        Ok(Command::Frontends(Frontends::ClearCounters { all: true }))
-    })
-    .level(Level::Admin)
-    .changes("counters"),
+    Entry::new("clear counters all", "", "clear all counters", |_| Ok(Frontends::ClearCounters { all: true }))
+        .level(Level::Admin)
+        .changes("counters"),
     one("disable frontend", "disable frontend <frontend>", "temporarily disable specific frontend", |args| {
         named(args, |_| Ok(FrontendChange::Disable))
     }),
@@ -75,7 +72,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         |args| named(args, |args| Ok(FrontendChange::MaxConn(number(args, "Integer value expected.")?))),
     ),
     one("set maxconn global", "set maxconn global <value>", "change the per-process maxconn setting", |args| {
-        Ok(Command::Frontends(Frontends::MaxConn(number(args, "Expects an integer value.")?)))
+        Ok(Frontends::MaxConn(number(args, "Expects an integer value.")?))
     }),
     one("set rate-limit", "set rate-limit <setting> <value>", "change a rate limiting value", |args| {
         let (what, whose) = (args.word().unwrap_or_default(), args.word().unwrap_or_default());
@@ -86,7 +83,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             ("http-compression", "global") => Rate::Compression,
             _ => return Err(Refusal::new(RATES)),
         };
-        Ok(Command::Frontends(Frontends::Rate(rate, number(args, "Expects an integer value.")?)))
+        Ok(Frontends::Rate(rate, number(args, "Expects an integer value.")?))
     }),
     one("shutdown frontend", "shutdown frontend <frontend>", "stop a specific frontend", |args| {
         named(args, |_| Ok(FrontendChange::Shutdown))
@@ -97,17 +94,17 @@ const fn one(
     words: &'static str,
     usage: &'static str,
     help: &'static str,
-    parse: fn(&mut Args) -> Result<Command, Refusal>,
-) -> Entry {
+    parse: fn(&mut Args) -> Result<Frontends, Refusal>,
+) -> Entry<Frontends> {
     Entry::new(words, usage, help, parse).level(Level::Admin).changes("limits")
 }
 
 fn named(
     args: &mut Args,
     change: impl FnOnce(&mut Args) -> Result<FrontendChange, Refusal>,
-) -> Result<Command, Refusal> {
+) -> Result<Frontends, Refusal> {
     let name = args.require("A frontend name is expected.")?;
-    Ok(Command::Frontends(Frontends::Set(name, change(args))))
+    Ok(Frontends::Set(name, change(args)))
 }
 
 /// Parses a number like C: anything else is 0.

@@ -1,7 +1,6 @@
 //! Commands that show the inside of the process, to find the causes of problems, and unsupported commands, which are refused.
 
-use super::Command;
-use crate::{Args, Entry, Level, Mode, Refusal};
+use crate::{Args, Level, Mode, Refusal, table::Entry};
 
 /// A command that shows the inside of the process, or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ const NO_TRACES: &str = "There are no trace sources: use the log, 'show sess' an
 const NO_DEBUGGING: &str =
     "There is none of these here: a client of this socket could crash or stall the process with them.";
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Inside>] = &[
     Entry::new("debug dev", "debug dev <what>", "debug the process: refused", |_| Err(Refusal::new(NO_DEBUGGING)))
         .level(Level::Admin)
         .mode(Mode::Expert),
@@ -70,7 +69,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         .tells(1),
     Entry::new("get var", "get var <name>", "retrieve contents of a process-wide variable", |args| {
         let name = args.require("Missing process-wide variable identifier.")?;
-        Ok(Command::Inside(Inside::Variable(name)))
+        Ok(Inside::Variable(name))
     })
     .level(Level::Operator),
     Entry::new("httpclient", "httpclient <method> <URI>", "launch an HTTP request: refused", |_| {
@@ -95,14 +94,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
     .mode(Mode::Experimental)
     .changes("variables"),
     Entry::new("show activity", "show activity", "show per-thread activity stats (for support/developers)", |args| {
-        Ok(Command::Inside(Inside::Activity { json: args.take("json") }))
+        Ok(Inside::Activity { json: args.take("json") })
     }),
     Entry::new("show cache", "show cache", "show cache status: refused", |_| {
         Err(Refusal::new("Nothing is cached here."))
     })
     .level(Level::Operator),
     Entry::new("show engine", "show engine", "show what computes handshakes: its queue, batches and fills", |args| {
-        Ok(Command::Inside(Inside::Engine { json: args.take("json") }))
+        Ok(Inside::Engine { json: args.take("json") })
     }),
     Entry::new("show events", "show events [<sink>] [-w] [-n]", "show event sink state: refused", |_| {
         Err(Refusal::new("There are no event sinks: events go to the log, as 'log' in the global section says."))
@@ -110,11 +109,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry::new("show fd", "show fd [num]", "dump list of file descriptors in use or a specific one", |args| {
         let json = args.take_anywhere("json");
         let number = args.word().map(|word| word.parse().unwrap_or(0));
-        Ok(Command::Inside(Inside::Descriptors { number, json }))
+        Ok(Inside::Descriptors { number, json })
     })
     .level(Level::Operator),
     Entry::new("show libs", "show libs", "show loaded object files and libraries", |args| {
-        Ok(Command::Inside(Inside::Libraries { json: args.take("json") }))
+        Ok(Inside::Libraries { json: args.take("json") })
     })
     .level(Level::Operator),
     Entry::new(
@@ -138,17 +137,15 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "dumps counters from all resolvers section and associated name servers",
         |args| {
             let json = args.take_anywhere("json");
-            Ok(Command::Inside(Inside::Resolvers { name: args.word(), json }))
+            Ok(Inside::Resolvers { name: args.word(), json })
         },
     ),
     Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |_| {
-        Ok(Command::Inside(Inside::StartupLogs))
+        Ok(Inside::StartupLogs)
     }),
-    Entry::new("show tasks", "show tasks", "show running tasks", |args| {
-        Ok(Command::Inside(Inside::Tasks { json: args.take("json") }))
-    }),
+    Entry::new("show tasks", "show tasks", "show running tasks", |args| Ok(Inside::Tasks { json: args.take("json") })),
     Entry::new("show threads", "show threads", "show what each thread does", |args| {
-        Ok(Command::Inside(Inside::Threads { json: args.take("json") }))
+        Ok(Inside::Threads { json: args.take("json") })
     }),
     Entry::new("show trace", "show trace [<module>]", "show live tracing state: refused", |_| {
         Err(Refusal::new(NO_TRACES))
@@ -159,20 +156,24 @@ pub(crate) const ENTRIES: &[Entry] = &[
     .level(Level::Operator),
 ];
 
-const fn cookie(words: &'static str, usage: &'static str, parse: fn(&mut Args) -> Result<Command, Refusal>) -> Entry {
+const fn cookie(
+    words: &'static str,
+    usage: &'static str,
+    parse: fn(&mut Args) -> Result<Inside, Refusal>,
+) -> Entry<Inside> {
     Entry::new(words, usage, "cookies that a backend makes up: refused", parse).level(Level::Admin)
 }
 
 /// Parses a command about dynamic cookies, with a key if `with_key`.
-fn made_up(args: &mut Args, with_key: bool) -> Result<Command, Refusal> {
+fn made_up(args: &mut Args, with_key: bool) -> Result<Inside, Refusal> {
     let backend = args.require("A backend name is expected.")?;
     if with_key {
         args.require("String value expected.")?;
     }
-    Ok(Command::Inside(Inside::DynamicCookie(backend)))
+    Ok(Inside::DynamicCookie(backend))
 }
 
-fn set_var(args: &mut Args) -> Result<Command, Refusal> {
+fn set_var(args: &mut Args) -> Result<Inside, Refusal> {
     let name = args.require("Missing process-wide variable identifier.")?;
     if !name.starts_with("proc.") {
         let sentence = format!("'set var': cannot set variable '{name}', only scope 'proc' is permitted here.");
@@ -186,5 +187,5 @@ fn set_var(args: &mut Args) -> Result<Command, Refusal> {
     if words.is_empty() {
         return Err(Refusal::new("Missing either 'expr', 'fmt' or expression."));
     }
-    Ok(Command::Inside(Inside::SetVariable(keyword, [vec![name], words].concat())))
+    Ok(Inside::SetVariable(keyword, [vec![name], words].concat()))
 }

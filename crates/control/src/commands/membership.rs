@@ -1,7 +1,6 @@
 //! Commands that add and remove servers.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 use std::time::Duration;
 
 /// A command that adds or removes servers of a backend.
@@ -15,16 +14,16 @@ pub enum Membership {
     WaitRemovable(Duration, String, String),
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Membership>] = &[
     Entry::new("add server", "add server <bk>/<srv> <addr> [args]*", "create a new server", |args| {
         let (backend, name) = server(args)?;
-        Ok(Command::Membership(Membership::Add(backend, name, args.rest())))
+        Ok(Membership::Add(backend, name, args.rest()))
     })
     .level(Level::Admin)
     .changes("the servers of a backend"),
     Entry::new("del server", "del server <bk>/<srv>", "remove a server that is in maintenance", |args| {
         let (backend, name) = server(args)?;
-        Ok(Command::Membership(Membership::Remove(backend, name)))
+        Ok(Membership::Remove(backend, name))
     })
     .level(Level::Admin)
     .changes("the servers of a backend"),
@@ -35,7 +34,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             return Err(Refusal::new("Expects 'srv-removable' and a server."));
         }
         let (backend, name) = server(args)?;
-        Ok(Command::Membership(Membership::WaitRemovable(delay, backend, name)))
+        Ok(Membership::WaitRemovable(delay, backend, name))
     })
     .level(Level::Admin),
 ];

@@ -26,10 +26,8 @@ pub use tables::Tables;
 
 pub(crate) use session::SESSION;
 
-use crate::table;
+use crate::table::{self, Group};
 
-/// A command of the runtime API.
-pub type Entry = table::Entry<Command>;
 /// The commands that a kind of socket answers.
 pub type Table = table::Table<Command>;
 /// The result of looking up a client's words.
@@ -39,18 +37,18 @@ pub type Found = table::Found<Command>;
 pub const TABLE: Table = Table::new(GROUPS);
 
 /// The entries of a worker's stats sockets.
-const GROUPS: &[&[Entry]] = &[
-    certificates::ENTRIES,
-    membership::ENTRIES,
-    statistics::ENTRIES,
-    servers::ENTRIES,
-    sessions::ENTRIES,
-    frontends::ENTRIES,
-    process::ENTRIES,
-    inside::ENTRIES,
-    patterns::ENTRIES,
-    tables::ENTRIES,
-    session::ENTRIES,
+const GROUPS: &[&dyn Group<Command>] = &[
+    &certificates::ENTRIES,
+    &membership::ENTRIES,
+    &statistics::ENTRIES,
+    &servers::ENTRIES,
+    &sessions::ENTRIES,
+    &frontends::ENTRIES,
+    &process::ENTRIES,
+    &inside::ENTRIES,
+    &patterns::ENTRIES,
+    &tables::ENTRIES,
+    &session::ENTRIES,
 ];
 
 /// A parsed command.
@@ -80,6 +78,18 @@ pub enum Command {
     Tables(Tables),
 }
 
+macro_rules! subjects {
+    ($($subject:ident,)*) => {
+        $(impl From<$subject> for Command {
+            fn from(command: $subject) -> Command {
+                Command::$subject(command)
+            }
+        })*
+    };
+}
+
+subjects!(Certificates, Frontends, Inside, Membership, Own, Patterns, Process, Servers, Sessions, Statistics, Tables,);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +112,7 @@ mod tests {
     fn the_longest_name_wins() {
         let words = |text: &str| text.split(' ').map(String::from).collect();
         let found = |text| match TABLE.find(words(text), None, |mode| mode == Mode::Always) {
-            Found::Entry(entry, args) => Some((entry.words, args)),
+            Found::Entry(found, args) => Some((found.about.words, args)),
             Found::Nothing => None,
         };
         assert!(found("show").is_none() && found("Show stat").is_none() && found("show statistics").is_none());

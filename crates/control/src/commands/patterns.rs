@@ -1,7 +1,6 @@
 //! Commands about maps and ACLs: lists of patterns that rules read, by number or file.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 
 /// A command about lists of patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub enum PatternKey {
     Number(u64),
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Patterns>] = &[
     Entry::new("add acl", "add acl [@<ver>] <acl> <pattern>", "add an acl entry", |args| {
         let version = version(args)?;
         let (Some(name), Some(pattern)) = (args.word(), args.word()) else {
@@ -169,12 +168,12 @@ pub(crate) const ENTRIES: &[Entry] = &[
     ),
 ];
 
-fn map(action: PatternAction) -> Result<Command, Refusal> {
-    Ok(Command::Patterns(Patterns { kind: PatternKind::Map, action }))
+fn map(action: PatternAction) -> Result<Patterns, Refusal> {
+    Ok(Patterns { kind: PatternKind::Map, action })
 }
 
-fn acl(action: PatternAction) -> Result<Command, Refusal> {
-    Ok(Command::Patterns(Patterns { kind: PatternKind::Acl, action }))
+fn acl(action: PatternAction) -> Result<Patterns, Refusal> {
+    Ok(Patterns { kind: PatternKind::Acl, action })
 }
 
 /// Parses `@VERSION`, if it is there.
@@ -233,12 +232,12 @@ fn pairs(payload: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Found, Mode, TABLE};
+    use crate::{Command, Found, Mode, TABLE};
 
     fn parse(line: &str, payload: Option<&str>) -> Result<PatternAction, String> {
         let words = line.split(' ').map(String::from).collect();
         match TABLE.find(words, payload.map(|text| text.as_bytes().to_vec()), |mode| mode == Mode::Always) {
-            Found::Entry(entry, mut args) => match (entry.parse)(&mut args) {
+            Found::Entry(found, mut args) => match found.parse(&mut args) {
                 Ok(Command::Patterns(patterns)) => Ok(patterns.action),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.0),

@@ -1,7 +1,6 @@
 //! Commands about the process as a whole.
 
-use super::Command;
-use crate::{Entry, Level};
+use crate::{Level, table::Entry};
 
 /// A command about the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +18,14 @@ pub enum Process {
     GiveListeners,
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
-    Entry::new("_getsocks", "", "give the listening sockets to another process", |_| {
-        Ok(Command::Process(Process::GiveListeners))
-    }),
+pub(crate) const ENTRIES: &[Entry<Process>] = &[
+    Entry::new("_getsocks", "", "give the listening sockets to another process", |_| Ok(Process::GiveListeners)),
     Entry::new("show cli sockets", "show cli sockets [json]", "dump list of cli sockets", |args| {
-        Ok(Command::Process(Process::Sockets { json: args.take("json") }))
+        Ok(Process::Sockets { json: args.take("json") })
     }),
     Entry::new("show env", "show env [var]", "dump environment variables known to the process", |args| {
-        Ok(Command::Process(Process::Environment(args.word())))
+        Ok(Process::Environment(args.word()))
     })
     .level(Level::Operator),
-    Entry::new("show version", "show version", "show version of the current process", |_| {
-        Ok(Command::Process(Process::Version))
-    }),
+    Entry::new("show version", "show version", "show version of the current process", |_| Ok(Process::Version)),
 ];

@@ -1,7 +1,6 @@
 //! Commands about servers and their backends.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 use std::net::IpAddr;
 
 /// A command about servers.
@@ -92,7 +91,7 @@ pub enum Health {
 const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | agent-send | check-addr | check-port | \
      fqdn | health | ssl | state | weight";
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Servers>] = &[
     one("disable agent", "disable agent", "disable agent checks", |args| {
         named(args, |_| Ok(Change::AgentAsked(false)))
     }),
@@ -114,7 +113,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         |args| named(args, |_| Ok(Change::Ready)),
     ),
     Entry::new("get weight", "get weight <bk>/<srv>", "report a server's current weight", |args| {
-        Ok(Command::Servers(Servers::Weight(args.word().unwrap_or_default())))
+        Ok(Servers::Weight(args.word().unwrap_or_default()))
     }),
     one("set maxconn server", "set maxconn server <bk>/<srv>", "change a server's maxconn setting", |args| {
         named(args, |args| Ok(Change::MaxConn(args.require("Require <maxconn>.")?)))
@@ -129,7 +128,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         |args| named(args, weight),
     ),
     Entry::new("show backend", "show backend", "list backends in the current running config", |args| {
-        Ok(Command::Servers(Servers::Backends { json: args.take("json") }))
+        Ok(Servers::Backends { json: args.take("json") })
     }),
     Entry::new(
         "show servers conn",
@@ -137,7 +136,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "dump server connections status (all or for a single backend)",
         |args| {
             let json = args.take_anywhere("json");
-            Ok(Command::Servers(Servers::Connections { backend: args.word(), json }))
+            Ok(Servers::Connections { backend: args.word(), json })
         },
     ),
     Entry::new(
@@ -146,7 +145,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "dump volatile server information (all or for a single backend)",
         |args| {
             let json = args.take_anywhere("json");
-            Ok(Command::Servers(Servers::State { backend: args.word(), json }))
+            Ok(Servers::State { backend: args.word(), json })
         },
     ),
     one("shutdown sessions server", "shutdown sessions server <bk>/<srv>", "kill sessions on a server", |args| {
@@ -158,16 +157,16 @@ const fn one(
     words: &'static str,
     usage: &'static str,
     help: &'static str,
-    parse: fn(&mut Args) -> Result<Command, Refusal>,
-) -> Entry {
+    parse: fn(&mut Args) -> Result<Servers, Refusal>,
+) -> Entry<Servers> {
     Entry::new(words, usage, help, parse).level(Level::Admin).changes("server")
 }
 
 /// Parses a change of the server that the first argument names; if that is missing, it is reported before any other
 /// error.
-fn named(args: &mut Args, change: fn(&mut Args) -> Result<Change, Refusal>) -> Result<Command, Refusal> {
+fn named(args: &mut Args, change: fn(&mut Args) -> Result<Change, Refusal>) -> Result<Servers, Refusal> {
     let server = args.word().unwrap_or_default();
-    Ok(Command::Servers(Servers::Set(server, change(args))))
+    Ok(Servers::Set(server, change(args)))
 }
 
 fn weight(args: &mut Args) -> Result<Change, Refusal> {

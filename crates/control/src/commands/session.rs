@@ -1,7 +1,6 @@
 //! Commands about the client's own session.
 
-use super::Command;
-use crate::{Entry, Level, Refusal, SeverityOutput};
+use crate::{Level, Refusal, SeverityOutput, table::Entry};
 use std::time::Duration;
 
 /// A command that the session handles itself.
@@ -30,20 +29,20 @@ pub enum Own {
 }
 
 /// The entries. `help` always shows the last three after everything else.
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Own>] = &[
     Entry::new("echo", "echo [<text>]", "say <text>, to tell answers apart", |args| {
-        Ok(Command::Own(Own::Echo(args.rest().join(" "))))
+        Ok(Own::Echo(args.rest().join(" ")))
     }),
     Entry::new("expert-mode", "", "allow commands for experts", |args| {
-        Ok(Command::Own(Own::Expert(args.word().map(|word| word == "on"))))
+        Ok(Own::Expert(args.word().map(|word| word == "on")))
     })
     .level(Level::Admin),
     Entry::new("experimental-mode", "", "allow experimental commands", |args| {
-        Ok(Command::Own(Own::Experimental(args.word().map(|word| word == "on"))))
+        Ok(Own::Experimental(args.word().map(|word| word == "on")))
     })
     .level(Level::Admin),
     Entry::new("operator", "operator", "lower the level of the current CLI session to operator", |_| {
-        Ok(Command::Own(Own::Lower(Level::Operator)))
+        Ok(Own::Lower(Level::Operator))
     })
     .level(Level::Operator),
     Entry::new(
@@ -54,7 +53,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             let word = args.word().unwrap_or_default();
             let output = SeverityOutput::parse(&word)
                 .ok_or_else(|| Refusal::new("one of 'none', 'number', 'string' is a required argument"))?;
-            Ok(Command::Own(Own::SeverityOutput(output)))
+            Ok(Own::SeverityOutput(output))
         },
     ),
     Entry::new("set timeout", "set timeout [cli] <delay>", "change a timeout setting", |args| {
@@ -63,25 +62,21 @@ pub(crate) const ENTRIES: &[Entry] = &[
         }
         let word = args.require("Expects an integer value.")?;
         match penstock_config::units::time(&word, Duration::from_secs(1)) {
-            Ok((timeout, "")) if !timeout.is_zero() => Ok(Command::Own(Own::Timeout(timeout))),
+            Ok((timeout, "")) if !timeout.is_zero() => Ok(Own::Timeout(timeout)),
             _ => Err(Refusal::new("Invalid timeout value.")),
         }
     }),
     Entry::new("show cli level", "show cli level", "display the level of the current CLI session", |_| {
-        Ok(Command::Own(Own::ShowLevel))
+        Ok(Own::ShowLevel)
     }),
-    Entry::new("user", "user", "lower the level of the current CLI session to user", |_| {
-        Ok(Command::Own(Own::Lower(Level::User)))
-    }),
+    Entry::new("user", "user", "lower the level of the current CLI session to user", |_| Ok(Own::Lower(Level::User))),
 ];
 
 /// The entries that every session has, whatever its table.
-pub(crate) const SESSION: &[Entry] = &[
-    Entry::new("help", "help [<command>]", "list matching or all commands", |args| {
-        Ok(Command::Own(Own::Help(args.rest())))
-    }),
+pub(crate) const SESSION: &[Entry<Own>] = &[
+    Entry::new("help", "help [<command>]", "list matching or all commands", |args| Ok(Own::Help(args.rest()))),
     Entry::new("prompt", "prompt [help | n | i | p | timed]*", "toggle interactive mode with prompt", |args| {
-        Ok(Command::Own(Own::Prompt(args.rest())))
+        Ok(Own::Prompt(args.rest()))
     }),
-    Entry::new("quit", "quit", "disconnect", |_| Ok(Command::Own(Own::Quit))),
+    Entry::new("quit", "quit", "disconnect", |_| Ok(Own::Quit)),
 ];

@@ -1,7 +1,6 @@
 //! Commands about sessions.
 
-use super::Command;
-use crate::{Args, Entry, Level, Refusal};
+use crate::{Args, Level, Refusal, table::Entry};
 
 /// A command about sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub enum Sessions {
     },
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Sessions>] = &[
     Entry::new(
         "show errors",
         "show errors [<px>] [request|response]",
@@ -46,7 +45,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
                     _ => proxy = proxy.or(Some(word)),
                 }
             }
-            Ok(Command::Sessions(Sessions::Errors { proxy, requests, json }))
+            Ok(Sessions::Errors { proxy, requests, json })
         },
     )
     .level(Level::Operator),
@@ -57,12 +56,12 @@ pub(crate) const ENTRIES: &[Entry] = &[
         |args| {
             let json = args.take_anywhere("json");
             let word = args.word();
-            Ok(Command::Sessions(match word.as_deref() {
+            Ok(match word.as_deref() {
                 Some("all") => Sessions::Tell { id: None, json },
                 // A word that is not a number lists all sessions, as in HAProxy.
                 Some(word) if number(word) != 0 => Sessions::Tell { id: Some(number(word)), json },
                 _ => Sessions::List { json },
-            }))
+            })
         },
     )
     .level(Level::Operator),
@@ -71,10 +70,10 @@ pub(crate) const ENTRIES: &[Entry] = &[
         .changes("sessions"),
 ];
 
-fn end(args: &mut Args) -> Result<Command, Refusal> {
+fn end(args: &mut Args) -> Result<Sessions, Refusal> {
     match args.word().map_or(0, |word| number(&word)) {
         0 => Err(Refusal::new("Session pointer expected (use 'show sess').")),
-        id => Ok(Command::Sessions(Sessions::End(id))),
+        id => Ok(Sessions::End(id)),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Commands about counters of the process and of proxies.
 
-use super::Command;
-use crate::{Args, Entry};
+use crate::{Args, table::Entry};
 
 /// A command about counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +61,9 @@ impl Default for Rows {
     }
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Statistics>] = &[
     Entry::new("dump stats-file", "dump stats-file", "dump counters for 'stats-file' to begin with", |_| {
-        Ok(Command::Statistics(Statistics::StatsFile))
+        Ok(Statistics::StatsFile)
     }),
     Entry::new(
         "show info",
@@ -79,12 +78,10 @@ pub(crate) const ENTRIES: &[Entry] = &[
                     word => info.format = format(word).unwrap_or(info.format),
                 }
             }
-            Ok(Command::Statistics(Statistics::Info(info)))
+            Ok(Statistics::Info(info))
         },
     ),
-    Entry::new("show schema json", "show schema json", "report schema used for stats", |_| {
-        Ok(Command::Statistics(Statistics::Schema))
-    }),
+    Entry::new("show schema json", "show schema json", "report schema used for stats", |_| Ok(Statistics::Schema)),
     Entry::new(
         "show stat",
         "show stat [desc|json|no-maint|typed|up]*",
@@ -100,7 +97,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
                     word => shape = format(word).unwrap_or(shape),
                 }
             }
-            Ok(Command::Statistics(Statistics::Stat(shape, rows)))
+            Ok(Statistics::Stat(shape, rows))
         },
     ),
 ];

@@ -1,7 +1,6 @@
 //! Commands about stick tables.
 
-use super::Command;
-use crate::{Entry, Level, Refusal};
+use crate::{Level, Refusal, table::Entry};
 
 /// A command about stick tables. What may follow the table's name depends on what the table stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub enum Tables {
     Clear(String, Vec<String>),
 }
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[Entry<Tables>] = &[
     Entry::new(
         "clear table",
         "clear table <table> [<filter>]*",
@@ -23,7 +22,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             const REQUIRED: &str =
                 "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key>";
             let name = args.require(REQUIRED)?;
-            Ok(Command::Tables(Tables::Clear(name, args.rest())))
+            Ok(Tables::Clear(name, args.rest()))
         },
     )
     .level(Level::Operator)
@@ -36,7 +35,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
             let Some(name) = args.word() else {
                 return Err(Refusal::new("Required arguments: <table> key <key> [data.<store_data_type> <value>]*"));
             };
-            Ok(Command::Tables(Tables::Set(name, args.rest())))
+            Ok(Tables::Set(name, args.rest()))
         },
     )
     .level(Level::Operator)
@@ -45,6 +44,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
         "show table",
         "show table <table> [<filter>]*",
         "report table usage stats or dump this table's contents (filter: data/key/ptr)",
-        |args| Ok(Command::Tables(Tables::Show(args.word(), args.rest()))),
+        |args| Ok(Tables::Show(args.word(), args.rest())),
     ),
 ];
