@@ -2,11 +2,13 @@
 
 use crate::{
     context::Context,
-    expr::{Expr, Missing, word_at},
+    expr::{Expr, parse::word_at},
     fetch, hint,
-    keyword::{Places, Problem},
+    keyword::Places,
     link::{Linker, Scope},
     patterns::{Comparison, Method, Reading, Reference},
+    problem::Problem,
+    sample::Missing,
     value::Value,
     words::Words,
 };

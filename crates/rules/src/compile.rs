@@ -4,13 +4,15 @@ use crate::{
     acl::{Acls, Condition},
     action::Action,
     action::{ANSWERED, Body, Build, Captures, Redirect, ReplyTemplate, Slot},
+    context::Render,
     expr::Expr,
     facts::ServerRef,
-    keyword::{Places, Problem},
+    keyword::Places,
     kind::Kind,
     link::{Linker, Scope},
     log::{self, LogFormat, Purpose},
     patterns::Reference,
+    problem::Problem,
     rules::{Rule, Rules},
     stick::{self, StickRule},
     table::{Data, StickTable, TableSpec},
@@ -65,7 +67,7 @@ pub struct ProxyRules {
     /// `error-log-format`.
     pub error_log_format: Option<LogFormat>,
     /// `unique-id-format`.
-    pub unique_id_format: Option<Arc<LogFormat>>,
+    pub unique_id_format: Option<Arc<dyn Render>>,
     /// `http-error`: responses by status.
     pub http_errors: BTreeMap<u16, ReplyTemplate>,
     /// Names and lengths of request capture slots; a slot without a name is filled by rules.
@@ -292,8 +294,9 @@ impl<'a> Compiler<'a> {
         let log_format_sd = log(self, &proxy.log_format_sd, Places::LOG);
         let error_log_format = log(self, &proxy.error_log_format, Places::ERROR);
         let unique_id_format = proxy.unique_id_format.as_ref();
-        let unique_id_format =
-            unique_id_format.and_then(|word| self.format(word, Purpose::UniqueId, id, Places::REQUEST)).map(Arc::new);
+        let unique_id_format = unique_id_format
+            .and_then(|word| self.format(word, Purpose::UniqueId, id, Places::REQUEST))
+            .map(|format| Arc::new(format) as _);
         let Captures { request, response } = section.captures;
         ProxyRules {
             proxy: id,

@@ -46,6 +46,24 @@ pub struct Context<'a> {
     pub world: &'a dyn World,
 }
 
+/// A text made of what a rule can see: a log format, for those who need not know how it is made.
+pub trait Render: std::fmt::Debug + Send + Sync {
+    /// Appends the text to `out`.
+    fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>);
+}
+
+impl Context<'_> {
+    /// Renders the unique-id of the request, if the frontend has a format for it and it has not been rendered yet.
+    pub fn make_unique_id(&self) {
+        let Some(format) = &self.frontend.1.unique_id_format else { return };
+        if self.txn.unique_id.borrow().is_none() {
+            let mut id = Vec::new();
+            format.render(self, &mut id);
+            *self.txn.unique_id.borrow_mut() = Some(id);
+        }
+    }
+}
+
 /// How far an exchange has progressed: request data is only available while there is a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {

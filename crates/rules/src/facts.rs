@@ -1,6 +1,6 @@
 //! What the other layers tell the rules about a connection, its two sides and the process.
 
-use crate::{kind::Kind, log::LogFormat, table::Millis, tls_facts::TlsFacts};
+use crate::{context::Render, kind::Kind, table::Millis, tls_facts::TlsFacts};
 use penstock_config::model::ProxyId;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -55,7 +55,7 @@ pub struct ProxyFacts {
     /// `timeout tunnel` in ms; 0 if there is none.
     pub timeout_tunnel_ms: u64,
     /// `unique-id-format`, from [`crate::ProxyRules`].
-    pub unique_id_format: Option<Arc<LogFormat>>,
+    pub unique_id_format: Option<Arc<dyn Render>>,
 }
 
 /// The properties of a server that do not change.

@@ -20,8 +20,10 @@ mod link;
 pub mod log;
 mod manual;
 pub mod patterns;
+mod problem;
 mod regexes;
 mod rules;
+mod sample;
 mod start;
 mod stick;
 pub mod table;
@@ -39,19 +41,21 @@ pub use acl::{Acl, Acls, Answer, Condition, PREDEFINED, Test, criteria};
 pub use action::{ACTIONS, ActionSpec, Redirect, ReplyTemplate};
 pub use client_hello::{ClientHello, HelloError};
 pub use compile::{CaptureSlot, Compiler, Destination, PersistRule, ProxyRules, ServerOf, Switch, UseServer};
-pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, RequestLine, Session, Txn};
-pub use expr::{Expr, Fetched, Missing};
+pub use context::{Buffered, Context, EarlyHint, LogLevel, Phase, Render, RequestLine, Session, Txn};
+pub use expr::Expr;
 pub use facts::{
     BackendLoad, ConnFacts, FrontendLoad, NoWorld, Now, ProxyFacts, ProxyHeaderFacts, ServerConnFacts, ServerFacts,
     ServerId, ServerLoad, ServerRef, TcpInfo, World,
 };
-pub use keyword::{ArgKind, ArgSpec, Places, Problem, Support};
+pub use keyword::{ArgKind, ArgSpec, Places, Support};
 pub use kind::Kind;
 pub use link::{Linker, Scope as Place};
 pub use log::{By, During, LogFacts, LogFormat, Termination};
 pub use manual::manual;
+pub use problem::Problem;
 pub use regexes::Regex;
 pub use rules::{Rule, Rules};
+pub use sample::{Fetched, Missing};
 pub use stick::StickRule;
 pub use tls_facts::{Captured, PeerCertificate, TlsFacts};
 pub use userlist::{Claim, Logins, Userlist};

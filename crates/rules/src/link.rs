@@ -3,8 +3,9 @@
 use crate::{
     facts::{ServerId, ServerRef},
     hint,
-    keyword::{Arg, ArgKind, ArgSpec, Places, Problem},
+    keyword::{Arg, ArgKind, ArgSpec, Places},
     patterns::{Comparison, Method, Reading, Reference, parse_list, parse_map},
+    problem::Problem,
     regexes::Regex,
     table::StickTable,
     userlist::Userlist,

@@ -3,7 +3,7 @@
 mod ends;
 
 use crate::{
-    keyword::Problem,
+    problem::Problem,
     turn::{self, cost},
 };
 use ends::Ends;

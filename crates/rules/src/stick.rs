@@ -3,10 +3,12 @@
 use crate::{
     acl::{Acls, Answer, Condition},
     context::Context,
-    expr::{Expr, Missing},
+    expr::Expr,
     hint,
-    keyword::{Places, Problem},
+    keyword::Places,
     link::{Linker, Scope},
+    problem::Problem,
+    sample::Missing,
     table::{Data, StickTable},
     words::Words,
 };

@@ -349,3 +349,9 @@ pub fn v6_to_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
     (o[..2] == [0x20, 0x02]).then(|| Ipv4Addr::new(o[2], o[3], o[4], o[5]))
 }
+
+/// Upper-case hexadecimal.
+pub(crate) fn hex_of(bytes: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}

@@ -4,12 +4,13 @@
 use super::{Milliseconds, Number, Outcome, Part, append, changed, fields, normalize::Normalizer, respond, tracked};
 use crate::{
     context::{Context, EarlyHint},
-    expr::{Expr, Missing},
+    expr::Expr,
     kind::Kind,
     link::Named,
     log::LogFormat,
     patterns::Which,
     regexes::Regex,
+    sample::Missing,
     table::Data,
     value::{Type, Value},
     vars::{Condition, VarRef},

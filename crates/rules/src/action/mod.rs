@@ -18,11 +18,12 @@ pub use table::{ACTIONS, ActionSpec};
 
 use crate::{
     context::{Context, LogLevel},
-    expr::{Expr, Missing},
+    expr::Expr,
     kind::Kind,
     link::Named,
     log::LogFormat,
     regexes::Regex,
+    sample::Missing,
     table::{Data, StickTable, Tracked},
     value::{Type, Value},
     vars::{Condition, VarRef},

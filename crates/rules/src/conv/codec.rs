@@ -1,6 +1,6 @@
 //! Encodings: base64, hexadecimal, percent signs, JSON strings, dates.
 
-use super::{ConvSpec, conv};
+use super::spec::{ConvSpec, conv};
 use crate::{
     context::Context,
     keyword::{
@@ -11,7 +11,7 @@ use crate::{
     time,
     value::{
         Type::{Bin, Int, Str},
-        Value,
+        Value, hex_of,
     },
 };
 use base64::{
@@ -121,12 +121,6 @@ pub(super) const TABLE: &[ConvSpec] = &[
         Some(formatted(ctx, value.to_int()?, args, false))
     }),
 ];
-
-/// Upper-case hexadecimal.
-pub(crate) fn hex_of(bytes: &[u8]) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
-}
 
 fn chunks<'c>(bytes: &[u8], args: &[Arg], max: usize, write: impl Fn(&[u8], &mut Vec<u8>)) -> Option<Value<'c>> {
     let separator = args.bytes(0).unwrap_or_default();

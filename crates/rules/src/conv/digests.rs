@@ -1,6 +1,6 @@
 //! Hashes, from those for load balancing to cryptographic ones.
 
-use super::{ConvSpec, bytes_arg, conv};
+use super::spec::{ConvSpec, bytes_arg, conv};
 use crate::{
     hash,
     keyword::{

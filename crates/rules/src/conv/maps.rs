@@ -1,6 +1,6 @@
 //! `map`, `map_<method>` and `map_<method>_<type>`: look the sample up in a map file.
 
-use super::{ConvFn, ConvSpec};
+use super::spec::{ConvFn, ConvSpec};
 use crate::{
     keyword::{Arg, ArgKind, ArgSpec, Args, Support, arg, opt},
     patterns::{Method, typed},

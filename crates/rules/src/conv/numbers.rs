@@ -1,6 +1,6 @@
 //! Arithmetic and bit operations on signed 64-bit integers. Overflow saturates, as in HAProxy.
 
-use super::{ConvSpec, conv, int_arg};
+use super::spec::{ConvSpec, conv, int_arg};
 use crate::{
     context::Context,
     keyword::{Arg, ArgKind, ArgSpec, arg},

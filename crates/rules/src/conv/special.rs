@@ -1,6 +1,6 @@
 //! Converters for addresses, servers and tokens, and those for protocols that are not supported.
 
-use super::{ConvFn, ConvSpec, bytes_arg, conv, refused};
+use super::spec::{ConvFn, ConvSpec, bytes_arg, conv, refused};
 use crate::{
     keyword::{
         Arg,

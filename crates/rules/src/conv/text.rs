@@ -1,6 +1,6 @@
 //! Converters from text to text, or to a part of it.
 
-use super::{ConvSpec, bytes_arg, conv};
+use super::spec::{ConvSpec, bytes_arg, conv};
 use crate::{
     keyword::{
         Arg,

@@ -1,10 +1,10 @@
 //! Fetches of stick counters: `sc_*`, `sc0_*` to `sc2_*` and `src_*`, and the `table_*` converters' lookups.
 
-use super::{FetchRun, FetchSpec};
+use super::spec::{FetchRun, FetchSpec};
 use crate::{
     context::Context,
-    expr::{Fetched, Missing},
     keyword::{Arg, ArgKind, ArgSpec, Args, Places, Support, arg, opt},
+    sample::{Fetched, Missing},
     table::{Data, Entry, StickTable},
     value::{
         Type::{self, Bool, Int},
@@ -150,7 +150,7 @@ pub(super) fn table() -> &'static [FetchSpec] {
                     output: if op == Op::Tracked { Bool } else { Int },
                     places: Places::SERVING,
                     doc: format!("{doc}: of {whose}.").leak(),
-                    changes: super::never,
+                    changes: super::spec::never,
                     support: Support::Yes(FetchRun::Counter(Counter { op, source, indexed })),
                 });
             }

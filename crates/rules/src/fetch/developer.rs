@@ -1,6 +1,6 @@
 //! Fetches that show HAProxy's internals (section 7.3.7), which have no counterpart here.
 
-use super::{FetchSpec, refused};
+use super::spec::{FetchSpec, refused};
 use crate::value::Type::{Bin, Bool, Int, Str};
 
 const HTX: &str = "messages are not kept as HTX here; use the req.hdrs and res.hdrs fetches to look at one";

@@ -2,8 +2,8 @@
 
 use super::internal::int;
 use crate::{
-    expr::{Cursor, Fetched, Missing},
     keyword::{Arg, Args},
+    sample::{Cursor, Fetched, Missing},
     value::{Value, split_ipv4},
 };
 use penstock_http::{Fields, Known};

@@ -1,23 +1,22 @@
 //! Fetches of HTTP messages (section 7.3.6).
 
 use super::{
-    FetchSpec, each,
     fields::{
         all, all_binary, count, count_elements, count_lines, element, element_ip, line, names, parse_ip,
         request_cookie, response_cookie,
     },
     internal::{in_exchange, int},
-    one, refused,
+    spec::{FetchSpec, each, one, refused},
 };
 use crate::{
     context::{Context, Phase},
-    expr::{Cursor, Fetched, Missing},
     hash,
     keyword::{
         Arg,
         ArgKind::{self, Int as Number, Range, Str as Text},
         ArgSpec, Args, Places, arg, opt,
     },
+    sample::{Cursor, Fetched, Missing},
     value::{
         Type::{Addr, Bin, Bool, Int, Method, Str},
         Value, parse_int,

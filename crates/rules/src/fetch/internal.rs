@@ -1,15 +1,15 @@
 //! Fetches of internal states (section 7.3.2): constants, clocks, loads, variables.
 
-use super::{FetchSpec, one, refused, while_waiting};
+use super::spec::{FetchSpec, one, refused, while_waiting};
 use crate::{
     context::{Context, Phase},
-    expr::{Fetched, Missing},
     facts::{BackendLoad, FrontendLoad, ServerLoad},
     keyword::{
         Arg,
         ArgKind::{self, Backend, Frontend, Server, Table},
         ArgSpec, Args, Places, arg, opt,
     },
+    sample::{Fetched, Missing},
     value::{
         Type::{Any, Bin, Bool, Int, Ipv4, Ipv6, Method, Str},
         Value,

@@ -1,15 +1,14 @@
 //! Fetches of connections and sessions (section 7.3.3), except stick counters.
 
 use super::{
-    FetchSpec,
     internal::{in_exchange, int},
-    one, refused,
+    spec::{FetchSpec, one, refused},
 };
 use crate::{
     context::Context,
-    expr::{Fetched, Missing},
     facts::{ProxyFacts, ServerConnFacts, TcpInfo},
     keyword::{ArgKind, ArgSpec, Args, Places, opt},
+    sample::{Fetched, Missing},
     value::{
         Type::{Addr, Bool, Int, Str},
         Value,

@@ -1,11 +1,14 @@
 //! Fetches of TLS (section 7.3.4): the handshake with the client (`ssl_fc_*`) and with the server (`ssl_bc_*`), and the
 //! certificates of the client (`ssl_c_*`), our own (`ssl_f_*`) and the server's (`ssl_s_*`).
 
-use super::{FetchSpec, internal::int, one, refused};
+use super::{
+    internal::int,
+    spec::{FetchSpec, one, refused},
+};
 use crate::{
     context::Context,
-    expr::{Fetched, Missing},
     keyword::{Arg, ArgKind, ArgSpec, Args, Places, opt},
+    sample::{Fetched, Missing},
     tls_facts::{Captured, TlsFacts},
     value::{
         Type::{Bin, Bool, Int, Str},
@@ -183,7 +186,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
     }),
     one("ssl_fc_cipherlist_hex", FILTER, Str, CLIENT, "The same in hexadecimal.", |ctx, args| {
         let list = pairs(ciphers(ctx)?, args);
-        Ok(Value::string(crate::conv::hex_of(&list)))
+        Ok(Value::string(crate::value::hex_of(&list)))
     }),
     refused("ssl_fc_cipherlist_str", Str, "Ciphers the client offered, by name.", "use ssl_fc_cipherlist_hex"),
     one("ssl_fc_cipherlist_xxh", &[], Int, CLIENT, "XXH64 of the ciphers offered.", |ctx, _| {

@@ -8,99 +8,16 @@ mod internal;
 mod layer4;
 mod layer5;
 mod payload;
+mod spec;
 
-pub(crate) use counters::{Counter, Lookup, lookups};
+pub(crate) use counters::{Lookup, lookups};
 pub(crate) use fields::split_raw;
 pub use fields::{cookies, end_of_cookie};
 pub(crate) use http::path_of;
+pub use spec::{ChangeFn, EachFn, FetchFn, FetchRun, FetchSpec};
 
-use crate::{
-    context::Context,
-    expr::{Cursor, Fetched},
-    keyword::{Arg, ArgSpec, Places, Support},
-    value::Type,
-};
+use crate::keyword::Places;
 use std::{collections::HashMap, sync::LazyLock};
-
-/// A fetch with one value.
-pub type FetchFn = for<'c> fn(&'c Context<'_>, &'c [Arg]) -> Fetched<'c>;
-/// A fetch with several values, one after another.
-pub type EachFn = for<'c> fn(&'c Context<'_>, &'c [Arg], &mut Cursor) -> Fetched<'c>;
-
-/// Whether a sample may still change.
-pub type ChangeFn = fn(&Context<'_>, &[Arg]) -> bool;
-
-/// How a fetch runs.
-#[derive(Clone, Copy, Debug)]
-pub enum FetchRun {
-    /// It has one value.
-    One(FetchFn),
-    /// It may have several values (fields, cookies, parameters).
-    Each(EachFn),
-    /// It reads a counter in a stick table.
-    Counter(Counter),
-}
-
-/// A row of the table of fetches.
-#[derive(Clone, Copy, Debug)]
-pub struct FetchSpec {
-    /// Its name.
-    pub name: &'static str,
-    /// Its arguments.
-    pub args: &'static [ArgSpec],
-    /// The type of its sample.
-    pub output: Type,
-    /// Where it can be evaluated.
-    pub places: Places,
-    /// What it gives, in one line.
-    pub doc: &'static str,
-    /// Whether the sample may still change before rules have to decide, so that a failed test is not final.
-    pub changes: ChangeFn,
-    /// Whether it is implemented.
-    pub support: Support<FetchRun>,
-}
-
-const fn one(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    output: Type,
-    places: Places,
-    doc: &'static str,
-    run: FetchFn,
-) -> FetchSpec {
-    FetchSpec { name, args, output, places, doc, changes: never, support: Support::Yes(FetchRun::One(run)) }
-}
-
-const fn each(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    output: Type,
-    places: Places,
-    doc: &'static str,
-    run: EachFn,
-) -> FetchSpec {
-    FetchSpec { name, args, output, places, doc, changes: never, support: Support::Yes(FetchRun::Each(run)) }
-}
-
-const fn refused(name: &'static str, output: Type, doc: &'static str, why: &'static str) -> FetchSpec {
-    FetchSpec { name, args: &[], output, places: Places::ALWAYS, doc, changes: never, support: Support::No(why) }
-}
-
-/// The sample is final. This is the default; fetches that wait for bytes report that themselves.
-pub(crate) fn never(_: &Context<'_>, _: &[Arg]) -> bool {
-    false
-}
-
-/// The sample may change each time, until the rules have to decide.
-fn while_waiting(ctx: &Context<'_>, _: &[Arg]) -> bool {
-    !(ctx.input.complete || ctx.output.complete)
-}
-
-impl FetchSpec {
-    const fn changing(self, changes: ChangeFn) -> FetchSpec {
-        FetchSpec { changes, ..self }
-    }
-}
 
 /// Sections of the manual and their fetches.
 pub fn sections() -> &'static [(&'static str, &'static [FetchSpec])] {

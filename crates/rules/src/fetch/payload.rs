@@ -1,15 +1,18 @@
 //! Fetches of buffered bytes (section 7.3.5), which TCP rules look at before they decide.
 
-use super::{FetchSpec, each, internal::int, one, refused};
+use super::{
+    internal::int,
+    spec::{FetchSpec, each, one, refused},
+};
 use crate::{
     client_hello::ClientHello,
     context::{Buffered, Context, Phase},
-    expr::{Fetched, Missing},
     keyword::{
         Arg,
         ArgKind::{Int as Number, Str as Text},
         ArgSpec, Args, Places, arg, opt,
     },
+    sample::{Fetched, Missing},
     value::{
         Type::{Bin, Bool, Int, Str},
         Value,

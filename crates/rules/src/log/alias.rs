@@ -1,13 +1,13 @@
 //! The aliases of log formats (`%ci`, `%ST`, ...): section 8.2.6 of the manual.
 
-use super::format::{Flags, plain_but, write_escaped};
+use super::flags::{Flags, plain_but, write_escaped};
 use crate::{
     context::Context,
     fetch::path_of,
     time::{write_clf, write_offset},
-    value::{Value, write_int},
+    value::write_int,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// A row of the table of aliases.
 #[derive(Clone, Copy, Debug)]
@@ -232,66 +232,6 @@ fn list(captures: &[Option<Vec<u8>>], flags: Flags, out: &mut Vec<u8>) {
             Some(capture) => flags.quoted(out, |out| write_escaped(capture, &IN_BRACES, out)),
             None if flags.quote => out.extend_from_slice(b"\"\""),
             None => out.push(b'-'),
-        }
-    }
-}
-
-impl Flags {
-    fn quoted(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.quote {
-            out.push(b'"');
-        }
-        write(out);
-        if self.quote {
-            out.push(b'"');
-        }
-    }
-
-    /// Writes text, quoted and escaped as the flags say; missing text becomes `-` in a log line.
-    pub(super) fn text(self, text: Option<&[u8]>, out: &mut Vec<u8>) {
-        // As in HAProxy, text ends at a NUL: receivers of log lines may read no further.
-        let text = text.map(|text| text.split(|&byte| byte == 0).next().unwrap_or_default());
-        self.quoted(out, |out| match text {
-            Some(text) if !text.is_empty() && self.escape => {
-                for &byte in text {
-                    if matches!(byte, b'"' | b'\\' | b']') {
-                        out.push(b'\\');
-                    }
-                    out.push(byte);
-                }
-            }
-            Some(text) if !text.is_empty() => out.extend_from_slice(text),
-            _ if self.mandatory && !self.quote => out.push(b'-'),
-            _ => {}
-        });
-    }
-
-    fn number(self, n: u64, out: &mut Vec<u8>) {
-        if self.hexadecimal {
-            out.extend_from_slice(format!("{:04X}", n as u32).as_bytes());
-        } else {
-            write_int(out, n as i64);
-        }
-    }
-
-    fn ip(self, addr: Option<SocketAddr>, without: Option<&str>, out: &mut Vec<u8>) {
-        match addr.map(|addr| addr.ip()) {
-            Some(IpAddr::V4(ip)) if self.hexadecimal => {
-                out.extend_from_slice(&crate::conv::hex_of(&ip.octets()));
-            }
-            Some(IpAddr::V6(ip)) if self.hexadecimal => {
-                out.extend_from_slice(&crate::conv::hex_of(&ip.octets()));
-            }
-            Some(ip) => self.quoted(out, |out| Value::ip(ip).write_text(out)),
-            None => self.text(without.map(str::as_bytes), out),
-        }
-    }
-
-    fn port(self, addr: Option<SocketAddr>, without: Option<u32>, out: &mut Vec<u8>) {
-        match addr.map(|addr| u32::from(addr.port())).or(without) {
-            Some(port) if self.hexadecimal => out.extend_from_slice(format!("{port:04X}").as_bytes()),
-            Some(port) => write_int(out, port.into()),
-            None => self.text(None, out),
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Log-format strings, compiled and rendered: log lines, and every value in a rule that may contain `%[...]`.
 
-use super::alias::{ALIASES, AliasSpec};
+use super::{
+    alias::{ALIASES, AliasSpec},
+    flags::Flags,
+};
 use crate::{
-    context::Context,
+    context::{Context, Render},
     expr::Expr,
     hint,
-    keyword::Problem,
     link::{Linker, Scope},
-    value::Value,
+    problem::Problem,
+    value::{Value, hex_of},
 };
 
 /// A compiled log-format string.
@@ -32,19 +35,6 @@ enum Part {
     Nothing,
     Alias(&'static AliasSpec, Flags),
     Sample(Box<Expr>, Flags),
-}
-
-/// The flags that `%{...}` sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
-    /// `Q`: enclosed in double quotes.
-    pub quote: bool,
-    /// `E`: `"`, `\` and `]` are escaped with a backslash.
-    pub escape: bool,
-    /// `X`: addresses and some numbers in hexadecimal.
-    pub hexadecimal: bool,
-    /// Whether a missing value is written as `-`.
-    pub mandatory: bool,
 }
 
 /// The use of a string.
@@ -161,38 +151,10 @@ fn encode_http(text: &[u8], escape: bool, out: &mut Vec<u8>) {
         }
         if byte < 0x20 && byte != b'\t' || byte == 0x7f {
             out.push(b'%');
-            out.extend_from_slice(&crate::conv::hex_of(&[byte]));
+            out.extend_from_slice(&hex_of(&[byte]));
         } else {
             out.push(byte);
         }
-    }
-}
-
-/// The set of bytes that a log line shows unchanged, without those that are `special`.
-pub(super) const fn plain_but(special: &[u8]) -> [bool; 256] {
-    let mut plain = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x7f {
-        plain[byte] = true;
-        byte += 1;
-    }
-    let mut at = 0;
-    while at < special.len() {
-        plain[special[at] as usize] = false;
-        at += 1;
-    }
-    plain
-}
-
-/// Writes bytes that are not `plain`, which could be confused with the log's own punctuation, as `#` and two digits.
-pub(super) fn write_escaped(mut text: &[u8], plain: &[bool; 256], out: &mut Vec<u8>) {
-    loop {
-        let fine = text.iter().position(|byte| !plain[usize::from(*byte)]).unwrap_or(text.len());
-        out.extend_from_slice(&text[..fine]);
-        let Some(&byte) = text.get(fine) else { return };
-        out.push(b'#');
-        out.extend_from_slice(&crate::conv::hex_of(&[byte]));
-        text = &text[fine + 1..];
     }
 }
 
@@ -329,13 +291,8 @@ impl Flags {
     }
 }
 
-impl Context<'_> {
-    /// Renders the unique-id of the request, if the frontend has a format for it and it has not been rendered yet.
-    pub fn make_unique_id(&self) {
-        let Some(format) = &self.frontend.1.unique_id_format else { return };
-        if self.txn.unique_id.borrow().is_none() {
-            let id = format.to_bytes(self);
-            *self.txn.unique_id.borrow_mut() = Some(id);
-        }
+impl Render for LogFormat {
+    fn render(&self, ctx: &Context<'_>, out: &mut Vec<u8>) {
+        LogFormat::render(self, ctx, out);
     }
 }

@@ -2,10 +2,12 @@
 
 mod alias;
 mod facts;
+mod flags;
 mod format;
 mod termination;
 
 pub use alias::{ALIASES, AliasSpec};
 pub use facts::LogFacts;
-pub use format::{CLF, DEFAULT_HTTP, DEFAULT_TCP, Flags, HTTP, HTTPS, LogFormat, Purpose, TCP};
+pub use flags::Flags;
+pub use format::{CLF, DEFAULT_HTTP, DEFAULT_TCP, HTTP, HTTPS, LogFormat, Purpose, TCP};
 pub use termination::{By, During, Termination};

@@ -1,13 +1,13 @@
 //! The contents of a reference at one time: its entries, and one set of them for each way in which rules compare.
 
 use super::{
-    Comparison, Method,
+    comparison::{Comparison, Method},
     entry::Entry,
     sequence::Sequence,
     set::PatternSet,
     trie::{Trie, hash},
 };
-use crate::{keyword::Problem, regexes::Regex, value::Value};
+use crate::{problem::Problem, regexes::Regex, value::Value};
 use std::sync::Arc;
 
 /// Entries and sets. A copy shares nearly everything with the original.

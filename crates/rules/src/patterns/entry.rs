@@ -44,3 +44,15 @@ impl fmt::Debug for Entry {
         write!(f, "#{} {:?} {:?}", self.id, text(self.key()), text(self.value()))
     }
 }
+
+/// Returns the entry with a number unless it was removed, since sets that are slow to change keep such numbers for a
+/// while.
+pub(super) type Live<'f, 's> = &'f (dyn Fn(u64) -> Option<&'s Arc<Entry>> + 'f);
+
+/// Whether rebuilding an index of `known` patterns pays, when `recent` ones are outside it and `live` are left of both.
+pub(super) fn is_overdue(known: usize, recent: usize, live: usize) -> bool {
+    recent > FEW && recent > known / 8 || known > FEW && live < known / 2
+}
+
+/// Lists up to this length are tried one by one.
+pub(super) const FEW: usize = 16;

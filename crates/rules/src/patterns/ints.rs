@@ -1,12 +1,11 @@
 //! Numbers and ranges of numbers.
 
 use super::{
-    entry::Entry,
+    entry::{Entry, Live},
     sequence::Sequence,
-    set::Live,
     trie::{Trie, hash},
 };
-use crate::keyword::Problem;
+use crate::problem::Problem;
 use std::sync::Arc;
 
 /// Numbers, which are hashed, and ranges that include both ends, which are tried one after another.

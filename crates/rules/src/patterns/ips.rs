@@ -4,7 +4,7 @@ use super::{
     entry::Entry,
     trie::{Trie, hash},
 };
-use crate::{keyword::Problem, value::v6_to_v4};
+use crate::{problem::Problem, value::v6_to_v4};
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,

@@ -1,9 +1,8 @@
 //! Patterns that may occur anywhere in a text.
 
 use super::{
-    entry::Entry,
+    entry::{Entry, Live, is_overdue},
     sequence::Sequence,
-    set::{Live, is_overdue},
 };
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::sync::Arc;

@@ -5,9 +5,13 @@
 //! change copies only what it touches (see [`super::trie`]). Writers wait for each other, but never for a bulk load:
 //! new versions are filled a few entries at a time.
 
-use super::{Comparison, Method, contents::Contents, entry::Entry};
+use super::{
+    comparison::{Comparison, Method},
+    contents::Contents,
+    entry::Entry,
+};
 use crate::{
-    keyword::Problem,
+    problem::Problem,
     value::{Type, Value},
 };
 use arc_swap::ArcSwap;

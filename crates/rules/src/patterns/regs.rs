@@ -6,12 +6,11 @@
 //! checked.
 
 use super::{
-    entry::Entry,
+    entry::{Entry, FEW, Live, is_overdue},
     sequence::Sequence,
-    set::{FEW, Live, is_overdue},
 };
 use crate::{
-    keyword::Problem,
+    problem::Problem,
     regexes::{Regex, required_texts},
     turn,
 };

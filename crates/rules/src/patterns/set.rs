@@ -1,42 +1,21 @@
 //! The patterns of one list, prepared for one comparison.
 
 use super::{
-    Method, entry::Entry, ints::IntSet, ips::IpSet, parts::PartSet, regs::RegSet, sequence::Sequence, texts::TextSet,
+    comparison::{Comparison, Method},
+    entry::{Entry, Live},
+    ints::IntSet,
+    ips::IpSet,
+    parts::PartSet,
+    regs::RegSet,
+    sequence::Sequence,
+    texts::TextSet,
 };
 use crate::{
-    keyword::Problem,
+    problem::Problem,
     regexes::Regex,
     value::{Type, Value},
 };
 use std::sync::Arc;
-
-/// How patterns are compared with a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Comparison {
-    /// The method.
-    pub method: Method,
-    /// Whether case is ignored: `-i`.
-    pub ignore_case: bool,
-    /// Whether numbers are TLS versions: `3.1` is 3 × 65536 + 1.
-    pub dotted: bool,
-    /// `regm`: whether values are templates that are filled with the groups of the expression.
-    pub groups: bool,
-}
-
-impl Comparison {
-    /// A comparison by this method, case sensitive.
-    pub fn by(method: Method) -> Comparison {
-        Comparison { method, ignore_case: false, dotted: false, groups: false }
-    }
-    /// The method as HAProxy's runtime API names it.
-    pub fn name(self) -> &'static str {
-        if self.groups { "regm" } else { self.method.name() }
-    }
-}
-
-/// Returns the entry with a number unless it was removed, since sets that are slow to change keep such numbers for a
-/// while.
-pub(super) type Live<'f, 's> = &'f (dyn Fn(u64) -> Option<&'s Arc<Entry>> + 'f);
 
 /// Patterns ready to be compared. A copy shares nearly everything with the original.
 #[derive(Clone, Debug)]
@@ -156,14 +135,6 @@ impl PatternSet {
         }
     }
 }
-
-/// Whether rebuilding an index of `known` patterns pays, when `recent` ones are outside it and `live` are left of both.
-pub(super) fn is_overdue(known: usize, recent: usize, live: usize) -> bool {
-    recent > FEW && recent > known / 8 || known > FEW && live < known / 2
-}
-
-/// Lists up to this length are tried one by one.
-pub(super) const FEW: usize = 16;
 
 /// Passes the text form of a sample to `f`; it is only created for numbers and addresses.
 fn with_text<T>(value: &Value<'_>, f: impl FnOnce(&[u8]) -> T) -> T {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::value::Value;
+use crate::value::{Type, Value};
 use proptest::prelude::*;
 use std::sync::{
     Arc,

@@ -1,11 +1,11 @@
 //! Text compared as a whole, at its start or end, or between delimiters.
 
 use super::{
-    Comparison, Method,
+    comparison::{Comparison, Method},
     entry::Entry,
     trie::{Trie, hash},
 };
-use crate::keyword::Problem;
+use crate::problem::Problem;
 use std::{borrow::Cow, sync::Arc};
 
 /// Patterns compared with text. They are hashed, and looked up by the lengths that occur among them.
