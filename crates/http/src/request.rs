@@ -386,9 +386,13 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Appends the head as it is sent over HTTP/1: start line, fields, empty line.
+    /// Appends the head as it is sent over HTTP/1: start line, fields, empty line. A request that came over HTTP/2 without an authority
+    /// gets an empty `Host` (RFC 9112 section 3.2), since a server of HTTP/1.1 refuses a request that has none.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         self.write_start_line(out);
+        if self.version == Version::Http2 && !self.fields.has(Known::Host) {
+            out.extend_from_slice(b"host: \r\n");
+        }
         self.fields.write_to(out);
         out.extend_from_slice(b"\r\n");
     }

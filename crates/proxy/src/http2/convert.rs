@@ -28,10 +28,6 @@ pub(super) fn read_request<B>(
     let method = if websocket { b"GET" } else { request.method().as_str().as_bytes() };
     head.start_http2(method, scheme, authority, path)?;
     read_fields(request.headers(), &mut head.fields, limits, authority, scheme)?;
-    if !head.fields.has(Known::Host) && !limits.lenient {
-        // As over HTTP/1: an HTTP/1.1 server could only refuse it (RFC 9112 section 3.2).
-        return Err(Error::NoHost);
-    }
     if let Some(protocol) = request.extensions().get::<Protocol>() {
         if !penstock_http::may_upgrade_to(protocol.as_str().as_bytes()) {
             return Err(Error::Upgrade);
@@ -257,7 +253,7 @@ mod tests {
         let port = request("https://a.example/", &[("host", "a.example:443")]);
         assert_eq!(read(&port).as_deref(), Ok("GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"));
         assert_eq!(read(&request("https://a.example/", &[("host", "a.example:80")])), Err(Error::HostMismatch));
-        assert_eq!(read(&request("/", &[])), Err(Error::NoHost));
+        assert_eq!(read(&request("/", &[])).as_deref(), Ok("GET / HTTP/1.1\r\nhost: \r\n\r\n"));
         assert_eq!(read(&request("https://a.example/", &[("host", "b")])), Err(Error::HostMismatch));
         assert_eq!(read(&request("/", &[("host", "b")])).as_deref(), Ok("GET / HTTP/1.1\r\nhost: b\r\n\r\n"));
         assert_eq!(read(&request("/", &[("host", "b"), ("host", "b")])), Err(Error::ManyHosts));
