@@ -1,7 +1,7 @@
 //! The two services: the statistics page, with its other formats and its actions, and the Prometheus exporter.
 
 use crate::live::Viewers;
-use crate::page::{Page, SCRIPT, STYLE, View, decode, forms::FormKey, graphs::Shown};
+use crate::page::{Page, SCRIPT, STYLE, View, covers, decode, forms::FormKey, graphs::Shown};
 use crate::{csv, json, prometheus};
 use aws_lc_rs::digest;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -133,13 +133,13 @@ impl Stats {
 
     /// Carries out a form's action on the servers it names, and redirects the browser to the page.
     fn act(&self, request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> ServiceResponse {
-        let code = if request.admin { self.perform(request, view, page) } else { "DENY" };
+        let code = if request.admin { self.perform(request, page) } else { "DENY" };
         let mut found = answer(303, "text/plain", String::new());
-        found.fields.push(("Location".into(), format!("{}{};st={code}", page.uri, view.kept())));
+        found.fields.push(("Location".into(), view.outcome(code)));
         found
     }
 
-    fn perform(&self, request: &ServiceRequest<'_>, view: &View, page: &StatsPage) -> &'static str {
+    fn perform(&self, request: &ServiceRequest<'_>, page: &StatsPage) -> &'static str {
         let body = String::from_utf8_lossy(request.body).into_owned();
         let pairs = body.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let pairs: Vec<(String, String)> = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
@@ -153,7 +153,7 @@ impl Stats {
         let (mut wanted, mut done) = (0, 0);
         for (_, server) in pairs.iter().filter(|(name, _)| name == "s") {
             wanted += 1;
-            if let Some(at) = find(&snapshot, view, page, &request.proxy.name, backend, server) {
+            if let Some(at) = find(&snapshot, page, &request.proxy.name, backend, server) {
                 request.handle.shared().backends.command(at, command, "changed from Web interface", Instant::now());
                 done += 1;
             }
@@ -193,22 +193,16 @@ fn authorized(page: &StatsPage, request: &ServiceRequest<'_>) -> bool {
     })
 }
 
-/// Finds a server by name, or by `#` and number, in a backend found in the same way, among those the page shows.
-fn find(
-    snapshot: &Snapshot,
-    view: &View,
-    page: &StatsPage,
-    self_name: &str,
-    backend: &str,
-    server: &str,
-) -> Option<ServerRef> {
+/// Finds a server by name, or by `#` and number, in a backend found in the same way, among those that `stats scope` allows. What a viewer
+/// has chosen to see does not matter.
+fn find(snapshot: &Snapshot, page: &StatsPage, self_name: &str, backend: &str, server: &str) -> Option<ServerRef> {
     let is = |wanted: &str, name: &str, id: u32| match wanted.strip_prefix('#') {
         Some(number) => number.parse() == Ok(id),
         None => wanted == name,
     };
     let row = snapshot.rows.iter().find(|row| {
         row.kind == Kind::Server
-            && view.shows(page, row, self_name)
+            && covers(page, row, self_name)
             && is(backend, &row.proxy_name, row.iid)
             && is(server, &row.name, row.sid)
     })?;

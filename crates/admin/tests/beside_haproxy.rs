@@ -322,9 +322,9 @@ fn actions_change_servers_and_say_what_became_of_them() {
         answer.lines().find_map(|line| line.to_lowercase().strip_prefix("location: ").map(str::to_string))
     };
     let post = |body: &str| location(&ours.post("/stats;up", body)).expect("a location");
-    assert_eq!(post("s=second&action=maint&b=web"), "/stats;up;st=done");
+    assert_eq!(post("s=second&action=maint&b=web"), "/stats;st=done;up");
     assert_eq!(status("second"), "MAINT");
-    assert_eq!(post("s=second&s=third&action=ready&b=web"), "/stats;up;st=done");
+    assert_eq!(post("s=second&s=third&action=ready&b=web"), "/stats;st=done;up");
     assert_eq!((status("second"), status("third")), ("no check".into(), "no check".into()));
     assert_eq!(post("s=second&s=nobody&action=drain&b=web"), "/stats;up;st=part");
     assert_eq!(status("second"), "DRAIN");

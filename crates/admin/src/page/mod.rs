@@ -11,7 +11,7 @@ mod view;
 
 pub use facts::FACTS;
 pub use table::{changes, keys};
-pub use view::{View, decode};
+pub use view::{View, covers, decode};
 
 use crate::{handshakes, html::Text};
 use graphs::Shown;

@@ -45,10 +45,8 @@ impl View {
 
     /// Whether the page shows a row.
     pub fn shows(&self, page: &StatsPage, row: &Row, self_name: &str) -> bool {
-        let in_scope = page.scope.is_empty()
-            || page.scope.iter().any(|name| name == &row.proxy_name || name == "." && row.proxy_name == self_name);
         let hidden = self.only_up && row.kind == Kind::Server && row.status.starts_with("DOWN");
-        in_scope && !hidden && row.proxy_name.contains(&self.scope)
+        covers(page, row, self_name) && !hidden && row.proxy_name.contains(&self.scope)
     }
 
     /// Seconds after which the browser reloads the page; 0 for never.
@@ -57,7 +55,7 @@ impl View {
     }
 
     /// The options that are kept after an action.
-    pub fn kept(&self) -> String {
+    fn kept(&self) -> String {
         let mut kept = String::new();
         kept.push_str(if self.only_up { ";up" } else { "" });
         kept.push_str(if self.no_refresh { ";norefresh" } else { "" });
@@ -79,10 +77,21 @@ impl View {
         self.with(";stream")
     }
 
+    /// The address of the page that says how an action ended.
+    pub fn outcome(&self, code: &str) -> String {
+        self.with(&format!(";st={code}"))
+    }
+
     fn with(&self, more: &str) -> String {
         let scope = if self.scope.is_empty() { String::new() } else { format!("?scope={}", encode(&self.scope)) };
         format!("{}{more}{}{scope}", self.uri, self.kept())
     }
+}
+
+/// Whether the page is about the proxy of a row: `stats scope`.
+pub fn covers(page: &StatsPage, row: &Row, self_name: &str) -> bool {
+    page.scope.is_empty()
+        || page.scope.iter().any(|name| name == &row.proxy_name || name == "." && row.proxy_name == self_name)
 }
 
 /// The option that selects a range.
