@@ -60,7 +60,7 @@ impl Surroundings {
     pub(crate) fn of_command(config: &Config) -> Self {
         let around = Surroundings::new(&[], &Env::default());
         let (crt_base, ca_base) = (config.global.crt_base.clone(), config.global.ca_base.clone());
-        Surroundings { crt_base, ca_base, ..around }
+        Surroundings { crt_base, ca_base, variables: config.environment.clone(), ..around }
     }
 
     pub(crate) fn new(files: &[Source], env: &Env<'_>) -> Self {

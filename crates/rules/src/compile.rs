@@ -180,6 +180,11 @@ impl<'a> Compiler<'a> {
         self.linker.references()
     }
 
+    /// The servers that anything compiled names as an argument.
+    pub fn named_servers(&self) -> Vec<ServerRef> {
+        self.linker.named_servers.clone()
+    }
+
     /// Whether anything compiled looks at the body of a request.
     pub fn reads_requests(&self) -> bool {
         self.linker.reads_requests

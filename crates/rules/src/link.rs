@@ -47,6 +47,8 @@ pub struct Linker<'a> {
     ids: HashSet<u32>,
     /// Lists and maps by the names of their files.
     files: HashMap<String, Named>,
+    /// The servers that expressions name.
+    pub(crate) named_servers: Vec<ServerRef>,
     /// Whether an expression looks at the body of a response.
     pub(crate) reads_responses: bool,
     /// Whether an expression looks at the body of a request.
@@ -74,6 +76,7 @@ impl<'a> Linker<'a> {
             references: Vec::new(),
             ids: HashSet::new(),
             files: HashMap::new(),
+            named_servers: Vec::new(),
             reads_responses: false,
             reads_requests: false,
         }
@@ -187,7 +190,11 @@ impl<'a> Linker<'a> {
             ArgKind::Backend => Arg::Proxy(self.proxy(text, at, "backend", |kind| kind.has_backend())?),
             ArgKind::Frontend => Arg::Proxy(self.proxy(text, at, "frontend", |kind| kind.has_frontend())?),
             ArgKind::Table => Arg::Table(self.table(text, at)?),
-            ArgKind::Server => Arg::Server(self.server(text, at, scope)?),
+            ArgKind::Server => {
+                let server = self.server(text, at, scope)?;
+                self.named_servers.push(server);
+                Arg::Server(server)
+            }
             ArgKind::Userlist => match self.userlists.get(text) {
                 Some(list) => Arg::Userlist(Arc::clone(list)),
                 None => {

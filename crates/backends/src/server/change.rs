@@ -178,8 +178,9 @@ impl<E> Backends<E> {
         }
     }
 
+    /// The servers that track it, the latest first, which is the order in which HAProxy changes and announces them.
     fn trackers_of(&self, at: ServerRef) -> Vec<ServerRef> {
-        self.trackers.load().iter().filter(|(tracked, _)| *tracked == at).map(|(_, tracker)| *tracker).collect()
+        self.trackers.load().iter().rev().filter(|(tracked, _)| *tracked == at).map(|(_, tracker)| *tracker).collect()
     }
 
     fn finish(&self, backend: &Arc<Backend<E>>, server: ServerId, after: After<E>) {

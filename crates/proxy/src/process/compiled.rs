@@ -10,7 +10,7 @@ use penstock_config::{
     model::{BalanceKey, PerProxy, Proxy, ProxyId},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Now, Places, ProxyRules, Variables, World, log::Purpose, patterns::Reference,
+    Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World, log::Purpose, patterns::Reference,
     table::StickTable,
 };
 use std::{
@@ -31,6 +31,8 @@ pub struct Program {
     pub references: Vec<Arc<Reference>>,
     /// The variables of the process.
     pub variables: Variables,
+    /// The servers that rules name, which therefore cannot be removed.
+    pub(crate) named_servers: Vec<ServerRef>,
     /// Whether some rule looks at the body of a response.
     pub(crate) reads_responses: bool,
     /// Whether some rule looks at the body of a request.
@@ -108,6 +110,7 @@ impl Program {
             variables,
             tables: compiler.tables(),
             references: compiler.references(),
+            named_servers: compiler.named_servers(),
             reads_responses: compiler.reads_responses(),
             reads_requests: compiler.reads_requests(),
             handshake_failure: handshake_failure.into(),

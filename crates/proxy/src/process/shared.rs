@@ -143,6 +143,11 @@ impl Shared {
             let maxconn = config.global.maxconn.unwrap_or(MAXCONN);
             Backends::new(&config, maxconn, Instant::now(), Box::new(announce), &mut parts)
         };
+        for named in &program.named_servers {
+            if let Some(server) = backends.server(*named) {
+                server.pin();
+            }
+        }
         let saved = Saved::read(&config, |path| std::fs::read_to_string(path), diagnostics);
         at_start::resolve(&backends, &saved, diagnostics);
         saved.restore(&backends, diagnostics);

@@ -163,8 +163,9 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     let source = settings.source.as_ref().or(proxy.source.as_ref());
     let open = timeout_at(limit, open_socket(proxy, server, &target, source)).await;
     let mut socket = open.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
-    // A check of another port or address does not use the settings for traffic: only those of `check-*` apply.
-    let elsewhere = server.check_place.load().is_elsewhere() || !connect.as_server;
+    // A check of another port or address does not use the settings for traffic, nor does that of a server which was added at run
+    // time (management manual, `add server`): only those of `check-*` apply.
+    let elsewhere = server.check_place.load().is_elsewhere() || !connect.as_server || server.dynamic;
     if connect.send_proxy
         || settings.check.send_proxy && connect.as_server
         || !elsewhere && settings.send_proxy.is_some()
