@@ -48,6 +48,14 @@ pub struct ListedEntry {
     pub filters: Vec<String>,
 }
 
+/// The files of authorities and revocation lists that an entry names, each behind its word. While the process runs, they must be in the
+/// store already, whether or not clients are verified: nothing is read from disk then.
+fn files_of_authorities(entry: &Entry) -> impl Iterator<Item = (&'static str, &str)> {
+    let conf = &entry.conf;
+    let named = [("ca-file", &conf.ca_file), ("ca-verify-file", &conf.ca_verify_file), ("crl-file", &conf.crl_file)];
+    named.into_iter().filter_map(|(word, file)| Some((word, file.as_ref()?.value.to_str()?)))
+}
+
 /// The name of a directory as a crt-list: without slashes at its end.
 pub(super) fn directory_name(path: &Path) -> String {
     let name = path.display().to_string();
@@ -186,6 +194,11 @@ impl Store {
                 return refuse(Refusal::Incomplete, format!("certificate '{certificate}' is empty!"));
             }
             Some(_) => {}
+        }
+        if let Some((word, file)) =
+            files_of_authorities(&entry).find(|(_, file)| !state.authorities.contains_key(*file))
+        {
+            return refuse(Refusal::Unknown, format!("'{word}' : unable to load {file}"));
         }
         let entry = Entry { line: list.lines + 1, ..entry };
         let kept = Kept { number: state.number(), group: state.number(), path, entry };
