@@ -166,7 +166,7 @@ pub(crate) struct Extras {
     pub sctl: bool,
     pub issuer: bool,
     pub bundle: bool,
-    /// Whether the extra file's extension replaces the certificate's instead of being appended.
+    /// Whether the extra file's extension replaces `.crt` instead of being appended.
     pub replace_extension: bool,
 }
 
@@ -184,7 +184,7 @@ impl Extras {
     }
 
     fn beside(&self, path: &Path, extension: &str) -> PathBuf {
-        if self.replace_extension && path.extension().is_some() {
+        if self.replace_extension && path.extension().is_some_and(|extension| extension == "crt") {
             return path.with_extension(extension);
         }
         let mut name = path.as_os_str().to_owned();

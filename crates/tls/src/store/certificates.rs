@@ -199,7 +199,8 @@ impl Store {
     /// another. (HAProxy 2.6 would change that other one.)
     pub fn set_certificate(&self, name: &str, payload: &str) -> Result<(String, bool), StoreError> {
         let state = &mut *self.state();
-        let (name, part) = state.part(name);
+        let (name, part) = state.part(name, self.settings().extras.replace_extension);
+        let name = name.as_str();
         let ongoing = state.certificate_change.as_ref();
         let mut material = match ongoing {
             Some((other, _)) if other != name => return Err(other_transaction(other, "set", name)),
@@ -324,15 +325,20 @@ impl State {
         instances || self.server_refers(|_, used| used == Some(name))
     }
 
-    /// The certificate that a name refers to, and which of its files.
-    fn part<'n>(&self, name: &'n str) -> (&'n str, Part) {
+    /// The certificate that a name refers to, and which of its files. With `ssl-load-extra-del-ext`, `x.key` belongs to `x.crt` if there
+    /// is no certificate `x`.
+    fn part(&self, name: &str, replace_extension: bool) -> (String, Part) {
         const PARTS: [(&str, Part); 4] =
             [(".key", Part::Key), (".issuer", Part::Issuer), (".ocsp", Part::Response), (".sctl", Part::Timestamps)];
         if self.certificates.contains_key(name) {
-            return (name, Part::Certificate);
+            return (name.to_owned(), Part::Certificate);
         }
         let found = PARTS.iter().find_map(|(extension, part)| Some((name.strip_suffix(extension)?, *part)));
-        found.unwrap_or((name, Part::Certificate))
+        let Some((stem, part)) = found else { return (name.to_owned(), Part::Certificate) };
+        if replace_extension && !self.certificates.contains_key(stem) {
+            return (format!("{stem}.crt"), part);
+        }
+        (stem.to_owned(), part)
     }
 }
 
