@@ -255,6 +255,7 @@ mod tests {
             "streq(a\\ b,\"a b\")",
             "strneq(a,b)",
             "feature(OPENSSL)",
+            "feature(OPENSSL_AWSLC)",
             "version_atleast(2.4-dev19)",
             "version_atleast(2.6.12)",
             "version_before(2.7)",

@@ -19,6 +19,7 @@ pub const FEATURES: &[&str] = &[
     "GETADDRINFO",
     "LIBCRYPT",
     "OPENSSL",
+    "OPENSSL_AWSLC",
     "PRCTL",
     "PROMEX",
     "SYSTEMD",
