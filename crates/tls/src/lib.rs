@@ -33,6 +33,7 @@ mod stream;
 mod suspend;
 mod tickets;
 mod verify;
+mod version1;
 mod warm;
 
 pub use accept::Acceptor;

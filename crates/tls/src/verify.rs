@@ -3,7 +3,7 @@
 //!
 //! Results are OpenSSL's numbers (`X509_V_ERR_*`), because `ssl_c_verify`, `crt-ignore-err` and logs use them.
 
-use crate::certificate;
+use crate::{certificate, version1};
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
     SignatureScheme,
@@ -28,8 +28,8 @@ pub(crate) struct Refusal {
     pub depth: u32,
 }
 
-/// The code of a leaf with X.509 version 1. OpenSSL has none, since it accepts such certificates; webpki refuses them, for
-/// the chain as well as for the signature of the handshake.
+/// The code of a leaf with X.509 version 1 that webpki would have to judge, and refuses: one below an intermediate authority, or with
+/// revocation lists. OpenSSL has none, since it accepts such certificates.
 pub(crate) const VERSION_1: u32 = u32::MAX;
 
 thread_local! {
@@ -131,16 +131,12 @@ pub(crate) fn refusal(error: &Error, leaf: &CertificateDer<'_>, above: &[Certifi
             E::InvalidPurpose | E::InvalidPurposeContext { .. } => at_leaf(26),
             E::UnhandledCriticalExtension => at_leaf(34),
             E::UnknownIssuer => unknown_issuer(leaf, above),
-            E::Other(_) | E::BadEncoding if has_version_1(leaf) => at_leaf(VERSION_1),
+            E::Other(_) | E::BadEncoding if version1::is(leaf) => at_leaf(VERSION_1),
             _ => at_leaf(UNSPECIFIED),
         },
         Error::InvalidCertRevocationList(CertRevocationListError::BadSignature) => at_leaf(8),
         _ => at_leaf(UNSPECIFIED),
     }
-}
-
-fn has_version_1(der: &CertificateDer<'_>) -> bool {
-    X509Certificate::from_der(der).is_ok_and(|(_, parsed)| parsed.version() == x509_parser::x509::X509Version::V1)
 }
 
 /// Finds which certificate of the chain is outside its validity.
@@ -187,6 +183,30 @@ fn is_anchor(leaf: &CertificateDer<'_>, anchors: &[CertificateDer<'static>]) -> 
         && X509Certificate::from_der(leaf).is_ok_and(|(_, parsed)| parsed.validity().is_valid())
 }
 
+fn verify_tls12(
+    message: &[u8],
+    cert: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    match crypto::verify_tls12_signature(message, cert, dss, algorithms) {
+        Err(_) if version1::is(cert) => version1::verify_tls12(message, cert, dss, algorithms),
+        verdict => verdict,
+    }
+}
+
+fn verify_tls13(
+    message: &[u8],
+    cert: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    match crypto::verify_tls13_signature(message, cert, dss, algorithms) {
+        Err(_) if version1::is(cert) => version1::verify_tls13(message, cert, dss, algorithms),
+        verdict => verdict,
+    }
+}
+
 fn algorithms() -> WebPkiSupportedAlgorithms {
     crypto::aws_lc_rs::default_provider().signature_verification_algorithms
 }
@@ -197,6 +217,8 @@ pub(crate) struct Clients {
     anchors: Vec<CertificateDer<'static>>,
     hints: Vec<DistinguishedName>,
     mandatory: bool,
+    /// Whether there are revocation lists.
+    revokes: bool,
     ignored: Ignored,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -215,13 +237,13 @@ impl Clients {
         mandatory: bool,
         ignored: Ignored,
     ) -> Result<Clients, String> {
-        let provider = Arc::new(crate::provider::default_provider());
+        let (provider, revokes) = (Arc::new(crate::provider::default_provider()), !crls.is_empty());
         let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .with_crls(crls)
             .enforce_revocation_expiration()
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(Clients { chain, anchors, hints, mandatory, ignored, algorithms: algorithms() })
+        Ok(Clients { chain, anchors, hints, mandatory, revokes, ignored, algorithms: algorithms() })
     }
 
     /// The result of verification before ignored errors are applied.
@@ -234,8 +256,10 @@ impl Clients {
         if is_anchor(leaf, &self.anchors) {
             return Ok(());
         }
-        match self.chain.verify_client_cert(leaf, above, now) {
-            Ok(_) => Ok(()),
+        let of_version_1 = || version1::verify(leaf, above, &self.anchors, now, &self.algorithms);
+        let by_webpki = || self.chain.verify_client_cert(leaf, above, now).map(drop);
+        match Some(of_version_1).filter(|_| !self.revokes).and_then(|judge| judge()).unwrap_or_else(by_webpki) {
+            Ok(()) => Ok(()),
             Err(error) => Err((refusal(&error, leaf, above), error)),
         }
     }
@@ -283,7 +307,7 @@ impl ClientCertVerifier for Clients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+        verify_tls12(message, cert, dss, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -292,7 +316,7 @@ impl ClientCertVerifier for Clients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+        verify_tls13(message, cert, dss, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -306,13 +330,15 @@ pub(crate) struct Servers {
     verifyhost: Option<String>,
     /// `None` for `verify none`.
     chain: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
+    /// Whether there are revocation lists.
+    revokes: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Servers {
     /// A verifier for `verify none`.
     pub fn unverified() -> Servers {
-        Servers { verifyhost: None, chain: None, algorithms: algorithms() }
+        Servers { verifyhost: None, chain: None, revokes: false, algorithms: algorithms() }
     }
 
     /// Whether a certificate must be issued by an authority, and for the right name.
@@ -331,13 +357,13 @@ impl Servers {
         crls: Vec<CertificateRevocationListDer<'static>>,
         verifyhost: Option<String>,
     ) -> Result<Servers, String> {
-        let provider = Arc::new(crate::provider::default_provider());
+        let (provider, revokes) = (Arc::new(crate::provider::default_provider()), !crls.is_empty());
         let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .with_crls(crls)
             .enforce_revocation_expiration()
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(Servers { verifyhost, chain: Some((chain, anchors)), algorithms: algorithms() })
+        Ok(Servers { verifyhost, chain: Some((chain, anchors)), revokes, algorithms: algorithms() })
     }
 }
 
@@ -361,8 +387,10 @@ impl ServerCertVerifier for Servers {
             // webpki checks the chain first and the name last. No certificate is for this address, so an error about
             // the name means that everything else is valid.
             let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
-            match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
-                Ok(_)
+            let of_version_1 = || version1::verify(leaf, above, anchors, now, &self.algorithms);
+            let by_webpki = || chain.verify_server_cert(leaf, above, &nobody, &[], now).map(drop);
+            match Some(of_version_1).filter(|_| !self.revokes).and_then(|judge| judge()).unwrap_or_else(by_webpki) {
+                Ok(())
                 | Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 )) => {}
@@ -385,7 +413,7 @@ impl ServerCertVerifier for Servers {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+        verify_tls12(message, cert, dss, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -394,7 +422,7 @@ impl ServerCertVerifier for Servers {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+        verify_tls13(message, cert, dss, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
