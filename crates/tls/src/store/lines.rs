@@ -545,6 +545,9 @@ impl Line {
     pub fn remove(&mut self, order: u64) {
         let first = self.first() == Some(order);
         let Some(instance) = self.instances.remove(&order) else { return };
+        // The files of authorities that only its settings named are no longer in use.
+        let Line { shapes, instances, tls, .. } = self;
+        shapes.retain(|(conf, _)| *conf == tls.conf || instances.values().any(|left| left.conf == *conf));
         let mut table = Table::clone(&self.live.load());
         instance.patterns(first).iter().for_each(|pattern| table.names.remove(pattern, order));
         table.defaults = self.defaults();
