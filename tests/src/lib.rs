@@ -6,6 +6,7 @@
 
 pub mod certificates;
 pub mod client;
+pub mod decode;
 pub mod differences;
 mod examples;
 pub mod message;

@@ -81,7 +81,7 @@ fn request(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure>
         }
         let mut open = true;
         for _ in 0..pipeline {
-            let (seen, message) = responses(&mut inbox, &method);
+            let (seen, message) = responses(&mut inbox, &method, section.has("decode"));
             if repeat == 1 {
                 lines.extend(seen);
             }
@@ -108,12 +108,14 @@ fn request(run: &mut Run<'_>, section: &Section) -> Result<Vec<String>, Failure>
 }
 
 /// Reads responses up to a final one, or 101.
-fn responses(inbox: &mut Inbox, method: &str) -> (Vec<String>, Option<Message>) {
+fn responses(inbox: &mut Inbox, method: &str, decode: bool) -> (Vec<String>, Option<Message>) {
     let mut lines = Vec::new();
     loop {
         match inbox.response(method) {
-            Outcome::Message(message) => {
+            Outcome::Message(mut message) => {
+                let coded = if decode { message.decode() } else { None };
                 lines.extend(message.lines("< "));
+                lines.extend(coded.map(|coded| format!("< {coded}")));
                 if message.status() == 101 || !(100..200).contains(&message.status()) {
                     return (lines, Some(message));
                 }

@@ -234,6 +234,9 @@ fn process(out: &mut String, process: &Process, version: &str) {
     let (current, _, total) = process.connections;
     let (done, resumed, _) = process.tls;
     let fresh = done.saturating_sub(resumed);
+    // Like HAProxy without zlib, until something was compressed.
+    let compresses = process.compression.memory + process.compression.memory_max > 0;
+    let memory = |bytes: u64| if compresses { bytes.to_string() } else { "NaN".into() };
     let reuse = (100 * resumed).checked_div(done).unwrap_or(0);
     #[rustfmt::skip] // One line a metric reads as the table that it is.
     let table: &[(&str, bool, String, &str)] = &[
@@ -271,11 +274,11 @@ fn process(out: &mut String, process: &Process, version: &str) {
         ("max_backend_ssl_key_rate", false, process.paces.tls_servers_full.1.to_string(), "Most full TLS handshakes with servers a second"),
         ("ssl_cache_lookups_total", true, done.to_string(), "TLS sessions looked up"),
         ("ssl_cache_misses_total", true, fresh.to_string(), "TLS sessions not found"),
-        ("http_comp_bytes_in_total", true, "0".into(), "Bytes given to compression"),
-        ("http_comp_bytes_out_total", true, "0".into(), "Bytes that compression made of them"),
-        ("limit_http_comp", false, "0".into(), "Bytes a second that compression may take"),
-        ("current_zlib_memory", false, "NaN".into(), "Memory of zlib: not used"),
-        ("max_zlib_memory", false, "NaN".into(), "Memory zlib may use: not used"),
+        ("http_comp_bytes_in_total", true, process.compression.taken.to_string(), "Bytes a second that are compressed"),
+        ("http_comp_bytes_out_total", true, process.compression.made.to_string(), "Bytes a second that they become"),
+        ("limit_http_comp", false, process.compression.limit.to_string(), "Bytes a second that may be compressed"),
+        ("current_zlib_memory", false, memory(process.compression.memory), "Bytes of memory that encoders take"),
+        ("max_zlib_memory", false, memory(process.compression.memory_max), "Bytes of memory that encoders may take"),
         ("current_tasks", false, current.to_string(), "Tasks: one a connection"),
         ("current_run_queue", false, "0".into(), "Tasks that wait to run: not counted"),
         ("idle_time_percent", false, process.paces.idle_percent.to_string(), "Share of the workers' time spent waiting, percent"),

@@ -25,6 +25,14 @@ pub(crate) fn proxy(draft: &mut Draft, around: &mut Surroundings) {
             .hint("add for instance 'bind :80', or declare it as a backend");
     }
     missing_timeouts(proxy, kind, diagnostics);
+    if proxy.compression.is_some()
+        && draft.compression_filters.is_empty()
+        && let Some(filter) = draft.seen.get("filter trace")
+    {
+        diagnostics
+            .error(*filter, format!("{kind} '{name}' compresses, but says not in which order with this filter"))
+            .hint("add 'filter compression' before or after it");
+    }
     if proxy.mode == Mode::Http {
         return;
     }

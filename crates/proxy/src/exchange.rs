@@ -4,6 +4,8 @@
 pub(crate) mod assign;
 pub(crate) mod attempt;
 pub(crate) mod buffered_body;
+pub(crate) mod compress;
+pub(crate) mod encoding;
 pub(crate) mod ends;
 pub(crate) mod finish;
 pub(crate) mod flush;

@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod aside;
 pub(crate) mod compiled;
+pub(crate) mod compressing;
 pub(crate) mod fault;
 pub(crate) mod gates;
 pub(crate) mod handle;

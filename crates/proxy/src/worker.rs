@@ -4,6 +4,7 @@
 pub(crate) mod buffer;
 pub(crate) mod clock;
 pub(crate) mod control;
+pub(crate) mod encoders;
 pub(crate) mod present;
 pub(crate) mod pulse;
 pub(crate) mod roster;

@@ -126,6 +126,8 @@ pub struct Txn {
     pub response_cookie: Option<Vec<u8>>,
     /// The response's version as it was received.
     pub response_version: Option<penstock_http::Version>,
+    /// The algorithm that compresses the response, if one does.
+    pub compression: Option<&'static str>,
     /// The status sent to the client, once known.
     pub status: Option<u16>,
     /// `unique-id-format`, rendered when first used.

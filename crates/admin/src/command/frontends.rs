@@ -18,6 +18,12 @@ impl Executor {
                 _ => Answer::error("Value out of range."),
             },
             Frontends::Rate(rate, limit) => {
+                if rate == Rate::Compression {
+                    // Kilobytes, as in `maxcomprate`.
+                    let Ok(kib) = u64::try_from(limit) else { return Answer::error("Value out of range.") };
+                    self.handle.set_compression_limit(kib.saturating_mul(1024));
+                    return Answer::nothing();
+                }
                 let Ok(limit) = u32::try_from(limit) else { return Answer::error("Value out of range.") };
                 let rated = match rate {
                     Rate::Connections => Rated::Connections,

@@ -39,6 +39,11 @@ impl View<'_> {
     fn rate(&self, rate: u32) -> Value {
         if self.float { Value::F64(f64::from(rate)) } else { rate.into() }
     }
+    /// Memory of compression: absent, as in HAProxy without zlib, until something was compressed.
+    fn compression(&self, bytes: u64) -> Value {
+        let compression = &self.process.compression;
+        if compression.memory + compression.memory_max > 0 { bytes.into() } else { Value::Empty }
+    }
 }
 
 impl Facts {
@@ -92,11 +97,11 @@ const FIELDS: &[Field] = &[
     Field { name: "SslBackendMaxKeyRate", tags: *b"MMP", doc: "Most of it since start", value: |v| v.process.paces.tls_servers_full.1.into() },
     Field { name: "SslCacheLookups", tags: *b"MCP", doc: "Sessions looked up in the cache", value: |v| (v.handle.certificates().session_lookups().0 as u32).into() },
     Field { name: "SslCacheMisses", tags: *b"MCP", doc: "Sessions not found there", value: |v| (v.handle.certificates().session_lookups().1 as u32).into() },
-    Field { name: "CompressBpsIn", tags: *b"MRP", doc: "Bytes a second given to compression; nothing is compressed", value: |v| v.rate(0) },
-    Field { name: "CompressBpsOut", tags: *b"MRP", doc: "Bytes a second it made of them", value: |v| v.rate(0) },
-    Field { name: "CompressBpsRateLim", tags: *b"CLP", doc: "Limit of it", value: |_| 0_u32.into() },
-    Field { name: "ZlibMemUsage", tags: *b"MGP", doc: "Memory of compression", value: |_| Value::Empty },
-    Field { name: "MaxZlibMemUsage", tags: *b"CLP", doc: "Limit of it", value: |_| Value::Empty },
+    Field { name: "CompressBpsIn", tags: *b"MRP", doc: "Bytes a second that are compressed", value: |v| v.rate(v.process.compression.taken as u32) },
+    Field { name: "CompressBpsOut", tags: *b"MRP", doc: "Bytes a second that they become", value: |v| v.rate(v.process.compression.made as u32) },
+    Field { name: "CompressBpsRateLim", tags: *b"CLP", doc: "Limit of compressed bytes a second, 0 for none", value: |v| (v.process.compression.limit as u32).into() },
+    Field { name: "ZlibMemUsage", tags: *b"MGP", doc: "Bytes of memory that encoders take", value: |v| v.compression(v.process.compression.memory) },
+    Field { name: "MaxZlibMemUsage", tags: *b"CLP", doc: "Limit of it, 0 for none", value: |v| v.compression(v.process.compression.memory_max) },
     Field { name: "Tasks", tags: *b"MGP", doc: "Connections that workers have", value: |v| v.process.tasks.into() },
     Field { name: "Run_queue", tags: *b"MGP", doc: "Workers at work now", value: |v| v.process.working.into() },
     Field { name: "Idle_pct", tags: *b"MAP", doc: "Share of the last second that workers waited", value: |v| v.process.paces.idle_percent.into() },

@@ -302,9 +302,19 @@ pub(super) const LIMITS: &[Entry] = &[
         g.maxsslrate = a.number("a number a second", 0..=u32::MAX)?;
         Ok(())
     }),
-    Entry::accepted("maxcomprate", ONE, "Most input of compression", "responses are forwarded as they come"),
-    Entry::accepted("maxcompcpuusage", ONE, "Most CPU with compression", "responses are forwarded as they come"),
-    Entry::accepted("maxzlibmem", ONE, "Memory of compression", "responses are forwarded as they come"),
+    Entry::new("maxcomprate", ONE, "Most kilobytes per second that are compressed; 0 for no limit", |g, a| {
+        g.maxcomprate = a.number("a number of kilobytes per second", 0..=u32::MAX)?;
+        Ok(())
+    }),
+    Entry::new("maxcompcpuusage", ONE, "Share of CPU time, in percent, above which less is compressed", |g, a| {
+        let percent = a.number("a percentage", 0..=100)?;
+        g.maxcompcpuusage = (percent < 100).then_some(percent);
+        Ok(())
+    }),
+    Entry::new("maxzlibmem", ONE, "Most megabytes of memory for compression; 0 for no limit", |g, a| {
+        g.maxzlibmem = a.number("a number of megabytes", 0..=u32::MAX)?;
+        Ok(())
+    }),
     Entry::accepted("maxpipes", ONE, "Most pipes", "data passes through the worker's own buffers"),
 ];
 

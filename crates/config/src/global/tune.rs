@@ -67,6 +67,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.tune.ssl_lifetime = a.time_in_unit("a time", std::time::Duration::from_secs(1))?;
         Ok(())
     }),
+    Entry::new("tune.comp.maxlevel", ONE, "Level of compression, 1 (fastest) to 9 (smallest)", |g, a| {
+        g.tune.comp_maxlevel = a.number("a level of compression", 1..=9)?;
+        Ok(())
+    }),
     Entry::new("tune.idle-pool.shared", ONE, "Idle server connections serve all threads", |g, a| {
         g.tune.idle_pool_shared = a.choice("a switch", SWITCH)?;
         Ok(())
@@ -109,7 +113,7 @@ const BUFFERS: &str = "buffers belong to workers and follow the load";
 const POLLER: &str = "the runtime uses epoll";
 const LUA: &str = "there are no scripts";
 const VARS: &str = "variables are bounded by the message that sets them";
-const ZLIB: &str = "responses are forwarded as they come";
+const ZLIB: &str = "the encoder has 15 bits of window and its own memory layout";
 const QUIC: &str = "QUIC is not served";
 const POOLS: &str = "idle connections are bounded for each server";
 const RECORDS: &str = "records follow the flow, from 16 KiB";
@@ -140,7 +144,6 @@ pub(super) const WITHOUT_EFFECT: &[Entry] = &[
     Entry::accepted("tune.sndbuf.backend", ONE, "Send buffer of datagram sockets", BUFFERS),
     Entry::accepted("tune.notsent-lowat.client", ONE, "Unsent bytes in the kernel", BUFFERS),
     Entry::accepted("tune.notsent-lowat.server", ONE, "Unsent bytes in the kernel", BUFFERS),
-    Entry::accepted("tune.comp.maxlevel", ONE, "Level of compression", ZLIB),
     Entry::accepted("tune.zlib.memlevel", ONE, "Memory of compression", ZLIB),
     Entry::accepted("tune.zlib.windowsize", ONE, "Window of compression", ZLIB),
     Entry::accepted("tune.disable-fast-forward", NONE, "Data takes the long way", BUFFERS),

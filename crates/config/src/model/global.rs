@@ -21,6 +21,12 @@ pub struct Global {
     pub maxsessrate: u32,
     /// `maxsslrate`, 0 for none.
     pub maxsslrate: u32,
+    /// `maxcomprate` in KiB per second, 0 for none.
+    pub maxcomprate: u32,
+    /// `maxcompcpuusage` in percent; `None` for no limit.
+    pub maxcompcpuusage: Option<u32>,
+    /// `maxzlibmem` in MiB, 0 for none.
+    pub maxzlibmem: u32,
     /// `daemon`.
     pub daemon: bool,
     /// `zero-warning`: a configuration with warnings does not start.
@@ -127,6 +133,8 @@ pub struct Tune {
     pub bufsize: usize,
     /// `tune.cli.max-payload-size`; default 131072.
     pub cli_max_payload_size: usize,
+    /// `tune.comp.maxlevel`: 1 to 9; default 1.
+    pub comp_maxlevel: u32,
     /// `tune.maxrewrite`; default 1024.
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`; default 101.
@@ -168,6 +176,7 @@ impl Default for Tune {
         Tune {
             bufsize: 16384,
             cli_max_payload_size: 128 << 10,
+            comp_maxlevel: 1,
             maxrewrite: 1024,
             http_maxhdr: 101,
             http_logurilen: 1024,

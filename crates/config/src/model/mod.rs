@@ -5,6 +5,7 @@
 //! Section and directive names follow HAProxy's configuration manual.
 
 mod bind;
+mod compression;
 mod global;
 mod log;
 mod options;
@@ -15,6 +16,7 @@ mod server;
 mod tls;
 
 pub use bind::*;
+pub use compression::*;
 pub use global::*;
 pub use log::*;
 pub use options::*;

@@ -1,7 +1,7 @@
 //! `frontend`, `backend` and `listen` (manual chapter 4).
 
 use crate::{
-    model::{Bind, LogTarget, Options, Server, ServerSettings, SourceAddress},
+    model::{Bind, Compression, LogTarget, Options, Server, ServerSettings, SourceAddress},
     span::{Line, Span, Spanned, Word},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -200,8 +200,8 @@ pub struct Proxy {
     pub load_server_state: Option<String>,
     /// `server-state-file-name`; `None` for the backend's own name.
     pub server_state_file_name: Option<String>,
-    /// `compression algo`, `type`, `offload` and so on, keyword first: parsed but not implemented.
-    pub compression: Vec<Line>,
+    /// `compression`; `None` without such a line.
+    pub compression: Option<Compression>,
 }
 
 impl Proxy {
@@ -275,7 +275,7 @@ impl Proxy {
             http_send_name_header: None,
             load_server_state: None,
             server_state_file_name: None,
-            compression: Vec::new(),
+            compression: None,
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Draft {
     pub(crate) error_pages: Vec<ErrorPages>,
     /// Where each keyword was last written, in this section or its defaults.
     pub(crate) seen: BTreeMap<&'static str, Span>,
+    /// The compression filters of this section.
+    pub(crate) compression_filters: Vec<String>,
     /// Of the rules read so far in this section, the one that is evaluated last.
     last_rule: Option<&'static str>,
     /// Where each server name was first used.
@@ -48,6 +50,7 @@ impl Draft {
             default_server: ServerSettings::default(),
             error_pages: Vec::new(),
             seen: BTreeMap::new(),
+            compression_filters: Vec::new(),
             last_rule: None,
             server_names: HashMap::new(),
             inherited_steps: [false; 2],

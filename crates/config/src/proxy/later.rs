@@ -4,14 +4,13 @@
 use super::draft::Draft;
 use crate::{
     args::{Args, Parsed},
-    keyword::{ALL, ANY, ANYTHING, BACK, BACK_ONLY, FRONT, Keyword, ONE, Places, SOME, at_least},
+    keyword::{ANY, ANYTHING, BACK, BACK_ONLY, FRONT, Keyword, ONE, Places, SOME, at_least},
     model::Proxy,
     span::{Line, Word},
 };
 
 type Entry = Keyword<Draft>;
 
-const COMPRESSION: &str = "responses are forwarded as they come";
 const MAIL: &str = "no mail is sent; changes of state are logged";
 
 pub(super) const KEYWORDS: &[Entry] = &[
@@ -24,19 +23,6 @@ pub(super) const KEYWORDS: &[Entry] = &[
     stick("stick on", "Both match and store-request"),
     stick("stick store-request", "Stores a request's sample with its server"),
     stick("stick store-response", "Stores a response's sample with its server"),
-    compression("compression algo", "How responses are compressed"),
-    compression("compression algo-req", "How requests are compressed"),
-    compression("compression algo-res", "How responses are compressed"),
-    compression("compression type", "What is compressed"),
-    compression("compression type-req", "Which requests are compressed"),
-    compression("compression type-res", "Which responses are compressed"),
-    compression("compression offload", "The server is not asked to compress"),
-    compression("compression direction", "Which way is compressed"),
-    compression("compression minsize-req", "The least size"),
-    compression("compression minsize-res", "The least size"),
-    Entry::accepted("filter compression", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
-    Entry::accepted("filter comp-req", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
-    Entry::accepted("filter comp-res", ANYTHING, "Where compression stands among filters", COMPRESSION).at(ANY),
     Entry::accepted("filter cache", ANYTHING, "Where a cache stands among filters", "nothing is cached").at(ANY),
     Entry::accepted("filter trace", ANYTHING, "Prints what passes, for developers", "nothing is traced").at(ANY),
     filter("filter spoe", "Asks an agent", "SPOE is not supported, and its verdicts must not be skipped in silence"),
@@ -80,11 +66,6 @@ type Parse = fn(&mut Draft, &mut Args<'_>) -> Parsed;
 const fn stick(name: &'static str, doc: &'static str) -> Entry {
     const PARSE: Parse = |d, a| push_with_keyword(d, a, |p| &mut p.stick);
     Entry::new(name, SOME, doc, PARSE).at(BACK_ONLY)
-}
-
-const fn compression(name: &'static str, doc: &'static str) -> Entry {
-    const PARSE: Parse = |d, a| push_with_keyword(d, a, |p| &mut p.compression);
-    Entry::new(name, ANYTHING, doc, PARSE).at(ALL).notice(COMPRESSION)
 }
 
 const fn filter(name: &'static str, doc: &'static str, why: &'static str) -> Entry {

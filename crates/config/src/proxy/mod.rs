@@ -2,6 +2,7 @@
 
 mod balance;
 mod basics;
+mod compression;
 mod draft;
 mod error_pages;
 mod health;
@@ -33,6 +34,7 @@ pub(crate) static TABLE: Table<Draft> = Table::new(
         health::KEYWORDS,
         log::KEYWORDS,
         stats::KEYWORDS,
+        compression::KEYWORDS,
         later::KEYWORDS,
     ],
 );

@@ -3,6 +3,7 @@
 use super::{
     assign::{connect, connected},
     buffered_body::Ahead,
+    compress,
     ends::{Answered, Fault, Upstream},
     finish,
     flush::{Unsent, flush, send},
@@ -98,7 +99,7 @@ pub(super) async fn attempt(live: &mut Live<'_>, slot: &Slot, proxy: &Proxy, rep
     }
     let mut upstream = Http1Server::new(stream, worker.clone(), limits);
     let may_keep = headers::to_server(live.conn, live.x, proxy, server);
-    upstream.request(&mut live.x.request, live.client.request_framing());
+    upstream.request(&mut live.x.request, live.x.compressed.request_framing(live.client));
     let stale = uses > 0;
     let result = forward(live, &mut upstream, server, proxy, stale).await;
     match result {
@@ -146,7 +147,7 @@ pub(super) async fn multiplexed(
     let _in_use = MuxInUse::of(worker.cells(slot.server()), mux);
     let mut upstream = Http2Server::new(mux.clone(), live.conn.own.session(), limits);
     headers::to_server(live.conn, live.x, proxy, slot.server());
-    upstream.request(&mut live.x.request, live.client.request_framing());
+    upstream.request(&mut live.x.request, live.x.compressed.request_framing(live.client));
     let authenticated = live.conn.own.authenticates();
     let result = forward(live, &mut upstream, slot.server(), proxy, mux.uses() > 0).await;
     drop(upstream);
@@ -182,6 +183,7 @@ pub(super) async fn forward(
     worker.pulse().enter(Stage::Forward);
     let mut patience = Patience::new(live.conn, live.x, proxy);
     let mut request = Flow::new();
+    request.encode(live.x.compressed.request.take());
     if let Some(body) = live.x.body.take() {
         request.preload(Some(body), live.x.body_complete);
     } else if live.client.request_framing() == Framing::None {
@@ -246,6 +248,7 @@ pub(super) async fn forward(
         Framing::Length(length) if has_body => Some(length),
         _ => None,
     };
+    compress::consider(live.conn, live.x, framing);
     let mut ahead = Ahead { upstream: &mut *upstream, request: &mut request, has_body };
     let goes_on = route::response(live, &mut ahead).await;
     // Rules saw a response of which nothing was sent; the log counts the bytes received, even if it was replaced.
@@ -258,6 +261,7 @@ pub(super) async fn forward(
     headers::to_client(live.x, proxy);
     cookie::to_client(live.x, proxy, worker.clock.unix_s());
     let framing = headers::framing_to_client(live.x, framing);
+    let (framing, encoding) = compress::begin(live.conn, live.x, framing);
     let last = headers::closes(live.conn) || !request.done;
     live.client.respond(&mut live.x.response, framing, last && framing != Framing::Tunnel);
     live.x.responded = true;
@@ -275,6 +279,9 @@ pub(super) async fn forward(
         // connection.
         live.x.forget_response_body(buffers);
         response.preload(None, true);
+    } else if let Some(mut encoding) = encoding {
+        encoding.preload(live.x.response_body.take(), live.x.response_complete);
+        response.encode(Some(encoding));
     } else if let Some(body) = live.x.response_body.take() {
         response.preload(Some(body), live.x.response_complete);
     }

@@ -1,7 +1,10 @@
 //! Moves bodies from one end of an exchange to the other, in a buffer that grows with the flow and exists only while it
 //! holds bytes.
 
-use super::ends::{Body, End, Fault, Sink, Source};
+use super::{
+    encoding::Encoding,
+    ends::{Body, End, Fault, Sink, Source},
+};
 use crate::worker::{
     buffer::{Buffer, Buffers},
     turn,
@@ -31,6 +34,8 @@ pub(crate) struct Flow {
     pub moved: bool,
     /// The body as read so far, to be sent again to another server.
     kept: Option<Kept>,
+    /// Compresses what is read.
+    encoding: Option<Box<Encoding>>,
 }
 
 /// The beginning of a body.
@@ -98,7 +103,11 @@ impl Flow {
             turn::round();
             let buffer = self.buffer.get_or_insert_with(|| if self.read { Buffer::none() } else { buffers.take() });
             if buffer.is_empty() && !self.read && !self.sending {
-                match source.poll_body(cx, buffer) {
+                let read = match &mut self.encoding {
+                    None => source.poll_body(cx, buffer),
+                    Some(encoding) => encoding.poll_body(cx, source, buffer),
+                };
+                match read {
                     Poll::Pending if self.head_due => {}
                     Poll::Pending => {
                         self.give_back(buffers);
@@ -154,6 +163,14 @@ impl Flow {
     pub fn preload(&mut self, buffer: Option<Buffer>, complete: bool) {
         self.buffer = buffer;
         self.read = complete;
+    }
+    /// Compresses what is read from now on.
+    pub fn encode(&mut self, encoding: Option<Box<Encoding>>) {
+        self.encoding = encoding;
+    }
+    /// The encoding, for another flow that continues this one.
+    pub fn take_encoding(&mut self) -> Option<Box<Encoding>> {
+        self.encoding.take()
     }
     /// Returns the buffer to the worker.
     pub fn give_back(&mut self, buffers: &Buffers) {

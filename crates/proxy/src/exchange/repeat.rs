@@ -21,6 +21,7 @@ pub(super) fn is_repeatable(client: &dyn Client, x: &Exchange, request: &Flow) -
 
 /// Makes the next attempt start with the part of the body that this one has sent.
 pub(super) fn keep_body(x: &mut Exchange, request: &mut Flow, buffers: &Buffers) {
+    x.compressed.request = request.take_encoding();
     if let Some((body, complete)) = request.again(buffers) {
         (x.body, x.body_complete) = (Some(body), complete);
     }

@@ -188,6 +188,7 @@ pub(crate) fn fields(head: &mut ResponseHead, list: &[(&str, &str)]) {
 /// a redirect.
 pub(crate) async fn send(live: &mut Live<'_>, body: &[u8], last: bool, status: u16) {
     let before = live.x.response.status();
+    (live.x.compressed.response, live.x.txn.compression) = (None, None);
     if !live.x.refused {
         // A rule that fails here leaves the response as it is, since there is no other to replace it.
         let _ = after_response::run(live.conn, live.x);

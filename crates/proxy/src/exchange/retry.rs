@@ -3,7 +3,7 @@
 use super::{
     assign::{Unserved, assign, count_attempt, count_connect_error},
     attempt::attempt,
-    buffered_body,
+    buffered_body, compress,
     repeat::Ended,
     respond,
 };
@@ -43,6 +43,7 @@ pub(super) async fn to_backend(live: &mut Live<'_>, backend: ProxyId) {
     if want.persistent.is_none() && want.hash.is_none() {
         want.persistent = persistence::last_server(live.conn, pool, proxy);
     }
+    compress::choose(live);
     let mut attempts = Attempts::new(&want, persistence.forced);
     loop {
         let slot = match assign(live.conn, live.x, pool, &want, &mut |cx| live.client.poll_gone(cx)).await {

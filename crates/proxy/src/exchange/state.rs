@@ -1,6 +1,6 @@
 //! The state of a request and its response while they are in progress.
 
-use super::ends::Counts;
+use super::{compress::Compressed, ends::Counts};
 use crate::server::{Presence, Server, ServerId};
 use crate::worker::buffer::{Buffer, Buffers};
 use penstock_config::model::ProxyId;
@@ -30,6 +30,8 @@ pub(crate) struct Exchange {
     pub response_complete: bool,
     /// The length of the response's body, if its head gave one.
     pub response_announced: Option<u64>,
+    /// What is compressed of it.
+    pub compressed: Compressed,
     /// The size of the `100 Continue` and early hints that were sent from here, for the log.
     pub continued: u64,
     /// The length of the request's body, if its head gave one.
@@ -126,6 +128,7 @@ impl Kept {
             buffers.give(body);
         }
         x.forget_response_body(buffers);
+        x.compressed = Compressed::default();
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;

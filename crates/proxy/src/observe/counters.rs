@@ -229,6 +229,14 @@ counters! {
     server_aborts,
     /// Requests answered here: statistics, redirects, `http-request return`.
     intercepted,
+    /// Bytes that were compressed: `comp_in`.
+    compressed_in,
+    /// What they were compressed to: `comp_out`.
+    compressed_out,
+    /// Bytes that were to be compressed and passed as they were: `comp_byp`.
+    compression_bypassed,
+    /// Responses that were compressed: `comp_rsp`.
+    compressed_responses,
     /// Header changes that did not fit.
     failed_rewrites,
     /// Internal errors.

@@ -79,6 +79,7 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
         configured_maxconn: global.maxconn.unwrap_or(u32::MAX),
         tls_now: tls_connections(shared),
         paces: shared.pace.look(shared),
+        compression: shared.compressing.view(handle.started().elapsed().as_millis() as u64),
         memory_bytes: memory_bytes().unwrap_or(0),
         tasks: shared.loads.iter().map(|load| load.load(Relaxed)).sum(),
         working: shared.pulses.iter().map(|pulse| (pulse.steps() % 2) as u32).sum(),

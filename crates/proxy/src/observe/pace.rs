@@ -64,6 +64,7 @@ impl Pace {
             bytes_out: per_second(sums.bytes_out, before.bytes_out),
             idle_percent: (100.0 * (1.0 - busy)).round().clamp(0.0, 100.0) as u32,
         };
+        shared.compressing.rested(paces.idle_percent);
         *last = Mark { at: now, sums, cpu, paces };
         paces
     }

@@ -59,12 +59,29 @@ pub struct Process {
     pub tls_now: u32,
     /// Rates over the last second.
     pub paces: Paces,
+    /// What compression takes.
+    pub compression: CompressionLoad,
     /// Memory of the process in bytes; 0 if the system does not say.
     pub memory_bytes: u64,
     /// Connections on all workers.
     pub tasks: u32,
     /// How many workers are busy right now.
     pub working: u32,
+}
+
+/// What compression takes of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressionLoad {
+    /// Bytes per second that are compressed.
+    pub taken: u64,
+    /// Bytes per second that they become.
+    pub made: u64,
+    /// The limit of bytes per second; 0 for none.
+    pub limit: u64,
+    /// Memory of the encoders in bytes.
+    pub memory: u64,
+    /// The limit of that; 0 for none.
+    pub memory_max: u64,
 }
 
 /// Rates over the interval between the last two calls that were about a second apart, and their maxima.

@@ -96,6 +96,10 @@ impl Handle {
     pub fn rate(&self, rated: Rated) -> u32 {
         self.throttle(rated).limit()
     }
+    /// Sets the limit of bytes per second that are compressed; 0 for no limit.
+    pub fn set_compression_limit(&self, bytes: u64) {
+        self.shared().compressing.set_limit(bytes);
+    }
     fn throttle(&self, rated: Rated) -> &Throttle {
         let throttles = &self.shared().limits.throttles;
         match rated {

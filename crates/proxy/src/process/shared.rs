@@ -3,6 +3,7 @@
 use super::{
     aside::Aside,
     compiled::Program,
+    compressing::Compressing,
     gates::{Door, Throttles},
     machine::hostname,
     states::Saved,
@@ -74,6 +75,8 @@ pub struct Shared {
     pub(crate) answering: Aside,
     /// What was counted before this process, and where its own counters are kept.
     pub(crate) carried: OnceLock<Carried>,
+    /// Limits of compression.
+    pub(crate) compressing: Compressing,
     /// Rates over the last second.
     pub(crate) pace: Pace,
     /// What happened over time.
@@ -180,6 +183,7 @@ impl Shared {
             hashing: Aside::new("hashing", (workers / 2).max(1)),
             answering: Aside::new("answering", 1),
             carried: OnceLock::new(),
+            compressing: Compressing::new(&config.global),
             pace: Pace::default(),
             resolving: Resolving::new(&config),
             captures: Captures::new(&config),

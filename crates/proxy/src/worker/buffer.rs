@@ -57,7 +57,7 @@ impl Buffer {
     pub fn data(&self) -> &[u8] {
         &self.block[self.start..self.end]
     }
-    /// Records that `n` bytes were written to the slice that [`Buffer::read_buf`] lent.
+    /// Records that `n` bytes were written to the slice that [`Buffer::read_buf`] or [`Buffer::vacant`] lent.
     pub fn filled(&mut self, n: usize) {
         self.end += n;
         debug_assert!(self.end <= self.limit());
@@ -102,6 +102,11 @@ impl Buffer {
         self.block[self.end..self.end + n].copy_from_slice(&bytes[..n]);
         self.end += n;
         n
+    }
+    /// The room after the data, to be written to before [`Buffer::filled`].
+    pub fn vacant(&mut self) -> &mut [u8] {
+        let end = self.end + self.room();
+        &mut self.block[self.end..end]
     }
     /// The room after the data, at most `limit` bytes, in the form that tokio reads into.
     pub fn read_buf(&mut self, limit: usize) -> ReadBuf<'_> {

@@ -1,6 +1,6 @@
 //! What the tasks of one worker share.
 
-use super::{buffer::Buffers, clock::Clock, pulse::Pulse, roster::Roster, turn::Rounds};
+use super::{buffer::Buffers, clock::Clock, encoders::Encoders, pulse::Pulse, roster::Roster, turn::Rounds};
 use crate::{
     exchange::state::{Exchange, Kept},
     http2::mux::MuxPool,
@@ -27,6 +27,7 @@ pub(crate) struct Worker {
     pub shared: Arc<Shared>,
     pub clock: Clock,
     pub buffers: Buffers,
+    pub encoders: Encoders,
     /// How many of its tasks use up their turns.
     pub rounds: Rounds,
     exchanges: Kept,
@@ -68,6 +69,7 @@ impl Worker {
             id,
             clock: Clock::new(shared.backends.started()),
             buffers,
+            encoders: Encoders::new(shared.clone()),
             rounds: Rounds::default(),
             exchanges: Kept::default(),
             roster: Roster::default(),

@@ -39,7 +39,6 @@ const INDEX: &[ArgSpec] = &[arg("index", Number)];
 const DELIM: &[ArgSpec] = &[opt("delimiter", Text)];
 const LIST: &[ArgSpec] = &[arg("userlist", ArgKind::Userlist)];
 const CACHE: &str = "there is no cache yet";
-const COMPRESSION: &str = "responses are not compressed yet";
 
 pub(super) const TABLE: &[FetchSpec] = &[
     one("base", &[], Str, REQUEST, "The first Host field and the path, the query left out.", |ctx, _| {
@@ -250,8 +249,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
     ),
     refused("res.cache_hit", Bool, "Whether the response came from the cache.", CACHE),
     refused("res.cache_name", Str, "Name of the cache it came from.", CACHE),
-    refused("res.comp", Bool, "Whether the response was compressed here.", COMPRESSION),
-    refused("res.comp_algo", Str, "The algorithm it was compressed with.", COMPRESSION),
+    one("res.comp", &[], Bool, Places::FROM_RESPONSE, "Whether the response is compressed here.", |ctx, _| {
+        Ok(Value::Bool(ctx.txn.compression.is_some()))
+    }),
+    one("res.comp_algo", &[], Str, Places::FROM_RESPONSE, "The algorithm it is compressed with.", |ctx, _| {
+        ctx.txn.compression.map(|name| Value::str(name.as_bytes())).ok_or(Missing::Absent)
+    }),
     each("res.cook", NAME, Str, RESPONSE, "A cookie the response sets.", |ctx, args, cursor| {
         response_cookie(&response(ctx)?.fields, args.bytes(0), cursor).map(Value::str)
     }),

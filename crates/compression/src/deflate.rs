@@ -1,0 +1,149 @@
+//! Deflate (RFC 1951), bare or inside gzip (RFC 1952) or zlib (RFC 1950).
+//!
+//! The wrappers are written here, so that the stream inside can start anew at any flush: zlib-rs changes its level only at a
+//! start.
+
+use crate::encoder::{Encoded, EncoderCall, EncoderEnded};
+use penstock_config::model::CompressionAlgorithm;
+use zlib_rs::{Deflate, DeflateFlush, Status, adler32::adler32, crc32::crc32};
+
+/// The window, as a power of two: 32 KiB, the largest.
+const WINDOW_BITS: u8 = 15;
+
+/// What is around the stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrapper {
+    None,
+    Zlib,
+    Gzip,
+}
+
+/// Magic, method, no flags, no time, no hint about the level, Unix.
+const GZIP_HEADER: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+
+/// A window of 32 KiB, no dictionary, and the bits that make it a multiple of 31.
+const ZLIB_HEADER: &[u8] = &[0x78, 0x01];
+
+/// An encoder.
+pub(crate) struct Stream {
+    inner: Deflate,
+    wrapper: Wrapper,
+    /// How many bytes of the header have been handed out.
+    begun: usize,
+    /// Whether the stream inside has ended.
+    ended: bool,
+    /// How many bytes of the trailer have been handed out.
+    trailed: usize,
+    checksum: u32,
+    /// The input's length, modulo 2^32 as gzip states it.
+    length: u32,
+    /// The level.
+    pub level: u32,
+}
+
+impl Stream {
+    pub fn new(algorithm: CompressionAlgorithm, level: u32) -> Stream {
+        let wrapper = match algorithm {
+            CompressionAlgorithm::Gzip => Wrapper::Gzip,
+            CompressionAlgorithm::Deflate => Wrapper::Zlib,
+            _ => Wrapper::None,
+        };
+        let inner = Deflate::new(level as i32, false, WINDOW_BITS);
+        let checksum = empty_checksum(wrapper);
+        Stream { inner, wrapper, begun: 0, ended: false, trailed: 0, checksum, length: 0, level }
+    }
+
+    pub fn reset(&mut self, level: u32) {
+        self.restart(level);
+        (self.begun, self.ended, self.trailed, self.length) = (0, false, 0, 0);
+        self.checksum = empty_checksum(self.wrapper);
+    }
+
+    /// Goes on at another level. Right after a flush, what follows may be a new stream: its references reach back to its
+    /// own start only.
+    pub fn restart(&mut self, level: u32) {
+        self.inner.reset();
+        if level != self.level && matches!(self.inner.set_level(level as i32), Ok(Status::Ok)) {
+            self.level = level;
+        }
+    }
+
+    pub fn run(&mut self, input: &[u8], output: &mut [u8], operation: EncoderCall) -> Result<Encoded, EncoderEnded> {
+        let header = match self.wrapper {
+            Wrapper::None => &[],
+            Wrapper::Zlib => ZLIB_HEADER,
+            Wrapper::Gzip => GZIP_HEADER,
+        };
+        let mut produced = copy(&header[self.begun..], output);
+        self.begun += produced;
+        let mut consumed = 0;
+        let mut complete = false;
+        if !self.ended && produced < output.len() {
+            let room = &mut output[produced..];
+            let flush = match operation {
+                EncoderCall::Continue => DeflateFlush::NoFlush,
+                EncoderCall::Flush => DeflateFlush::SyncFlush,
+                EncoderCall::Finish => DeflateFlush::Finish,
+            };
+            let before = (self.inner.total_in(), self.inner.total_out());
+            let status = self.inner.compress(input, room, flush).map_err(|_| EncoderEnded)?;
+            consumed = (self.inner.total_in() - before.0) as usize;
+            let written = (self.inner.total_out() - before.1) as usize;
+            complete = match operation {
+                EncoderCall::Continue => consumed == input.len(),
+                // With room left, nothing was held back.
+                EncoderCall::Flush => consumed == input.len() && written < room.len(),
+                EncoderCall::Finish => false,
+            };
+            self.ended = status == Status::StreamEnd;
+            self.sum(&input[..consumed]);
+            produced += written;
+        }
+        if self.ended {
+            let (trailer, length) = self.trailer();
+            let trailer = &trailer[self.trailed..length];
+            let n = copy(trailer, &mut output[produced..]);
+            complete = n == trailer.len();
+            self.trailed += n;
+            produced += n;
+        }
+        Ok(Encoded { consumed, produced, complete })
+    }
+
+    fn sum(&mut self, bytes: &[u8]) {
+        match self.wrapper {
+            Wrapper::None => return,
+            Wrapper::Zlib => self.checksum = adler32(self.checksum, bytes),
+            Wrapper::Gzip => self.checksum = crc32(self.checksum, bytes),
+        }
+        self.length = self.length.wrapping_add(bytes.len() as u32);
+    }
+
+    /// The trailer, and its length.
+    fn trailer(&self) -> ([u8; 8], usize) {
+        let mut trailer = [0; 8];
+        match self.wrapper {
+            Wrapper::None => (trailer, 0),
+            Wrapper::Zlib => {
+                trailer[..4].copy_from_slice(&self.checksum.to_be_bytes());
+                (trailer, 4)
+            }
+            Wrapper::Gzip => {
+                trailer[..4].copy_from_slice(&self.checksum.to_le_bytes());
+                trailer[4..].copy_from_slice(&self.length.to_le_bytes());
+                (trailer, 8)
+            }
+        }
+    }
+}
+
+fn empty_checksum(wrapper: Wrapper) -> u32 {
+    u32::from(wrapper == Wrapper::Zlib)
+}
+
+/// Copies as much as there is room for; returns how much.
+fn copy(from: &[u8], to: &mut [u8]) -> usize {
+    let n = from.len().min(to.len());
+    to[..n].copy_from_slice(&from[..n]);
+    n
+}

@@ -1,0 +1,41 @@
+//! Encoders for compression, kept by the worker between messages: making one means filling hundreds of kilobytes.
+
+use crate::process::shared::Shared;
+use penstock_compression::Encoder;
+use penstock_config::model::CompressionAlgorithm;
+use std::{cell::RefCell, sync::Arc};
+
+/// Unused encoders kept by each worker; more than that, after a burst, are freed.
+const KEPT: usize = 16;
+
+/// The unused encoders of one worker.
+pub(crate) struct Encoders {
+    shared: Arc<Shared>,
+    kept: RefCell<Vec<Encoder>>,
+}
+
+impl Encoders {
+    pub fn new(shared: Arc<Shared>) -> Encoders {
+        Encoders { shared, kept: RefCell::default() }
+    }
+    /// Takes an encoder for a message; `None` if there is no memory left for it (`maxzlibmem`).
+    pub fn take(&self, algorithm: CompressionAlgorithm) -> Option<Encoder> {
+        let mut kept = self.kept.borrow_mut();
+        if let Some(at) = kept.iter().rposition(|encoder| encoder.algorithm() == algorithm) {
+            return Some(kept.swap_remove(at));
+        }
+        let level = self.shared.config.global.tune.comp_maxlevel;
+        self.shared.compressing.take_memory(Encoder::memory(algorithm)).then(|| Encoder::new(algorithm, level))
+    }
+    /// Takes an encoder back, whatever became of its message.
+    pub fn give(&self, mut encoder: Encoder) {
+        let mut kept = self.kept.borrow_mut();
+        // With limited memory, none is kept that another worker may need.
+        if kept.len() < KEPT && !self.shared.compressing.limits_memory() {
+            encoder.reset();
+            kept.push(encoder);
+        } else {
+            self.shared.compressing.give_memory(Encoder::memory(encoder.algorithm()));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Words of `compression` that HAProxy 2.6 does not know, through a running data plane. What it knows is compared with it in
+//! `tests/scenarios/compression`.
+
+mod common;
+
+use common::{Client, Origin, Proxy, port};
+use flate2::read::{GzDecoder, ZlibDecoder};
+use std::io::{Read, Write};
+
+const TEXT: &str = "a text that says the same again and again and again and again and again and again and again";
+
+/// What came of an upload and its response: how each was coded.
+#[derive(Debug, PartialEq, Eq)]
+struct Coded {
+    request: Option<String>,
+    response: Option<String>,
+}
+
+fn coded(request: Option<&str>, response: Option<&str>) -> Coded {
+    Coded { request: request.map(Into::into), response: response.map(Into::into) }
+}
+
+/// Uploads [`TEXT`] through a proxy with these lines; checks that both sides can read what they get, and says how it was coded.
+fn upload(lines: &str) -> Coded {
+    let origin = Origin::start(|recorder, _| {
+        let head = recorder.head().unwrap();
+        let body = match field(&head, "content-length") {
+            Some(length) => recorder.bytes(length.parse().unwrap()).unwrap(),
+            None => chunks(|n| recorder.bytes(n).unwrap()),
+        };
+        assert_eq!(decoded(&head, &body), TEXT);
+        write!(
+            recorder.stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{TEXT}",
+            TEXT.len()
+        )
+        .unwrap();
+    });
+    let port = port();
+    let _proxy = Proxy::start(&format!(
+        "global\n nbthread 1\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+         listen web\n bind 127.0.0.1:{port}\n server s1 127.0.0.1:{}\n{lines}\n",
+        origin.port
+    ));
+    let mut client = Client::connect(port);
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip, deflate\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{TEXT}",
+        TEXT.len()
+    ));
+    let mut read = |n| {
+        let mut bytes = vec![0; n];
+        client.0.read_exact(&mut bytes).unwrap();
+        bytes
+    };
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(read(1));
+    }
+    let head = String::from_utf8(head).unwrap();
+    let body = match field(&head, "content-length") {
+        Some(length) => read(length.parse().unwrap()),
+        None => chunks(read),
+    };
+    assert_eq!(decoded(&head, &body), TEXT);
+    Coded { request: field(&origin.seen(), "content-encoding"), response: field(&head, "content-encoding") }
+}
+
+fn field(head: &str, name: &str) -> Option<String> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).map(str::to_owned)
+}
+
+fn chunks(mut read: impl FnMut(usize) -> Vec<u8>) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let mut size = String::new();
+        while !size.ends_with("\r\n") {
+            size.push(char::from(read(1)[0]));
+        }
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        body.extend(read(size));
+        read(2);
+        if size == 0 {
+            return body;
+        }
+    }
+}
+
+fn decoded(head: &str, body: &[u8]) -> String {
+    let mut text = String::new();
+    let read = match field(head, "content-encoding").as_deref() {
+        Some("gzip") => GzDecoder::new(body).read_to_string(&mut text),
+        Some("deflate") => ZlibDecoder::new(body).read_to_string(&mut text),
+        _ => (&mut &*body).read_to_string(&mut text),
+    };
+    read.unwrap();
+    text
+}
+
+#[test]
+fn the_direction_says_what_is_compressed() {
+    let both = " compression algo gzip\n compression algo-req deflate\n";
+    assert_eq!(upload(both), coded(None, Some("gzip")));
+    for (direction, expected) in [
+        ("request", coded(Some("deflate"), None)),
+        ("response", coded(None, Some("gzip"))),
+        ("both", coded(Some("deflate"), Some("gzip"))),
+    ] {
+        assert_eq!(upload(&format!("{both} compression direction {direction}\n")), expected, "{direction}");
+    }
+}
+
+#[test]
+fn filters_of_one_direction_say_it_too() {
+    let both = " compression algo gzip\n compression algo-req deflate\n";
+    assert_eq!(upload(&format!("{both} filter comp-req\n")), coded(Some("deflate"), None));
+    assert_eq!(upload(&format!("{both} compression direction request\n filter comp-res\n")), coded(None, Some("gzip")));
+    assert_eq!(upload(&format!("{both} filter comp-res\n filter comp-req\n")), coded(Some("deflate"), Some("gzip")));
+}
+
+#[test]
+fn each_direction_has_its_own_algorithm_types_and_least_size() {
+    let both = " compression direction both\n";
+    let with = |lines: &str| upload(&format!("{both}{lines}"));
+    assert_eq!(with(" compression algo-res gzip\n"), coded(None, Some("gzip")));
+    assert_eq!(with(" compression algo-req gzip\n"), coded(Some("gzip"), None));
+    let algorithms = " compression algo-res deflate\n compression algo-req gzip\n";
+    let with = |lines: &str| with(&format!("{algorithms}{lines}"));
+    let (request, response) = (Some("gzip"), Some("deflate"));
+    assert_eq!(with(" compression type-req text/\n"), coded(request, response));
+    assert_eq!(with(" compression type-req image/\n"), coded(None, response));
+    assert_eq!(with(" compression type-res image/\n"), coded(request, None));
+    let (least, more) = (TEXT.len(), TEXT.len() + 1);
+    assert_eq!(
+        with(&format!(" compression minsize-req {least}\n compression minsize-res {least}\n")),
+        coded(request, response)
+    );
+    assert_eq!(with(&format!(" compression minsize-req {more}\n")), coded(None, response));
+    assert_eq!(with(&format!(" compression minsize-res {more}\n")), coded(request, None));
+}
+
+#[test]
+fn without_memory_for_an_encoder_a_body_passes_as_it_is() {
+    let origin = Origin::fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let ports = [port(), port()];
+    let server = format!(" compression algo gzip\n server s1 127.0.0.1:{}\n", origin.port);
+    let _proxy = Proxy::start(&format!(
+        "global\n nbthread 1\n maxzlibmem 1\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+         listen web\n bind 127.0.0.1:{}\n{server}listen slow\n bind 127.0.0.1:{}\n compression algo gzip\n server s1 127.0.0.1:{}\n",
+        ports[0],
+        ports[1],
+        slow().port
+    ));
+    let ask = |port| {
+        let mut client = Client::connect(port);
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n");
+        client
+    };
+    let coded = |client: &mut Client| client.response().contains("content-encoding: gzip");
+    // A mebibyte is enough for three encoders of 340 KiB; these three keep theirs, since their server does not go on.
+    let mut three: Vec<Client> = (0..3).map(|_| ask(ports[1])).collect();
+    assert!(three.iter_mut().all(coded));
+    assert!(!coded(&mut ask(ports[0])));
+    drop(three);
+    assert!((0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        coded(&mut ask(ports[0]))
+    }));
+}
+
+/// A server that sends the start of a body and nothing more.
+fn slow() -> Origin {
+    Origin::start(|recorder, _| {
+        recorder.head();
+        recorder.stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nsome").unwrap();
+        recorder.head();
+    })
+}
