@@ -13,6 +13,8 @@ pub struct Key {
     pub at: ServerRef,
     /// The address; it depends on the client's if the server has no address or port of its own.
     pub target: Target,
+    /// Whether it is in TLS, which an operator may change.
+    pub encrypted: bool,
     /// The server name sent in TLS.
     pub sni: Option<Box<str>>,
     /// The PROXY header at the start, which tells the server who the client is.

@@ -29,7 +29,8 @@ pub use view::{BackendView, ServerView};
 
 use crate::balance::Member;
 use crate::queue::{Priority, Ticket};
-use arc_swap::ArcSwap;
+use crate::reuse::Key;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use penstock_config::{
     Config,
     model::{self, PerProxy, ProxyId, ServerHost, StatsLevel},
@@ -103,6 +104,10 @@ pub struct Server<E = ()> {
     removed: AtomicBool,
     /// Whether its health is checked, provided its line has `check`.
     checked: AtomicBool,
+    /// Whether it is spoken to in TLS, provided that TLS is prepared.
+    encrypted: AtomicBool,
+    /// The name that is resolved for it, if it has one.
+    fqdn: ArcSwapOption<String>,
     running: AtomicBool,
     usable: AtomicBool,
     served: AtomicU32,
@@ -218,6 +223,11 @@ impl<E> Server<E> {
             pinned: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             checked: AtomicBool::new(config.settings.check.enabled),
+            encrypted: AtomicBool::new(config.settings.tls.is_some()),
+            fqdn: ArcSwapOption::new(match &config.host {
+                ServerHost::Name(name) => Some(Arc::new(name.clone())),
+                _ => None,
+            }),
             running: AtomicBool::new(true),
             usable: AtomicBool::new(true),
             served: AtomicU32::new(0),
@@ -256,6 +266,26 @@ impl<E> Server<E> {
         self.checked.load(Relaxed)
     }
 
+    /// Whether it is spoken to in TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypted.load(Relaxed)
+    }
+
+    /// Uses TLS for new connections, or clear text.
+    pub fn set_encrypted(&self, on: bool) {
+        self.encrypted.store(on, Relaxed);
+    }
+
+    /// The name that is resolved for it, if it has one.
+    pub fn fqdn(&self) -> Option<Arc<String>> {
+        self.fqdn.load_full()
+    }
+
+    /// Gives it another name to resolve; it keeps its address until that is resolved.
+    pub fn set_fqdn(&self, name: &str) {
+        self.fqdn.store(Some(Arc::new(name.to_owned())));
+    }
+
     /// Whether it is not down: persistence may send requests to it, even while it drains.
     pub fn is_running(&self) -> bool {
         self.running.load(Relaxed)
@@ -264,6 +294,11 @@ impl<E> Server<E> {
     /// Whether it is up and has weight, so that it takes new clients.
     pub fn is_usable(&self) -> bool {
         self.usable.load(Relaxed)
+    }
+
+    /// Whether its address or its use of TLS has changed from that of a connection.
+    pub fn has_left(&self, key: &Key) -> bool {
+        self.endpoint.load().excludes(&key.target) || self.is_encrypted() != key.encrypted
     }
 
     /// How many requests it is serving.
@@ -348,9 +383,9 @@ impl<E> Backends<E> {
         self.get(at.proxy)?.get(at.server)
     }
 
-    /// Whether the server was removed, or its address has changed from where a connection leads.
-    pub fn has_left(&self, at: ServerRef, target: &Target) -> bool {
-        self.server(at).is_none_or(|server| server.endpoint.load().excludes(target))
+    /// Whether the server was removed, or its address or its use of TLS has changed from that of a connection.
+    pub fn has_left(&self, key: &Key) -> bool {
+        self.server(key.at).is_none_or(|server| server.has_left(key))
     }
 
     /// The backend of that name.
@@ -397,6 +432,9 @@ pub fn numbers(ids: impl Iterator<Item = Option<u32>> + Clone, first: u32) -> Ve
 
 /// The name that is resolved, or the address.
 fn host_name<E>(server: &Server<E>) -> String {
+    if let Some(name) = server.fqdn() {
+        return String::clone(&name);
+    }
     match &server.config.host {
         ServerHost::Ip(ip) => ip.to_string(),
         ServerHost::Name(name) | ServerHost::Abstract(name) => name.clone(),

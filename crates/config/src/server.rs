@@ -250,7 +250,7 @@ const TLS: &[Entry] = &[
         Ok(())
     }),
     Entry::new("no-ssl", NONE, "It is spoken to in clear text", |s, _| {
-        s.tls = None;
+        s.tls_on_demand |= s.tls.take().is_some();
         Ok(())
     }),
     Entry::new("verify", ONE, "Whether its certificate is verified", |s, a| tls::verify(&mut s.tls_settings.conf, a)),

@@ -16,7 +16,7 @@ impl Executor {
         match command {
             Membership::Add(backend, name, words) => self.add_server(backend, name, words),
             Membership::Remove(backend, name) => match self.handle.remove_server(&backend, &name) {
-                Ok(()) => Answer::say(Severity::Notice, "Server deleted."),
+                Ok(()) => Answer::say(Severity::Info, "Server deleted."),
                 Err(error) => Answer::error(self.why_kept(error, &backend)),
             },
             Membership::WaitRemovable(delay, backend, name) => self.wait_removable(delay, backend, name),
@@ -28,7 +28,7 @@ impl Executor {
         let handle = self.handle.clone();
         Answer::beside("add-server", move |pieces| {
             let (severity, sentence) = match handle.add_server(&backend, &name, &words) {
-                Ok(_) => (Severity::Notice, "New server registered.".into()),
+                Ok(_) => (Severity::Info, "New server registered.".into()),
                 Err(error) => (Severity::Error, why_not_added(error)),
             };
             pieces.say(severity, sentence);

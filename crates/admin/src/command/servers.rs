@@ -2,7 +2,7 @@
 //! operator.
 
 use super::{Answer, Executor};
-use penstock_config::model::{ProxyId, ServerHost, ServerPort, ServerSettings};
+use penstock_config::model::{ProxyId, ServerPort, ServerSettings};
 use penstock_control::{Change, Health, Servers, Severity, address_of, weight_of};
 use penstock_proxy::{
     Handle,
@@ -161,12 +161,21 @@ impl Executor {
             Change::CheckPort(port) => move_check(server, None, Some(&port)),
             Change::CheckAddress(address, port) => move_check(server, Some(&address), port.as_deref()),
             Change::Address { address, port } => move_server(server, &address, port.as_deref()),
-            Change::Tls(_) if settings.tls.is_none() => {
+            Change::Tls(_) if server.dynamic => {
+                Answer::error("'set server <srv> ssl' not supported on dynamic servers")
+            }
+            Change::Tls(_) if settings.prepared_tls().is_none() => {
                 Answer::error("'set server <srv> ssl' cannot be set.  default-server should define ssl settings")
+            }
+            Change::Tls(None) => Answer::error("'set server <srv> ssl' expects 'on' or 'off'."),
+            Change::Tls(Some(on)) => {
+                server.set_encrypted(on);
+                Answer::say(Severity::Notice, "server ssl setting updated.")
             }
             Change::Fqdn(_) if settings.resolvers.is_none() => {
                 Answer::error("set server <b>/<s> fqdn failed because no resolution is configured.")
             }
+            Change::Fqdn(name) => self.rename(server, &name),
             Change::MaxConn(written) => match written.parse::<u32>() {
                 Ok(maxconn) => {
                     backends.set_maxconn(at, maxconn);
@@ -181,12 +190,26 @@ impl Executor {
             | Change::AgentSend(_)
             | Change::AgentAddress(..)
             | Change::AgentPort(_)
-            | Change::AgentAsked(_)
-            | Change::Tls(_)
-            | Change::Fqdn(_) => {
+            | Change::AgentAsked(_) => {
                 Answer::error("This cannot be changed while the process runs; reload the configuration.")
             }
         }
+    }
+
+    /// `set server B/S fqdn NAME`: the name is asked for at once, and the server keeps its address until there is an answer.
+    fn rename(&self, server: &Server, name: &str) -> Answer {
+        let of = self.handle.shared().backends.name(server.at);
+        let before = server.fqdn();
+        let text = if before.as_deref().is_some_and(|before| before == name) {
+            // HAProxy's spelling.
+            "no need to change the FDQN".to_string()
+        } else if self.handle.set_fqdn(server.at, name) {
+            let before = before.as_deref().map_or("(null)", String::as_str);
+            format!("{of} changed its FQDN from {before} to {name}")
+        } else {
+            format!("could not update {of} FQDN")
+        };
+        Answer::say(Severity::Warning, format!("{text} by '{BY}'"))
     }
 
     /// Whether the algorithm of a backend accepts any weight at run time.
@@ -307,9 +330,12 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     let check = status.and_then(|status| status.check.as_ref());
     let agent = status.and_then(|status| status.agent.as_ref());
     let place = **server.check_place.load();
-    let fqdn = match &server.config.host {
-        ServerHost::Name(name) => name.as_str(),
-        _ => "-",
+    let fqdn = server.fqdn().map_or_else(|| "-".into(), |name| String::clone(&name));
+    // HAProxy's -1: prepared, and switched off from the start.
+    let tls = match server.is_encrypted() {
+        true => 1,
+        false if settings.tls_on_demand => -1,
+        false => 0,
     };
     let port = match endpoint.port {
         ServerPort::Fixed(port) => i32::from(port),
@@ -345,7 +371,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(fqdn),
         json!(port),
         json!("-"),
-        json!(u32::from(settings.tls.is_some())),
+        json!(tls),
         json!(place.port.unwrap_or(0)),
         json!(place.addr.map_or_else(|| "-".to_string(), |ip| ip.to_string())),
         json!("-"),

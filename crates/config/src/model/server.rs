@@ -103,6 +103,8 @@ pub struct ServerSettings {
     pub tls: Option<ServerTls>,
     /// TLS settings written without `ssl`, which `check-ssl` uses.
     pub tls_settings: ServerTls,
+    /// `no-ssl` after `ssl`, which usually is the default-server's: TLS is prepared, and used once an operator asks for it.
+    pub tls_on_demand: bool,
     /// `send-proxy` sets 1; `send-proxy-v2` and similar options set 2.
     pub send_proxy: Option<u8>,
     /// `proxy-v2-options`.
@@ -159,6 +161,7 @@ impl Default for ServerSettings {
             on_marked_up_shutdown_backup: false,
             tls: None,
             tls_settings: ServerTls::default(),
+            tls_on_demand: false,
             send_proxy: None,
             proxy_v2_options: Vec::new(),
             proto: None,
@@ -174,6 +177,13 @@ impl Default for ServerSettings {
             tfo: false,
             non_stick: false,
         }
+    }
+}
+
+impl ServerSettings {
+    /// The settings for TLS to the server, if it uses TLS or an operator may tell it to.
+    pub fn prepared_tls(&self) -> Option<&ServerTls> {
+        self.tls.as_ref().or(self.tls_on_demand.then_some(&self.tls_settings))
     }
 }
 

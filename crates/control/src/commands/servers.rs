@@ -71,8 +71,8 @@ pub enum Change {
     AgentPort(String),
     /// Changes what its agent is sent.
     AgentSend(String),
-    /// Enables or disables TLS to it.
-    Tls(bool),
+    /// Enables or disables TLS to it; `None` if the word says neither.
+    Tls(Option<bool>),
     /// Ends its sessions.
     ShutdownSessions,
 }
@@ -213,9 +213,9 @@ fn change(args: &mut Args) -> Result<Change, Refusal> {
         "agent-port" => Ok(Change::AgentPort(args.require("set server <b>/<s> agent-port requires a port.")?)),
         "agent-send" => Ok(Change::AgentSend(args.word().unwrap_or_default())),
         "ssl" => match args.word().as_deref() {
-            Some("on") => Ok(Change::Tls(true)),
-            Some("off") => Ok(Change::Tls(false)),
-            _ => Err(Refusal::new("'set server <srv> ssl' expects 'on' or 'off'.")),
+            Some("on") => Ok(Change::Tls(Some(true))),
+            Some("off") => Ok(Change::Tls(Some(false))),
+            _ => Ok(Change::Tls(None)),
         },
         _ => Err(Refusal::new(USAGE)),
     }

@@ -20,7 +20,7 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
 /// versions by ALPN and is not configured as accepting extended CONNECT.
 pub(crate) fn goes_over_http1(head: &RequestHead, settings: &ServerSettings) -> bool {
     let offers_http1 = || {
-        let alpn = settings.tls.as_ref().and_then(|tls| tls.conf.alpn.as_ref());
+        let alpn = settings.prepared_tls().and_then(|tls| tls.conf.alpn.as_ref());
         alpn.is_some_and(|protocols| protocols.iter().any(|protocol| protocol == HTTP1))
     };
     let over_http1 = match settings.ws {

@@ -89,7 +89,7 @@ impl Program {
         let mut checks = Vec::new();
         for (id, proxy) in config.proxies.entries() {
             let of_servers = proxy.servers.iter().map(|server| {
-                let line = server.settings.tls.as_ref()?.sni.as_ref()?;
+                let line = server.settings.prepared_tls()?.sni.as_ref()?;
                 compiler.expression(line, id, Places::SERVER)
             });
             sni.push(of_servers.collect());

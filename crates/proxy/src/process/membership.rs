@@ -6,8 +6,11 @@ use super::{
 };
 use crate::{
     server::{AddError, Host, Parts, RemoveError, Server, ServerRef},
-    servers::{checks::plans, resolve::at_start},
-    worker::control::Control,
+    servers::{
+        checks::plans,
+        resolve::{self, at_start},
+    },
+    worker::control::{Control, Errand},
 };
 use penstock_config::{
     Diagnostics, Severity,
@@ -79,6 +82,18 @@ impl Handle {
         self.shared().backends.remove(server.at).map(drop)
     }
 
+    /// Gives a server another name, which its `resolvers` section is asked for at once. Returns false if there is no such
+    /// server, or if the name is not valid in DNS; then nothing has changed.
+    pub fn set_fqdn(&self, at: ServerRef, name: &str) -> bool {
+        let Some(server) = self.shared().backends.server(at).filter(|_| resolve::is_name(name)) else { return false };
+        server.set_fqdn(name);
+        // The first worker resolves names.
+        if let Some(worker) = self.inner.workers.first() {
+            let _ = worker.send(Control::Errand(Errand::new(move |worker| resolve::resolve_for(worker, &server))));
+        }
+        true
+    }
+
     /// Why a server cannot be removed now; `None` if it can.
     pub fn keeps_server(&self, backend: &str, name: &str) -> Option<RemoveError> {
         match self.find_server(backend, name) {
@@ -115,7 +130,7 @@ impl Inner {
     fn make(&self, proxy: ProxyId, server: &model::Server) -> Result<Made, String> {
         let shared = &self.shared;
         let mut diagnostics = Diagnostics::default();
-        let tls = server.settings.tls.as_ref();
+        let tls = server.settings.prepared_tls();
         let connector = tls.and_then(|tls| {
             Connector::build(tls, server.span, &shared.certificates, &penstock_tls::Disk, &mut diagnostics)
         });

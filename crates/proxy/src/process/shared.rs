@@ -109,7 +109,7 @@ impl Shared {
         let acceptors = acceptors.collect();
         let connectors = config.proxies.iter().map(|proxy| {
             let connectors = proxy.servers.iter().map(|server| {
-                let tls = server.settings.tls.as_ref()?;
+                let tls = server.settings.prepared_tls()?;
                 let built = Connector::build(tls, server.span, &certificates, &Disk, diagnostics);
                 complete &= built.is_some();
                 built

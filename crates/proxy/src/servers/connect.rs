@@ -43,7 +43,7 @@ pub(crate) async fn open(shared: &Shared, server: &Server, key: &Key) -> Result<
     if let Some(header) = &key.header {
         socket.write_all(header).await.map_err(Failure::Refused)?;
     }
-    match &server.with.connector {
+    match server.with.connector.as_ref().filter(|_| key.encrypted) {
         None => Ok(Stream::Clear(socket)),
         Some(connector) => {
             let sni = key.sni.as_deref();

@@ -29,7 +29,14 @@ pub(crate) fn key_of(
         connect::proxy_header(conn, &x.txn, version, &settings.proxy_v2_options, &mut header);
         header.into_boxed_slice()
     });
-    Some(Key { at: server.at, target, sni: sni.map(String::into_boxed_str), header, only_http1 })
+    Some(Key {
+        at: server.at,
+        target,
+        encrypted: server.is_encrypted(),
+        sni: sni.map(String::into_boxed_str),
+        header,
+        only_http1,
+    })
 }
 
 /// The server name to send in TLS.

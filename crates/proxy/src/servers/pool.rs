@@ -90,8 +90,8 @@ impl Pool {
             }
         }
     }
-    /// Drops connections that servers have closed, connections to an address that is no longer the server's (its name
-    /// resolves to another address, or the server was removed), and half of those not needed for `pool-purge-delay`.
+    /// Drops connections that servers have closed, connections that are no longer the server's (its name resolves
+    /// to another address, it was removed, or TLS was switched on or off), and half of those not needed for `pool-purge-delay`.
     pub fn purge(&self) {
         let now = Instant::now();
         self.lists.borrow_mut().retain(|at, list| {
@@ -106,7 +106,7 @@ impl Pool {
         let settings = &server.config.settings;
         let is_stale = |idle: &Idle| now - idle.since >= settings.pool_purge_delay;
         list.alike.retain(|key, alike| {
-            if server.endpoint.load().excludes(&key.target) {
+            if server.has_left(key) {
                 alike.clear();
             }
             alike.retain(|idle| is_quiet(&idle.connection.stream));

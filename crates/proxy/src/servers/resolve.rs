@@ -16,7 +16,7 @@ use crate::{
 };
 use counts::{Count, NameServer, Section};
 use dns::{Answer, Family};
-use penstock_config::model::{Resolvers, ServerHost};
+use penstock_config::model::Resolvers;
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -39,26 +39,33 @@ pub(crate) fn start(worker: &Rc<Worker>) {
 /// answers.
 pub(crate) fn resolve_for(worker: &Rc<Worker>, server: &Server) {
     let settings = &server.config.settings;
-    let (Some(resolvers), ServerHost::Name(name)) = (&settings.resolvers, &server.config.host) else { return };
+    let (Some(resolvers), Some(name)) = (&settings.resolvers, server.fqdn()) else { return };
     let sections = &worker.shared.config.resolvers;
     let Some(section) = sections.iter().find(|section| section.name == resolvers.text) else { return };
     let ipv4 = settings.resolve_prefer_ipv4.unwrap_or(false);
-    let key = (section.name.clone(), name.clone(), ipv4);
+    let key = (section.name.clone(), String::clone(&name), ipv4);
     if let Some(question) = worker.questions.borrow().get(&key) {
         let mut servers = question.servers.borrow_mut();
-        servers.push(server.at);
+        if !servers.contains(&server.at) {
+            servers.push(server.at);
+        }
         // The sort is stable: the servers of a backend keep their order.
         servers.sort_by_key(|at| at.proxy);
         return;
     }
     let servers = RefCell::new(vec![server.at]);
-    let question = Rc::new(Question { name: name.clone(), prefers_ipv4: ipv4, servers });
+    let question = Rc::new(Question { name: String::clone(&name), prefers_ipv4: ipv4, servers });
     worker.questions.borrow_mut().insert(key.clone(), question.clone());
     let (worker_, section) = (worker.clone(), section.clone());
     task::spawn(worker, Who::Worker, async move {
         resolve(&worker_, section, &question).await;
         worker_.questions.borrow_mut().remove(&key);
     });
+}
+
+/// Whether a name can be asked for.
+pub(crate) fn is_name(name: &str) -> bool {
+    dns::query(0, name, Family::V4, 512).is_some()
 }
 
 /// The result of a question.
@@ -96,7 +103,9 @@ async fn resolve(worker: &Worker, section: Resolvers, question: &Question) {
         let status = ask(&worker.shared, &section, asked, question).await;
         let servers = {
             let mut servers = question.servers.borrow_mut();
-            servers.retain(|at| backends.server(*at).is_some());
+            // An operator may have given a server another name meanwhile.
+            let has_the_name = |server: Arc<Server>| server.fqdn().is_some_and(|name| *name == question.name);
+            servers.retain(|at| backends.server(*at).is_some_and(has_the_name));
             servers.clone()
         };
         if servers.is_empty() {
