@@ -36,6 +36,7 @@ fn talk(mut sent: &[u8], part: usize) -> Vec<u8> {
                 assert!(taken > 0);
                 sent = &sent[taken..];
             }
+            Step::Send => {}
             Step::Finish => unreachable!("it has been finished"),
             Step::Close => break,
         }

@@ -39,6 +39,9 @@ pub struct Settings {
     pub name: &'static str,
 }
 
+/// How much output of its own a session gathers.
+const OUTPUT_MAX: usize = 64 << 10;
+
 /// A conversation.
 pub struct Session {
     settings: Settings,
@@ -81,7 +84,6 @@ pub struct Prompt {
 }
 
 /// A command to be carried out.
-#[derive(Debug)]
 pub struct Request {
     /// The command.
     pub command: Command,
@@ -91,6 +93,20 @@ pub struct Request {
     pub told: String,
     /// The level of the client.
     pub level: Level,
+    /// The words of a command that changes something.
+    pub words: Vec<String>,
+    /// The payload of a command that changes something.
+    pub payload: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Request {
+    /// Omits the words and the payload, which may contain secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Request { command, changes, told, level, .. } = self;
+        let mut shown = f.debug_struct("Request");
+        shown.field("command", command).field("changes", changes).field("told", told).field("level", level);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// What a session needs next.
@@ -106,6 +122,8 @@ pub enum Step {
     Close,
     /// Complete the request that is being carried out.
     Finish,
+    /// Send the output; there is enough of it.
+    Send,
 }
 
 impl Session {
@@ -168,6 +186,10 @@ impl Session {
             }
             if self.over {
                 return Step::Close;
+            }
+            // The session answers some commands itself, however many of them a line has.
+            if self.output().len() > OUTPUT_MAX {
+                return Step::Send;
             }
             self.answered_all = false;
             let (words, payload) = match self.next_command() {
@@ -310,7 +332,7 @@ impl Session {
         let every = Table::new(&[&SESSION]);
         let (found, mut args) = match every.find(words.clone(), None, modes) {
             Found::Entry(found, args) => (found, args),
-            Found::Nothing => match table.find(words.clone(), payload, modes) {
+            Found::Nothing => match table.find(words.clone(), payload.clone(), modes) {
                 Found::Entry(found, args) => (found, args),
                 Found::Nothing => return Err(self.unknown(&words)),
             },
@@ -320,8 +342,11 @@ impl Session {
             return Err((Severity::Error, "Permission denied".into()));
         }
         let command = found.parse(&mut args).map_err(|refusal| (Severity::Error, refusal.0))?;
-        let told = if entry.changes.is_some() { told(entry, &words) } else { String::new() };
-        Ok(Request { command, changes: entry.changes, told, level: self.level })
+        let (changes, level) = (entry.changes, self.level);
+        if changes.is_none() {
+            return Ok(Request { command, changes, told: String::new(), level, words: Vec::new(), payload: None });
+        }
+        Ok(Request { command, changes, told: told(entry, &words), level, words, payload })
     }
 
     /// What is said to words that lead nowhere, or to a command that the client has not asked for the mode of.
@@ -354,7 +379,10 @@ impl Session {
                 return;
             }
             Own::Lower(level) => self.level = self.level.min(level),
-            Own::ShowLevel => self.say(Severity::Info, self.level.word()),
+            Own::ShowLevel { json: true } => {
+                self.write(format!("{{\"level\":\"{}\"}}\n", self.level.word()).as_bytes())
+            }
+            Own::ShowLevel { json: false } => self.say(Severity::Info, self.level.word()),
             Own::SeverityOutput(output) => self.severity = output,
             Own::Timeout(timeout) => self.timeout = timeout,
             Own::Expert(Some(on)) => self.expert = on,

@@ -47,6 +47,7 @@ fn talk_at(settings: Settings, sent: &[u8], parts: &[usize], all_is_there: bool)
                 assert!(taken > 0);
                 rest = &rest[taken..];
             }
+            Step::Send => {}
             Step::Finish => panic!("it has been finished"),
             Step::Close => break true,
         }
@@ -139,6 +140,27 @@ fn lines_that_were_sent_together_are_answered_however_they_are_read() {
     let sent = "show version\n".repeat(40);
     let (answers, over) = talk_at(SETTINGS, sent.as_bytes(), &["show version\n".len(); 40], true);
     assert_eq!((answers, over), ("a process\n\n".repeat(40), true));
+}
+
+#[test]
+fn a_line_of_many_pages_is_answered_as_fast_as_its_client_reads() {
+    let mut session = Session::new(Settings { line_max: 16_384, ..SETTINGS });
+    session.receive("help;".repeat(3000).as_bytes());
+    session.receive(b"\n");
+    let mut whole = 0;
+    loop {
+        match session.step(Duration::ZERO) {
+            Step::Send => {}
+            Step::Look => session.nothing_came(),
+            Step::Close => break,
+            other => panic!("{other:?}"),
+        }
+        let made = session.output().len();
+        assert!(made < 100_000, "{made} bytes are made before any is sent");
+        session.sent(made);
+        whole += made;
+    }
+    assert!(whole > 10_000_000, "{whole}");
 }
 
 #[test]

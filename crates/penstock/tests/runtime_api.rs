@@ -292,6 +292,69 @@ fn what_goes_on_inside_is_told_as_text_and_as_json() {
     }
 }
 
+/// Every command of `help` that shows something is asked for JSON, and each that takes an argument is asked for one thing too.
+#[test]
+fn whatever_is_shown_is_shown_as_json() {
+    let place = Place::new("json");
+    let [map, acl] = [place.file("m.map", "a b\nc d\n"), place.file("m.acl", "192.0.2.1\n")];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["a.example".into()]).unwrap().self_signed(&key).unwrap();
+    let pem = place.file("a.pem", &(certificate.pem() + &key.serialize_pem()));
+    let text = format!(
+        "global\n  nbthread 1\n  stats socket {0}/admin level admin\nresolvers r\n  nameserver n 127.0.0.1:9\ndefaults\n  mode http\n  \
+         timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nlisten a\n  bind 127.0.0.1:{1} ssl crt {2}\n  \
+         stick-table type string size 9 store http_req_rate(10s),gpc0\n  http-request track-sc0 path\n  \
+         http-request set-header x %[path,map({3})]\n  http-request deny if {{ src -f {4} }}\n  server s 127.0.0.1:1\n",
+        place.0.display(),
+        free_port(),
+        pem.display(),
+        map.display(),
+        acl.display(),
+    );
+    let file = place.file("a.cfg", &text);
+    let _process = Running::start(&[&"-db", &"-f", &file]);
+    let socket = place.0.join("admin");
+    until("it answers", || UnixStream::connect(&socket).is_ok());
+    let say = |command: &str| ask(UnixStream::connect(&socket).unwrap(), &format!("{command}\n"));
+    let one_of = |command: &str| match command {
+        "show acl" => Some(acl.display().to_string()),
+        "show map" => Some(map.display().to_string()),
+        "show ssl cert" => Some(pem.display().to_string()),
+        "show env" => Some("PATH".into()),
+        "show fd" => Some("0".into()),
+        "show resolvers" => Some("r".into()),
+        "show servers conn" | "show servers state" | "show table" => Some("a".into()),
+        "show sess" => Some("all".into()),
+        "show errors" => Some("a request".into()),
+        "show ssl sni" => Some("-f a".into()),
+        _ => None,
+    };
+    assert_eq!(say("set table a key json data.http_req_rate 7 data.gpc0 1"), "\n");
+    let help = say("help");
+    let shown = help.lines().map(str::trim).filter(|line| line.starts_with("show ") && !line.ends_with(": refused"));
+    let mut asked = 0;
+    for line in shown {
+        let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        let words: Vec<&str> = line.split(' ').take_while(is_name).take_while(|word| !word.is_empty()).collect();
+        let command = words.join(" ");
+        let command = command.strip_suffix(" json").unwrap_or(&command);
+        for command in [Some(command.to_owned()), one_of(command).map(|one| format!("{command} {one}"))] {
+            let Some(command) = command else { continue };
+            let answer = say(&format!("{command} json"));
+            let parsed = serde_json::from_str::<serde_json::Value>(&answer);
+            assert!(parsed.is_ok(), "{command}: {parsed:?}: {answer}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 35, "only {asked} commands were found in {help}");
+    let table: serde_json::Value = serde_json::from_str(&say("show table a key json json")).unwrap();
+    assert_eq!((&table["used"], &table["entries"][0]["key"]), (&1.into(), &"json".into()), "{table}");
+    assert_eq!(table["entries"][0]["http_req_rate"], 7, "{table}");
+    let list: serde_json::Value = serde_json::from_str(&say(&format!("show map {} json", map.display()))).unwrap();
+    assert_eq!((&list[1]["key"], &list[1]["value"]), (&"c".into(), &"d".into()), "{list}");
+    assert!(say("show line").starts_with("# thread waiting most turned_away left\n1 0 0 0 0\nall 0 0 0 0\n"));
+}
+
 #[test]
 fn what_was_changed_of_servers_outlives_a_restart() {
     let place = Place::new("states");

@@ -18,7 +18,11 @@ impl Executor {
             Inside::Libraries { json } => libraries(json),
             Inside::Resolvers { name, json } => resolvers(&self.handle, name.as_deref(), json),
             Inside::Engine { json } => Answer::data(engine(&self.handle, json)),
-            Inside::StartupLogs => Answer::data(self.facts.startup_log.clone()),
+            Inside::Line { json } => Answer::data(line(&self.handle, json)),
+            Inside::StartupLogs { json: true } => {
+                Answer::data(format!("{}\n", json!(self.facts.startup_log.lines().collect::<Vec<_>>())))
+            }
+            Inside::StartupLogs { json: false } => Answer::data(self.facts.startup_log.clone()),
             Inside::Variable(name) => {
                 let Some(value) = self.handle.shared().program.variables.value(&name) else {
                     return Answer::error("Variable not found.");
@@ -218,6 +222,30 @@ fn mean_fill(class: &ClassCounters) -> f64 {
 fn mean_wait(class: &ClassCounters) -> f64 {
     let waited: u64 = class.wait.iter().sum();
     if waited == 0 { 0.0 } else { class.wait_us as f64 / waited as f64 }
+}
+
+/// The line of handshakes that wait because a worker has as many under way as it can compute in time.
+fn line(handle: &Handle, json: bool) -> String {
+    let workers = handle.worker_views();
+    let object = |report: &Report| {
+        let line = &report.line;
+        json!({ "waiting": line.waiting, "most": line.most, "turned_away": line.turned_away, "left": line.left })
+    };
+    let sum = handle.shared().engines.sum();
+    if json {
+        let each: Json = workers.iter().map(|view| object(&view.engine)).collect();
+        return format!("{}\n", json!({ "all": object(&sum), "workers": each }));
+    }
+    let mut out = "# thread waiting most turned_away left\n".to_string();
+    let mut row = |who: &str, report: &Report| {
+        let line = &report.line;
+        let _ = writeln!(out, "{who} {} {} {} {}", line.waiting, line.most, line.turned_away, line.left);
+    };
+    for (number, view) in (1..).zip(&workers) {
+        row(&number.to_string(), &view.engine);
+    }
+    row("all", &sum);
+    out
 }
 
 fn engine(handle: &Handle, json: bool) -> String {

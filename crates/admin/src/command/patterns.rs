@@ -6,13 +6,15 @@ use penstock_rules::{
     Type,
     patterns::{ChangeError, Entry, Match, Method, Reference, Summary, View, Which},
 };
+use serde_json::{Value as Json, json};
 use std::{sync::Arc, time::Duration};
 
 impl Executor {
     pub(super) fn patterns(&self, Patterns { kind, action }: Patterns) -> Answer {
         match action {
-            PatternAction::List => self.lists(kind),
-            PatternAction::Show(PatternsOf { name, version }) => match self.list(kind, &name) {
+            PatternAction::List { json } => self.lists(kind, json),
+            PatternAction::Show { of: PatternsOf { name, version }, json } => match self.list(kind, &name) {
+                Ok(list) if json => objects(&list.view(version), list.is_map()),
                 Ok(list) => show(&list.view(version), list.is_map()),
                 Err(unknown) => unknown,
             },
@@ -65,9 +67,18 @@ impl Executor {
     }
 
     /// `show map` and `show acl` without a name.
-    fn lists(&self, kind: PatternKind) -> Answer {
+    fn lists(&self, kind: PatternKind, json: bool) -> Answer {
         let of_kind = self.handle.references().iter().filter(|list| is(list, kind));
         let summaries: Vec<Summary> = of_kind.map(|list| list.summary()).collect();
+        if json {
+            let object = |list: Summary| {
+                let Summary { id, name, description, current, next, entries } = list;
+                json!({
+                    "id": id, "file": name, "description": description, "curr_ver": current, "next_ver": next, "entry_cnt": entries,
+                })
+            };
+            return Answer::data(format!("{}\n", summaries.into_iter().map(object).collect::<Json>()));
+        }
         let lines = summaries.into_iter().map(|list| {
             let Summary { id, name, description, current, next, entries } = list;
             format!("{id} ({name}) {description}. curr_ver={current} next_ver={next} entry_cnt={entries}\n")
@@ -128,6 +139,31 @@ fn show(view: &View, is_map: bool) -> Answer {
             piece.push(b'\n');
         }
         Some(Piece::Data(piece))
+    }))
+}
+
+/// The same as JSON objects.
+fn objects(view: &View, is_map: bool) -> Answer {
+    let view = view.clone();
+    let (mut next, mut begun, mut ended) = (0, false, false);
+    Answer::pieces(std::iter::from_fn(move || {
+        let some = view.from(next, AT_ONCE);
+        let Some(last) = some.last() else {
+            let end = if begun { "]\n" } else { "[]\n" };
+            return (!std::mem::replace(&mut ended, true)).then(|| Piece::Data(end.into()));
+        };
+        next = last.id() + 1;
+        let mut piece = String::new();
+        for entry in some {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let mut object = json!({ "id": format!("{:#x}", entry.id()), "key": text(entry.key()) });
+            if is_map {
+                object["value"] = json!(text(entry.value()));
+            }
+            piece.push(if std::mem::replace(&mut begun, true) { ',' } else { '[' });
+            piece.push_str(&object.to_string());
+        }
+        Some(Piece::Data(piece.into_bytes()))
     }))
 }
 

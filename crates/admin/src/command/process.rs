@@ -7,8 +7,20 @@ use serde_json::json;
 impl Executor {
     pub(super) fn process(&self, command: Process) -> Answer {
         match command {
-            Process::Version => Answer::info(self.facts.spoken_version()),
-            Process::Environment(name) => {
+            Process::Version { json: true } => {
+                Answer::data(format!("{}\n", json!({ "version": self.facts.spoken_version() })))
+            }
+            Process::Version { json: false } => Answer::info(self.facts.spoken_version()),
+            Process::Environment { name, json: true } => {
+                let known = &self.handle.shared().config.environment;
+                let shown = known.iter().filter(|(known, _)| name.as_ref().is_none_or(|name| name == *known));
+                let shown: serde_json::Map<_, _> = shown.map(|(name, value)| (name.clone(), json!(value))).collect();
+                match name {
+                    Some(_) if shown.is_empty() => Answer::error("Variable not found"),
+                    _ => Answer::data(format!("{}\n", json!(shown))),
+                }
+            }
+            Process::Environment { name, json: false } => {
                 // The environment as the configuration left it.
                 let known = &self.handle.shared().config.environment;
                 let line = |(name, value): (&String, &String)| format!("{name}={value}\n");

@@ -4,6 +4,7 @@ use super::{Answer, Executor, Piece};
 use penstock_control::{Severity, Tables};
 use penstock_proxy::Handle;
 use penstock_rules::table::{Data, DataKind, Entry, Filter, KeyError, Millis, Operator, Removal, SHOWN, StickTable};
+use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 
 const SHOW_ARGUMENTS: &str =
@@ -24,25 +25,37 @@ enum Chosen {
 impl Executor {
     pub(super) fn tables(&self, command: Tables) -> Answer {
         let (name, words) = match &command {
-            Tables::Show(None, _) => {
+            Tables::Show { name: None, json: true, .. } => {
+                let tables = self.handle.tables();
+                return Answer::data(format!(
+                    "{}\n",
+                    tables.iter().map(|table| Json::Object(facts(table))).collect::<Json>()
+                ));
+            }
+            Tables::Show { name: None, .. } => {
                 let tables = self.handle.tables();
                 return Answer::lines(tables.into_iter().map(|table| header(&table)));
             }
-            Tables::Show(Some(name), words) | Tables::Set(name, words) | Tables::Clear(name, words) => (name, words),
+            Tables::Show { name: Some(name), words, .. } | Tables::Set(name, words) | Tables::Clear(name, words) => {
+                (name, words)
+            }
         };
         let Some(table) = self.handle.tables().into_iter().find(|table| table.name == *name) else {
             return Answer::error("No such table");
         };
         let done = match &command {
-            Tables::Show(..) => self.show_table(table, words),
+            Tables::Show { json, .. } => self.show_table(table, words, *json),
             Tables::Set(..) => self.set_table(&table, words),
             Tables::Clear(..) => self.clear_table(table, words),
         };
         done.unwrap_or_else(Answer::error)
     }
 
-    fn show_table(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
+    fn show_table(&self, table: Arc<StickTable>, words: &[String], json: bool) -> Result<Answer, String> {
         let (handle, now) = (self.handle.clone(), self.handle.table_time());
+        if json {
+            return self.table_objects(table, words);
+        }
         let filters = match chosen(&table, words, SHOW_ARGUMENTS, "Showing keys from")? {
             Chosen::Key(key) => {
                 let Some(entry) = table.lookup_key(&key, now) else { return Ok(Answer::nothing()) };
@@ -72,6 +85,36 @@ impl Executor {
                 }
             }
             pieces.give(Piece::Data(out));
+        }))
+    }
+
+    /// `show table ... json`: one object, whose entries are objects.
+    fn table_objects(&self, table: Arc<StickTable>, words: &[String]) -> Result<Answer, String> {
+        let (handle, now) = (self.handle.clone(), self.handle.table_time());
+        let chosen = chosen(&table, words, SHOW_ARGUMENTS, "Showing keys from")?;
+        Ok(Answer::beside("table", move |pieces| {
+            let entries = match chosen {
+                Chosen::Key(key) => table.lookup_key(&key, now).into_iter().collect(),
+                Chosen::Number(number) => {
+                    table.sorted(now).into_iter().filter(|entry| number_of(entry) == number).collect()
+                }
+                Chosen::Filters(filters) => table.sorted_if(now, |entry| table.meets(entry, &filters, now)),
+            };
+            let mut out = json!(facts(&table)).to_string();
+            out.pop();
+            out.push_str(",\"entries\":[");
+            let mut separator = "";
+            for some in entries.chunks(128) {
+                for entry in some {
+                    out.push_str(std::mem::replace(&mut separator, ","));
+                    out.push_str(&object(&handle, &table, entry, now).to_string());
+                }
+                if !pieces.give(Piece::Data(std::mem::take(&mut out).into_bytes())) {
+                    return;
+                }
+            }
+            out.push_str("]}\n");
+            pieces.give(Piece::Data(out.into_bytes()));
         }))
     }
 
@@ -200,13 +243,48 @@ fn line(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis, ou
     out.extend(format!("{:#x}: key=", number_of(entry)).bytes());
     table.spec.key.write(entry.key(), out);
     out.extend(format!(" use={} exp={}", entry.trackers(), table.expires_in(entry, now)).bytes());
+    each_value(handle, table, entry, now, |name, period, value| {
+        let period = if period > 0 { format!("({period})") } else { String::new() };
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        out.extend(format!(" {name}{period}={value}").bytes());
+    });
+    out.push(b'\n');
+}
+
+/// A table without its entries: what `show table` shows in its first line.
+fn facts(table: &StickTable) -> Map<String, Json> {
+    let facts = json!({
+        "table": table.name, "type": table.spec.key.name(), "size": table.spec.size, "used": table.len(),
+    });
+    facts.as_object().cloned().unwrap_or_default()
+}
+
+fn object(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis) -> Json {
+    let mut key = Vec::new();
+    table.spec.key.write(entry.key(), &mut key);
+    let mut object = json!({
+        "id": format!("{:#x}", number_of(entry)), "key": String::from_utf8_lossy(&key), "use": entry.trackers(),
+        "exp": table.expires_in(entry, now),
+    });
+    each_value(handle, table, entry, now, |name, _, value| object[name] = value);
+    object
+}
+
+/// Calls `show` with the name, the period of a rate, and the value of everything that an entry stores.
+fn each_value(
+    handle: &Handle,
+    table: &StickTable,
+    entry: &Arc<Entry>,
+    now: Millis,
+    mut show: impl FnMut(&str, Millis, Json),
+) {
     for &data in SHOWN {
         let Some((_, period, len)) = table.spec.schema.stored().find(|(stored, ..)| *stored == data) else { continue };
         let name = data.name();
         if data == Data::ServerKey {
             let id = table.value(entry, Data::ServerId, 0, now).filter(|id| *id > 0);
             let key = id.and_then(|id| handle.server_key(table, id));
-            out.extend(format!(" {name}={}", key.as_deref().unwrap_or("-")).bytes());
+            show(name, 0, json!(key.as_deref().unwrap_or("-")));
             continue;
         }
         for index in 0..len {
@@ -217,9 +295,7 @@ fn line(handle: &Handle, table: &StickTable, entry: &Arc<Entry>, now: Millis, ou
                 DataKind::Rates => name.replace('_', &format!("{index}_")),
                 DataKind::Count | DataKind::Rate => name.to_owned(),
             };
-            let period = if period > 0 { format!("({period})") } else { String::new() };
-            out.extend(format!(" {name}{period}={value}").bytes());
+            show(&name, period, json!(value));
         }
     }
-    out.push(b'\n');
 }

@@ -93,7 +93,10 @@ pub enum Certificates {
     /// Staples a response (in base64) to the certificates it is about.
     SetResponse(String),
     /// Shows when responses are fetched automatically.
-    Updates,
+    Updates {
+        /// As JSON.
+        json: bool,
+    },
     /// Fetches the response for a certificate from its responder.
     UpdateResponse(String),
     /// Lists the files of ticket keys; for one file or all (`*`), also the keys.
@@ -428,7 +431,7 @@ pub(crate) const ENTRIES: &[Entry<Certificates>] = &[
         "show ssl ocsp-updates",
         "show ssl ocsp-updates",
         "display information about the next OCSP updates",
-        |_| Ok(Certificates::Updates),
+        |args| Ok(Certificates::Updates { json: json(args) }),
     ),
     Entry::new("show ssl providers", "show ssl providers", "show loaded SSL providers", |args| {
         Ok(Certificates::Providers { json: json(args) })

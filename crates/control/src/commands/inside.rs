@@ -45,7 +45,15 @@ pub enum Inside {
         json: bool,
     },
     /// Shows the messages of the process's start.
-    StartupLogs,
+    StartupLogs {
+        /// As JSON.
+        json: bool,
+    },
+    /// Shows how many handshakes wait for a turn, for each worker and in all.
+    Line {
+        /// As JSON.
+        json: bool,
+    },
     /// Shows a variable of the process.
     Variable(String),
     /// Sets a variable: the keyword of the configuration that does so, and its words.
@@ -116,6 +124,9 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
         Ok(Inside::Libraries { json: args.take("json") })
     })
     .level(Level::Operator),
+    Entry::new("show line", "show line", "show the handshakes that wait for their turn, for each worker", |args| {
+        Ok(Inside::Line { json: args.take("json") })
+    }),
     Entry::new(
         "show peers",
         "show peers [dict|-] [section]",
@@ -140,8 +151,8 @@ pub(crate) const ENTRIES: &[Entry<Inside>] = &[
             Ok(Inside::Resolvers { name: args.word(), json })
         },
     ),
-    Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |_| {
-        Ok(Inside::StartupLogs)
+    Entry::new("show startup-logs", "show startup-logs", "report logs emitted during startup", |args| {
+        Ok(Inside::StartupLogs { json: args.take("json") })
     }),
     Entry::new("show tasks", "show tasks", "show running tasks", |args| Ok(Inside::Tasks { json: args.take("json") })),
     Entry::new("show threads", "show threads", "show what each thread does", |args| {

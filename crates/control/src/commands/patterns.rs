@@ -24,9 +24,17 @@ pub enum PatternKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternAction {
     /// Show all lists.
-    List,
+    List {
+        /// As JSON.
+        json: bool,
+    },
     /// Show the entries of one.
-    Show(PatternsOf),
+    Show {
+        /// Which.
+        of: PatternsOf,
+        /// As JSON.
+        json: bool,
+    },
     /// Show what a sample matches.
     Get(String, String),
     /// Add entries, each with its value.
@@ -196,11 +204,13 @@ fn committed(args: &mut Args, missing: &str) -> Result<(u32, String), Refusal> {
 
 /// Without any word, all lists are meant; a version alone is an error.
 fn shown(args: &mut Args) -> Result<PatternAction, Refusal> {
+    // A list with that name can be given by its number.
+    let json = args.take_anywhere("json");
     if args.is_empty() {
-        return Ok(PatternAction::List);
+        return Ok(PatternAction::List { json });
     }
     let version = version(args)?;
-    Ok(PatternAction::Show(PatternsOf { version, name: args.word().unwrap_or_default() }))
+    Ok(PatternAction::Show { of: PatternsOf { version, name: args.word().unwrap_or_default() }, json })
 }
 
 fn key(word: String) -> PatternKey {
@@ -252,9 +262,11 @@ mod tests {
 
     #[test]
     fn versions_names_and_keys_are_told_apart() {
-        assert_eq!(parse("show map", None), Ok(PatternAction::List));
-        assert_eq!(parse("show map @3 a.map", None), Ok(PatternAction::Show(of("a.map", Some(3)))));
-        assert_eq!(parse("show acl #2", None), Ok(PatternAction::Show(of("#2", None))));
+        assert_eq!(parse("show map", None), Ok(PatternAction::List { json: false }));
+        assert_eq!(parse("show map @3 a.map", None), Ok(PatternAction::Show { of: of("a.map", Some(3)), json: false }));
+        assert_eq!(parse("show acl #2", None), Ok(PatternAction::Show { of: of("#2", None), json: false }));
+        assert_eq!(parse("show map json", None), Ok(PatternAction::List { json: true }));
+        assert_eq!(parse("show map a.map json", None), Ok(PatternAction::Show { of: of("a.map", None), json: true }));
         assert_eq!(parse("del map m #0x1f", None), Ok(PatternAction::Delete("m".into(), PatternKey::Number(31))));
         assert_eq!(
             parse("del map m #x", None),

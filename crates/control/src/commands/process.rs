@@ -6,9 +6,17 @@ use crate::{Level, table::Entry};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
     /// Shows its version.
-    Version,
+    Version {
+        /// As JSON.
+        json: bool,
+    },
     /// Shows its environment, or one variable.
-    Environment(Option<String>),
+    Environment {
+        /// The variable's name.
+        name: Option<String>,
+        /// As JSON.
+        json: bool,
+    },
     /// Shows the sockets that answer commands.
     Sockets {
         /// As JSON.
@@ -24,8 +32,11 @@ pub(crate) const ENTRIES: &[Entry<Process>] = &[
         Ok(Process::Sockets { json: args.take("json") })
     }),
     Entry::new("show env", "show env [var]", "dump environment variables known to the process", |args| {
-        Ok(Process::Environment(args.word()))
+        let json = args.take_anywhere("json");
+        Ok(Process::Environment { name: args.word(), json })
     })
     .level(Level::Operator),
-    Entry::new("show version", "show version", "show version of the current process", |_| Ok(Process::Version)),
+    Entry::new("show version", "show version", "show version of the current process", |args| {
+        Ok(Process::Version { json: args.take("json") })
+    }),
 ];

@@ -15,7 +15,10 @@ pub enum Own {
     /// Lowers its level.
     Lower(Level),
     /// Shows its level.
-    ShowLevel,
+    ShowLevel {
+        /// As JSON.
+        json: bool,
+    },
     /// Shows the severity before each sentence, or stops that.
     SeverityOutput(SeverityOutput),
     /// Sets the time of silence after which it ends.
@@ -66,8 +69,8 @@ pub(crate) const ENTRIES: &[Entry<Own>] = &[
             _ => Err(Refusal::new("Invalid timeout value.")),
         }
     }),
-    Entry::new("show cli level", "show cli level", "display the level of the current CLI session", |_| {
-        Ok(Own::ShowLevel)
+    Entry::new("show cli level", "show cli level", "display the level of the current CLI session", |args| {
+        Ok(Own::ShowLevel { json: args.take("json") })
     }),
     Entry::new("user", "user", "lower the level of the current CLI session to user", |_| Ok(Own::Lower(Level::User))),
 ];

@@ -70,10 +70,12 @@ mod tests {
 
     fn audit(told: &str) -> Audit {
         let request = Request {
-            command: Command::Process(Process::Version),
+            command: Command::Process(Process::Version { json: false }),
             changes: Some("server state"),
             told: told.into(),
             level: Level::Admin,
+            words: Vec::new(),
+            payload: None,
         };
         Audit::of(&request).unwrap()
     }

@@ -131,6 +131,7 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
                 session.finish(uptime());
                 answered
             }
+            Step::Send => send(&mut client.stream, &mut session, 0).await,
             Step::Finish => {
                 session.finish(uptime());
                 Ok(())

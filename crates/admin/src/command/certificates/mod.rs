@@ -108,7 +108,8 @@ fn answer(store: &Store, command: Certificates, pieces: &Pieces) -> Result<(), S
             pieces.say(Severity::Info, "OCSP Response updated!");
             Ok(())
         }
-        C::Updates => data(text::UPDATES.to_owned()),
+        C::Updates { json: true } => data(json::names(&[])),
+        C::Updates { json: false } => data(text::UPDATES.to_owned()),
         C::UpdateResponse(file) => {
             let (url, question) = store.ocsp_question(&file).map_err(sentence)?;
             let response = responder::ask(&url, &question)?;
