@@ -13,6 +13,7 @@ mod engine;
 mod handshakes;
 mod html;
 pub mod json;
+pub mod kept;
 mod live;
 pub mod metrics;
 pub mod page;

@@ -40,6 +40,27 @@ One line is read, its commands parted by `;` are carried out in order, and the c
 line and has no other. `prompt` keeps the connection. A backslash takes away the meaning of a `;`, a blank or a backslash. A command whose
 last word is `<<` is followed by lines up to an empty one, `<<WORD` by lines up to one that is WORD. Sentences begin with `[3]: ` for an
 error, `[5]: ` and `[6]: ` otherwise, after `set severity-output number`. The level is what the `stats socket` line must give; what changes
-something is told by a line in the process's log.
+something is told by a line in the process's log. Every `show` takes `json` as its last word.
+
+## Changes that outlive the process
+
+With `runtime-changes-file PATH` in `global`, changes made by commands are also there after a reload, a restart or the death of a worker:
+
+- certificates: `new`, `set`, `commit` and `del ssl cert`, also `ssl ca-file` and `ssl crl-file`, and lines of crt-lists. A transaction is
+  kept once it is committed;
+- maps and ACLs that have a file: `add`, `set`, `del`, `clear`, and versions once they are committed. An entry that a command names by its
+  number (`#0x...`), and what rules change (`set-map` and others), is not kept;
+- servers added and removed, and what was set of added servers. For the others there is `server-state-file`.
+
+The change is in the file before its command is answered, and the next process makes it before it accepts its first connection. The file
+holds private keys: it is made with mode 0600, by the user that starts the process. It is written anew once most of it is out of date; if
+`user` may not write to its directory, only at the start of a process that may.
+
+What wins when the configuration or a file on disk has changed as well: a change to a certificate, a list or a crt-list is dropped if the
+file that it was made to is no longer the one that the process had read (compared by its content); a change that can no longer be
+made (a server of that name is configured now, a backend is gone) is dropped. Both are said in a warning. While a new process is
+starting, such a command waits for it, and is then refused by the process before it: send it again, to the new one.
+
+## The commands
 
 ";

@@ -4,7 +4,10 @@
 //! the data plane through [`Handle`].
 
 mod audit;
+mod changes;
 mod client;
+
+pub use changes::Changes;
 
 use crate::{
     name::{NAME, Name},
@@ -61,6 +64,7 @@ impl Control {
         copies: Vec<OwnedFd>,
         startup_log: String,
         handle: &Handle,
+        changes: Option<Changes>,
     ) -> io::Result<Control> {
         let (orders, told) = mpsc::unbounded_channel();
         let (handle, (begun, begins)) = (handle.clone(), sync_channel(1));
@@ -77,7 +81,7 @@ impl Control {
                 match Doors::open(sockets) {
                     Ok(doors) => {
                         let _ = begun.send(Ok(()));
-                        doors.serve(copies, startup_log, handle, told).await;
+                        doors.serve(copies, startup_log, handle, told, changes).await;
                     }
                     Err(e) => drop(begun.send(Err(e))),
                 }
@@ -126,6 +130,8 @@ struct Hub {
     executor: Executor,
     /// The sockets for a successor.
     copies: Mutex<Vec<OwnedFd>>,
+    /// The file that keeps changes for the next process, if there is one.
+    changes: Option<Mutex<Changes>>,
     /// Free places for clients.
     places: Semaphore,
     /// The initial settings of sessions that do not depend on the socket.
@@ -158,6 +164,7 @@ impl Doors {
         startup_log: String,
         handle: Handle,
         mut orders: mpsc::UnboundedReceiver<Order>,
+        changes: Option<Changes>,
     ) {
         let shared = handle.shared().clone();
         let global = &shared.config.global;
@@ -174,6 +181,7 @@ impl Doors {
         let hub = Rc::new(Hub {
             executor: Executor { handle, facts },
             copies: Mutex::new(copies),
+            changes: changes.map(Mutex::new),
             places: Semaphore::new(global.stats_maxconn.unwrap_or(MAXCONN) as usize),
             settings: Settings {
                 table: TABLE,

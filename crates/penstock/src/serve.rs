@@ -2,7 +2,7 @@
 
 use crate::{
     configuration,
-    control::Control,
+    control::{Changes, Control},
     device::{self, Opened},
     engine,
     flags::Flags,
@@ -157,6 +157,10 @@ pub fn serve(
             Err(why) => return fail(&why).into(),
         }
     }
+    let mut changes = match Changes::open(&config.global, runtime.shared()) {
+        Ok(changes) => changes,
+        Err(why) => return fail(&why).into(),
+    };
     // Errors are reported to the terminal until the process serves; only then does a background process stop writing to
     // it.
     let silence = match config.global.daemon.then(Silence::prepare).transpose() {
@@ -171,7 +175,12 @@ pub fn serve(
         Err(e) => return fail(&format!("cannot copy the listening sockets: {e}")).into(),
     };
     let stats = std::mem::take(&mut listeners.stats);
-    let handle = match runtime.start(listeners) {
+    let change = |handle: &Handle| {
+        if let Some(changes) = &mut changes {
+            changes.make(handle);
+        }
+    };
+    let handle = match runtime.start_after(listeners, change) {
         Ok(handle) => handle,
         Err(e) => return fail(&format!("cannot start the workers: {e}")).into(),
     };
@@ -190,7 +199,7 @@ pub fn serve(
     carry_counters(&handle, past, &mut reporter);
     started(&handle);
     let startup_log = configuration::told(&config, &diagnostics);
-    let control = match control(stats, copies, startup_log, &handle, reporter) {
+    let control = match control(stats, copies, startup_log, &handle, reporter, changes) {
         Ok(control) => control,
         Err(why) => {
             handle.stop();
@@ -243,12 +252,16 @@ fn control(
     startup_log: String,
     handle: &Handle,
     reporter: Reporter,
+    mut changes: Option<Changes>,
 ) -> Result<(Option<Control>, Option<Arc<AtomicBool>>), String> {
     let tie = reporter.ready(&copies).map_err(|e| format!("the master is gone: {e}"))?;
+    if let Some(changes) = &mut changes {
+        changes.take_over();
+    }
     if stats.is_empty() && tie.is_none() {
         return Ok((None, None));
     }
-    let control = Control::start(stats, copies, startup_log, handle);
+    let control = Control::start(stats, copies, startup_log, handle, changes);
     let control = control.map_err(|e| format!("cannot answer commands: {e}"))?;
     let orphaned = tie.map(|tie| tie.watch(control.introductions())).transpose();
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))

@@ -139,6 +139,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.stats_file = Some(a.path("a file")?);
         Ok(())
     }),
+    Entry::new("runtime-changes-file", ONE, "Where changes made at run time are kept for the next process", |g, a| {
+        g.runtime_changes_file = Some(a.path("a file")?);
+        Ok(())
+    }),
     Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
         g.server_state_file = Some(PathBuf::from(a.text("a file")?));
         Ok(())

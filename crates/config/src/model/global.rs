@@ -97,6 +97,8 @@ pub struct Global {
     pub crypto: CryptoSettings,
     /// `stats-file`: what counters begin with.
     pub stats_file: Option<Spanned<PathBuf>>,
+    /// `runtime-changes-file`: where changes made at run time are kept for the next process.
+    pub runtime_changes_file: Option<Spanned<PathBuf>>,
     /// `server-state-file`.
     pub server_state_file: Option<PathBuf>,
     /// `server-state-base`.

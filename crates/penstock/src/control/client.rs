@@ -1,8 +1,11 @@
 //! A client of a stats socket: moves bytes between it and its session.
 
 use super::{Entrance, Hub, audit::Audit};
-use penstock_admin::command::Piece;
-use penstock_control::{Command, Process, Request, Session, Step};
+use penstock_admin::{
+    command::Piece,
+    kept::{Given, Kept},
+};
+use penstock_control::{Command, Process, Request, Session, Severity, Step};
 use penstock_proxy::handover;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -160,6 +163,20 @@ async fn answer(
     request: Request,
 ) -> Result<(), Gone> {
     let mut audit = Audit::of(&request);
+    let keeps = hub.changes.as_ref().filter(|_| Kept::concerns(&request.command));
+    let mut keeper = match keeps {
+        Some(changes) => Some(changes.lock().await),
+        None => None,
+    };
+    if let Some(changes) = &keeper
+        && let Err(sentence) = changes.begin().await
+    {
+        session.say(Severity::Error, &sentence);
+        return Ok(());
+    }
+    let kept =
+        keeper.is_some().then(|| (request.command.clone(), Given { words: request.words, payload: request.payload }));
+    let mut refused = false;
     let mut answer = hub.executor.execute(request.command, request.level);
     let ended = loop {
         let piece = tokio::select! {
@@ -179,7 +196,10 @@ async fn answer(
             audit.piece(&piece);
         }
         match piece {
-            Piece::Say(severity, sentence) => session.say(severity, &sentence),
+            Piece::Say(severity, sentence) => {
+                refused |= severity as u8 <= Severity::Error as u8;
+                session.say(severity, &sentence);
+            }
             Piece::Data(data) => session.write(&data),
         }
         // Many pieces may be empty, of a search that finds nothing.
@@ -188,6 +208,13 @@ async fn answer(
         }
     };
     answer.end().await;
+    if let (Some(changes), Some((command, given))) = (&mut keeper, kept) {
+        let written = if refused { Ok(()) } else { changes.record(&command, given) };
+        changes.unlock();
+        if let Err(sentence) = written {
+            session.say(Severity::Warning, &sentence);
+        }
+    }
     if let Some(audit) = audit {
         let text = audit.line(&client.who, &entrance.address, ended.is_err());
         hub.executor.handle.log(NOTICE, text);

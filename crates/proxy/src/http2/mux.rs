@@ -253,9 +253,7 @@ impl MuxPool {
             let Some(server) = self.shared.backends.server(*at) else { return false };
             let delay = server.config.settings.pool_purge_delay;
             let idle_too_long = |mux: &Mux| mux.open.get() == 0 && now - mux.since.get() >= delay.max(PURGE_MIN);
-            list.retain(|(key, mux)| {
-                mux.is_open() && !idle_too_long(mux) && !self.shared.backends.has_left(key)
-            });
+            list.retain(|(key, mux)| mux.is_open() && !idle_too_long(mux) && !self.shared.backends.has_left(key));
             !list.is_empty()
         });
     }

@@ -11,7 +11,7 @@ use std::{
     fs::File,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     /// for both.
     pub handing_over: AtomicU32,
     pub started: Instant,
+    /// Whether the workers have been started, or are about to be: they then learn of changes by messages.
+    pub begun: AtomicBool,
     pub workers: Vec<UnboundedSender<Control>>,
     pub threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -59,6 +61,7 @@ impl Handle {
                 state: AtomicU8::new(0),
                 handing_over: AtomicU32::new(0),
                 started: Instant::now(),
+                begun: AtomicBool::new(false),
                 workers,
                 threads: Mutex::default(),
             }),

@@ -18,7 +18,10 @@ use penstock_config::{
 };
 use penstock_rules::{Compiler, Expr, Places, ServerFacts};
 use penstock_tls::Connector;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 /// Why a server was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +66,8 @@ impl Handle {
             Address::Found(ip) => shared.backends.set_host(server.at, Some(ip)),
             Address::Unknown => shared.backends.start_unresolved(server.at),
         }
-        // The first worker checks servers and resolves names. If it has ended, so has the process.
         let at = server.at;
-        if let Some(worker) = self.inner.workers.first() {
-            let _ = worker.send(Control::Server(server));
-        }
+        self.tell_first(Control::Server(server));
         Ok(at)
     }
 
@@ -87,11 +87,16 @@ impl Handle {
     pub fn set_fqdn(&self, at: ServerRef, name: &str) -> bool {
         let Some(server) = self.shared().backends.server(at).filter(|_| resolve::is_name(name)) else { return false };
         server.set_fqdn(name);
-        // The first worker resolves names.
-        if let Some(worker) = self.inner.workers.first() {
-            let _ = worker.send(Control::Errand(Errand::new(move |worker| resolve::resolve_for(worker, &server))));
-        }
+        self.tell_first(Control::Errand(Errand::new(move |worker| resolve::resolve_for(worker, &server))));
         true
+    }
+
+    /// Tells the worker that checks servers and resolves names. One that has not started yet will see for itself; if it has
+    /// ended, so has the process.
+    fn tell_first(&self, message: Control) {
+        if let Some(worker) = self.inner.workers.first().filter(|_| self.inner.begun.load(Ordering::SeqCst)) {
+            let _ = worker.send(message);
+        }
     }
 
     /// Why a server cannot be removed now; `None` if it can.

@@ -8,7 +8,10 @@ use crate::{
 };
 use penstock_config::{Config, Diagnostics};
 use penstock_engine::Plan;
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
 use tokio::sync::mpsc::unbounded_channel;
 
 /// A configuration that has been checked as a whole and is ready to run.
@@ -74,8 +77,19 @@ impl Runtime {
     ///
     /// If a thread or its reactor cannot be created; then no thread is left running.
     pub fn start(self, listeners: Listeners) -> io::Result<Handle> {
+        self.start_after(listeners, |_| {})
+    }
+
+    /// Like [`Runtime::start`], after changes that are made before the first connection is accepted.
+    ///
+    /// # Errors
+    ///
+    /// If a thread or its reactor cannot be created; then no thread is left running.
+    pub fn start_after(self, listeners: Listeners, change: impl FnOnce(&Handle)) -> io::Result<Handle> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| unbounded_channel()).unzip();
         let handle = Handle::new(self.shared, self.services, senders);
+        change(&handle);
+        handle.inner.begun.store(true, Ordering::SeqCst);
         let mut per_worker: Vec<Vec<_>> = (0..self.workers).map(|_| Vec::new()).collect();
         for listener in listeners.list {
             match listener.worker {

@@ -52,7 +52,7 @@ pub struct Shared {
     /// What rules can see of each proxy.
     pub(crate) proxies: PerProxy<ProxyFacts>,
     /// Certificates and the other files that TLS needs, by file name.
-    pub(crate) certificates: Store,
+    pub certificates: Store,
     /// TLS of each proxy's `bind` lines; `None` for clear text.
     pub(crate) acceptors: PerProxy<Vec<Option<Acceptor>>>,
     /// Notices of what happens to servers, until a worker takes the receiver.

@@ -1,0 +1,219 @@
+//! Changes made at run time outlive reloads, deaths and restarts of the process with `runtime-changes-file`.
+
+mod common;
+
+use common::{
+    Place, free_port,
+    running::{KILL, Running, TERM, USR2, children, master, said, signal_to, successes, until},
+};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::PathBuf,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
+
+struct Service {
+    place: Place,
+    port: u16,
+    config: PathBuf,
+    map: PathBuf,
+    pem: PathBuf,
+}
+
+/// A key and a certificate for this name, in PEM.
+fn certificate(name: &str) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new([name.into()]).unwrap().self_signed(&key).unwrap();
+    certificate.pem() + &key.serialize_pem()
+}
+
+impl Service {
+    fn new(name: &str) -> Service {
+        let place = Place::new(name);
+        let port = free_port();
+        let map = place.file("m.map", "/ disk\n");
+        let pem = place.file("a.pem", &certificate("disk.example"));
+        let text = format!(
+            "global\n  nbthread 2\n  stats socket {0}/admin level admin\n  runtime-changes-file {0}/changes\ndefaults\n  mode http\n  \
+             timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nfrontend f\n  bind 127.0.0.1:{port}\n  \
+             bind 127.0.0.1:{1} ssl crt {2}\n  use_backend b if {{ path /server }}\n  \
+             http-request return status 200 hdr x %[path,map({3})] if !{{ path /server }}\nbackend b\n  balance roundrobin\n",
+            place.0.display(),
+            free_port(),
+            pem.display(),
+            map.display(),
+        );
+        let config = place.file("a.cfg", &text);
+        Service { place, port, config, map, pem }
+    }
+    fn start(&self) -> Running {
+        let before = std::fs::read_to_string(self.place.0.join("said")).map_or(0, |_| 0);
+        let running = master(&self.place, &self.config);
+        until("a worker serves", || successes(&self.place) > before);
+        running
+    }
+    fn ask(&self, command: &str) -> String {
+        let mut stream = UnixStream::connect(self.place.0.join("admin")).unwrap();
+        stream.write_all(format!("{command}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+    fn reload(&self, running: &Running) {
+        let before = successes(&self.place);
+        let workers = children(running.id());
+        running.signal(USR2);
+        until("the next worker serves", || successes(&self.place) > before);
+        until("the one before has ended", || children(running.id()).iter().all(|pid| !workers.contains(pid)));
+    }
+    fn change_everything(&self, origin: u16) -> String {
+        let pem = self.pem.display();
+        let new = certificate("changed.example");
+        assert_eq!(self.ask(&format!("set map {} / changed", self.map.display())), "\n");
+        assert!(self.ask(&format!("set ssl cert {pem} <<\n{new}\n")).contains("Transaction created"));
+        assert!(self.ask(&format!("commit ssl cert {pem}")).contains("Success!"));
+        assert!(
+            self.ask(&format!("add server b/added 127.0.0.1:{origin} weight 7")).contains("New server registered.")
+        );
+        assert_eq!(self.ask("enable server b/added"), "\n");
+        new
+    }
+    fn assert_all_changed(&self, when: &str) {
+        assert!(self.get("/").contains("x: changed\r\n"), "{when}: {}", said(&self.place));
+        let shown = self.ask(&format!("show ssl cert {}", self.pem.display()));
+        assert!(shown.contains("changed.example"), "{when}: {shown}");
+        assert!(self.get("/server").ends_with("origin"), "{when}: {}", self.get("/server"));
+        assert_eq!(self.ask("get weight b/added"), "7 (initial 7)\n\n", "{when}");
+    }
+}
+
+/// An origin that answers everything; returns its port.
+fn origin() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\norigin");
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn changes_outlive_reloads_under_load_and_the_death_of_a_worker_and_a_restart() {
+    let service = Service::new("changes");
+    let running = service.start();
+    assert!(service.get("/").contains("x: disk\r\n"));
+    service.change_everything(origin());
+    service.assert_all_changed("at once");
+    let mode = std::fs::metadata(service.place.0.join("changes")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "there are keys in it");
+    let (over, asked) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for path in ["/", "/server"] {
+            let (over, asked, service) = (&over, &asked, &service);
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    let answer = service.get(path);
+                    let is_right = answer.contains("x: changed\r\n") || answer.ends_with("origin");
+                    if !is_right {
+                        over.store(true, Relaxed);
+                    }
+                    assert!(is_right, "{path}: a worker served without the changes: {answer}");
+                    asked.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        for _ in 0..5 {
+            service.reload(&running);
+        }
+        over.store(true, Relaxed);
+    });
+    assert!(asked.load(Relaxed) > 20, "{asked:?}");
+    service.assert_all_changed("after reloads");
+    let (before, dying) = (successes(&service.place), children(running.id())[0]);
+    signal_to(dying, KILL);
+    until("it is replaced", || successes(&service.place) > before);
+    service.assert_all_changed("after a death");
+    running.signal(TERM);
+    running.end();
+    let running = service.start();
+    service.assert_all_changed("after a restart");
+    // What is taken back is not kept.
+    assert_eq!(service.ask("disable server b/added"), "\n");
+    assert!(service.ask("del server b/added").contains("Server deleted."));
+    assert_eq!(service.ask(&format!("set map {} / disk", service.map.display())), "\n");
+    service.reload(&running);
+    assert!(service.ask("get weight b/added").contains("No such server."));
+    assert!(service.get("/").contains("x: disk\r\n"));
+    running.signal(TERM);
+    running.end();
+}
+
+#[test]
+fn a_file_that_has_changed_on_disk_counts_more_than_what_was_changed_before() {
+    let service = Service::new("newer");
+    let running = service.start();
+    service.change_everything(origin());
+    std::fs::write(&service.map, "/ newer\n").unwrap();
+    std::fs::write(&service.pem, certificate("newer.example")).unwrap();
+    let config = std::fs::read_to_string(&service.config).unwrap();
+    std::fs::write(&service.config, format!("{config}  server added 127.0.0.1:1 weight 3\n")).unwrap();
+    service.reload(&running);
+    assert!(service.get("/").contains("x: newer\r\n"));
+    assert!(service.ask(&format!("show ssl cert {}", service.pem.display())).contains("newer.example"));
+    assert_eq!(service.ask("get weight b/added"), "3 (initial 3)\n\n");
+    let said = said(&service.place);
+    for file in [&service.map, &service.pem] {
+        let sentence = format!("'{}' has changed since it was changed at run time", file.display());
+        assert!(said.contains(&sentence), "{said}");
+    }
+    assert!(said.contains("'add server b/added"), "{said}");
+    // What was dropped does not come back.
+    std::fs::write(&service.map, "/ disk\n").unwrap();
+    service.reload(&running);
+    assert!(service.get("/").contains("x: disk\r\n"));
+    running.signal(TERM);
+    running.end();
+}
+
+#[test]
+fn a_file_that_is_cut_or_grows_is_read_and_written_anew_and_another_file_is_refused() {
+    let service = Service::new("cut");
+    let running = service.start();
+    let changes = service.place.0.join("changes");
+    for _ in 0..40 {
+        let payload: String = (0..600).map(|n| format!("/{n} {}\n", "x".repeat(80))).collect();
+        let map = service.map.display();
+        let version = service.ask(&format!("prepare map {map}")).split(": ").nth(1).unwrap().trim().to_owned();
+        assert_eq!(service.ask(&format!("add map @{version} {map} <<\n/ grown\n{payload}")), "\n");
+        assert_eq!(service.ask(&format!("commit map @{version} {map}")), "\n");
+    }
+    let length = std::fs::metadata(&changes).unwrap().len();
+    assert!(length < 2 << 20, "40 versions of 50 KB are {length} bytes");
+    let kept = std::fs::read_to_string(&changes).unwrap();
+    std::fs::write(&changes, format!("{kept}{{\"words\":[\"set\",\"map")).unwrap();
+    service.reload(&running);
+    assert!(service.get("/").contains("x: grown\r\n"), "{}", said(&service.place));
+    assert_eq!(service.ask(&format!("set map {} / more", service.map.display())), "\n");
+    service.reload(&running);
+    assert!(service.get("/").contains("x: more\r\n"), "{}", said(&service.place));
+    running.signal(TERM);
+    running.end();
+    std::fs::write(&changes, "frontend f\n").unwrap();
+    let refused = Running::start(&[&"-db", &"-f", &service.config]);
+    assert_ne!(refused.end(), 0);
+    assert_eq!(std::fs::read_to_string(&changes).unwrap(), "frontend f\n");
+}
