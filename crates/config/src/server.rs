@@ -323,22 +323,25 @@ const TLS: &[Entry] = &[
 
 const REACH: &[Entry] = &[
     Entry::new("send-proxy", NONE, "Connections begin with a PROXY header, version 1", |s, _| {
-        s.send_proxy = Some(1);
+        s.send_proxy_v1 = true;
         Ok(())
     }),
-    Entry::new("no-send-proxy", NONE, "Undoes 'send-proxy'", |s, _| unsend(s, 1)),
+    Entry::new("no-send-proxy", NONE, "Undoes 'send-proxy'", |s, _| {
+        s.send_proxy_v1 = false;
+        Ok(())
+    }),
     Entry::new("send-proxy-v2", NONE, "Connections begin with a PROXY header, version 2", |s, _| {
-        s.send_proxy = Some(2);
+        s.send_proxy_v2 = true;
         Ok(())
     }),
-    Entry::new("no-send-proxy-v2", NONE, "Undoes 'send-proxy-v2'", |s, _| unsend(s, 2)),
+    Entry::new("no-send-proxy-v2", NONE, "Undoes 'send-proxy-v2'", |s, _| unsend(s, &[])),
     Entry::new("send-proxy-v2-ssl", NONE, "The same, telling of TLS", |s, _| send(s, &["ssl"])),
-    Entry::new("no-send-proxy-v2-ssl", NONE, "Undoes it", |s, _| unsend(s, 2)),
+    Entry::new("no-send-proxy-v2-ssl", NONE, "Undoes it", |s, _| unsend(s, &["ssl"])),
     Entry::new("send-proxy-v2-ssl-cn", NONE, "The same, with the client certificate's name", |s, _| {
         send(s, &["ssl", "cert-cn"])
     }),
-    Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes it", |s, _| unsend(s, 2)),
-    Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells", |s, a| {
+    Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes it", |s, _| unsend(s, &["ssl", "cert-cn"])),
+    Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells; alone it asks for version 1", |s, a| {
         const OPTIONS: &[&str] =
             &["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key", "authority", "crc32c", "unique-id"];
         let word = a.word("a list of options")?;
@@ -443,13 +446,14 @@ fn agent(settings: &mut ServerSettings) -> &mut AgentCheck {
 }
 
 fn send(settings: &mut ServerSettings, options: &[&str]) -> Parsed {
-    settings.send_proxy = Some(2);
+    settings.send_proxy_v2 = true;
     settings.proxy_v2_options.extend(options.iter().map(|o| (*o).to_owned()));
     Ok(())
 }
 
-fn unsend(settings: &mut ServerSettings, version: u8) -> Parsed {
-    settings.send_proxy = settings.send_proxy.filter(|v| *v != version);
+fn unsend(settings: &mut ServerSettings, options: &[&str]) -> Parsed {
+    settings.send_proxy_v2 = false;
+    settings.proxy_v2_options.retain(|option| !options.contains(&option.as_str()));
     Ok(())
 }
 

@@ -150,9 +150,9 @@ fn settings_of_servers_and_their_defaults() {
         [InitAddr::Last, InitAddr::Libc, InitAddr::None, InitAddr::Ip("192.0.2.3".parse().unwrap())]
     );
     assert!(server("192.0.2.1:80 verify none").settings.tls.is_none());
-    assert_eq!(server("192.0.2.1:80 send-proxy").settings.send_proxy, Some(1));
+    assert_eq!(server("192.0.2.1:80 send-proxy").settings.proxy_header_version(), Some(1));
     assert_eq!(server("192.0.2.1:80 send-proxy-v2-ssl-cn").settings.proxy_v2_options, ["ssl", "cert-cn"]);
-    assert_eq!(server("192.0.2.1:80 send-proxy no-send-proxy").settings.send_proxy, None);
+    assert_eq!(server("192.0.2.1:80 send-proxy no-send-proxy").settings.proxy_header_version(), None);
     assert_eq!(
         server("192.0.2.1:80 source 192.0.2.7:1000-2000 interface eth1").settings.source.unwrap().ports,
         Some((1000, 2000))

@@ -105,9 +105,11 @@ pub struct ServerSettings {
     pub tls_settings: ServerTls,
     /// `no-ssl` after `ssl`, which usually is the default-server's: TLS is prepared, and used once an operator asks for it.
     pub tls_on_demand: bool,
-    /// `send-proxy` sets 1; `send-proxy-v2` and similar options set 2.
-    pub send_proxy: Option<u8>,
-    /// `proxy-v2-options`.
+    /// `send-proxy`.
+    pub send_proxy_v1: bool,
+    /// `send-proxy-v2` and similar options.
+    pub send_proxy_v2: bool,
+    /// `proxy-v2-options`, and what `send-proxy-v2-ssl` and `send-proxy-v2-ssl-cn` add to them.
     pub proxy_v2_options: Vec<String>,
     /// `proto h1|h2`.
     pub proto: Option<String>,
@@ -133,6 +135,17 @@ pub struct ServerSettings {
     pub tfo: bool,
     /// `non-stick`.
     pub non_stick: bool,
+}
+
+impl ServerSettings {
+    /// The version of the PROXY header that a connection to the server begins with, if it has one. As in HAProxy, options
+    /// of version 2 without `send-proxy-v2` ask for a header, and that is one of version 1.
+    pub fn proxy_header_version(&self) -> Option<u8> {
+        match self {
+            ServerSettings { send_proxy_v2: true, .. } => Some(2),
+            _ => (self.send_proxy_v1 || !self.proxy_v2_options.is_empty()).then_some(1),
+        }
+    }
 }
 
 impl Default for ServerSettings {
@@ -162,7 +175,8 @@ impl Default for ServerSettings {
             tls: None,
             tls_settings: ServerTls::default(),
             tls_on_demand: false,
-            send_proxy: None,
+            send_proxy_v1: false,
+            send_proxy_v2: false,
             proxy_v2_options: Vec::new(),
             proto: None,
             ws: WebSockets::Auto,

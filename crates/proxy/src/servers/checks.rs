@@ -168,9 +168,9 @@ async fn dial(worker: &Worker, server: &Server, connect: &Connect, limit: Instan
     let elsewhere = server.check_place.load().is_elsewhere() || !connect.as_server || server.dynamic;
     if connect.send_proxy
         || settings.check.send_proxy && connect.as_server
-        || !elsewhere && settings.send_proxy.is_some()
+        || !elsewhere && settings.proxy_header_version().is_some()
     {
-        let header = proxy_header(&socket, settings.send_proxy.unwrap_or(1));
+        let header = proxy_header(&socket, settings.proxy_header_version().unwrap_or(1));
         let sent = timeout_at(limit, socket.write_all(&header)).await;
         sent.map_err(|_| ConnectError::Timeout)?.map_err(|error| ConnectError::Refused(words(&error)))?;
     }

@@ -20,7 +20,7 @@ pub(crate) fn key_of(
     let target = server.endpoint.load().target(x.txn.destination(&conn.facts))?;
     let sni = sni(conn, x, server, stage);
     let settings = &server.config.settings;
-    let header = settings.send_proxy.map(|version| {
+    let header = settings.proxy_header_version().map(|version| {
         if settings.proxy_v2_options.iter().any(|option| option == "unique-id") {
             let worker = conn.worker.clone();
             context::context(&worker, conn, x, stage).make_unique_id();
