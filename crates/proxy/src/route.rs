@@ -96,7 +96,8 @@ async fn section(live: &mut Live<'_>, proxy: ProxyId) -> Judged {
     if !(switched || rules.tcp_content.is_empty())
         && evaluate::request(live, &rules.tcp_content, inspect).await == Judged::Over
     {
-        // These rules come before HTTP: for the log there was no request.
+        // These rules come before HTTP: for the log there was no request, but its unique-id is made of it.
+        context::context(worker, live.conn, live.x, Stage::Request).make_unique_id();
         live.x.txn.received.clear();
         return Judged::Over;
     }

@@ -53,8 +53,12 @@ pub trait Render: std::fmt::Debug + Send + Sync {
 }
 
 impl Context<'_> {
-    /// Renders the unique-id of the request, if the frontend has a format for it and it has not been rendered yet.
+    /// Renders the unique-id of the request, if the frontend has a format for it and it has not been rendered yet. As in
+    /// HAProxy, what was no valid request has none.
     pub fn make_unique_id(&self) {
+        if self.phase == Phase::Before {
+            return;
+        }
         let Some(format) = &self.frontend.1.unique_id_format else { return };
         if self.txn.unique_id.borrow().is_none() {
             let mut id = Vec::new();
