@@ -48,9 +48,6 @@ impl Service for Exporter {
         "<PROMEX>"
     }
     fn answer(&self, request: ServiceRequest<'_>) -> ServiceResponse {
-        if request.method != b"GET" && request.method != b"HEAD" {
-            return answer(405, "text/plain", "only GET and HEAD\n".into());
-        }
         let target = String::from_utf8_lossy(request.target);
         let query = target.split_once('?').map_or("", |(_, query)| query);
         let Some(scope) = prometheus::Scope::parse(query) else {
