@@ -23,6 +23,16 @@ impl Payload {
         false
     }
 
+    /// The length of the line that ends it.
+    pub fn end_len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// Whether a line that begins like this may be the one that ends it.
+    pub fn may_end_with(&self, begun: &[u8]) -> bool {
+        self.end.starts_with(begun) || begun.strip_suffix(b"\r").is_some_and(|line| line == self.end)
+    }
+
     /// The length so far.
     pub fn len(&self) -> usize {
         self.lines.len()

@@ -155,7 +155,7 @@ impl Session {
     /// How many bytes it can take now.
     pub fn room(&self) -> usize {
         let limit = match &self.payload {
-            Some(payload) => self.settings.payload_max.saturating_sub(payload.len()) + 2,
+            Some(payload) => self.settings.payload_max.saturating_sub(payload.len()) + payload.end_len() + 2,
             None => self.settings.line_max + 2,
         };
         limit.saturating_sub(self.input.len())
@@ -283,8 +283,11 @@ impl Session {
         loop {
             if let Some(payload) = &mut self.payload {
                 let Some(line) = self.input.line() else {
-                    let so_far = payload.len() + self.input.len();
-                    return if so_far > self.settings.payload_max { Err(self.payload_too_long()) } else { Ok(None) };
+                    let begun = self.input.waiting();
+                    let is_too_long = payload.len() + begun.len() > self.settings.payload_max;
+                    // What may become the line that ends a payload does not count, however it was cut.
+                    let is_refused = is_too_long && !payload.may_end_with(begun);
+                    return if is_refused { Err(self.payload_too_long()) } else { Ok(None) };
                 };
                 let is_last = payload.line(&line);
                 if payload.len() > self.settings.payload_max {
@@ -471,6 +474,10 @@ struct Input {
 impl Input {
     fn len(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    fn waiting(&self) -> &[u8] {
+        &self.bytes[self.start..]
     }
 
     fn push(&mut self, bytes: &[u8]) {

@@ -136,6 +136,23 @@ fn what_is_too_long_is_refused_and_ends_the_session() {
 }
 
 #[test]
+fn a_payload_of_any_length_is_answered_the_same_wherever_it_is_cut() {
+    let long = "E".repeat(20);
+    for (end, newline) in [("", "\n"), ("", "\r\n"), ("E", "\n"), ("E", "\r\n"), (&long, "\n"), (&long, "\r\n")] {
+        for length in 40..=66 {
+            let begin = format!("prompt\n\0 <<{end}{newline}");
+            let sent = format!("{begin}{}\n{end}{newline}show version\n", "\0".repeat(length));
+            let whole = talk(SETTINGS, sent.as_bytes(), &[]);
+            assert_eq!(whole.0.contains("tune.cli"), length >= 64, "{end} {length}");
+            for cut in 1..sent.len() {
+                assert_eq!(talk(SETTINGS, sent.as_bytes(), &[cut]), whole, "{end} {length} {cut}");
+            }
+            assert_eq!(talk(SETTINGS, sent.as_bytes(), &vec![1; sent.len()]), whole, "{end} {length}");
+        }
+    }
+}
+
+#[test]
 fn lines_that_were_sent_together_are_answered_however_they_are_read() {
     let sent = "show version\n".repeat(40);
     let (answers, over) = talk_at(SETTINGS, sent.as_bytes(), &["show version\n".len(); 40], true);
