@@ -11,6 +11,7 @@ pub use changes::Changes;
 
 use crate::{
     name::{NAME, Name},
+    spare::{self, Spares},
     tie::Rights,
 };
 use client::Client;
@@ -19,6 +20,7 @@ use penstock_config::model::{ListenAddress, SeverityOutput, StatsLevel};
 use penstock_control::{Level, Settings, TABLE};
 use penstock_proxy::Handle;
 use std::{
+    cell::RefCell,
     io,
     net::TcpListener,
     os::fd::{AsFd, OwnedFd},
@@ -36,6 +38,10 @@ use tokio::{
 /// maxconn`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAXCONN: u32 = 10;
+
+/// Descriptors kept for clients when the process has no others: enough for a few at once, and for losing one to the
+/// workers, which also want any that becomes free.
+const SPARES: usize = 4;
 
 /// How long a process that is ending waits while its sockets are passed to a successor.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -134,6 +140,8 @@ struct Hub {
     changes: Option<Mutex<Changes>>,
     /// Free places for clients.
     places: Semaphore,
+    /// Descriptors for clients when no others are left.
+    spares: RefCell<Spares>,
     /// The initial settings of sessions that do not depend on the socket.
     settings: Settings,
     /// Whether the sockets have been closed.
@@ -183,6 +191,7 @@ impl Doors {
             copies: Mutex::new(copies),
             changes: changes.map(Mutex::new),
             places: Semaphore::new(global.stats_maxconn.unwrap_or(MAXCONN) as usize),
+            spares: RefCell::new(Spares::new(SPARES)),
             settings: Settings {
                 table: TABLE,
                 level: Level::User,
@@ -206,12 +215,13 @@ impl Doors {
             };
             tokio::task::spawn_local(accept(hub.clone(), Rc::new(entrance), door));
         }
-        let paces = hub.executor.handle.clone();
+        let (paces, keeper) = (hub.executor.handle.clone(), hub.clone());
         tokio::task::spawn_local(async move {
             let mut seconds = tokio::time::interval(Duration::from_secs(1));
             loop {
                 seconds.tick().await;
                 paces.pace();
+                keeper.spares.borrow_mut().refill();
             }
         });
         while let Some(order) = orders.recv().await {
@@ -252,10 +262,11 @@ async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
                 let (hub, entrance) = (hub.clone(), entrance.clone());
                 tokio::task::spawn_local(async move {
                     client::converse(hub.clone(), entrance, client).await;
+                    hub.spares.borrow_mut().refill();
                     hub.places.add_permits(1);
                 });
             }
-            // Perhaps there are no descriptors left.
+            Err(e) if spare::is_exhausted(&e) && hub.spares.borrow_mut().spend() => {}
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }

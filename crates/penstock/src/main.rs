@@ -26,6 +26,7 @@ mod ready;
 mod say;
 mod serve;
 mod services;
+mod spare;
 mod strangers;
 mod tie;
 mod top;

@@ -2,12 +2,15 @@
 //! then clients of the master's command socket, and whose end tells the worker that the master is gone. The master's
 //! side is `master::worker`.
 
-use crate::version;
+use crate::{spare::Spares, version};
 use penstock_config::model::Source;
 use penstock_proxy::handover;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
 };
 use std::{
     fs::File,
@@ -222,7 +225,8 @@ impl Tie {
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         std::thread::Builder::new().name("master".into()).spawn(move || {
-            while let Ok(Some((client, rights))) = next_client(&self.socket) {
+            let mut spares = Spares::new(1);
+            while let Ok(Some((client, rights))) = next_client(&self.socket, &mut spares) {
                 serve(client, rights);
             }
             flag.store(true, Ordering::Release);
@@ -232,7 +236,25 @@ impl Tie {
 }
 
 /// The next client; `None` at the end, and for anything that a master does not send.
-fn next_client(socket: &UnixStream) -> io::Result<Option<(UnixStream, Rights)>> {
+fn next_client(socket: &UnixStream, spares: &mut Spares) -> io::Result<Option<(UnixStream, Rights)>> {
+    loop {
+        let mut waiting = [PollFd::new(socket, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut waiting, None))?;
+        // The kernel drops a descriptor for which the process has no room.
+        spares.spend();
+        let received = receive(socket);
+        spares.refill();
+        match received? {
+            (Some(rights), Some(client)) => return Ok(Some((client, rights))),
+            // Another thread has taken the spare one. The client sees its connection closed; the master is still there.
+            (Some(_), None) => {}
+            (None, _) => return Ok(None),
+        }
+    }
+}
+
+/// Receives the announcement of a client.
+fn receive(socket: &UnixStream) -> io::Result<(Option<Rights>, Option<UnixStream>)> {
     let mut bytes = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -244,7 +266,7 @@ fn next_client(socket: &UnixStream) -> io::Result<Option<(UnixStream, Rights)>> 
         _ => None,
     });
     let rights = Rights::from_bytes(bytes).filter(|_| received.bytes == bytes.len());
-    Ok(client.map(UnixStream::from).zip(rights))
+    Ok((rights, client.map(UnixStream::from)))
 }
 
 /// Encodes names and texts, each after its length.
@@ -276,8 +298,11 @@ mod tests {
     fn a_client_arrives_with_its_rights() {
         let (master, worker) = UnixStream::pair().unwrap();
         let rights = Rights { level: Level::User, severity: SeverityOutput::Text, expert: true, experimental: false };
+        // A client whose descriptor was lost on the way does not end it.
+        (&master).write_all(&rights.to_bytes()).unwrap();
         let mut ours = introduce(&master, rights).unwrap();
-        let (mut theirs, arrived) = next_client(&worker).unwrap().unwrap();
+        let mut spares = Spares::new(1);
+        let (mut theirs, arrived) = next_client(&worker, &mut spares).unwrap().unwrap();
         assert_eq!(arrived, rights);
         ours.write_all(b"help").unwrap();
         drop(ours);
@@ -288,7 +313,7 @@ mod tests {
             let (mut master, worker) = UnixStream::pair().unwrap();
             master.write_all(bytes).unwrap();
             drop(master);
-            assert!(next_client(&worker).unwrap().is_none());
+            assert!(next_client(&worker, &mut spares).unwrap().is_none());
         }
     }
 

@@ -6,7 +6,7 @@ use common::{
     Place,
     crowd::{Crowd, dial, is_alive},
     free_port, penstock,
-    running::{KILL, Running, TERM, children, signal_to, until},
+    running::{KILL, Running, TERM, children, exhaust, signal_to, until},
 };
 use std::{
     io::{Read, Write},
@@ -273,6 +273,21 @@ fn commands_reach_the_worker_and_its_answers_the_client() {
     assert!(!service.ask("@1 show info\n").contains(&pid));
     assert!(service.ask("show proc\n").contains(&format!("# old workers\n{worker} ")));
     drop(busy);
+    service.stop();
+}
+
+#[test]
+fn a_worker_without_descriptors_is_reached_and_stays() {
+    let service = Service::start("cli-exhausted", "");
+    let worker = service.workers()[0];
+    let crowd = exhaust(worker, 20, service.port);
+    for _ in 0..5 {
+        let info = service.ask("@1 show info\n");
+        assert!(info.contains(&format!("\nPid: {worker}\n")), "{info}");
+    }
+    drop(crowd);
+    until("others are served", || is_alive(service.port));
+    assert_eq!(service.workers(), [worker]);
     service.stop();
 }
 

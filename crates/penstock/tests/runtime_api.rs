@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     Place, free_port,
-    running::{CONT, KILL, Running, STOP, TERM, USR1, until},
+    running::{CONT, KILL, Running, STOP, TERM, USR1, exhaust, until},
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -140,6 +140,29 @@ fn so_many_clients_at_a_time_as_stats_maxconn_says() {
     let mut answer = String::new();
     third.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "admin\n\n");
+}
+
+#[test]
+fn a_process_without_descriptors_still_answers_and_recovers() {
+    let served = Served::start("exhausted", "maxconn 1000");
+    let process = served.process.as_ref().unwrap();
+    let config = std::fs::read_to_string(&served.file).unwrap();
+    let port = config.split("bind 127.0.0.1:").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let crowd = exhaust(process.id(), 20, port);
+    let mut stays = patient(&served.path("admin"));
+    stays.write_all(b"prompt\nshow info\n").unwrap();
+    for _ in 0..5 {
+        let info = served.ask("show info\n");
+        assert!(info.contains("\nPid: "), "{info}");
+    }
+    stays.write_all(b"quit\n").unwrap();
+    let mut info = String::new();
+    stays.read_to_string(&mut info).unwrap();
+    assert!(info.contains("\nPid: "), "{info}");
+    drop(crowd);
+    let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert!(ask(&mut client, std::str::from_utf8(request).unwrap()).starts_with("HTTP/1.1 503"));
 }
 
 #[test]

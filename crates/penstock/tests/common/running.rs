@@ -111,3 +111,16 @@ pub fn children(parent: u32) -> Vec<u32> {
     }
     found
 }
+
+/// Leaves the process no descriptor: its limit sinks to what it has and `more`, and the connections take the rest. They
+/// are those to hold.
+pub fn exhaust(pid: u32, more: u64, port: u16) -> Vec<std::net::TcpStream> {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let open = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64;
+    let limit = Some(open() + more);
+    let process = Pid::from_raw(pid as i32);
+    prlimit(process, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    let crowd = (0..more + 20).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    until("no descriptor is left", || Some(open()) >= limit);
+    crowd
+}

@@ -11,11 +11,12 @@ use crate::{
     servers::{pool::Pool, question::Questions},
 };
 use penstock_backends::random;
+use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
-    fs::File,
     io,
+    os::fd::OwnedFd,
     sync::{Arc, atomic::Ordering},
     task::Waker,
 };
@@ -49,7 +50,7 @@ pub(crate) struct Worker {
     pub drained: tokio::sync::Notify,
     /// Spare descriptors, released when no others are left, so that an operator can still reach the stats page to find
     /// out why.
-    reserve: RefCell<Vec<File>>,
+    reserve: RefCell<Vec<OwnedFd>>,
     exhaustion_told: Cell<u64>,
     /// State of the worker's random number generator.
     pub random: Cell<u64>,
@@ -154,8 +155,9 @@ impl Worker {
     pub fn refill_reserve(&self) {
         let mut reserve = self.reserve.borrow_mut();
         while reserve.len() < RESERVE {
-            match File::open("/dev/null") {
-                Ok(file) => reserve.push(file),
+            // Unlike an open file, it is also there after a `chroot`.
+            match eventfd(0, EventfdFlags::CLOEXEC) {
+                Ok(spare) => reserve.push(spare),
                 Err(_) => return,
             }
         }
