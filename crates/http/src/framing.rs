@@ -112,19 +112,19 @@ fn framing_of_response(head: &mut ResponseHead) -> Result<Framing, Error> {
     Ok(agreed_length(&mut head.fields)?.map_or(Framing::UntilClose, Framing::Length))
 }
 
-/// The one coding we speak, once.
+/// The one coding we speak, once. Several fields are read as one list (RFC 9110 section 5.3).
 fn only_chunked(fields: &Fields) -> Result<(), Error> {
     let mut values = fields.all_known(Known::TransferEncoding);
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return Err(Error::TransferCoding);
-    };
-    if value.eq_ignore_ascii_case(b"chunked") {
+    if let (Some(value), None) = (values.next(), values.next())
+        && value.eq_ignore_ascii_case(b"chunked")
+    {
         return Ok(());
     }
-    match list(value).last() {
+    let codings = || fields.all_known(Known::TransferEncoding).flat_map(list);
+    match codings().last() {
         Some(last) if last.eq_ignore_ascii_case(b"chunked") => {
-            let others = list(value).filter(|coding| !coding.eq_ignore_ascii_case(b"chunked")).count();
-            let repeated = list(value).count() - others > 1;
+            let others = codings().filter(|coding| !coding.eq_ignore_ascii_case(b"chunked")).count();
+            let repeated = codings().count() - others > 1;
             Err(if others > 0 && !repeated { Error::UnsupportedCoding } else { Error::TransferCoding })
         }
         _ => Err(Error::TransferCoding),

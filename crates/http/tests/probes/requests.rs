@@ -348,6 +348,11 @@ pub fn all() -> Vec<Probe> {
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
             R,
         ),
+        same(
+            "Transfer-Encoding twice, the first not chunked",
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            Fate::Refused(422),
+        ),
         same("xchunked", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", R),
         same(
             "chunked with a parameter",
