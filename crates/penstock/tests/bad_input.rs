@@ -67,6 +67,16 @@ fn each_certificate_that_cannot_serve_has_its_own_sentence() {
     }
 }
 
+#[test]
+fn a_store_with_a_missing_file_is_refused_when_it_is_checked() {
+    let place = Place::new("store");
+    let config = with_certificate("x.pem").replace("crt %/x.pem", "crt @s/x");
+    let config = config.replace("defaults\n", "crt-store s\n  crt-base %\n  load crt missing.pem alias x\ndefaults\n");
+    let (status, said) = check(&place, &config);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("missing.pem") && said.contains("does not exist"), "{said}");
+}
+
 /// HAProxy serves an expired certificate without a word, `-dW` and `zero-warning` or not; we say so, and serve it too.
 #[test]
 fn an_expired_certificate_is_a_notice_that_names_the_day() {

@@ -3,7 +3,12 @@
 
 mod common;
 
-use common::{Place, browser::Browser, free_port, penstock};
+use common::{
+    Place,
+    browser::Browser,
+    free_port, penstock,
+    running::{USR1, signal_to},
+};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -248,8 +253,7 @@ fn a_drain_does_not_wait_for_those_who_look_on() {
     }
     let head = String::from_utf8_lossy(&heard).to_lowercase();
     assert!(head.contains("content-type: text/event-stream") && head.contains("transfer-encoding: chunked"), "{head}");
-    let pid = served.child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-USR1", &pid]).status().unwrap().success());
+    signal_to(served.child.id(), USR1);
     stream.read_to_end(&mut heard).unwrap();
     assert!(heard.ends_with(b"0\r\n\r\n"), "the stream is complete");
     drop(stream);

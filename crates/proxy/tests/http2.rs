@@ -10,7 +10,11 @@ use h2::{
     client::{self, SendRequest},
 };
 use http::{HeaderMap, Request, Response};
-use std::{future::Future, io::Write, time::Duration};
+use std::{
+    future::Future,
+    io::{Read, Write},
+    time::Duration,
+};
 
 fn start(origin: &Origin, more: &str) -> (Proxy, u16) {
     let port = port();
@@ -349,6 +353,27 @@ fn a_websocket_goes_over_a_stream() {
         assert_eq!(response.status().as_u16(), 200);
         stream.send_data(Bytes::from_static(b"ping"), false).unwrap();
         assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "pong");
+    });
+}
+
+#[test]
+fn a_half_closed_tunnel_still_gets_its_servers_data() {
+    let origin = Origin::start(|recorder, _| {
+        let head = recorder.head().unwrap();
+        assert!(head.starts_with("CONNECT a.example:443 HTTP/1.1\r\n"), "{head}");
+        recorder.stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        let mut said = Vec::new();
+        recorder.stream.read_to_end(&mut said).unwrap();
+        recorder.stream.write_all(&[b"late data after ", &said[..]].concat()).unwrap();
+    });
+    let (_proxy, port) = start(&origin, "");
+    block_on(async {
+        let request = Request::builder().method("CONNECT").uri("a.example:443").body(()).unwrap();
+        let (response, mut stream) = connect(port).await.send_request(request, false).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        stream.send_data(Bytes::from_static(b"ping"), true).unwrap();
+        assert_eq!(whole(response).await.unwrap().1, b"late data after ping");
     });
 }
 

@@ -5,6 +5,10 @@ mod common;
 use common::{Client, Origin, Proxy, port};
 use std::{
     io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -141,4 +145,44 @@ fn slow_heads_and_bodies_end_with_their_own_timeouts() {
     assert!(text.is_empty() && (250..1300).contains(&ms), "idle: {ms} ms: {text}");
     let (text, ms, _) = timed(&["POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc"]);
     assert!((900..2500).contains(&ms), "body: {ms} ms: {text}");
+}
+
+#[test]
+fn a_server_whose_checks_fail_every_other_time_costs_no_request() {
+    let checks = Arc::new(AtomicUsize::new(0));
+    let count = checks.clone();
+    let flapping = Origin::start(move |recorder, _| {
+        while let Some(head) = recorder.head() {
+            let fails = head.starts_with("OPTIONS") && count.fetch_add(1, Ordering::SeqCst) % 2 == 1;
+            let status = if fails { "503 No" } else { "200 OK" };
+            let response = format!("HTTP/1.1 {status}\r\ncontent-length: 1\r\n\r\nb");
+            if recorder.stream.write_all(response.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let steady = Origin::fixed(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na");
+    let (_proxy, port) = start(&format!(
+        " option httpchk\n http-reuse always\n default-server inter 20ms fall 1 rise 1\n server a 127.0.0.1:{}\n \
+         server b 127.0.0.1:{} check\n",
+        steady.port, flapping.port
+    ));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let checks = checks.clone();
+            std::thread::spawn(move || {
+                let mut client = Client::connect(port);
+                let mut served = [0; 2];
+                while checks.load(Ordering::SeqCst) < 30 {
+                    let response = get(&mut client, "");
+                    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+                    served[usize::from(response.ends_with('b'))] += 1;
+                }
+                served
+            })
+        })
+        .collect();
+    let served = clients.into_iter().map(|client| client.join().unwrap());
+    let served = served.fold([0, 0], |sum, served| [sum[0] + served[0], sum[1] + served[1]]);
+    assert!(served[0] > served[1] && served[1] > 0, "a serves all the time, b half of it: {served:?}");
 }

@@ -3,9 +3,11 @@
 mod common;
 
 use common::{Client, Proxy, port};
+use penstock_proxy::{Service, ServiceRequest, ServiceResponse, Services};
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::{Arc, Mutex, mpsc},
 };
 
 /// More requests than this are never served in one turn: what one costs by `penstock_rules::turn::cost` is more than a
@@ -117,4 +119,42 @@ fn who_cannot_have_a_password_checked_is_turned_away() {
     assert!(response.starts_with("HTTP/1.1 503"), "{response}");
     assert_eq!(proxy.handle.aside()[0].1.refused, 1);
     drop(waits);
+}
+
+/// A page that takes as long as the test wants.
+struct LongPage(Mutex<mpsc::Receiver<()>>);
+
+impl Service for LongPage {
+    fn log_name(&self) -> &'static str {
+        "<PAGE>"
+    }
+    fn answer(&self, _: ServiceRequest<'_>) -> ServiceResponse {
+        let _ = self.0.lock().unwrap().recv_timeout(common::PATIENCE);
+        ServiceResponse { status: 200, fields: Vec::new(), body: b"page".to_vec(), stream: None }
+    }
+}
+
+#[test]
+fn pages_that_take_long_and_are_asked_for_at_once_keep_nobody_else_waiting() {
+    const PAGES: usize = 20;
+    let port = port();
+    let (go_on, waits) = mpsc::channel();
+    let services = Services { stats: Some(Arc::new(LongPage(Mutex::new(waits)))), named: Vec::new() };
+    let _proxy = Proxy::start_with(
+        &format!(
+            "global\n nbthread 1\ndefaults\n mode http\n timeout client 60s\n timeout server 9s\n timeout connect 9s\n\
+             frontend web\n bind 127.0.0.1:{port}\n stats enable\n stats uri /stats\n http-request return status 204 if {{ path / }}\n"
+        ),
+        services,
+    );
+    let mut reader = Client::connect(port);
+    reader.send("GET /stats HTTP/1.1\r\nhost: x\r\n\r\n".repeat(PAGES));
+    for _ in 0..20 {
+        let response = Client::connect(port).send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response();
+        assert!(response.starts_with("HTTP/1.1 204"), "{response}");
+    }
+    for _ in 0..PAGES {
+        go_on.send(()).unwrap();
+        assert!(reader.response().ends_with("page"));
+    }
 }

@@ -275,6 +275,16 @@ mod tests {
     }
 
     #[test]
+    fn an_extended_connect_to_a_protocol_that_carries_http_is_refused() {
+        for protocol in ["h2c", "HTTP/2.0", "tls/1.0"] {
+            let mut request = request("https://a.example/", &[]);
+            *request.method_mut() = Method::CONNECT;
+            request.extensions_mut().insert(Protocol::from_static(protocol));
+            assert_eq!(read(&request), Err(Error::Upgrade), "{protocol}");
+        }
+    }
+
+    #[test]
     fn what_belongs_to_an_http_1_connection_stays_there() {
         let mut head = ResponseHead::from_status(200);
         for (name, value) in [
