@@ -21,10 +21,7 @@ impl<'a> CompressionSettings<'a> {
         [self.backend, self.frontend].into_iter().flatten()
     }
 
-    fn first<T: ?Sized>(self, list: fn(&'a Compression) -> &'a [T]) -> &'a [T]
-    where
-        T: Sized,
-    {
+    fn first<T>(self, list: fn(&'a Compression) -> &'a [T]) -> &'a [T] {
         self.sides().map(list).find(|list| !list.is_empty()).unwrap_or_default()
     }
 
