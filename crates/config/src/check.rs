@@ -123,6 +123,7 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
         for target in proxy.use_backend.iter().filter_map(|rule| rule.words.first()) {
             names.backend(proxy, target, diagnostics);
         }
+        client_hello(&names, proxy, diagnostics);
         if let Some(table) = &proxy.stick_table {
             let peers = table.words.iter().skip_while(|w| w.text != "peers").nth(1);
             if let Some(peers) = peers {
@@ -132,6 +133,34 @@ pub(crate) fn references(config: &Config, diagnostics: &mut Diagnostics) {
         }
         if proxy.kind.has_backend() {
             servers(config, &names, proxy, diagnostics);
+        }
+    }
+}
+
+/// Checks `tcp-request client-hello` rules: there must be connections that they apply to, and `bypass` needs a backend in mode tcp.
+fn client_hello(names: &Names<'_>, proxy: &Proxy, diagnostics: &mut Diagnostics) {
+    let Some(first) = proxy.tcp_request_client_hello.first() else { return };
+    if proxy.kind.has_frontend() && proxy.binds.iter().all(|bind| bind.tls.is_none()) {
+        diagnostics
+            .warning(first.span, "'tcp-request client-hello' has no effect: no 'bind' line here has 'ssl'")
+            .hint("on a connection that is not decrypted, use 'tcp-request content' with an 'inspect-delay'");
+    }
+    let bypass = |line: &crate::span::Line| line.words.first().is_some_and(|word| word.text == "bypass");
+    let targets =
+        proxy.tcp_request_client_hello.iter().filter(|line| bypass(line)).filter_map(|line| line.words.get(1));
+    for target in targets {
+        // One that does not exist is reported where the rule is compiled.
+        let Some(found) = names.backends.get(target.text.as_str()) else { continue };
+        if found.mode != Mode::Tcp {
+            let line = found.span.line;
+            diagnostics
+                .error(
+                    target.span,
+                    format!("'{}' is not in mode tcp: it would have to decrypt the connection", target.text),
+                )
+                .hint(format!("give the backend at line {line} 'mode tcp'"));
+        } else if std::ptr::eq(*found, proxy) {
+            diagnostics.error(target.span, format!("'{}' would send its traffic to itself", target.text));
         }
     }
 }

@@ -1,16 +1,20 @@
 //! From an accepted socket to a stream that requests can be read from: the PROXY header, TLS, and the choice of
 //! protocol.
 
+pub(crate) mod client_hello;
+
 use crate::{
     accept::accepted::Accepted,
     connection::{Alive, Conn, in_time, socket::Socket, stream::Stream, timer::Deadline},
+    exchange::finish::log_handshake_failure,
     http1::connection,
     http2,
     log::debug,
     rules::{context::Judged, evaluate},
-    tcp,
+    tcp::{self, raw::Raw},
     worker::{pulse::Stage, state::Worker},
 };
+use client_hello::Decided;
 use penstock_config::model::{Mode, ProxyId};
 use penstock_http::proxy_protocol;
 use penstock_rules::{ConnFacts, ProxyHeaderFacts, Session};
@@ -37,12 +41,23 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
         _held: Some((place, alive)),
     });
     // Only what waits for long has to be small: the handshake's state is on the heap until it ends.
-    let Some(stream) = Box::pin(establish(&mut conn, socket)).await else { return };
+    let stream = match Box::pin(establish(&mut conn, socket)).await {
+        None => return,
+        Some(Established::Bypass(client, backend)) => return Box::pin(tcp::bypass(*conn, *client, backend)).await,
+        Some(Established::Stream(stream)) => stream,
+    };
     match conn.proxy().mode {
         Mode::Tcp => Box::pin(tcp::run(*conn, stream)).await,
         Mode::Http if speaks_http2(&conn) => Box::pin(http2::connection::run(conn, stream, Vec::new())).await,
         Mode::Http => connection::run(conn, stream).await,
     }
+}
+
+/// A connection that is ready for its first request.
+enum Established {
+    Stream(Stream),
+    /// It goes to this backend without being decrypted.
+    Bypass(Box<Raw>, ProxyId),
 }
 
 /// Whether the client's first bytes will be HTTP/2: the `bind` line says so, which takes precedence, or ALPN agreed on
@@ -76,7 +91,7 @@ fn facts(worker: &Worker, socket: &Socket, proxy: ProxyId, bind: usize) -> ConnF
 }
 
 /// Runs everything before the first request, within `timeout client`.
-async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
+async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
     conn.worker.pulse().enter(Stage::Handshake);
     if !admitted(conn, &socket, evaluate::Kind::Connection) {
         return None;
@@ -91,9 +106,29 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
         }
     }
     let worker = conn.worker.clone();
+    let (mut socket, mut begun) = (socket, Vec::new());
+    if worker.shared.acceptors[conn.frontend][conn.bind].is_some()
+        && !worker.shared.program.of(conn.frontend).tcp_hello.is_empty()
+    {
+        let mut deadline = std::mem::take(&mut conn.deadline);
+        let decided = in_time(&mut deadline, client_hello::decide(conn, socket)).await;
+        conn.deadline = deadline;
+        match decided {
+            Some(Decided::Decrypt(same, read)) => (socket, begun) = (same, read),
+            Some(Decided::Bypass(client, backend)) => {
+                started(conn, client.stream.socket())?;
+                return Some(Established::Bypass(client, backend));
+            }
+            Some(Decided::Refused(why)) => {
+                log_handshake_failure(conn, &why);
+                return None;
+            }
+            None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
+        }
+    }
     let stream = match &worker.shared.acceptors[conn.frontend][conn.bind] {
         None => Stream::Clear(socket),
-        Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, Vec::new())).await {
+        Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, begun)).await {
             Some(Ok(tls)) => {
                 let cells = worker.counters().frontend(conn.frontend);
                 cells.ssl_sessions.inc();
@@ -107,14 +142,20 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Stream> {
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         },
     };
-    if !admitted(conn, stream.socket(), evaluate::Kind::Session) {
+    started(conn, stream.socket())?;
+    Some(Established::Stream(stream))
+}
+
+/// Runs the `tcp-request session` rules; `None` if the connection is over.
+fn started(conn: &mut Conn, socket: &Socket) -> Option<()> {
+    if !admitted(conn, socket, evaluate::Kind::Session) {
         return None;
     }
     // This comes after its rules, so that whatever they track is counted too.
     conn.session.tracking.session_started(conn.worker.now_ms());
     debug::accepted(conn);
     conn.handshake_ms = (conn.worker.clock.tick() - conn.accepted).as_millis() as i64;
-    Some(stream)
+    Some(())
 }
 
 /// Runs `tcp-request connection` or `session` rules; returns whether the connection may go on.
@@ -141,7 +182,7 @@ enum Failure {
     Tls(HandshakeError),
 }
 
-fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
+fn fail<T>(conn: &mut Conn, reason: &Failure) -> Option<T> {
     let (text, silent) = match reason {
         Failure::Timeout(text) => (*text, false),
         Failure::Header(text) => (*text, false),
@@ -152,7 +193,7 @@ fn fail(conn: &mut Conn, reason: &Failure) -> Option<Stream> {
         (conn.facts.error, conn.facts.tls_error) = ((e.code(), e.message()), Some(e.library()));
     }
     if !(silent && conn.proxy().options.dontlognull) {
-        crate::exchange::finish::log_handshake_failure(conn, text);
+        log_handshake_failure(conn, text);
     }
     None
 }

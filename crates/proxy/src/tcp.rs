@@ -40,7 +40,17 @@ use std::{
 };
 
 /// Serves a connection to its end.
-pub(crate) async fn run(mut conn: Conn, stream: Stream) {
+pub(crate) async fn run(conn: Conn, stream: Stream) {
+    let client = Raw::new(stream, conn.worker.clone(), true);
+    serve(conn, client, None).await;
+}
+
+/// Passes a connection that is not decrypted on to the backend that a `tcp-request client-hello` rule has chosen.
+pub(crate) async fn bypass(conn: Conn, client: Raw, backend: ProxyId) {
+    serve(conn, client, Some(backend)).await;
+}
+
+async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
     let worker = conn.worker.clone();
     let mut x = worker.take_exchange();
     let now = worker.clock.tick();
@@ -48,11 +58,11 @@ pub(crate) async fn run(mut conn: Conn, stream: Stream) {
     x.times.complete = Some(now);
     x.log.request_counter = worker.next_request();
     x.txn.status = Some(0);
-    let mut client = Raw::new(stream, worker.clone(), true);
+    x.bypassed = backend.is_some();
     let present = Present::begin(&conn);
     x.listed = Some(present.place());
     let served = {
-        let work = pin!(served(&mut conn, &mut client, &mut x));
+        let work = pin!(served(&mut conn, &mut client, &mut x, backend));
         present.unless_ended(work).await
     };
     match served {
@@ -84,8 +94,12 @@ enum Served {
     Http,
 }
 
-async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange) -> Served {
-    match content::connection(conn, client, x).await {
+async fn served(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: Option<ProxyId>) -> Served {
+    let connected = match backend {
+        Some(backend) => content::enter(conn, client, x, backend).await,
+        None => content::connection(conn, client, x).await,
+    };
+    match connected {
         Connected::Backend(backend) => to_backend(conn, client, x, backend).await,
         Connected::Http => return Served::Http,
         Connected::Over => {}

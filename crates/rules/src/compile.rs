@@ -32,6 +32,8 @@ pub struct ProxyRules {
     pub proxy: ProxyId,
     /// `tcp-request connection`.
     pub tcp_connection: Rules,
+    /// `tcp-request client-hello`.
+    pub tcp_hello: Rules,
     /// `tcp-request session`.
     pub tcp_session: Rules,
     /// `tcp-request content`.
@@ -258,6 +260,7 @@ impl<'a> Compiler<'a> {
 
         let tcp_connection =
             self.rules(&mut section, Kind::TcpConnection, &proxy.tcp_request_connection, Places::CONNECTION);
+        let tcp_hello = self.rules(&mut section, Kind::TcpHello, &proxy.tcp_request_client_hello, Places::HELLO);
         let tcp_session = self.rules(&mut section, Kind::TcpSession, &proxy.tcp_request_session, Places::SESSION);
         let tcp_content = self.rules(&mut section, Kind::TcpContent, &proxy.tcp_request_content, Places::REQUEST);
         let tcp_response = self.rules(&mut section, Kind::TcpResponse, &proxy.tcp_response_content, Places::RESPONSE);
@@ -306,6 +309,7 @@ impl<'a> Compiler<'a> {
         ProxyRules {
             proxy: id,
             tcp_connection,
+            tcp_hello,
             tcp_session,
             tcp_content,
             tcp_response,

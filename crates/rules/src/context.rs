@@ -158,6 +158,8 @@ pub struct Txn {
     pub lenient: [bool; 2],
     /// What `early-hint` rules have to say.
     pub early_hints: Vec<EarlyHint>,
+    /// The backend that `tcp-request client-hello bypass` named.
+    pub bypass: Option<ProxyId>,
     /// The last rule that made a decision.
     pub last_rule: Option<penstock_config::Span>,
 }

@@ -1,6 +1,7 @@
 //! What the other layers tell the rules about a connection, its two sides and the process.
 
 use crate::{context::Render, kind::Kind, table::Millis, tls_facts::TlsFacts};
+use penstock_config::Span;
 use penstock_config::model::ProxyId;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -101,6 +102,8 @@ pub struct ConnFacts {
     pub accepted_unix_us: u64,
     /// The contents of a PROXY header; `None` if there was no such header.
     pub proxy_header: Option<ProxyHeaderFacts>,
+    /// The `tcp-request client-hello` rule that decided, if one did.
+    pub hello_rule: Option<Span>,
     /// 1 or 2 for HTTP, 0 for a raw connection.
     pub http_major: u8,
     /// HAProxy's number and text of the connection's error, 0 for none.

@@ -231,13 +231,15 @@ impl Places {
     pub const CONFIG: Places = Places(1 << 7);
     /// `error-log-format`: the connection failed before it became a session.
     pub const ERROR: Places = Places(1 << 8);
+    /// `tcp-request client-hello`: the first bytes of a connection that will be decrypted.
+    pub const HELLO: Places = Places(1 << 9);
 
     /// Everywhere.
-    pub const ALWAYS: Places = Places(0x1ff);
+    pub const ALWAYS: Places = Places(0x3ff);
     /// Everywhere in a running process.
-    pub const SERVING: Places = Places(0x1ff & !Self::CONFIG.0);
+    pub const SERVING: Places = Places(0x3ff & !Self::CONFIG.0);
     /// From the accepted connection onwards.
-    pub const FROM_CONNECTION: Places = Places(0x1ff & !Self::CONFIG.0);
+    pub const FROM_CONNECTION: Places = Places(0x3ff & !Self::CONFIG.0);
     /// From the established session onwards, including logs.
     pub const FROM_SESSION: Places =
         Places(Self::SESSION.0 | Self::REQUEST.0 | Self::SERVER.0 | Self::RESPONSE.0 | Self::LOG.0 | Self::ERROR.0);
@@ -268,6 +270,7 @@ impl Places {
         }
         const NAMES: &[(Places, &str)] = &[
             (Places::CONNECTION, "connection"),
+            (Places::HELLO, "client hello"),
             (Places::SESSION, "session"),
             (Places::REQUEST, "request"),
             (Places::SERVER, "server"),

@@ -5,6 +5,8 @@
 pub enum Kind {
     /// `tcp-request connection`.
     TcpConnection,
+    /// `tcp-request client-hello`.
+    TcpHello,
     /// `tcp-request session`.
     TcpSession,
     /// `tcp-request content`.
@@ -25,6 +27,7 @@ impl Kind {
     /// The kinds that are lists of directives.
     pub const ALL: &'static [Kind] = &[
         Kind::TcpConnection,
+        Kind::TcpHello,
         Kind::TcpSession,
         Kind::TcpContent,
         Kind::TcpResponse,
@@ -36,6 +39,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::TcpConnection => "tcp-request connection",
+            Kind::TcpHello => "tcp-request client-hello",
             Kind::TcpSession => "tcp-request session",
             Kind::TcpContent => "tcp-request content",
             Kind::TcpResponse => "tcp-response content",
@@ -45,7 +49,7 @@ impl Kind {
             Kind::Check => "health check",
         }
     }
-    pub(crate) fn bit(self) -> u8 {
+    pub(crate) fn bit(self) -> u16 {
         1 << self as u8
     }
     pub(crate) fn is_http(self) -> bool {

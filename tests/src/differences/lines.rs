@@ -109,6 +109,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("http-response", "made from the table of actions"),
     ("http-after-response", "made from the table of actions"),
     ("tcp-request connection", "made from the table of actions"),
+    ("tcp-request client-hello", "HAProxy does not have it"),
     ("tcp-request session", "made from the table of actions"),
     ("tcp-request content", "made from the table of actions"),
     ("tcp-response content", "made from the table of actions"),

@@ -123,6 +123,7 @@ pub const UNSTEADY_ALIASES: &[(&str, &str)] = &[
 
 /// Actions that are not generated, and why.
 pub const LEFT_OUT_ACTIONS: &[(&str, &str)] = &[
+    ("bypass", "HAProxy does not have it"),
     ("cache-store", "without effect here, as its notice says"),
     ("cache-use", "without effect here, as its notice says"),
     ("silent-drop", "the client would wait for its own patience to end"),

@@ -131,6 +131,8 @@ pub struct Proxy {
     pub http_after_response: Vec<Line>,
     /// `tcp-request connection`: the words after `connection`.
     pub tcp_request_connection: Vec<Line>,
+    /// `tcp-request client-hello`.
+    pub tcp_request_client_hello: Vec<Line>,
     /// `tcp-request session`.
     pub tcp_request_session: Vec<Line>,
     /// `tcp-request content`.
@@ -241,6 +243,7 @@ impl Proxy {
             http_response: Vec::new(),
             http_after_response: Vec::new(),
             tcp_request_connection: Vec::new(),
+            tcp_request_client_hello: Vec::new(),
             tcp_request_session: Vec::new(),
             tcp_request_content: Vec::new(),
             tcp_request_inspect_delay: None,

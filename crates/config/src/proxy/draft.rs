@@ -181,6 +181,7 @@ impl Draft {
         let p = &self.proxy;
         [
             &p.tcp_request_connection,
+            &p.tcp_request_client_hello,
             &p.tcp_request_session,
             &p.tcp_request_content,
             &p.tcp_response_content,
@@ -205,6 +206,7 @@ impl Draft {
 /// The kinds of rules, in the order in which they apply to a connection.
 const RULES_IN_ORDER: &[&str] = &[
     "tcp-request connection",
+    "tcp-request client-hello",
     "tcp-request session",
     "tcp-request content",
     "monitor fail",
@@ -226,6 +228,7 @@ fn refused_in_wrong_place(name: &str) -> bool {
             | "tcp-response content"
             | "tcp-response inspect-delay"
             | "tcp-request connection"
+            | "tcp-request client-hello"
             | "tcp-request session"
             | "declare capture request"
             | "declare capture response"

@@ -33,6 +33,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
     rule("tcp-request connection", FRONT_RULES, "What to do with a connection before its first byte", |d, a| {
         push(d, a, |p| &mut p.tcp_request_connection)
     }),
+    rule(
+        "tcp-request client-hello",
+        FRONT_RULES,
+        "What to do with a TLS connection once its ClientHello is read",
+        |d, a| push(d, a, |p| &mut p.tcp_request_client_hello),
+    ),
     rule("tcp-request session", FRONT_RULES, "What to do with a connection after its handshakes", |d, a| {
         push(d, a, |p| &mut p.tcp_request_session)
     }),

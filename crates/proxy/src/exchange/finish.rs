@@ -112,7 +112,7 @@ fn count(conn: &Conn, x: &Exchange) {
     let status = x.txn.status.unwrap_or(0);
     let ms = |value: i64| u64::try_from(value).ok();
     let frontend = counters.frontend(conn.frontend);
-    let http = conn.proxy().mode == Mode::Http;
+    let http = conn.proxy().mode == Mode::Http && !x.bypassed;
     // A server's status was counted when it arrived.
     if http && x.times.answered.is_none() && (400..500).contains(&status) {
         track_status(conn, x, status);
@@ -197,7 +197,11 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
     let rules = worker.shared.program.of(frontend);
     let mut line = worker.buffers.take_head();
     let mut structured = Vec::new();
-    let refused = x.refused;
+    let special = match (x.refused, x.bypassed) {
+        (true, _) => rules.error_log_format.as_ref(),
+        (false, true) => worker.shared.program.bypassed[frontend].as_ref(),
+        (false, false) => None,
+    };
     {
         let stage = match (x.txn.received.is_empty(), x.responded) {
             (true, _) => Stage::Raw,
@@ -208,8 +212,7 @@ fn write_line(conn: &mut Conn, x: &mut Exchange) {
         if context.phase == Phase::During {
             context.phase = Phase::After;
         }
-        let format = rules.error_log_format.as_ref().filter(|_| refused).unwrap_or(&rules.log_format);
-        format.render(&context, &mut line);
+        special.unwrap_or(&rules.log_format).render(&context, &mut line);
         if let Some(format) = &rules.log_format_sd {
             format.render(&context, &mut structured);
         }

@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub cookie: CookiePersistence,
     /// Whether the response head has been sent to the client.
     pub responded: bool,
+    /// Whether it is a TLS connection that is passed on without being decrypted.
+    pub bypassed: bool,
     /// Whether the request was invalid; its log line has the format of failed connections.
     pub refused: bool,
     /// Whether another attempt at a server is left.
@@ -132,7 +134,7 @@ impl Kept {
         x.cookie = CookiePersistence::default();
         (x.body_complete, x.responded, x.announced, x.continued) = (false, false, None, 0);
         x.response_announced = None;
-        x.refused = false;
+        (x.refused, x.bypassed) = (false, false);
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT {
             kept.push(x);

@@ -39,6 +39,8 @@ pub struct Program {
     pub(crate) reads_requests: bool,
     /// The log line of a connection that fails in its handshake, up to the reason.
     pub(crate) handshake_failure: PerProxy<LogFormat>,
+    /// The log line of a connection that is passed on without being decrypted, unless the proxy has a `log-format`.
+    pub(crate) bypassed: PerProxy<Option<LogFormat>>,
     /// The `sni` expression of each server.
     pub(crate) sni: PerProxy<Vec<Option<Expr>>>,
     /// Where a proxy sends requests that no rule routes: its `default_backend`, or the proxy itself.
@@ -85,7 +87,7 @@ impl Program {
         let mut default_backend = Vec::new();
         let backends = config.proxies.entries().rev().filter(|(_, proxy)| proxy.kind.has_backend());
         let backends: HashMap<String, ProxyId> = backends.map(|(id, proxy)| (proxy.name.clone(), id)).collect();
-        let mut handshake_failure = Vec::new();
+        let (mut handshake_failure, mut bypassed) = (Vec::new(), Vec::new());
         let mut checks = Vec::new();
         for (id, proxy) in config.proxies.entries() {
             let of_servers = proxy.servers.iter().map(|server| {
@@ -100,8 +102,12 @@ impl Program {
             balance.push(balance_expression(proxy).and_then(|line| compiler.expression(line, id, Places::REQUEST)));
             // A server that is added later may be checked even if no server is now.
             checks.push(proxy.kind.has_backend().then(|| Arc::new(check::compile::compile(proxy, id, &mut compiler))));
-            let format = Word { text: HANDSHAKE_FAILURE.into(), span: Span::default() };
-            handshake_failure.push(compiler.format(&format, Purpose::Log, id, Places::ERROR).unwrap_or_default());
+            let word = |text: &str| Word { text: text.to_owned(), span: Span::default() };
+            let format = compiler.format(&word(HANDSHAKE_FAILURE), Purpose::Log, id, Places::ERROR);
+            handshake_failure.push(format.unwrap_or_default());
+            let is_predefined = proxy.log_format.is_none() && !proxy.tcp_request_client_hello.is_empty();
+            let format = is_predefined.then(|| compiler.format(&word(BYPASSED), Purpose::Log, id, Places::LOG));
+            bypassed.push(format.flatten());
         }
         let variables = Variables::default();
         compiler.tell_variables(&variables);
@@ -114,6 +120,7 @@ impl Program {
             reads_responses: compiler.reads_responses(),
             reads_requests: compiler.reads_requests(),
             handshake_failure: handshake_failure.into(),
+            bypassed: bypassed.into(),
             sni: sni.into(),
             default_backend: default_backend.into(),
             backends,
@@ -158,6 +165,10 @@ fn now() -> Now {
     let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     Now { mono: 0, unix_us }
 }
+
+/// HAProxy's line for TCP, and the line of the rule.
+const BYPASSED: &str =
+    "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq client-hello:%[hello_rule_line]";
 
 /// HAProxy's format for a connection that never became a session; the listener's name and the reason follow.
 const HANDSHAKE_FAILURE: &str = "%ci:%cp [%t] %f";

@@ -39,8 +39,13 @@ pub(crate) async fn connection(conn: &mut Conn, client: &mut Raw, x: &mut Exchan
         x.log.termination = Termination(By::Server, During::Connect);
         return Connected::Over;
     };
+    enter(conn, client, x, backend).await
+}
+
+/// Runs the rules of the chosen backend.
+pub(crate) async fn enter(conn: &mut Conn, client: &mut Raw, x: &mut Exchange, backend: ProxyId) -> Connected {
     x.backend = Some(backend);
-    worker.roster.note(x.listed, |session| session.backend = Some(backend));
+    conn.worker.roster.note(x.listed, |session| session.backend = Some(backend));
     if backend != conn.frontend && matches!(content(conn, client, x, backend).await, Content::Refused) {
         return Connected::Over;
     }

@@ -60,17 +60,21 @@ impl Raw {
         let mut left = DISCARD_BYTES;
         poll_fn(|cx| {
             loop {
-                if let Some(mut input) = self.input.take() {
-                    left = left.saturating_sub(input.len());
-                    input.clear();
-                    self.worker.buffers.give(input);
-                }
+                left = left.saturating_sub(self.pending().len());
+                self.give_back();
                 if left == 0 || !matches!(self.poll_more(cx), Poll::Ready(Ok(Fill::Bytes(_)))) {
                     return Poll::Ready(());
                 }
             }
         })
         .await;
+    }
+    /// Returns the buffer of bytes that were read and will not be forwarded.
+    pub fn give_back(&mut self) {
+        if let Some(mut input) = self.input.take() {
+            input.clear();
+            self.worker.buffers.give(input);
+        }
     }
     /// Whether nothing more can be read before some is forwarded.
     pub fn is_full(&self) -> bool {

@@ -367,6 +367,17 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Action::SwitchToHttp)
     }
 
+    pub(crate) fn bypass(&mut self) -> Option<Action> {
+        let word = self.next("the name of a backend")?;
+        match self.linker.proxy(&word.text, 0..word.text.len(), "backend", |kind| kind.has_backend()) {
+            Ok(backend) => Some(Action::Bypass(backend)),
+            Err(problem) => {
+                self.problem(word, problem);
+                None
+            }
+        }
+    }
+
     pub(crate) fn service(&mut self) -> Option<Action> {
         let word = self.next("the name of a service")?;
         if word.text == "prometheus-exporter" {

@@ -30,7 +30,7 @@ use crate::{
     verdict::{Reply, Verdict, Why},
 };
 use normalize::Normalizer;
-use penstock_config::Span;
+use penstock_config::{Span, model::ProxyId};
 use penstock_http::Fields;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -52,6 +52,8 @@ pub(crate) enum Action {
     },
     UseService(Arc<str>),
     SwitchToHttp,
+    /// `bypass`, with the backend.
+    Bypass(ProxyId),
     ExpectProxy,
     WaitForBody {
         time: Duration,
@@ -242,6 +244,10 @@ impl Action {
             Action::Auth { realm } => respond(Why::Auth, challenge(realm, span)),
             Action::UseService(name) => Outcome::Done(Verdict::Service(Arc::clone(name))),
             Action::SwitchToHttp => Outcome::Done(Verdict::SwitchToHttp),
+            Action::Bypass(backend) => {
+                ctx.txn.bypass = Some(*backend);
+                Outcome::Done(Verdict::Accept)
+            }
             Action::ExpectProxy => Outcome::Done(Verdict::ExpectProxy { next }),
             Action::WaitForBody { time, at_least } => {
                 Outcome::Done(Verdict::WaitBody { next, time: *time, at_least: *at_least })

@@ -12,7 +12,7 @@ pub struct ActionSpec {
     /// Its name, without the argument in parentheses.
     pub name: &'static str,
     /// The lists it may stand in: one bit for each [`Kind`].
-    pub(crate) kinds: u8,
+    pub(crate) kinds: u16,
     /// Its arguments, for the manual.
     pub args: &'static str,
     /// What it does, in one line.
@@ -50,23 +50,24 @@ impl ActionSpec {
     }
 }
 
-const CON: u8 = 1 << Kind::TcpConnection as u8;
-const SES: u8 = 1 << Kind::TcpSession as u8;
-const TCP: u8 = 1 << Kind::TcpContent as u8;
-const TCP_RES: u8 = 1 << Kind::TcpResponse as u8;
-const REQ: u8 = 1 << Kind::HttpRequest as u8;
-const RES: u8 = 1 << Kind::HttpResponse as u8;
-const AFTER: u8 = 1 << Kind::HttpAfterResponse as u8;
-const HTTP: u8 = REQ | RES | AFTER;
-const TCP_ALL: u8 = CON | SES | TCP | TCP_RES;
-const CHECK: u8 = 1 << Kind::Check as u8;
-const ALL: u8 = TCP_ALL | HTTP | CHECK;
+const CON: u16 = 1 << Kind::TcpConnection as u16;
+const HELLO: u16 = 1 << Kind::TcpHello as u16;
+const SES: u16 = 1 << Kind::TcpSession as u16;
+const TCP: u16 = 1 << Kind::TcpContent as u16;
+const TCP_RES: u16 = 1 << Kind::TcpResponse as u16;
+const REQ: u16 = 1 << Kind::HttpRequest as u16;
+const RES: u16 = 1 << Kind::HttpResponse as u16;
+const AFTER: u16 = 1 << Kind::HttpAfterResponse as u16;
+const HTTP: u16 = REQ | RES | AFTER;
+const TCP_ALL: u16 = CON | SES | TCP | TCP_RES;
+const CHECK: u16 = 1 << Kind::Check as u16;
+const ALL: u16 = TCP_ALL | HTTP | CHECK;
 
-const fn row(name: &'static str, kinds: u8, args: &'static str, doc: &'static str, read: Reader) -> ActionSpec {
+const fn row(name: &'static str, kinds: u16, args: &'static str, doc: &'static str, read: Reader) -> ActionSpec {
     ActionSpec { name, kinds, args, doc, works: Works::Yes(read) }
 }
 
-const fn refused(name: &'static str, kinds: u8, doc: &'static str, why: &'static str) -> ActionSpec {
+const fn refused(name: &'static str, kinds: u16, doc: &'static str, why: &'static str) -> ActionSpec {
     ActionSpec { name, kinds, args: "", doc, works: Works::Refused(why) }
 }
 
@@ -85,13 +86,14 @@ const BANDWIDTH: &str = "bandwidth is not limited yet";
 
 /// All actions.
 pub const ACTIONS: &[ActionSpec] = &[
-    row("accept", TCP_ALL, "", "Ends the list; the connection goes on.", |_| Some(Action::Accept)),
+    row("accept", TCP_ALL | HELLO, "", "Ends the list; the connection goes on.", |_| Some(Action::Accept)),
     row("add-acl", REQ | RES, "(<file>) <key>", "Adds a pattern to a list.", |b| b.pattern(false, false)),
     row("add-header", HTTP, "<name> <fmt>", "Adds a field.", |b| {
         b.header(|name, value| Action::AddHeader { name, value })
     }),
     row("allow", HTTP, "", "Ends the list; the message goes on.", |_| Some(Action::Accept)),
     row("auth", REQ, "[realm <realm>]", "Answers 401 and asks for a login.", |b| b.auth()),
+    row("bypass", HELLO, "<backend>", "Passes the connection on without decrypting it.", |b| b.bypass()),
     row("cache-store", RES, "<name>", "Keeps the response in the cache.", |b| b.cache()).without_effect(NO_CACHE),
     row("cache-use", REQ, "<name>", "Answers from the cache.", |b| b.cache()).without_effect(NO_CACHE),
     row("capture", TCP | REQ | RES | AFTER, "<expr> {len <n> | id <slot>}", "Keeps a sample for the log.", |b| {
@@ -117,7 +119,7 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("redirect", REQ | RES, "<redirection>", "Sends the client elsewhere.", |b| {
         b.redirect(true).map(Action::Redirect)
     }),
-    row("reject", TCP_ALL | REQ, "", "Closes the connection without an answer.", |_| Some(Action::Reject)),
+    row("reject", TCP_ALL | HELLO | REQ, "", "Closes the connection without an answer.", |_| Some(Action::Reject)),
     row("replace-header", HTTP, "<name> <regex> <fmt>", "Replaces whole values of a field.", |b| {
         b.replace_header(true)
     }),
@@ -183,9 +185,9 @@ pub const ACTIONS: &[ActionSpec] = &[
     row("set-tos", CON | SES | TCP | TCP_RES | REQ | RES, "<tos>", "Sets the TOS of packets.", |b| b.number(0..=255))
         .without_effect("packets keep the system's type of service"),
     row("set-uri", REQ, "<fmt>", "Sets the whole target.", |b| b.target(super::Part::Uri)),
-    row("set-var", ALL, "(<var>[,<cond>]*) <expr>", "Sets a variable.", |b| b.set_var()),
-    row("set-var-fmt", ALL, "(<var>[,<cond>]*) <fmt>", "Sets a variable to a text.", |b| b.set_var_fmt()),
-    row("silent-drop", ALL & !AFTER, "[rst-ttl <ttl>]", "Stops talking without telling the client.", |b| {
+    row("set-var", ALL | HELLO, "(<var>[,<cond>]*) <expr>", "Sets a variable.", |b| b.set_var()),
+    row("set-var-fmt", ALL | HELLO, "(<var>[,<cond>]*) <fmt>", "Sets a variable to a text.", |b| b.set_var_fmt()),
+    row("silent-drop", (ALL | HELLO) & !AFTER, "[rst-ttl <ttl>]", "Stops talking without telling the client.", |b| {
         b.silent_drop()
     }),
     row("strict-mode", HTTP, "{on | off}", "Whether a rule that fails ends the message.", |b| b.strict_mode()),
@@ -198,7 +200,7 @@ pub const ACTIONS: &[ActionSpec] = &[
         "Counts the connection or request on an entry.",
         |b| b.track(),
     ),
-    row("unset-var", ALL, "(<var>)", "Forgets a variable.", |b| b.unset_var()),
+    row("unset-var", ALL | HELLO, "(<var>)", "Forgets a variable.", |b| b.unset_var()),
     refused("use-service", TCP, "Answers by a service of the program.", "the only one answers requests of HTTP"),
     row("use-service", REQ, "<service>", "Answers by a service of the program.", |b| b.service()),
     row("wait-for-body", REQ | RES, "time <time> [at-least <bytes>]", "Waits for the body.", |b| b.wait_for_body()),

@@ -105,6 +105,9 @@ pub(super) const TABLE: &[FetchSpec] = &[
         [Arg::Ipv6(ip), ..] => Ok(Value::Ipv6(*ip)),
         _ => Err(Missing::Absent),
     }),
+    one("hello_rule_line", &[], Int, SERVING, "Line of the tcp-request client-hello rule that decided.", |ctx, _| {
+        int(ctx.conn.hello_rule.ok_or(Missing::Absent)?.line)
+    }),
     refused("last_rule_file", Str, "File of the last rule that decided.", "the log's own fields name the rule"),
     one("last_rule_line", &[], Int, SERVING, "Line of the last rule that decided.", |ctx, _| {
         int(ctx.txn.last_rule.ok_or(Missing::Absent)?.line)

@@ -22,6 +22,8 @@ use penstock_http::{RequestHead, ResponseHead};
 use std::borrow::Cow;
 
 const REQUEST: Places = Places::IN_REQUEST;
+/// Those of bytes, which may also be a ClientHello that has not been decrypted yet.
+const BYTES: Places = Places::IN_REQUEST.or(Places::HELLO);
 const RESPONSE: Places = Places::IN_RESPONSE;
 const SPAN: &[ArgSpec] = &[arg("offset", Number), arg("length", Number)];
 const LV: &[ArgSpec] = &[arg("offset1", Number), arg("length", Number), opt("offset2", Text)];
@@ -31,7 +33,7 @@ const DISTCC: &str = "the distcc protocol is not read here; use req.payload";
 pub(super) const TABLE: &[FetchSpec] = &[
     refused("distcc_body", Bin, "A body of a distcc message.", DISTCC),
     refused("distcc_param", Int, "A parameter of a distcc message.", DISTCC),
-    one("req.len", &[], Int, REQUEST, "Bytes buffered from the client; in HTTP, head and body.", |ctx, _| {
+    one("req.len", &[], Int, BYTES, "Bytes buffered from the client; in HTTP, head and body.", |ctx, _| {
         let head = ctx.request.as_deref().map_or(0, RequestHead::weight);
         int((head + ctx.input.bytes.len() as u64) as i64)
     })
@@ -40,12 +42,12 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "req.payload",
         SPAN,
         Bin,
-        REQUEST,
+        BYTES,
         "Bytes from the client, from an offset; length 0 is all that is there. Not in HTTP.",
         |ctx, args| if ctx.request.is_some() { Err(Missing::Absent) } else { payload(ctx.input, args) },
     )
     .changing(|ctx, args| args.int(1) == Some(0) && !ctx.input.complete),
-    one("req.payload_lv", LV, Bin, REQUEST, "Bytes from the client whose length stands before them.", |ctx, args| {
+    one("req.payload_lv", LV, Bin, BYTES, "Bytes from the client whose length stands before them.", |ctx, args| {
         payload_lv(ctx.input, args)
     }),
     one(
@@ -70,7 +72,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "req.ssl_alpn",
         &[],
         Str,
-        REQUEST,
+        BYTES,
         "A protocol that a ClientHello offers by ALPN: each in ACLs, else the first.",
         |ctx, _, cursor| {
             let hello = hello(ctx)?;
@@ -85,7 +87,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
         "req.ssl_ec_ext",
         &[],
         Bool,
-        REQUEST,
+        BYTES,
         "True for a ClientHello that names elliptic curves, else nothing.",
         |ctx, _| {
             let hello = hello(ctx)?;
@@ -93,20 +95,18 @@ pub(super) const TABLE: &[FetchSpec] = &[
             curves.map(|_| Value::Bool(true)).ok_or(Missing::Absent)
         },
     ),
-    one("req.ssl_hello_type", &[], Int, REQUEST, "1 for a ClientHello, else nothing.", |ctx, _| {
+    one("req.ssl_hello_type", &[], Int, BYTES, "1 for a ClientHello, else nothing.", |ctx, _| {
         hello(ctx).and_then(|_| int(1))
     }),
-    one("req.ssl_sni", &[], Str, REQUEST, "The server name a ClientHello asks for.", |ctx, _| {
-        match hello(ctx)?.sni() {
-            Some(name) => Ok(Value::string(name)),
-            None => Err(Missing::Absent),
-        }
+    one("req.ssl_sni", &[], Str, BYTES, "The server name a ClientHello asks for.", |ctx, _| match hello(ctx)?.sni() {
+        Some(name) => Ok(Value::string(name)),
+        None => Err(Missing::Absent),
     }),
     one(
         "req.ssl_st_ext",
         &[],
         Int,
-        REQUEST,
+        BYTES,
         "Session ticket of a ClientHello: 0 none, 1 announced, 2 sent.",
         |ctx, _| {
             let hello = hello(ctx)?;
@@ -118,7 +118,7 @@ pub(super) const TABLE: &[FetchSpec] = &[
             }
         },
     ),
-    one("req.ssl_ver", &[], Int, REQUEST, "Version in a ClientHello: major × 65536 + minor.", |ctx, _| {
+    one("req.ssl_ver", &[], Int, BYTES, "Version in a ClientHello: major × 65536 + minor.", |ctx, _| {
         let version = hello(ctx)?.legacy_version;
         int(i64::from(version >> 8) << 16 | i64::from(version & 0xff))
     }),

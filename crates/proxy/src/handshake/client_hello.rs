@@ -1,0 +1,86 @@
+//! `tcp-request client-hello`: rules that see the ClientHello before any key is used. They may refuse the connection, or have it passed
+//! on without being decrypted.
+
+use crate::{
+    connection::{
+        Conn,
+        socket::Socket,
+        stream::{Fill, Stream},
+    },
+    rules::context::{Stage, context},
+    tcp::raw::Raw,
+    worker::turn,
+};
+use penstock_config::model::ProxyId;
+use penstock_rules::Verdict;
+use std::future::poll_fn;
+
+/// How a connection continues after its ClientHello.
+pub(crate) enum Decided {
+    /// It is decrypted. With the bytes that have been read.
+    Decrypt(Socket, Vec<u8>),
+    /// It is passed on to this backend, without being decrypted.
+    Bypass(Box<Raw>, ProxyId),
+    /// It is closed, for this reason.
+    Refused(String),
+}
+
+/// Runs the rules, and reads as much of the ClientHello as they ask for. The caller limits the time.
+pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
+    let worker = conn.worker.clone();
+    let rules = &worker.shared.program.of(conn.frontend).tcp_hello;
+    let mut client = Box::new(Raw::new(Stream::Clear(socket), worker.clone(), true));
+    let mut x = worker.take_exchange();
+    let (mut from, mut complete) = (0, false);
+    let verdict = loop {
+        turn::round();
+        std::mem::swap(&mut x.body, &mut client.input);
+        let verdict = {
+            let mut context = context(&worker, conn, &mut x, Stage::Raw);
+            context.input.complete = complete;
+            rules.run(&mut context, from)
+        };
+        std::mem::swap(&mut x.body, &mut client.input);
+        match verdict {
+            Verdict::WaitMore { next } if complete => from = next + 1,
+            // What does not fit is not decided on: a client could evade the rules with a long ClientHello.
+            Verdict::WaitMore { .. } if client.is_full() => break None,
+            Verdict::WaitMore { next } => {
+                from = next;
+                let more = poll_fn(|cx| client.poll_more(cx)).await;
+                worker.clock.tick();
+                complete = !matches!(more, Ok(Fill::Bytes(_)));
+            }
+            Verdict::Rest { next } => {
+                from = next;
+                poll_fn(turn::poll_proceed).await;
+            }
+            decided => break Some(decided),
+        }
+    };
+    let (bypass, rule) = (x.txn.bypass.take(), x.txn.last_rule);
+    conn.facts.hello_rule = rule;
+    worker.give_exchange(x);
+    let by = rule.map_or_else(String::new, |rule| format!(" by the client-hello rule at line {}", rule.line));
+    match (verdict, bypass) {
+        (Some(Verdict::Continue | Verdict::Accept), Some(backend)) => Decided::Bypass(client, backend),
+        (Some(Verdict::Continue | Verdict::Accept), None) => {
+            let begun = client.pending().to_vec();
+            client.give_back();
+            let Stream::Clear(socket) = client.stream else { unreachable!("made above") };
+            Decided::Decrypt(socket, begun)
+        }
+        (verdict, _) => {
+            if verdict == Some(Verdict::SilentDrop) {
+                client.stream.socket().vanish_on_close();
+            }
+            // What has been read must not turn the close into a reset.
+            client.give_back();
+            conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc());
+            Decided::Refused(match verdict {
+                Some(_) => format!("Connection refused{by}"),
+                None => "ClientHello does not fit in tune.bufsize".to_owned(),
+            })
+        }
+    }
+}
