@@ -453,7 +453,9 @@ type Given = (Vec<String>, Option<Vec<u8>>);
 
 /// The words of a command, without those that must not be logged.
 fn told(entry: &About, words: &[String]) -> String {
-    let open = entry.length().saturating_add(entry.told);
+    // What is sent to an agent may contain a password.
+    let agent = words.iter().position(|word| word == "agent-send").map_or(usize::MAX, |at| at + 1);
+    let open = entry.length().saturating_add(entry.told).min(agent);
     let mut told = words[..open.min(words.len())].join(" ");
     if words.len() > open {
         told.push_str(" ***");

@@ -187,6 +187,9 @@ fn ask(options: &Options, line: &str) -> Result<String, String> {
         exchange(&stream, &sent, &mut answer).map_err(cannot)?;
     }
     let answer = String::from_utf8_lossy(&answer).into_owned();
+    if answer.starts_with("HTTP/") {
+        return Err(format!("{address} is an HTTP server, not a stats socket"));
+    }
     // The first answer, an empty line, is that of `set severity-output`.
     Ok(answer.strip_prefix('\n').map(str::to_owned).unwrap_or(answer))
 }
@@ -255,9 +258,13 @@ fn tell(options: &Options, answers: &str) -> Result<bool, String> {
         if text.is_empty() {
             continue;
         }
-        if severity <= 3 {
+        // HAProxy's protocol gives these no severity.
+        let is_unknown = text.starts_with("Unknown command");
+        if severity <= 3 || is_unknown {
             all_done = false;
             eprintln!("{text}");
+        } else if options.json && !text.starts_with(['{', '[']) {
+            return Err(format!("there is no JSON for this command; without --json it answers:\n{text}"));
         } else {
             let width = if options.json { None } else { show::width() };
             print(&show::arranged(text, width))?;

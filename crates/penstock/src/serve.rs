@@ -226,8 +226,8 @@ fn carry_counters(handle: &Handle, past: Before, reporter: &mut Reporter) {
 /// Reads `stats-file`. Errors are reported, and do not prevent the process from serving.
 fn stats_file(global: &Global, diagnostics: &mut Diagnostics) -> Before {
     let Some(file) = &global.stats_file else { return Before::Nothing };
-    let text = match std::fs::read(&file.value) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    let text = match penstock_proxy::read_saved(&file.value) {
+        Ok(text) => text,
         Err(e) => {
             diagnostics.warning(file.span, format!("cannot read the stats file: {e}")).hint("counters begin at 0");
             return Before::Nothing;

@@ -37,6 +37,7 @@ pub use process::{
     activity::WorkerView,
     aside::AsideReport,
     compiled::Program,
+    files::read_saved,
     gates::{Listening, Rated},
     handle::{Handle, State},
     handover,

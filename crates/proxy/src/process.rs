@@ -5,6 +5,7 @@ pub(crate) mod aside;
 pub(crate) mod compiled;
 pub(crate) mod compressing;
 pub(crate) mod fault;
+pub(crate) mod files;
 pub(crate) mod gates;
 pub(crate) mod handle;
 pub mod handover;

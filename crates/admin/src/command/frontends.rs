@@ -36,7 +36,14 @@ impl Executor {
             }
             Frontends::ClearCounters { all } => {
                 let mut waits = self.handle.clear_counters(all);
-                Answer::poll(move |cx| waits.poll_recv(cx).map(|_| None))
+                let handle = self.handle.clone();
+                Answer::poll(move |cx| {
+                    waits.poll_recv(cx).map(|_| {
+                        // Otherwise the worker that replaces this one could begin with the old values.
+                        handle.keep_counters();
+                        None
+                    })
+                })
             }
         }
     }

@@ -107,10 +107,9 @@ fn named(
     Ok(Frontends::Set(name, change(args)))
 }
 
-/// Parses a number like C: anything else is 0.
+/// Parses a number.
 fn number(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
     let word = args.require(missing)?;
-    let end = word.strip_prefix('-').unwrap_or(&word).find(|c: char| !c.is_ascii_digit());
-    let end = end.map_or(word.len(), |end| end + usize::from(word.starts_with('-')));
-    Ok(word[..end].parse().unwrap_or(0))
+    // HAProxy takes what is no number for 0, which shuts a frontend.
+    word.parse().map_err(|_| Refusal::new(missing))
 }

@@ -119,6 +119,19 @@ pub fn parse(words: &[String], level: Level) -> Result<Own, String> {
     }
 }
 
+/// Whether a command is about the session, whichever process later commands go to (`turned`), or the command alone.
+pub fn concerns_session(text: &[u8], turned: bool) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let words: Vec<&str> = text.split_whitespace().take(3).collect();
+    match words[..] {
+        ["quit" | "exit" | "prompt", ..] => true,
+        ["user" | "operator" | "expert-mode" | "experimental-mode", ..]
+        | ["set", "severity-output", ..]
+        | ["set", "timeout", "cli"] => turned,
+        _ => false,
+    }
+}
+
 fn unknown(words: &[String]) -> String {
     let near = near(words);
     match near.is_empty() {

@@ -216,7 +216,7 @@ impl Session {
     /// Carries out one command, or returns who has to.
     fn command(&mut self, text: &[u8]) -> Option<Step> {
         let text = text.trim_ascii();
-        let (target, text) = match text.strip_prefix(b"@") {
+        let (target, text, is_turned) = match text.strip_prefix(b"@") {
             Some(rest) => {
                 let (word, rest) = split_word(rest);
                 let target = match word {
@@ -226,13 +226,13 @@ impl Session {
                 if rest.is_empty() {
                     return self.turn_to(target);
                 }
-                (target, rest)
+                (target, rest, false)
             }
-            None => (self.worker.map(Target::Pid), text),
+            None => (self.worker.map(Target::Pid), text, true),
         };
         let Some(target) = target else { return self.own(text) };
-        // These always go to the master.
-        if matches!(text, b"quit" | b"exit") || text.starts_with(b"prompt") {
+        // What concerns the session itself stays here: a level that is lowered has to apply to the commands that follow too.
+        if commands::concerns_session(text, is_turned) {
             return self.own(text);
         }
         let mut line = text.to_vec();
@@ -505,6 +505,30 @@ mod tests {
         session.receive(b"prompt\n");
         assert_eq!(session.step(true), Step::Read);
         assert_eq!(session.take_output(), b"master[ReloadFailed]> ");
+    }
+
+    #[test]
+    fn a_level_lowered_behind_a_prefix_stays_lowered() {
+        for told in ["@1;user;show env;show cli level\n", "prompt i\n@1\nuser\nshow env\nshow cli level\n"] {
+            let mut session = Session::new(Level::Admin);
+            session.receive(told.as_bytes());
+            let mut levels = Vec::new();
+            loop {
+                match session.step(false) {
+                    Step::Ask(Ask::Find(target)) => session.found(&target, Some(7)),
+                    Step::Forward { rights, .. } => {
+                        levels.push(rights.level);
+                        session.answered();
+                    }
+                    Step::Read => session.receive(b""),
+                    Step::Close => break,
+                    Step::Ask(_) => unreachable!("only workers are asked"),
+                }
+            }
+            assert_eq!(levels, [Level::User, Level::User], "{told}");
+        }
+        let modes = ["Pid(7) (true, Number) \"a\\n\""];
+        assert_eq!(seen(b"@1;expert-mode on;set severity-output number;a\n"), modes);
     }
 
     #[test]

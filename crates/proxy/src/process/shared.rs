@@ -4,6 +4,7 @@ use super::{
     aside::Aside,
     compiled::Program,
     compressing::Compressing,
+    files,
     gates::{Door, Throttles},
     machine::hostname,
     states::Saved,
@@ -151,7 +152,7 @@ impl Shared {
                 server.pin();
             }
         }
-        let saved = Saved::read(&config, |path| std::fs::read_to_string(path), diagnostics);
+        let saved = Saved::read(&config, files::read_saved, diagnostics);
         at_start::resolve(&backends, &saved, diagnostics);
         saved.restore(&backends, diagnostics);
         if diagnostics.has_errors() {
