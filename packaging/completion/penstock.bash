@@ -103,6 +103,7 @@ show events
 show fd
 show info
 show libs
+show line
 show map
 show peers
 show pools
