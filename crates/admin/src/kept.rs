@@ -32,7 +32,7 @@ impl Given {
 }
 
 /// What is known of the files that a configuration has read, and of its lists.
-pub struct Files<'a> {
+pub struct FilesRead<'a> {
     /// A digest of a file when this process read it; `None` if it did not.
     pub digest: &'a dyn Fn(&str) -> Option<String>,
     /// The file of a list that a client names by its file or its number.
@@ -79,7 +79,7 @@ impl Kept {
     }
 
     /// Records a command that has succeeded; returns what is to be added to the file.
-    pub fn record(&mut self, command: &Command, given: Given, files: &Files<'_>) -> Vec<Event> {
+    pub fn record(&mut self, command: &Command, given: Given, files: &FilesRead<'_>) -> Vec<Event> {
         match command {
             Command::Certificates(command) => self.tls(command, given, files),
             Command::Patterns(patterns) => self.patterns(patterns.kind, &patterns.action, given, files),
@@ -90,7 +90,7 @@ impl Kept {
     }
 
     /// Records a line of the file.
-    pub fn read(&mut self, event: Event, files: &Files<'_>) {
+    pub fn read(&mut self, event: Event, files: &FilesRead<'_>) {
         if let Some(command) = event.given.command() {
             self.record(&command, event.given, files);
         }
@@ -113,7 +113,7 @@ impl Kept {
         self.versions.clear();
     }
 
-    fn tls(&mut self, command: &penstock_control::Certificates, given: Given, files: &Files<'_>) -> Vec<Event> {
+    fn tls(&mut self, command: &penstock_control::Certificates, given: Given, files: &FilesRead<'_>) -> Vec<Event> {
         use penstock_control::Certificates as C;
         match command {
             C::Change { kind, file, verb } => self.file(*kind, file, verb, given, files),
@@ -143,7 +143,7 @@ impl Kept {
         }
     }
 
-    fn file(&mut self, kind: TlsFile, file: &str, verb: &Verb, given: Given, files: &Files<'_>) -> Vec<Event> {
+    fn file(&mut self, kind: TlsFile, file: &str, verb: &Verb, given: Given, files: &FilesRead<'_>) -> Vec<Event> {
         let kind = match kind {
             TlsFile::Certificate => "certificate",
             TlsFile::Ca => "CA file",
@@ -186,7 +186,13 @@ impl Kept {
         }
     }
 
-    fn patterns(&mut self, kind: PatternKind, action: &PatternAction, given: Given, files: &Files<'_>) -> Vec<Event> {
+    fn patterns(
+        &mut self,
+        kind: PatternKind,
+        action: &PatternAction,
+        given: Given,
+        files: &FilesRead<'_>,
+    ) -> Vec<Event> {
         let (name, version) = match action {
             PatternAction::Add(of, _) | PatternAction::Clear(of) => (&of.name, of.version),
             PatternAction::Set(name, penstock_control::PatternKey::Pattern(_), _)

@@ -1,6 +1,6 @@
 //! A line of the file, and what it is about.
 
-use super::{Files, Given};
+use super::{FilesRead, Given};
 use aws_lc_rs::digest;
 use penstock_config::{bytes_of, text_of};
 use serde_json::{Value as Json, json};
@@ -34,7 +34,7 @@ pub struct Event {
 }
 
 impl Event {
-    pub(super) fn of_file(given: Given, file: &str, files: &Files<'_>) -> Event {
+    pub(super) fn of_file(given: Given, file: &str, files: &FilesRead<'_>) -> Event {
         Event { given, file: Some((file.to_owned(), (files.digest)(file))) }
     }
 

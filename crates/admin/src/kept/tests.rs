@@ -17,7 +17,7 @@ fn list(_: PatternKind, name: &str) -> Option<String> {
 
 /// The file after these commands, and what a process that reads it is told.
 fn after(commands: &[&str]) -> (Vec<String>, Vec<String>) {
-    let files = Files { digest: &|_| None, list: &list };
+    let files = FilesRead { digest: &|_| None, list: &list };
     let mut kept = Kept::default();
     let mut file = Vec::new();
     for text in commands {

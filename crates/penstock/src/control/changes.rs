@@ -8,7 +8,7 @@
 use crate::say::warning;
 use penstock_admin::{
     command::{Executor, Facts, Piece},
-    kept::{Event, Files, Given, Kept, digest_of},
+    kept::{Event, FilesRead, Given, Kept, digest_of},
 };
 use penstock_config::model::Global;
 use penstock_control::{Command, Level, PatternKind, Severity};
@@ -287,7 +287,7 @@ impl Changes {
         }
     }
 
-    fn with_files<T>(&self, act: impl FnOnce(&Files<'_>) -> T) -> T {
+    fn with_files<T>(&self, act: impl FnOnce(&FilesRead<'_>) -> T) -> T {
         let digest = |file: &str| self.digests.get(file).cloned();
         let list = |kind: PatternKind, name: &str| {
             let mut lists = self.shared.program.references.iter();
@@ -301,7 +301,7 @@ impl Changes {
             };
             found.map(|list| list.name().to_owned()).filter(|name| !name.is_empty())
         };
-        act(&Files { digest: &digest, list: &list })
+        act(&FilesRead { digest: &digest, list: &list })
     }
 }
 
