@@ -69,10 +69,10 @@ pub(crate) const ENTRIES: &[Entry<Frontends>] = &[
         "set maxconn frontend",
         "set maxconn frontend <frontend> <value>",
         "change a frontend's maxconn setting",
-        |args| named(args, |args| Ok(FrontendChange::MaxConn(number(args, "Integer value expected.")?))),
+        |args| named(args, |args| Ok(FrontendChange::MaxConn(exactly(args, "Integer value expected.")?))),
     ),
     one("set maxconn global", "set maxconn global <value>", "change the per-process maxconn setting", |args| {
-        Ok(Frontends::MaxConn(number(args, "Expects an integer value.")?))
+        Ok(Frontends::MaxConn(exactly(args, "Expects an integer value.")?))
     }),
     one("set rate-limit", "set rate-limit <setting> <value>", "change a rate limiting value", |args| {
         let (what, whose) = (args.word().unwrap_or_default(), args.word().unwrap_or_default());
@@ -107,9 +107,15 @@ fn named(
     Ok(Frontends::Set(name, change(args)))
 }
 
-/// Parses a number.
+/// Parses a number like C: anything else is 0.
 fn number(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
     let word = args.require(missing)?;
-    // HAProxy takes what is no number for 0, which shuts a frontend.
-    word.parse().map_err(|_| Refusal::new(missing))
+    let end = word.strip_prefix('-').unwrap_or(&word).find(|c: char| !c.is_ascii_digit());
+    let end = end.map_or(word.len(), |end| end + usize::from(word.starts_with('-')));
+    Ok(word[..end].parse().unwrap_or(0))
+}
+
+/// Parses a number, and nothing else: HAProxy would take a slip of the hand for 0, which shuts a frontend.
+fn exactly(args: &mut Args, missing: &str) -> Result<i64, Refusal> {
+    args.require(missing)?.parse().map_err(|_| Refusal::new(missing))
 }
