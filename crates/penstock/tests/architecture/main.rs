@@ -1,9 +1,13 @@
 //! ARCHITECTURE.md says which crate may use which; this compares the table with the manifests, and keeps the modules within
-//! each crate from growing into one circle of imports.
+//! each crate from growing into one circle of imports, and files from growing past what can be read at once.
 
 mod imports;
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The table's rows from top to bottom: a crate and the crates it uses, sorted.
 fn table() -> Vec<(String, Vec<String>)> {
@@ -77,4 +81,31 @@ fn the_modules_of_a_crate_import_each_other_in_small_circles_only() {
         }
     }
     assert!(large.is_empty(), "{}", large.join("\n"));
+}
+
+/// How many lines a file may have: a longer one is usually two things.
+const LINES_MAX: usize = 600;
+
+/// Sources of Rust below a folder, without what is built.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_can_be_read_at_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    ["crates", "fuzz", "tests"].iter().for_each(|folder| sources(&root.join(folder), &mut files));
+    assert!(files.len() > 500, "only {} files were found", files.len());
+    let lines = |path: &PathBuf| std::fs::read_to_string(path).unwrap().lines().count();
+    let long: Vec<_> = files.iter().map(|path| (lines(path), path)).filter(|(lines, _)| *lines > LINES_MAX).collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines: {long:#?}");
 }

@@ -1,6 +1,6 @@
 //! Exchanges with compressed bodies. Compressed bytes depend on where a body paused, and so are compared decoded.
 
-use super::{CHUNKED, Client, Exchange, POST, Server, UPLOAD};
+use super::corpus::{CHUNKED, Client, Exchange, POST, Server, UPLOAD};
 use flate2::write::{GzDecoder, ZlibDecoder};
 use std::io::Write;
 

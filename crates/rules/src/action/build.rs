@@ -1,12 +1,14 @@
 //! Parses the words of rules into actions.
 
+mod state;
+
 use super::{
-    Action, Address, HeaderName, Milliseconds, Number, Part,
+    Action, Address, HeaderName, Milliseconds, Part,
     normalize::Normalizer,
     table::{ACTIONS, Works, find},
 };
 use crate::{
-    acl::{Acls, Condition as Cond},
+    acl::{Acls, Condition},
     context::LogLevel,
     conv,
     expr::{Expr, parse::word_at},
@@ -17,9 +19,7 @@ use crate::{
     problem::Problem,
     regexes::Regex,
     rules::Rule,
-    table::Data,
     value::Type,
-    vars::{Condition, VarRef},
     words::{Words, parse_time_ms},
 };
 use penstock_config::{Diagnostics, Line, Span, Word};
@@ -98,7 +98,7 @@ impl<'l> Build<'_, 'l, '_> {
         Some(Rule { condition, action, span: line.span })
     }
 
-    pub(crate) fn condition(&mut self) -> Option<Cond> {
+    pub(crate) fn condition(&mut self) -> Option<Condition> {
         self.linker.condition(&mut self.words, self.acls, self.scope, self.diagnostics)
     }
 
@@ -456,172 +456,5 @@ impl<'l> Build<'_, 'l, '_> {
     pub(crate) fn address(&mut self, which: Address) -> Option<Action> {
         let wanted = if matches!(which, Address::Dst | Address::Src) { Type::Addr } else { Type::Int };
         Some(Action::SetAddress { which, expr: self.typed_expr(wanted)? })
-    }
-
-    /// Reads `(txn.x,ifnotset)`.
-    fn variable(&mut self) -> Option<(VarRef, Box<[Condition]>)> {
-        let mut parts = self.inside.split(',').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let var = match self.linker.var(name) {
-            Ok(var) => var,
-            Err(problem) => {
-                let at = self.word.text.find('(').map_or(0, |at| at + 1);
-                self.problem(self.word, Problem { at: at..at + name.len(), ..problem });
-                return None;
-            }
-        };
-        let mut conditions = Vec::new();
-        for part in parts {
-            match Condition::parse(part) {
-                Some(condition) => conditions.push(condition),
-                None => {
-                    self.error(self.word.span, format!("unknown condition `{part}` of an assignment"), None);
-                    return None;
-                }
-            }
-        }
-        Some((var, conditions.into()))
-    }
-
-    pub(crate) fn set_var(&mut self) -> Option<Action> {
-        let (var, conditions) = self.variable()?;
-        Some(Action::SetVar { var, conditions, expr: Box::new(self.expr()?) })
-    }
-
-    pub(crate) fn set_var_fmt(&mut self) -> Option<Action> {
-        let (var, conditions) = self.variable()?;
-        let word = self.next("a format")?;
-        Some(Action::SetVarFmt { var, conditions, value: self.format_of(word, Purpose::Text)? })
-    }
-
-    pub(crate) fn unset_var(&mut self) -> Option<Action> {
-        self.variable().map(|(var, _)| Action::UnsetVar(var))
-    }
-
-    pub(crate) fn capture(&mut self) -> Option<Action> {
-        let expr = self.typed_expr(Type::Str)?;
-        let keyword = self.next("`len` or `id`")?;
-        let value = self.value_of(keyword)?;
-        let Ok(n) = value.parse::<usize>() else {
-            self.error(value.span, format!("`{}` is not a number", value.text), None);
-            return None;
-        };
-        let slots = if self.kind.is_response() { &mut self.captures.response } else { &mut self.captures.request };
-        match keyword.text.as_str() {
-            "len" => {
-                let here = |slot: &Slot| (slot.at.file, slot.at.line) == (value.span.file, value.span.line);
-                let slot = slots.iter().position(here).unwrap_or_else(|| {
-                    slots.push(Slot { header: None, len: n, at: value.span });
-                    slots.len() - 1
-                });
-                Some(Action::Capture { expr, slot, len: n, declared: false })
-            }
-            "id" => {
-                // A backend may fill a slot that only the frontend before it declares.
-                let len = slots.get(n).map_or(usize::from(u16::MAX), |slot| slot.len);
-                if n > 1_000 {
-                    self.error(value.span, format!("there is no capture slot {n}"), None);
-                    return None;
-                }
-                Some(Action::Capture { expr, slot: n, len, declared: true })
-            }
-            other => {
-                self.error(keyword.span, format!("`len` or `id` is expected, not `{other}`"), None);
-                None
-            }
-        }
-    }
-
-    pub(crate) fn track(&mut self) -> Option<Action> {
-        let counter = self.inside.parse::<usize>().ok().filter(|counter| *counter < crate::table::COUNTERS);
-        let Some(counter) = counter else {
-            self.error(
-                self.word.span,
-                format!("there is no counter `{}`: they are sc0, sc1 and sc2", self.word.text),
-                None,
-            );
-            return None;
-        };
-        let word = self.words.peek();
-        let expr = self.expr()?;
-        let table = if self.words.take("table") {
-            let name = self.next("the name of a stick table")?;
-            self.linker.table(name, 0..name.len()).map_err(|problem| self.problem(name, problem)).ok()?
-        } else {
-            let own = self.scope.proxy.and_then(|id| self.linker.config.proxies.get(id));
-            match own.and_then(|proxy| self.linker.tables.get(&proxy.name)) {
-                Some(table) => std::sync::Arc::clone(table),
-                None => {
-                    let message =
-                        format!("`{}` needs a `table`: this section declares none of its own", self.word.text);
-                    self.error(self.word.span, message, None);
-                    return None;
-                }
-            }
-        };
-        if !expr.output().casts_to(table.spec.key.sample()) {
-            let span = word.map_or(self.word.span, |word| word.span);
-            let message =
-                format!("the table `{}` has keys of type {}, not {}", table.name, table.spec.key.name(), expr.output());
-            self.error(span, message, None);
-            return None;
-        }
-        Some(Action::Track { counter, expr: Box::new(expr), table })
-    }
-
-    /// Reads `(<idx>,<sc>)` or `(<sc>)`.
-    fn counter(&mut self, indexed: bool) -> Option<(usize, usize)> {
-        let numbers: Option<Vec<usize>> = self.inside.split(',').map(|n| n.trim().parse().ok()).collect();
-        let found = match (numbers.as_deref(), indexed) {
-            (Some(&[index, counter]), true) => Some((index, counter)),
-            (Some(&[counter]), false) => Some((0, counter)),
-            _ => None,
-        };
-        match found.filter(|(index, counter)| *counter < crate::table::COUNTERS && *index < 100) {
-            Some(found) => Some(found),
-            None => {
-                let form = if indexed { "(<index>,<counter>)" } else { "(<counter>)" };
-                let message = format!("`{}` needs {form} after its name, a counter from 0 to 2", self.word.text);
-                self.error(self.word.span, message, None);
-                None
-            }
-        }
-    }
-
-    pub(crate) fn increment(&mut self, fixed: Option<usize>) -> Option<Action> {
-        let (index, counter) = self.counter(fixed.is_none())?;
-        let (data, rate) = match fixed {
-            Some(0) => (Data::Gpc0, Data::Gpc0Rate),
-            Some(_) => (Data::Gpc1, Data::Gpc1Rate),
-            None => (Data::Gpc, Data::GpcRate),
-        };
-        Some(Action::IncrementGpc { counter, data, rate, index })
-    }
-
-    pub(crate) fn set_gpt(&mut self, first: bool) -> Option<Action> {
-        let (index, counter) = self.counter(!first)?;
-        let fixed = self.words.peek().and_then(|word| word.parse::<u32>().ok());
-        let value = match fixed {
-            Some(n) => {
-                self.words.next();
-                Number::Fixed(n)
-            }
-            None => Number::Sample(self.typed_expr(Type::Int)?),
-        };
-        Some(Action::SetGpt { counter, data: if first { Data::Gpt0 } else { Data::Gpt }, index, value })
-    }
-
-    /// Reads `add-acl(file) key`, `set-map(file) key value` and the actions that undo them.
-    pub(crate) fn pattern(&mut self, map: bool, remove: bool) -> Option<Action> {
-        let file = self.linker.file_named(self.inside);
-        let key = self.next("a key")?;
-        let key = self.format_of(key, Purpose::Text)?;
-        let value = if map && !remove {
-            let value = self.next("a value")?;
-            Some(self.format_of(value, Purpose::Text)?)
-        } else {
-            None
-        };
-        Some(Action::Pattern { file, key, value, remove })
     }
 }

@@ -1,0 +1,106 @@
+//! What is not generated, and what is generated but not compared.
+
+/// Fetches whose value is not the same in two runs, or is that of a program's own insides: by name or beginning, and why.
+pub const UNSTEADY_FETCHES: &[(&str, &str)] = &[
+    ("date", "the time of day"),
+    ("rand", "chance"),
+    ("uuid", "chance"),
+    ("cpu_", "time spent"),
+    ("lat_", "time spent"),
+    ("fc_rtt", "the kernel's measurement"),
+    ("fc_unacked", "the kernel's measurement"),
+    ("fc_sacked", "the kernel's measurement"),
+    ("fc_lost", "the kernel's measurement"),
+    ("fc_retrans", "the kernel's measurement"),
+    ("fc_fackets", "the kernel's measurement"),
+    ("fc_reordering", "the kernel's measurement"),
+    ("src_port", "chosen by the system"),
+    ("dst_port", "chosen by the suite for each run"),
+    ("fc_src_port", "chosen by the system"),
+    ("fc_dst_port", "chosen by the suite for each run"),
+    ("bc_src_port", "chosen by the system"),
+    ("bc_dst_port", "chosen by the suite for each run"),
+    ("fe_req_rate", "whatever fell into one second"),
+    ("fe_sess_rate", "whatever fell into one second"),
+    ("be_sess_rate", "whatever fell into one second"),
+    ("srv_sess_rate", "whatever fell into one second"),
+    ("internal.", "HAProxy's representation of messages"),
+    ("be_conn", "a connection that was closed a moment ago may still count"),
+    ("fe_conn", "a connection that was closed a moment ago may still count"),
+    ("dst_conn", "a connection that was closed a moment ago may still count"),
+    ("srv_conn", "a connection that was closed a moment ago may still count"),
+    ("connslots", "a connection that was closed a moment ago may still count"),
+    ("res.body", "what has come of a body by then is a matter of packets"),
+    ("res.body_len", "what has come of a body by then is a matter of packets"),
+    ("res.body_size", "what has come of a body by then is a matter of packets"),
+    ("req.body", "what has come of a body by then is a matter of packets"),
+    ("req.body_len", "what has come of a body by then is a matter of packets"),
+    ("res.len", "what has come of a body by then is a matter of packets"),
+    ("req.len", "what has come of a body by then is a matter of packets"),
+    ("req.body_size", "what has come of a chunked body by then is a matter of packets"),
+    ("cur_server_timeout", "HAProxy says 0 until a server is connected, where its manual says be_server_timeout"),
+    ("cur_tunnel_timeout", "HAProxy says 0 until a server is connected, where its manual says be_tunnel_timeout"),
+    ("ssl_fc_engine", "there is no such fetch in HAProxy"),
+];
+
+/// Converters with such values.
+pub const UNSTEADY_CONVERTERS: &[(&str, &str)] = &[
+    ("http_date", "the time of day, if its input is"),
+    ("table_expire", "milliseconds"),
+    ("table_idle", "milliseconds"),
+];
+
+/// Log aliases with such values.
+pub const UNSTEADY_ALIASES: &[(&str, &str)] = &[
+    ("ci", "written with its port"),
+    ("cp", "chosen by the system"),
+    ("fp", "chosen by the suite"),
+    ("bp", "chosen by the system"),
+    ("sp", "chosen by the suite"),
+    ("pid", "the process's number"),
+    ("T", "time"),
+    ("Tl", "time"),
+    ("Ts", "time"),
+    ("t", "time"),
+    ("tr", "time"),
+    ("trg", "time"),
+    ("trl", "time"),
+    ("ts", "time"),
+    ("ms", "time"),
+    ("Ta", "time"),
+    ("Tc", "time"),
+    ("Td", "time"),
+    ("Th", "time"),
+    ("Ti", "time"),
+    ("Tq", "time"),
+    ("TR", "time"),
+    ("Tr", "time"),
+    ("Tt", "time"),
+    ("Tu", "time"),
+    ("Tw", "time"),
+    ("ac", "connections of the case before may not have ended yet"),
+    ("fc", "connections of the step before may not have ended yet"),
+    ("bc", "connections of the step before may not have ended yet"),
+    ("sc", "connections of the step before may not have ended yet"),
+    ("lc", "a number of the whole process"),
+    ("rt", "a number of the whole process"),
+    ("ID", "made of the time where no format is given"),
+];
+
+/// Actions that are not generated, and why.
+pub const LEFT_OUT_ACTIONS: &[(&str, &str)] = &[
+    ("bypass", "HAProxy does not have it"),
+    ("cache-store", "without effect here, as its notice says"),
+    ("cache-use", "without effect here, as its notice says"),
+    ("silent-drop", "the client would wait for its own patience to end"),
+    ("expect-proxy", "every request of the case would need a PROXY header"),
+    ("use-service", "the pages of services are not HAProxy's"),
+    ("set-dst", "the server's address in the case does not depend on it"),
+    ("set-dst-port", "the server's port in the case does not depend on it"),
+    ("set-nice", "nothing of it can be seen"),
+    ("wait-for-handshake", "there is no early data in these cases"),
+    ("switch-mode", "a case is either TCP or HTTP"),
+];
+
+/// Predefined ACLs that HAProxy 2.6 has not.
+pub const NEWER_ACLS: &[&str] = &["ALWAYS_FALSE", "ALWAYS_TRUE", "HTTP_3.0", "METH_PATCH"];
