@@ -1,7 +1,7 @@
 //! Clients of every kind, for endurance: versions, groups, resumption, and one in a hundred that vanishes at some point of its
 //! handshake. Signatures are verified.
 
-use crate::{Failure, client::any_certificate};
+use crate::{Failure, client::any_certificate, differences::dice::Dice};
 use rustls::{
     ClientConfig, ClientConnection,
     client::Resumption,
@@ -20,10 +20,10 @@ use std::{
     time::Duration,
 };
 
-/// One client in so many leaves before its end.
-const VANISHING: u64 = 100;
-/// One in so many resumes its session, where it has one.
-const RESUMING: u64 = 5;
+/// One client in this many leaves before its exchange is complete.
+const VANISHING: usize = 100;
+/// One client in this many resumes its session, if it has one.
+const RESUMING: usize = 5;
 
 /// What became of all clients.
 #[derive(Debug, Default)]
@@ -34,20 +34,8 @@ pub struct Outcome {
     pub resumed: AtomicU64,
     /// Clients that left on purpose.
     pub vanished: AtomicU64,
-    /// What nobody meant.
+    /// Clients that failed without being meant to.
     pub failed: AtomicU64,
-}
-
-/// A stream of numbers that a seed determines (xorshift64*).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
-    }
 }
 
 /// A configuration for each version and group, once with sessions and once without.
@@ -73,7 +61,7 @@ fn configs() -> Result<Vec<[Arc<ClientConfig>; 2]>, Failure> {
     Ok(configs)
 }
 
-/// `count` clients, so many at once, spread over `addresses`.
+/// Runs `count` clients, `clients` at once, spread over `addresses`.
 ///
 /// # Errors
 /// A configuration that cannot be made.
@@ -84,14 +72,14 @@ pub fn run(addresses: &[SocketAddr], count: u64, clients: u64, seed: u64) -> Res
     std::thread::scope(|scope| {
         for client in 0..clients {
             let (configs, outcome, next) = (&configs, &outcome, &next);
-            let mut numbers = Numbers((seed + client).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+            let mut dice = Dice::new(seed + client);
             let body = move || {
                 while next.fetch_add(1, Ordering::Relaxed) < count {
-                    let address = addresses[numbers.below(addresses.len() as u64) as usize];
-                    let config = &configs[numbers.below(configs.len() as u64) as usize];
-                    let config = &config[usize::from(numbers.below(RESUMING) != 0)];
-                    let leaves = (numbers.below(VANISHING) == 0).then(|| numbers.below(6));
-                    let cut = numbers.below(250) as usize;
+                    let address = addresses[dice.below(addresses.len())];
+                    let config = &configs[dice.below(configs.len())];
+                    let config = &config[usize::from(dice.below(RESUMING) != 0)];
+                    let leaves = (dice.below(VANISHING) == 0).then(|| dice.below(6));
+                    let cut = dice.below(250);
                     match visit(address, config.clone(), leaves, cut) {
                         Ok(Some(resumed)) => {
                             outcome.done.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +103,7 @@ pub fn run(addresses: &[SocketAddr], count: u64, clients: u64, seed: u64) -> Res
 fn visit(
     address: SocketAddr,
     config: Arc<ClientConfig>,
-    leaves: Option<u64>,
+    leaves: Option<usize>,
     cut: usize,
 ) -> Result<Option<bool>, Failure> {
     let failed = |e: std::io::Error| e.to_string();

@@ -192,9 +192,7 @@ impl BodyReader {
                 trailers::keep_honest(&mut self.trailers);
                 return Ok(Step::Skip(consumed));
             }
-            if self.trailers.len() + 1 >= self.limits.fields {
-                return Err(Error::TooManyFields);
-            }
+            self.limits.admit_field(self.trailers.len())?;
             self.trailers.push_line(line)?;
         }
         Ok(Step::NeedMore)

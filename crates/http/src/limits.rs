@@ -1,5 +1,7 @@
 //! How much of a message is taken before it is refused.
 
+use crate::error::Error;
+
 /// Bounds and leniencies for one parse. The defaults are HAProxy's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -10,6 +12,16 @@ pub struct Limits {
     pub fields: usize,
     /// `option accept-invalid-http-request` or `-response`: takes what is ugly but cannot change where a message ends.
     pub lenient: bool,
+}
+
+impl Limits {
+    /// Checks whether another line may follow this many field lines.
+    ///
+    /// # Errors
+    /// If it would be one too many.
+    pub fn admit_field(&self, lines: usize) -> Result<(), Error> {
+        if lines + 1 >= self.fields { Err(Error::TooManyFields) } else { Ok(()) }
+    }
 }
 
 impl Default for Limits {

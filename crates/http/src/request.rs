@@ -150,9 +150,7 @@ impl RequestHead {
                 self.drop_default_port();
                 return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
-                if self.fields.len() + 1 >= limits.fields {
-                    return Err(Error::TooManyFields);
-                }
+                limits.admit_field(self.fields.len())?;
                 self.fields.push_line(line)?;
             }
         }
@@ -430,7 +428,7 @@ impl RequestHead {
 /// Room for a few CRLF that some clients send after a body.
 const EMPTY_LINE_BYTES_MAX: usize = 16;
 
-/// Refuses what cannot become a request line, so that a peer which speaks another protocol is told at once.
+/// Refuses bytes that cannot become a request line, so that a peer which speaks another protocol gets its error at once.
 fn check_method_prefix(rest: &[u8]) -> Result<(), Error> {
     let method = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
     match method {

@@ -83,9 +83,7 @@ impl ResponseHead {
             } else if line.is_empty() {
                 return Ok(Parse::Complete { consumed: lines.consumed() });
             } else {
-                if self.fields.len() + 1 >= limits.fields {
-                    return Err(Error::TooManyFields);
-                }
+                limits.admit_field(self.fields.len())?;
                 self.fields.push_line(line)?;
             }
         }

@@ -138,19 +138,14 @@ pub fn spread(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
-    /// A sum of twelve uniform numbers less six is near enough to normal; xorshift from a printed seed.
-    struct Noise(u64);
+    /// A sum of twelve uniform numbers less six is near enough to normal.
+    struct Noise(Random);
 
     impl Noise {
         fn normal(&mut self) -> f64 {
-            (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-        }
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 11) as f64 / (1u64 << 53) as f64
+            (0..12).map(|_| self.0.uniform()).sum::<f64>() - 6.0
         }
     }
 
@@ -160,7 +155,7 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_truth_in_95_of_100_repetitions() {
-        let mut noise = Noise(20_261_122);
+        let mut noise = Noise(Random::new(20_261_122));
         let rounds = 4000;
         let (mut paired, mut unpaired) = (0, 0);
         for _ in 0..rounds {

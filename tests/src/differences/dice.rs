@@ -24,7 +24,7 @@ impl Dice {
         (self.throw() % bound.max(1) as u64) as usize
     }
 
-    /// True in so many of a hundred throws.
+    /// True with a probability of `percent` in a hundred.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

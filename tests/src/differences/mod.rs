@@ -3,7 +3,7 @@
 //! writes it down as a scenario. All of it follows from a seed.
 
 mod case;
-mod dice;
+pub mod dice;
 mod generate;
 mod grammar;
 mod judge;
@@ -87,7 +87,7 @@ pub fn main(tests: &Path) -> i32 {
     conclude(&failures, 2, started)
 }
 
-/// What differed and did not do so each time it was tried alone. It is told and fails nobody.
+/// Cases that differed, but not each time they were tried alone. They are reported, and do not fail the test.
 fn print_passing(passing: &[String]) {
     for what in passing {
         println!("differed, and not each time alone: {what}");
@@ -109,7 +109,7 @@ fn conclude(failures: &[Failure], ran: usize, started: Instant) -> i32 {
     i32::from(failed > 0)
 }
 
-/// What the search begins with where nobody says otherwise: the same in every run, so that a failure is the change's.
+/// The seed that the search uses by default: the same in every run, so that a failure is caused by a change.
 const SEED: u64 = 18;
 
 /// Seconds after which a search of which nothing was said begins no new batch.
@@ -130,7 +130,7 @@ mod plant {
 
     const RULE: &str = "http-response set-header x-1 ";
 
-    /// Penstock alone is told to name a header otherwise.
+    /// Only penstock is configured to name a header differently.
     fn alter(text: &str) -> String {
         text.replace(RULE, "http-response set-header x-planted ")
     }

@@ -58,9 +58,8 @@ fn read_fields(
     authority: Option<&[u8]>,
     scheme: &[u8],
 ) -> Result<(), Error> {
-    if map.len() + 2 >= limits.fields {
-        return Err(Error::TooManyFields);
-    }
+    // `Host` may be added, made of the authority.
+    limits.admit_field(map.len() + 1)?;
     // A client can express in five bytes what takes 4 KiB here, so all of it is copied once, into an allocation of the
     // exact size.
     fields.reserve(map.len() + 1, map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum());
@@ -116,9 +115,7 @@ fn is_same_place(authority: &[u8], host: &[u8], scheme: &[u8]) -> bool {
 ///
 /// If they have more fields than the limit.
 pub(super) fn read_trailers(map: &HeaderMap, limits: &Limits) -> Result<Fields, Error> {
-    if map.len() + 1 >= limits.fields {
-        return Err(Error::TooManyFields);
-    }
+    limits.admit_field(map.len())?;
     let mut fields = Fields::new();
     for (name, value) in map {
         // A value that is not valid in our representation is dropped.
@@ -131,9 +128,7 @@ pub(super) fn read_trailers(map: &HeaderMap, limits: &Limits) -> Result<Fields, 
 /// Fills `head` from a response that h2 has validated.
 pub(super) fn read_response<B>(response: &Response<B>, head: &mut ResponseHead, limits: &Limits) -> Result<(), Error> {
     head.start(response.status().as_u16(), Version::Http2);
-    if response.headers().len() + 1 >= limits.fields {
-        return Err(Error::TooManyFields);
-    }
+    limits.admit_field(response.headers().len())?;
     for (name, value) in response.headers() {
         head.fields.append(name.as_str().as_bytes(), value.as_bytes())?;
     }
