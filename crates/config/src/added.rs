@@ -106,7 +106,7 @@ impl Config {
             return Err("'server' expects <name> and <addr>[:<port>] as arguments.".into());
         };
         for option in options.iter().filter(|option| !SETTINGS.contains(&option.text.as_str())) {
-            // What is no setting is the value of one, or is told below.
+            // A word that is no setting is the value of one, or is reported below.
             if TABLE.find(std::slice::from_ref(option)).is_some() {
                 return Err(format!("'{}' option is not accepted for dynamic server", option.text));
             }

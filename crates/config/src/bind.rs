@@ -33,7 +33,7 @@ const SOCKET: &[Entry] = &[
         "that protocol is not read",
         "use 'accept-proxy' and have the balancer before send PROXY headers",
     ),
-    Entry::new("backlog", ONE, "Connections the system may queue", |d, a| {
+    Entry::new("backlog", ONE, "Number of connections that the system may queue", |d, a| {
         d.bind.backlog = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     }),
@@ -53,7 +53,7 @@ const SOCKET: &[Entry] = &[
     Entry::new(
         "guid-prefix",
         ONE,
-        "Begins unique names under which its sockets' counters outlive the process",
+        "Prefix of the unique names under which the sockets' counters outlive the process",
         |d, a| {
             d.bind.guid_prefix = Some(a.guid()?);
             Ok(())
@@ -64,14 +64,14 @@ const SOCKET: &[Entry] = &[
         Ok(())
     }),
     Entry::accepted("idle-ping", ONE, "Pings idle HTTP/2 clients", "idle clients are closed by their timeout"),
-    Entry::new("interface", ONE, "Only what arrives on this network interface", |d, a| {
+    Entry::new("interface", ONE, "Accepts only connections that arrive on this network interface", |d, a| {
         d.bind.interface = Some(a.text("an interface")?);
         Ok(())
     }),
     Entry::accepted("label", ONE, "Names the line for others to refer to", "nothing refers to it yet"),
     Entry::accepted("level", ONE, "What a stats socket may do", "this is not a stats socket"),
     Entry::accepted("severity-output", ONE, "Severities in answers of a stats socket", "this is not a stats socket"),
-    Entry::new("maxconn", ONE, "Most connections at a time", |d, a| {
+    Entry::new("maxconn", ONE, "Largest number of concurrent connections", |d, a| {
         d.bind.maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     }),
@@ -101,7 +101,7 @@ const SOCKET: &[Entry] = &[
     Entry::accepted("process", ONE, "Which processes serve it", "there is one process, and all its threads serve"),
     Entry::accepted("thread", ONE, "Which threads serve it", "all threads serve every address"),
     Entry::accepted("shards", ONE, "How many sockets there are", "each thread has a socket of its own"),
-    Entry::new("proto", ONE, "The protocol, without asking", |d, a| {
+    Entry::new("proto", ONE, "The protocol, without negotiation", |d, a| {
         d.bind.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2")])?.to_owned());
         Ok(())
     }),
@@ -167,15 +167,18 @@ const TLS: &[Entry] = &[
     }),
     Entry::accepted("npn", ONE, "Protocols offered by NPN", "NPN is gone from TLS; write 'alpn'"),
     Entry::new("ca-file", ONE, "Certificate authorities of clients", |d, a| tls::ca_file(&mut d.tls.conf, a)),
-    Entry::new("ca-verify-file", ONE, "More of them, whose names are not sent", |d, a| {
-        tls::ca_verify_file(&mut d.tls.conf, a)
-    }),
+    Entry::new(
+        "ca-verify-file",
+        ONE,
+        "Further certificate authorities of clients, whose names are not sent",
+        |d, a| tls::ca_verify_file(&mut d.tls.conf, a),
+    ),
     Entry::new("crl-file", ONE, "Revoked certificates of clients", |d, a| tls::crl_file(&mut d.tls.conf, a)),
-    Entry::new("ca-ignore-err", ONE, "Errors in a client's chain that are passed over", |d, a| {
+    Entry::new("ca-ignore-err", ONE, "Errors in a client's certificate chain that are ignored", |d, a| {
         d.tls.ca_ignore_err = Some(errors(a)?);
         Ok(())
     }),
-    Entry::new("crt-ignore-err", ONE, "Errors in a client's certificate that are passed over", |d, a| {
+    Entry::new("crt-ignore-err", ONE, "Errors in a client's certificate that are ignored", |d, a| {
         d.tls.crt_ignore_err = Some(errors(a)?);
         Ok(())
     }),
@@ -213,7 +216,7 @@ const TLS: &[Entry] = &[
         d.tls.conf.no_tls_tickets = false;
         Ok(())
     }),
-    Entry::new("prefer-client-ciphers", NONE, "The client's order counts", |d, _| {
+    Entry::new("prefer-client-ciphers", NONE, "The client's order of ciphers decides, not the server's", |d, _| {
         d.tls.prefer_client_ciphers = true;
         Ok(())
     }),
@@ -229,7 +232,7 @@ const TLS: &[Entry] = &[
         d.tls.tls_ticket_keys = Some(a.path("a file of keys")?);
         Ok(())
     }),
-    Entry::new("verify", ONE, "Whether clients show a certificate", |d, a| tls::verify(&mut d.tls.conf, a)),
+    Entry::new("verify", ONE, "Whether clients must present a certificate", |d, a| tls::verify(&mut d.tls.conf, a)),
     Entry::accepted("ocsp-update", ONE, "Fetches OCSP answers", "staples are read from files"),
     Entry::accepted("ktls", ONE, "The kernel encrypts", "records are encrypted in the process"),
     Entry::accepted("ech", ONE, "Encrypted ClientHello", "names are sent in clear"),

@@ -129,14 +129,14 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
             Ok(())
         })
         .spare(),
-        Keyword::<Resolvers>::new("hold", exactly(2), "How long an answer counts", |r, a| {
+        Keyword::<Resolvers>::new("hold", exactly(2), "How long a DNS response is valid", |r, a| {
             let states = ["nx", "refused", "timeout", "other", "valid", "obsolete"].map(|s| (s, s));
             let state = a.choice("a state", &states)?;
             let time = a.time("a time")?;
             r.hold.insert(state.to_owned(), time);
             Ok(())
         }),
-        Keyword::<Resolvers>::new("resolve_retries", ONE, "Questions before giving up", |r, a| {
+        Keyword::<Resolvers>::new("resolve_retries", ONE, "Number of queries before a resolution fails", |r, a| {
             r.resolve_retries = a.number("a number of tries", 1..=i32::MAX as u32)?;
             Ok(())
         })
@@ -146,12 +146,12 @@ pub(crate) static RESOLVERS: Table<Resolvers> = Table::new(
             Ok(())
         })
         .spare(),
-        Keyword::<Resolvers>::new("timeout retry", ONE, "Time between questions", |r, a| {
+        Keyword::<Resolvers>::new("timeout retry", ONE, "Time between queries", |r, a| {
             r.timeout_retry = a.time("a time")?;
             Ok(())
         })
         .spare(),
-        Keyword::<Resolvers>::new("accepted_payload_size", ONE, "Largest answer in bytes", |r, a| {
+        Keyword::<Resolvers>::new("accepted_payload_size", ONE, "Largest DNS response accepted, in bytes", |r, a| {
             r.accepted_payload_size = a.number("a size", 512..=65535)?;
             Ok(())
         })
@@ -261,24 +261,29 @@ const fn refused(name: &'static str, doc: &'static str) -> Keyword<()> {
 pub(crate) static PROGRAM: Table<ExternalProgram> = Table::new(
     "program",
     &[&[
-        Keyword::<ExternalProgram>::new("command", SOME, "The program, and its arguments", |p, a| {
+        Keyword::<ExternalProgram>::new("command", SOME, "The program and its arguments", |p, a| {
             p.command = a.rest().words.iter().map(|word| word.text.clone()).collect();
             Ok(())
         }),
-        Keyword::<ExternalProgram>::new("user", ONE, "Who runs it", |p, a| {
+        Keyword::<ExternalProgram>::new("user", ONE, "The user that the program runs as", |p, a| {
             let Spanned { value, span } = a.spanned("a user")?;
             p.user = Some(Spanned { value: Account::Name(value), span });
             Ok(())
         }),
-        Keyword::<ExternalProgram>::new("group", ONE, "Whose group runs it", |p, a| {
+        Keyword::<ExternalProgram>::new("group", ONE, "The group that the program runs as", |p, a| {
             let Spanned { value, span } = a.spanned("a group")?;
             p.group = Some(Spanned { value: Account::Name(value), span });
             Ok(())
         }),
-        Keyword::<ExternalProgram>::new("option start-on-reload", NONE, "A reload starts it again", |p, a| {
-            p.start_on_reload = a.on();
-            Ok(())
-        })
+        Keyword::<ExternalProgram>::new(
+            "option start-on-reload",
+            NONE,
+            "The program is restarted by a reload",
+            |p, a| {
+                p.start_on_reload = a.on();
+                Ok(())
+            },
+        )
         .no(),
     ]],
 );
@@ -315,7 +320,7 @@ static LOG_FORWARD: Table<()> = Table::new(
         refused("bind", "Where syslog arrives over TCP"),
         refused("dgram-bind", "Where syslog arrives over UDP"),
         refused("log", "Where it goes"),
-        refused("backlog", "Connections the system may queue"),
+        refused("backlog", "Number of connections that the system may queue"),
         refused("maxconn", "Most connections"),
         refused("timeout client", "Longest silence"),
         refused("option assume-rfc6587-ntf", "Framing"),

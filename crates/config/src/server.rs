@@ -19,7 +19,7 @@ type Entry = Keyword<ServerSettings>;
 pub(crate) static TABLE: Table<ServerSettings> = Table::new("server", &[LOAD, CHECK, TLS, REACH]);
 
 const LOAD: &[Entry] = &[
-    Entry::new("weight", ONE, "Its share of the load, 0 to 256", |s, a| {
+    Entry::new("weight", ONE, "The server's share of the load, 0 to 256", |s, a| {
         s.weight = a.number("a weight", 0..=256)?;
         Ok(())
     }),
@@ -39,27 +39,27 @@ const LOAD: &[Entry] = &[
         s.disabled = false;
         Ok(())
     }),
-    Entry::new("maxconn", ONE, "Most connections at a time; others wait", |s, a| {
+    Entry::new("maxconn", ONE, "Largest number of concurrent connections; others wait", |s, a| {
         s.maxconn = a.number("a number of connections", 0..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("minconn", ONE, "Most connections while the load is low", |s, a| {
+    Entry::new("minconn", ONE, "Largest number of concurrent connections while the load is low", |s, a| {
         s.minconn = a.number("a number of connections", 0..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("maxqueue", ONE, "Most connections that may wait for it", |s, a| {
+    Entry::new("maxqueue", ONE, "Largest number of requests that may wait for the server", |s, a| {
         s.maxqueue = a.number("a number of connections", 0..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("slowstart", ONE, "Time to its full weight after it came up", |s, a| {
+    Entry::new("slowstart", ONE, "Time in which a server that has come up reaches its full weight", |s, a| {
         s.slowstart = Some(a.time("a time")?);
         Ok(())
     }),
-    Entry::new("cookie", ONE, "Its value of the persistence cookie", |s, a| {
+    Entry::new("cookie", ONE, "The value of the persistence cookie that identifies the server", |s, a| {
         s.cookie = Some(a.text("a value")?);
         Ok(())
     }),
-    Entry::new("id", ONE, "Its number in statistics", |s, a| {
+    Entry::new("id", ONE, "Number of the server in statistics", |s, a| {
         s.id = Some(a.number("a server's number", 1..=i32::MAX as u32)?);
         Ok(())
     }),
@@ -68,7 +68,7 @@ const LOAD: &[Entry] = &[
         Ok(())
     })
     .notice("requests are forwarded to the server"),
-    Entry::new("non-stick", NONE, "Stick tables do not learn it", |s, _| {
+    Entry::new("non-stick", NONE, "Stick tables do not store this server", |s, _| {
         s.non_stick = true;
         Ok(())
     }),
@@ -76,11 +76,11 @@ const LOAD: &[Entry] = &[
         s.non_stick = false;
         Ok(())
     }),
-    Entry::new("max-reuse", ONE, "Most requests on one connection", |s, a| {
+    Entry::new("max-reuse", ONE, "Largest number of requests on one connection", |s, a| {
         s.max_reuse = a.number("a number of requests", -1..=i64::from(i32::MAX))?;
         Ok(())
     }),
-    Entry::new("pool-max-conn", ONE, "Most idle connections kept", |s, a| {
+    Entry::new("pool-max-conn", ONE, "Largest number of idle connections that are kept", |s, a| {
         s.pool_max_conn = a.number("a number of connections", -1..=i64::from(i32::MAX))?;
         Ok(())
     }),
@@ -93,7 +93,7 @@ const LOAD: &[Entry] = &[
         s.pool_purge_delay = a.time("a time")?;
         Ok(())
     }),
-    Entry::new("guid", ONE, "A unique name under which its counters outlive the process", |s, a| {
+    Entry::new("guid", ONE, "A unique name under which the server's counters outlive the process", |s, a| {
         s.guid = Some(a.guid()?);
         Ok(())
     }),
@@ -105,7 +105,7 @@ const LOAD: &[Entry] = &[
 ];
 
 const CHECK: &[Entry] = &[
-    Entry::new("check", NONE, "Its health is checked", |s, _| {
+    Entry::new("check", NONE, "The server's health is checked", |s, _| {
         s.check.enabled = true;
         Ok(())
     }),
@@ -117,19 +117,19 @@ const CHECK: &[Entry] = &[
         s.check.inter = interval(a)?;
         Ok(())
     }),
-    Entry::new("fastinter", ONE, "The same while its state changes", |s, a| {
+    Entry::new("fastinter", ONE, "Time between checks while the server's state is changing", |s, a| {
         s.check.fastinter = Some(interval(a)?);
         Ok(())
     }),
-    Entry::new("downinter", ONE, "The same while it is down", |s, a| {
+    Entry::new("downinter", ONE, "Time between checks while the server is down", |s, a| {
         s.check.downinter = Some(interval(a)?);
         Ok(())
     }),
-    Entry::new("rise", ONE, "Good checks that bring it up", |s, a| {
+    Entry::new("rise", ONE, "Number of successful checks after which the server is up", |s, a| {
         s.check.rise = a.number("a number of checks", 1..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("fall", ONE, "Bad checks that bring it down", |s, a| {
+    Entry::new("fall", ONE, "Number of failed checks after which the server is down", |s, a| {
         s.check.fall = a.number("a number of checks", 1..=i32::MAX as u32)?;
         Ok(())
     }),
@@ -173,7 +173,7 @@ const CHECK: &[Entry] = &[
         s.check.send_proxy = true;
         Ok(())
     }),
-    Entry::new("no-check-send-proxy", NONE, "They do not", |s, _| {
+    Entry::new("no-check-send-proxy", NONE, "Checks do not begin with a PROXY header", |s, _| {
         s.check.send_proxy = false;
         Ok(())
     }),
@@ -218,43 +218,50 @@ const CHECK: &[Entry] = &[
         s.track = Some(a.word("[BACKEND/]SERVER")?.clone());
         Ok(())
     }),
-    Entry::new("observe", ONE, "Traffic counts as checks", |s, a| {
+    Entry::new("observe", ONE, "The server's health is also judged by its traffic", |s, a| {
         s.observe = Some(a.choice("a layer", &[("layer4", "layer4"), ("layer7", "layer7")])?.to_owned());
         Ok(())
     }),
-    Entry::new("error-limit", ONE, "Errors in a row that 'on-error' acts on", |s, a| {
+    Entry::new("error-limit", ONE, "Number of consecutive errors after which 'on-error' acts", |s, a| {
         s.error_limit = a.number("a number of errors", 1..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("on-error", ONE, "What happens then", |s, a| {
+    Entry::new("on-error", ONE, "What to do when 'error-limit' is reached", |s, a| {
         let actions = ["fastinter", "fail-check", "sudden-death", "mark-down"].map(|n| (n, n));
         s.on_error = Some(a.choice("an action", &actions)?.to_owned());
         Ok(())
     }),
-    Entry::new("on-marked-down", ONE, "What happens to its sessions when it goes down", |s, a| {
+    Entry::new("on-marked-down", ONE, "What to do with the server's sessions when it goes down", |s, a| {
         a.choice("an action", &[("shutdown-sessions", ())])?;
         s.on_marked_down_shutdown = true;
         Ok(())
     }),
-    Entry::new("on-marked-up", ONE, "What happens to backups' sessions when it comes up", |s, a| {
-        a.choice("an action", &[("shutdown-backup-sessions", ())])?;
-        s.on_marked_up_shutdown_backup = true;
-        Ok(())
-    }),
+    Entry::new(
+        "on-marked-up",
+        ONE,
+        "What to do with the backup servers' sessions when this server comes up",
+        |s, a| {
+            a.choice("an action", &[("shutdown-backup-sessions", ())])?;
+            s.on_marked_up_shutdown_backup = true;
+            Ok(())
+        },
+    ),
     Entry::accepted("init-state", ONE, "Its state before the first check", "a server starts up until a check fails"),
 ];
 
 const TLS: &[Entry] = &[
-    Entry::new("ssl", NONE, "It is spoken to in TLS", |s, _| {
+    Entry::new("ssl", NONE, "Connections to the server use TLS", |s, _| {
         s.tls.get_or_insert_default();
         Ok(())
     }),
-    Entry::new("no-ssl", NONE, "It is spoken to in clear text", |s, _| {
+    Entry::new("no-ssl", NONE, "Connections to the server are in clear text", |s, _| {
         s.tls_on_demand |= s.tls.take().is_some();
         Ok(())
     }),
-    Entry::new("verify", ONE, "Whether its certificate is verified", |s, a| tls::verify(&mut s.tls_settings.conf, a)),
-    Entry::new("verifyhost", ONE, "The name its certificate must have", |s, a| {
+    Entry::new("verify", ONE, "Whether the server's certificate is verified", |s, a| {
+        tls::verify(&mut s.tls_settings.conf, a)
+    }),
+    Entry::new("verifyhost", ONE, "The name that the server's certificate must have", |s, a| {
         s.tls_settings.verifyhost = Some(a.text("a host name")?);
         Ok(())
     }),
@@ -268,12 +275,12 @@ const TLS: &[Entry] = &[
         tls::ca_file(&mut s.tls_settings.conf, a)
     }),
     Entry::new("crl-file", ONE, "Revoked certificates", |s, a| tls::crl_file(&mut s.tls_settings.conf, a)),
-    Entry::new("crt", ONE, "The certificate shown to the server", |s, a| {
+    Entry::new("crt", ONE, "The certificate presented to the server", |s, a| {
         let path = a.path("a certificate")?;
         s.tls_settings.crt = Some(based(a.around.crt_base.as_ref(), path));
         Ok(())
     }),
-    Entry::new("sni", ONE, "The name asked for, as an expression", |s, a| {
+    Entry::new("sni", ONE, "The server name sent in the TLS handshake, as an expression", |s, a| {
         let word = a.word("a sample expression")?.clone();
         s.tls_settings.sni = Some(Line { words: vec![word], span: a.span });
         Ok(())
@@ -312,7 +319,7 @@ const TLS: &[Entry] = &[
         s.tls_settings.conf.no_tls_tickets = false;
         Ok(())
     }),
-    Entry::new("no-tls-tickets", NONE, "Tickets are not asked for", |s, _| {
+    Entry::new("no-tls-tickets", NONE, "Tickets are not requested from the server", |s, _| {
         s.tls_settings.conf.no_tls_tickets = true;
         Ok(())
     }),
@@ -335,11 +342,19 @@ const REACH: &[Entry] = &[
         Ok(())
     }),
     Entry::new("no-send-proxy-v2", NONE, "Undoes 'send-proxy-v2'", |s, _| unsend(s, &[])),
-    Entry::new("send-proxy-v2-ssl", NONE, "The same, telling of TLS", |s, _| send(s, &["ssl"])),
-    Entry::new("no-send-proxy-v2-ssl", NONE, "Undoes it", |s, _| unsend(s, &["ssl"])),
-    Entry::new("send-proxy-v2-ssl-cn", NONE, "The same, with the client certificate's name", |s, _| {
-        send(s, &["ssl", "cert-cn"])
-    }),
+    Entry::new(
+        "send-proxy-v2-ssl",
+        NONE,
+        "Connections begin with a PROXY header, version 2, with TLS information",
+        |s, _| send(s, &["ssl"]),
+    ),
+    Entry::new("no-send-proxy-v2-ssl", NONE, "Undoes 'send-proxy-v2-ssl'", |s, _| unsend(s, &["ssl"])),
+    Entry::new(
+        "send-proxy-v2-ssl-cn",
+        NONE,
+        "Connections begin with a PROXY header, version 2, with TLS information and the client certificate's common name",
+        |s, _| send(s, &["ssl", "cert-cn"]),
+    ),
     Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes it", |s, _| unsend(s, &["ssl", "cert-cn"])),
     Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells; alone it asks for version 1", |s, a| {
         const OPTIONS: &[&str] =
@@ -355,7 +370,7 @@ const REACH: &[Entry] = &[
         Ok(())
     }),
     Entry::accepted("set-proxy-v2-tlv-fmt", ANYTHING, "Adds a field to the PROXY header", "no field is added"),
-    Entry::new("proto", ONE, "The protocol, without asking", |s, a| {
+    Entry::new("proto", ONE, "The protocol, without negotiation", |s, a| {
         s.proto = Some(a.choice("a protocol", &[("h1", "h1"), ("h2", "h2"), ("none", "none")])?.to_owned());
         Ok(())
     }),
@@ -374,17 +389,17 @@ const REACH: &[Entry] = &[
         "it belongs to 'source'",
         "write it after 'source ADDR'",
     ),
-    Entry::new("resolvers", ONE, "Who resolves its name while it runs", |s, a| {
+    Entry::new("resolvers", ONE, "The 'resolvers' section that resolves the server's name at run time", |s, a| {
         s.resolvers = Some(a.word("the name of a resolvers section")?.clone());
         Ok(())
     }),
-    Entry::new("resolve-prefer", ONE, "Which family of addresses is preferred", |s, a| {
+    Entry::new("resolve-prefer", ONE, "Preferred family of addresses", |s, a| {
         s.resolve_prefer_ipv4 = Some(a.choice("a family", &[("ipv4", true), ("ipv6", false)])?);
         Ok(())
     }),
     Entry::accepted("resolve-opts", ONE, "How several answers are used", "the first answer is used"),
     Entry::accepted("resolve-net", ONE, "Networks whose addresses are preferred", "the first answer is used"),
-    Entry::new("init-addr", ONE, "Where its address comes from at start", |s, a| {
+    Entry::new("init-addr", ONE, "Where the server's address comes from at start", |s, a| {
         let word = a.word("a list of methods")?;
         s.init_addr.clear();
         for method in word.text.split(',') {

@@ -28,7 +28,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         }
         Ok(())
     }),
-    Entry::new("resetenv", ANYTHING, "Removes all environment variables but these", |_, a| {
+    Entry::new("resetenv", ANYTHING, "Removes all environment variables except these", |_, a| {
         let keep = a.rest().words;
         a.around.variables.retain(|name, _| name.starts_with("HAPROXY_") || keep.iter().any(|k| k.text == *name));
         Ok(())

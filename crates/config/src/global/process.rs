@@ -59,12 +59,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.group = Some(Spanned { value, span });
         Ok(())
     }),
-    Entry::new("chroot", ONE, "The directory to be locked into", |g, a| {
+    Entry::new("chroot", ONE, "Directory to which the process is confined", |g, a| {
         let Spanned { value, span } = a.spanned("a directory")?;
         g.chroot = Some(Spanned { value: PathBuf::from(value), span });
         Ok(())
     }),
-    Entry::new("pidfile", ONE, "The file that the process's number is written to", |g, a| {
+    Entry::new("pidfile", ONE, "File to which the process id is written", |g, a| {
         g.pidfile = Some(PathBuf::from(a.text("a file")?));
         Ok(())
     }),
@@ -100,7 +100,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.description = Some(words.join(" "));
         Ok(())
     }),
-    Entry::new("localpeer", ONE, "This machine's name among peers", |g, a| {
+    Entry::new("localpeer", ONE, "Name of this process among peers", |g, a| {
         let name = a.text("a name")?;
         a.around.variables.insert("HAPROXY_LOCALPEER".into(), name.clone());
         g.localpeer = Some(name);
@@ -109,33 +109,33 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new(
         "stats socket",
         SOME,
-        "Where commands are answered, and a new process is given the listening sockets",
+        "A socket for the runtime API, from which a new process also gets the listening sockets",
         stats_socket,
     ),
-    Entry::new("stats timeout", ONE, "Longest silence on those sockets", |g, a| {
+    Entry::new("stats timeout", ONE, "Longest inactivity on a stats socket", |g, a| {
         g.stats_timeout = Some(a.time("a time")?);
         Ok(())
     })
     .spare(),
-    Entry::new("stats maxconn", ONE, "Most connections to those sockets", |g, a| {
+    Entry::new("stats maxconn", ONE, "Largest number of connections to stats sockets", |g, a| {
         g.stats_maxconn = Some(a.number("a number of connections", 1..=i32::MAX as u32)?);
         Ok(())
     })
     .spare(),
     Entry::accepted("stats bind-process", SOME, "Which processes serve it", "there is one process"),
-    Entry::new("hard-stop-after", ONE, "Longest time that connections may finish in at a soft stop", |g, a| {
+    Entry::new("hard-stop-after", ONE, "Longest time that connections get to finish in a soft stop", |g, a| {
         g.hard_stop_after = Some(a.time("a time")?);
         Ok(())
     })
     .spare(),
-    Entry::new("grace", ONE, "Time between the order to stop softly and the stop", |g, a| {
+    Entry::new("grace", ONE, "Time between the request for a soft stop and the stop", |g, a| {
         g.grace = Some(a.time("a time")?);
         Ok(())
     })
     .spare(),
     Entry::accepted("close-spread-time", ONE, "Idle connections are closed over this time", "they are closed at once")
         .spare(),
-    Entry::new("stats-file", ONE, "A file of 'dump stats-file', whose values counters begin with", |g, a| {
+    Entry::new("stats-file", ONE, "A file from 'dump stats-file' with the values at which counters start", |g, a| {
         g.stats_file = Some(a.path("a file")?);
         Ok(())
     }),
@@ -143,28 +143,34 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.runtime_changes_file = Some(a.path("a file")?);
         Ok(())
     }),
-    Entry::new("server-state-file", ONE, "Where servers' states are kept", |g, a| {
+    Entry::new("server-state-file", ONE, "File from which servers' states are loaded at start", |g, a| {
         g.server_state_file = Some(PathBuf::from(a.text("a file")?));
         Ok(())
     }),
-    Entry::new("server-state-base", ONE, "The directory of such files", |g, a| {
+    Entry::new("server-state-base", ONE, "Directory of server state files given by relative paths", |g, a| {
         g.server_state_base = Some(PathBuf::from(a.text("a directory")?));
         Ok(())
     }),
-    Entry::new("default-path", between(1, 2), "What relative paths start from", |_, a| {
-        let origin = a.peek().is_some_and(|w| w.text == "origin");
-        let path = match a.choice("a starting point", &[("current", 0), ("config", 1), ("parent", 2), ("origin", 3)])? {
-            0 => DefaultPath::Current,
-            1 => DefaultPath::Config,
-            2 => DefaultPath::Parent,
-            _ => DefaultPath::Origin(PathBuf::from(a.text("a directory")?)),
-        };
-        if !origin {
-            a.unexpected(&[])?;
-        }
-        a.around.default_path = path;
-        Ok(())
-    }),
+    Entry::new(
+        "default-path",
+        between(1, 2),
+        "Directory that relative paths in the configuration start from",
+        |_, a| {
+            let origin = a.peek().is_some_and(|w| w.text == "origin");
+            let path =
+                match a.choice("a starting point", &[("current", 0), ("config", 1), ("parent", 2), ("origin", 3)])? {
+                    0 => DefaultPath::Current,
+                    1 => DefaultPath::Config,
+                    2 => DefaultPath::Parent,
+                    _ => DefaultPath::Origin(PathBuf::from(a.text("a directory")?)),
+                };
+            if !origin {
+                a.unexpected(&[])?;
+            }
+            a.around.default_path = path;
+            Ok(())
+        },
+    ),
     Entry::new("h1-case-adjust", exactly(2), "The letter case of a header's name", |g, a| {
         let (from, to) = (a.word("a header's name in lower case")?, a.word("the name as sent")?);
         if !from.text.eq_ignore_ascii_case(&to.text) {
@@ -179,7 +185,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .notice("names of header fields keep the case they came in"),
     Entry::accepted("h1-case-adjust-file", ONE, "A file of such names", "write 'h1-case-adjust' lines"),
-    Entry::new("expose-experimental-directives", NONE, "Experimental keywords may be used", |g, _| {
+    Entry::new("expose-experimental-directives", NONE, "Allows experimental keywords", |g, _| {
         g.experimental = true;
         Ok(())
     })
@@ -187,13 +193,13 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::accepted("expose-deprecated-directives", NONE, "Deprecated keywords may be used", "none is held back"),
     Entry::accepted("set-dumpable", between(0, 1), "Core dumps after a change of user", "the system decides").no(),
     Entry::accepted("quiet", NONE, "No messages at start", "use the command line's -q").spare(),
-    Entry::new("zero-warning", NONE, "Warnings stop the start", |g, _| {
+    Entry::new("zero-warning", NONE, "The process does not start if there are warnings", |g, _| {
         g.zero_warning = true;
         Ok(())
     }),
     Entry::accepted("insecure-fork-wanted", NONE, "Programs may be started", "none is").no(),
     Entry::accepted("insecure-setuid-wanted", NONE, "Programs may gain rights", "none is started"),
-    Entry::new("mworker-max-reloads", ONE, "Reloads an old worker survives", |g, a| {
+    Entry::new("mworker-max-reloads", ONE, "Number of reloads that an old worker survives", |g, a| {
         g.mworker_max_reloads = Some(a.number("a number of reloads", 0..=i32::MAX as u32)?);
         Ok(())
     }),
@@ -271,38 +277,38 @@ pub(super) const KEYWORDS: &[Entry] = &[
 
 /// Limits of the whole process.
 pub(super) const LIMITS: &[Entry] = &[
-    Entry::new("maxconn", ONE, "Most connections of the process", |g, a| {
+    Entry::new("maxconn", ONE, "Largest number of concurrent connections of the process", |g, a| {
         g.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
         Ok(())
     }),
-    Entry::new("ulimit-n", ONE, "File descriptors the process may open", |g, a| {
+    Entry::new("ulimit-n", ONE, "Number of file descriptors that the process may open", |g, a| {
         g.ulimit_n = Some(a.number("a number of descriptors", 0..=u64::from(u32::MAX))?);
         Ok(())
     }),
-    Entry::new("strict-limits", NONE, "A limit that cannot be set stops the start", |g, a| {
+    Entry::new("strict-limits", NONE, "The process does not start if a limit cannot be set", |g, a| {
         g.strict_limits = a.on();
         Ok(())
     })
     .no(),
-    Entry::new("spread-checks", ONE, "Percent by which checks' times are spread", |g, a| {
+    Entry::new("spread-checks", ONE, "Percentage by which the times of health checks are randomised", |g, a| {
         g.spread_checks = a.number("a percentage", 0..=50)?;
         Ok(())
     }),
-    Entry::new("max-spread-checks", ONE, "The most they are spread", |g, a| {
+    Entry::new("max-spread-checks", ONE, "Longest time by which checks are spread", |g, a| {
         g.max_spread_checks = Some(a.time("a time")?);
         Ok(())
     }),
     Entry::accepted("fd-hard-limit", ONE, "Most file descriptors", "use 'ulimit-n'"),
     Entry::accepted("maxsslconn", ONE, "Most TLS connections", "'maxconn' bounds them all"),
-    Entry::new("maxconnrate", ONE, "Most connections a second", |g, a| {
+    Entry::new("maxconnrate", ONE, "Largest number of new connections per second", |g, a| {
         g.maxconnrate = a.number("a number a second", 0..=u32::MAX)?;
         Ok(())
     }),
-    Entry::new("maxsessrate", ONE, "Most sessions a second", |g, a| {
+    Entry::new("maxsessrate", ONE, "Largest number of new sessions per second", |g, a| {
         g.maxsessrate = a.number("a number a second", 0..=u32::MAX)?;
         Ok(())
     }),
-    Entry::new("maxsslrate", ONE, "Most TLS handshakes a second", |g, a| {
+    Entry::new("maxsslrate", ONE, "Largest number of TLS handshakes per second", |g, a| {
         g.maxsslrate = a.number("a number a second", 0..=u32::MAX)?;
         Ok(())
     }),

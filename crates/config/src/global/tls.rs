@@ -11,13 +11,13 @@ use std::{path::PathBuf, time::Duration};
 type Entry = Keyword<Global>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("crt-base", ONE, "The directory of certificates with relative paths", |g, a| {
+    Entry::new("crt-base", ONE, "Directory of certificates given by relative paths", |g, a| {
         let base = PathBuf::from(a.text("a directory")?);
         g.crt_base = Some(base.clone());
         a.around.crt_base = Some(base);
         Ok(())
     }),
-    Entry::new("ca-base", ONE, "The directory of authorities with relative paths", |g, a| {
+    Entry::new("ca-base", ONE, "Directory of authorities' files given by relative paths", |g, a| {
         let base = PathBuf::from(a.text("a directory")?);
         g.ca_base = Some(base.clone());
         a.around.ca_base = Some(base);
@@ -63,7 +63,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.ssl_server_verify = Some(a.choice("a way to verify", &choices)?);
         Ok(())
     }),
-    Entry::new("ssl-load-extra-files", SOME, "Which files beside a certificate are read", |g, a| {
+    Entry::new("ssl-load-extra-files", SOME, "Kinds of files beside a certificate that are read as well", |g, a| {
         const KINDS: &[(&str, &str)] = &[
             ("none", "none"),
             ("all", "all"),
@@ -80,10 +80,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         g.ssl_load_extra_files = Some(kinds);
         Ok(())
     }),
-    Entry::new("ssl-load-extra-del-ext", NONE, "Their names replace the certificate's extension", |g, _| {
-        g.ssl_load_extra_del_ext = true;
-        Ok(())
-    })
+    Entry::new(
+        "ssl-load-extra-del-ext",
+        NONE,
+        "The extension of an extra file replaces the certificate's instead of following it",
+        |g, _| {
+            g.ssl_load_extra_del_ext = true;
+            Ok(())
+        },
+    )
     .spare(),
     Entry::new("ssl-engine", between(1, 255), "The engine that computes handshakes", |g, a| {
         g.crypto.ssl_engine = Some(a.spanned("an engine's name")?);
@@ -105,7 +110,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::new("ssl-provider", ONE, "The engine, under its newer name", |g, a| {
+    Entry::new("ssl-provider", ONE, "Newer name of 'ssl-engine'", |g, a| {
         g.crypto.ssl_provider = Some(a.spanned("a provider's name")?);
         Ok(())
     }),
@@ -123,7 +128,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     Entry::new(
         "tune.crypto.batch-delay",
         ONE,
-        "Longest wait of an operation for others once nothing else runs",
+        "Longest time an operation waits for others once nothing else can run",
         |g, a| {
             g.crypto.batch_delay = Some(micros(a, 0, MAX_DELAY_US)?);
             Ok(())
@@ -138,10 +143,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
             Ok(())
         },
     ),
-    Entry::new("tune.crypto.max-wait", ONE, "Longest line of handshakes: past it, new ones are turned away", |g, a| {
-        g.crypto.max_wait = Some(micros(a, 1000, MAX_WAIT_US)?);
-        Ok(())
-    }),
+    Entry::new(
+        "tune.crypto.max-wait",
+        ONE,
+        "Longest expected wait for a handshake; beyond it new ones are refused",
+        |g, a| {
+            g.crypto.max_wait = Some(micros(a, 1000, MAX_WAIT_US)?);
+            Ok(())
+        },
+    ),
     Entry::accepted("ssl-dh-param-file", ONE, "Parameters of finite-field Diffie-Hellman", NO_DHE),
     Entry::accepted("tune.ssl.default-dh-param", ONE, "Size of those parameters", NO_DHE),
     Entry::accepted("issuers-chain-path", ONE, "Where missing issuers are", "put whole chains into the files"),

@@ -9,19 +9,24 @@ use crate::{
 type Entry = Keyword<Global>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("tune.bufsize", ONE, "Bytes of a buffer: the bound of a message's head", |g, a| {
+    Entry::new("tune.bufsize", ONE, "Size of a buffer in bytes, which also bounds a message's head", |g, a| {
         g.tune.bufsize = a.size("a size", 1024..=1 << 28)? as usize;
         Ok(())
     }),
-    Entry::new("tune.cli.max-payload-size", ONE, "Bytes of a payload on a stats socket at most", |g, a| {
+    Entry::new("tune.cli.max-payload-size", ONE, "Largest payload of a command on a stats socket, in bytes", |g, a| {
         g.tune.cli_max_payload_size = a.size("a size", 1..=1 << 30)? as usize;
         Ok(())
     }),
-    Entry::new("tune.maxrewrite", ONE, "Bytes of it kept free for rewriting", |g, a| {
-        g.tune.maxrewrite = a.size("a size", 0..=1 << 28)? as usize;
-        Ok(())
-    }),
-    Entry::new("tune.http.maxhdr", ONE, "Most header fields of a message", |g, a| {
+    Entry::new(
+        "tune.maxrewrite",
+        ONE,
+        "Bytes of a buffer that are kept free for rules that add to the head",
+        |g, a| {
+            g.tune.maxrewrite = a.size("a size", 0..=1 << 28)? as usize;
+            Ok(())
+        },
+    ),
+    Entry::new("tune.http.maxhdr", ONE, "Largest number of header fields in a message", |g, a| {
         g.tune.http_maxhdr = a.number("a number of fields", 1..=32767)?;
         Ok(())
     }),
@@ -41,27 +46,44 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .notice("a worker accepts what is waiting"),
-    Entry::new("tune.h2.header-table-size", ONE, "Bytes of HPACK's table", |g, a| {
+    Entry::new("tune.h2.header-table-size", ONE, "Size of the HPACK table in bytes", |g, a| {
         g.tune.h2_header_table_size = a.number("a size", 4096..=65536)?;
         Ok(())
     }),
-    Entry::new("tune.h2.initial-window-size", ONE, "Window of an HTTP/2 stream", |g, a| both(g, a, window)),
-    Entry::new("tune.h2.fe.initial-window-size", ONE, "The same, of clients", |g, a| window(&mut g.tune.h2_fe, a)),
-    Entry::new("tune.h2.be.initial-window-size", ONE, "The same, of servers", |g, a| window(&mut g.tune.h2_be, a)),
-    Entry::new("tune.h2.max-concurrent-streams", ONE, "HTTP/2 streams of a connection", |g, a| both(g, a, streams)),
+    Entry::new("tune.h2.initial-window-size", ONE, "Initial window of an HTTP/2 stream in bytes", |g, a| {
+        both(g, a, window)
+    }),
+    Entry::new(
+        "tune.h2.fe.initial-window-size",
+        ONE,
+        "Initial window of a client's HTTP/2 stream, in bytes",
+        |g, a| window(&mut g.tune.h2_fe, a),
+    ),
+    Entry::new(
+        "tune.h2.be.initial-window-size",
+        ONE,
+        "Initial window of an HTTP/2 stream to a server, in bytes",
+        |g, a| window(&mut g.tune.h2_be, a),
+    ),
+    Entry::new(
+        "tune.h2.max-concurrent-streams",
+        ONE,
+        "Largest number of concurrent streams on an HTTP/2 connection",
+        |g, a| both(g, a, streams),
+    ),
     Entry::new("tune.h2.fe.max-concurrent-streams", ONE, "The same, of clients", |g, a| streams(&mut g.tune.h2_fe, a)),
     Entry::new("tune.h2.be.max-concurrent-streams", ONE, "The same, of servers", |g, a| streams(&mut g.tune.h2_be, a)),
-    Entry::new("tune.h2.max-frame-size", ONE, "Bytes of an HTTP/2 frame", |g, a| {
+    Entry::new("tune.h2.max-frame-size", ONE, "Largest HTTP/2 frame accepted, in bytes", |g, a| {
         both(g, a, |t, a| {
             t.max_frame_size = a.number("a size", 16384..=16_777_215)?;
             Ok(())
         })
     }),
-    Entry::new("tune.ssl.cachesize", ONE, "TLS sessions kept", |g, a| {
+    Entry::new("tune.ssl.cachesize", ONE, "Number of TLS sessions in the cache", |g, a| {
         g.tune.ssl_cachesize = a.number("a number of sessions", 0..=i32::MAX as u32)?;
         Ok(())
     }),
-    Entry::new("tune.ssl.capture-buffer-size", ONE, "Bytes kept of the ciphers that a ClientHello offers", capture),
+    Entry::new("tune.ssl.capture-buffer-size", ONE, "Bytes captured of the cipher list in a ClientHello", capture),
     Entry::new("tune.ssl.capture-cipherlist-size", ONE, "Older name of tune.ssl.capture-buffer-size", capture),
     Entry::new("tune.ssl.lifetime", ONE, "How long a TLS session may be resumed", |g, a| {
         g.tune.ssl_lifetime = a.time_in_unit("a time", std::time::Duration::from_secs(1))?;

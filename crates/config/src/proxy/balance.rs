@@ -11,7 +11,7 @@ use crate::{
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("balance", ANYTHING, "How servers share the load", balance).at(BACK),
+    Entry::new("balance", ANYTHING, "How the load is distributed to servers", balance).at(BACK),
     Entry::new("hash-type", between(1, 3), "How a hash is computed and mapped to servers", hash_type).at(BACK),
     Entry::new("hash-balance-factor", ONE, "Load over the average at which hashing goes to the next server", |d, a| {
         let word = a.word("a percentage")?;
@@ -29,7 +29,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .at(BACK)
     .notice("a full server's clients wait in its queue"),
-    Entry::new("cookie", SOME, "The cookie that names a client's server", cookie).at(BACK),
+    Entry::new("cookie", SOME, "The cookie that identifies a client's server", cookie).at(BACK),
     Entry::refused(
         "appsession",
         "Persistence by an application's own cookie",
@@ -57,7 +57,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare()
     .at(BACK)
     .notice("a request goes to the server that its rules choose"),
-    Entry::new("use-server", at_least(2), "Names the server under a condition", |d, a| {
+    Entry::new("use-server", at_least(2), "Chooses a server by name under a condition", |d, a| {
         let rest = a.rest();
         d.proxy.use_server.push(rest);
         Ok(())

@@ -72,12 +72,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::new("maxconn", ONE, "Most connections at a time", |d, a| {
+    Entry::new("maxconn", ONE, "Largest number of concurrent connections", |d, a| {
         d.proxy.maxconn = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
         Ok(())
     })
     .at(FRONT),
-    Entry::new("backlog", ONE, "Connections the system may queue before they are accepted", |d, a| {
+    Entry::new("backlog", ONE, "Number of connections that the system may queue before they are accepted", |d, a| {
         d.proxy.backlog = Some(a.number("a number of connections", 0..=i32::MAX as u32)?);
         Ok(())
     })
@@ -87,7 +87,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .at(BACK),
-    Entry::new("rate-limit sessions", ONE, "Most new sessions a second", |d, a| {
+    Entry::new("rate-limit sessions", ONE, "Largest number of new sessions per second", |d, a| {
         d.proxy.rate_limit_sessions = Some(a.number("a number of sessions a second", 0..=i32::MAX as u32)?);
         Ok(())
     })
@@ -127,7 +127,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .at(FRONT_ONLY),
-    Entry::new("errorfile", exactly(2), "What is sent for a status that the proxy makes itself", |d, a| {
+    Entry::new("errorfile", exactly(2), "File sent for a status that the proxy itself produces", |d, a| {
         let (code, file) = errorfile(a)?;
         d.error_pages.push(ErrorPages::File(code, file));
         Ok(())
@@ -168,7 +168,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare()
     .at(BACK),
-    Entry::new("load-server-state-from-file", ONE, "Where the servers' state is read from at start", |d, a| {
+    Entry::new("load-server-state-from-file", ONE, "Which file the servers' states are read from at start", |d, a| {
         let kind = a.choice("a kind of state file", &[("global", "global"), ("local", "local"), ("none", "none")])?;
         d.proxy.load_server_state = Some(kind.to_owned());
         Ok(())

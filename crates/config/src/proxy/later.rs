@@ -14,12 +14,12 @@ type Entry = Keyword<Draft>;
 const MAIL: &str = "no mail is sent; changes of state are logged";
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    Entry::new("stick-table", SOME, "A table of what is known of clients", |d, a| {
+    Entry::new("stick-table", SOME, "A table with counters and servers by client, or by another key", |d, a| {
         d.proxy.stick_table = Some(a.rest());
         Ok(())
     })
     .at(ANY),
-    stick("stick match", "The server that the table gives for a sample"),
+    stick("stick match", "Uses the server that the table has for a sample"),
     stick("stick on", "Both match and store-request"),
     stick("stick store-request", "Stores a request's sample with its server"),
     stick("stick store-response", "Stores a response's sample with its server"),

@@ -28,7 +28,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .no(),
-    Entry::new("log-format", ONE, "What a log line says", |d, a| {
+    Entry::new("log-format", ONE, "Format of log lines", |d, a| {
         d.proxy.log_format = Some(a.word("a format")?.clone());
         Ok(())
     })
@@ -38,10 +38,15 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .at(FRONT),
-    Entry::new("error-log-format", ONE, "What the log line of a failed connection says", |d, a| {
-        d.proxy.error_log_format = Some(a.word("a format")?.clone());
-        Ok(())
-    })
+    Entry::new(
+        "error-log-format",
+        ONE,
+        "Format of the log line for a connection that failed before it became a session",
+        |d, a| {
+            d.proxy.error_log_format = Some(a.word("a format")?.clone());
+            Ok(())
+        },
+    )
     .at(FRONT),
     Entry::new("log-tag", ONE, "The tag of syslog lines", |d, a| {
         d.proxy.log_tag = Some(a.text("a tag")?);

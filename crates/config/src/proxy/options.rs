@@ -36,19 +36,28 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option dontlognull", FRONT, "Connections without a byte are not logged", |d, a| {
         set(d, a, |o| &mut o.dontlognull)
     }),
-    flag("option http-buffer-request", ALL, "The request's body is awaited before rules run", |d, a| {
-        set(d, a, |o| &mut o.http_buffer_request)
-    }),
-    flag("option http-ignore-probes", FRONT, "Empty and idle connections are closed in silence", |d, a| {
-        set(d, a, |o| &mut o.http_ignore_probes)
-    }),
+    flag(
+        "option http-buffer-request",
+        ALL,
+        "Rules run only once the request's body, or a buffer full of it, has arrived",
+        |d, a| set(d, a, |o| &mut o.http_buffer_request),
+    ),
+    flag(
+        "option http-ignore-probes",
+        FRONT,
+        "Connections that close without a request are neither answered nor logged",
+        |d, a| set(d, a, |o| &mut o.http_ignore_probes),
+    ),
     flag("option http-no-delay", ALL, "Nothing is held back to fill packets", |d, a| {
         set(d, a, |o| &mut o.http_no_delay)
     })
     .notice("nothing is held back in any case"),
-    flag("option http-pretend-keepalive", BACK, "The server is not told that the connection will close", |d, a| {
-        set(d, a, |o| &mut o.http_pretend_keepalive)
-    }),
+    flag(
+        "option http-pretend-keepalive",
+        BACK,
+        "The server's connection is closed without announcing it in the request",
+        |d, a| set(d, a, |o| &mut o.http_pretend_keepalive),
+    ),
     flag("option http-use-proxy-header", FRONT, "Proxy-Connection in place of Connection", |d, a| {
         set(d, a, |o| &mut o.http_use_proxy_header)
     })
@@ -56,7 +65,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag(
         "option idle-close-on-response",
         FRONT,
-        "Idle clients are closed after one more response at a stop",
+        "In a soft stop, an idle connection is closed after its next response",
         |d, a| set(d, a, |o| &mut o.idle_close_on_response),
     ),
     flag("option independent-streams", ALL, "Reading does not refresh the timeout of writing", |d, a| {
@@ -77,9 +86,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
     flag("option persist", BACK, "A cookie's server is used even when it is down", |d, a| {
         set(d, a, |o| &mut o.persist)
     }),
-    flag("option prefer-last-server", BACK, "A client's connection keeps its server where it can", |d, a| {
-        set(d, a, |o| &mut o.prefer_last_server)
-    }),
+    flag(
+        "option prefer-last-server",
+        BACK,
+        "Requests of one client connection go to the same server if possible",
+        |d, a| set(d, a, |o| &mut o.prefer_last_server),
+    ),
     flag("option socket-stats", FRONT, "Counters for each listening address", |d, a| {
         set(d, a, |o| &mut o.socket_stats)
     }),

@@ -25,12 +25,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
         push(d, a, |p| &mut p.acls)
     })
     .at(RULES),
-    rule("http-request", RULES, "What to do with a request", |d, a| push(d, a, |p| &mut p.http_request)),
-    rule("http-response", RULES, "What to do with a server's response", |d, a| push(d, a, |p| &mut p.http_response)),
-    rule("http-after-response", RULES, "What to do with every response, the proxy's own included", |d, a| {
+    rule("http-request", RULES, "Rules for requests", |d, a| push(d, a, |p| &mut p.http_request)),
+    rule("http-response", RULES, "Rules for responses of servers", |d, a| push(d, a, |p| &mut p.http_response)),
+    rule("http-after-response", RULES, "Rules for every response, including the proxy's own", |d, a| {
         push(d, a, |p| &mut p.http_after_response)
     }),
-    rule("tcp-request connection", FRONT_RULES, "What to do with a connection before its first byte", |d, a| {
+    rule("tcp-request connection", FRONT_RULES, "Rules for connections before their first byte", |d, a| {
         push(d, a, |p| &mut p.tcp_request_connection)
     }),
     rule(
@@ -39,10 +39,10 @@ pub(super) const KEYWORDS: &[Entry] = &[
         "What to do with a TLS connection once its ClientHello is read",
         |d, a| push(d, a, |p| &mut p.tcp_request_client_hello),
     ),
-    rule("tcp-request session", FRONT_RULES, "What to do with a connection after its handshakes", |d, a| {
+    rule("tcp-request session", FRONT_RULES, "Rules for connections after their handshakes", |d, a| {
         push(d, a, |p| &mut p.tcp_request_session)
     }),
-    rule("tcp-request content", RULES, "What to do with the first bytes of a stream", |d, a| {
+    rule("tcp-request content", RULES, "Rules for the first bytes of a stream", |d, a| {
         push(d, a, |p| &mut p.tcp_request_content)
     }),
     Entry::new("tcp-request inspect-delay", ONE, "Longest wait for the bytes that content rules ask for", |d, a| {
@@ -51,7 +51,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare()
     .at(RULES),
-    rule("tcp-response content", BACK_RULES, "What to do with the first bytes of a response", |d, a| {
+    rule("tcp-response content", BACK_RULES, "Rules for the first bytes of a response", |d, a| {
         push(d, a, |p| &mut p.tcp_response_content)
     }),
     Entry::new("tcp-response inspect-delay", ONE, "Longest wait for the bytes that content rules ask for", |d, a| {
@@ -61,10 +61,12 @@ pub(super) const KEYWORDS: &[Entry] = &[
     .spare()
     .at(BACK_RULES),
     rule("redirect", ANY, "Answers with a redirection", |d, a| push(d, a, |p| &mut p.redirects)),
-    Entry::new("use_backend", SOME, "Names the backend, under a condition", |d, a| push(d, a, |p| &mut p.use_backend))
-        .at(FRONT_ONLY),
+    Entry::new("use_backend", SOME, "Chooses a backend by name under a condition", |d, a| {
+        push(d, a, |p| &mut p.use_backend)
+    })
+    .at(FRONT_ONLY),
     rule("force-persist", BACK_ONLY, "The cookie's server is used even when it is down", persist),
-    rule("ignore-persist", BACK_ONLY, "The cookie is not looked at", persist),
+    rule("ignore-persist", BACK_ONLY, "Ignores the persistence cookie under a condition", persist),
     Entry::new("capture request header", exactly(3), "Keeps a request header for the log", |d, a| {
         let capture = capture(a)?;
         d.proxy.capture_request_headers.push(capture);

@@ -15,17 +15,17 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::new("stats uri", ONE, "Its path", |d, a| {
+    Entry::new("stats uri", ONE, "Path of the statistics page", |d, a| {
         page(d).uri = a.text("a path")?;
         Ok(())
     })
     .spare(),
-    Entry::new("stats realm", ONE, "What its password prompt says", |d, a| {
+    Entry::new("stats realm", ONE, "Text of the statistics page's password prompt", |d, a| {
         page(d).realm = Some(a.text("a realm")?);
         Ok(())
     })
     .spare(),
-    Entry::new("stats auth", ONE, "A user who may see it", |d, a| {
+    Entry::new("stats auth", ONE, "A user and password for the statistics page", |d, a| {
         let word = a.word("USER:PASSWORD")?;
         // HAProxy treats a name without a colon as one with an empty password.
         let (user, password) = word.text.split_once(':').unwrap_or((&word.text, ""));
@@ -33,17 +33,17 @@ pub(super) const KEYWORDS: &[Entry] = &[
         Ok(())
     })
     .spare(),
-    Entry::new("stats refresh", ONE, "How often the browser loads it again", |d, a| {
+    Entry::new("stats refresh", ONE, "How often the browser reloads the statistics page", |d, a| {
         page(d).refresh = Some(a.time_in_unit("a time", std::time::Duration::from_secs(1))?);
         Ok(())
     })
     .spare(),
-    Entry::new("stats hide-version", NONE, "It does not show the version", |d, _| {
+    Entry::new("stats hide-version", NONE, "The statistics page does not show the version", |d, _| {
         page(d).hide_version = true;
         Ok(())
     })
     .spare(),
-    Entry::new("stats show-legends", NONE, "It shows addresses and settings", |d, _| {
+    Entry::new("stats show-legends", NONE, "The statistics page shows addresses and settings", |d, _| {
         page(d).show_legends = true;
         Ok(())
     })
@@ -54,31 +54,36 @@ pub(super) const KEYWORDS: &[Entry] = &[
     })
     .spare()
     .notice("modules have no counters of their own"),
-    Entry::new("stats show-node", between(0, 1), "It shows the node's name", |d, a| {
+    Entry::new("stats show-node", between(0, 1), "The statistics page shows the node's name", |d, a| {
         let name = a.take().map(|w| w.text.clone());
         page(d).show_node = Some(name);
         Ok(())
     })
     .spare(),
-    Entry::new("stats show-desc", between(0, 255), "It shows a description", |d, a| {
+    Entry::new("stats show-desc", between(0, 255), "The statistics page shows a description", |d, a| {
         let text = super::basics::joined(a);
         page(d).show_desc = Some(Some(text).filter(|t| !t.is_empty()));
         Ok(())
     }),
-    Entry::new("stats scope", ONE, "It shows this proxy only, or several", |d, a| {
+    Entry::new("stats scope", ONE, "Proxies that the statistics page shows", |d, a| {
         let name = a.text("the name of a proxy, or '.'")?;
         page(d).scope.push(name);
         Ok(())
     })
     .spare(),
-    Entry::new("stats admin", at_least(2), "When it may change servers' states", |d, a| {
-        condition(a)?;
-        let line = a.rest();
-        page(d).admin.push(line);
-        Ok(())
-    })
+    Entry::new(
+        "stats admin",
+        at_least(2),
+        "Condition under which the statistics page may change servers' states",
+        |d, a| {
+            condition(a)?;
+            let line = a.rest();
+            page(d).admin.push(line);
+            Ok(())
+        },
+    )
     .at(ANY),
-    Entry::new("stats http-request", at_least(1), "Who may see it, by rules", |d, a| {
+    Entry::new("stats http-request", at_least(1), "Rules for access to the statistics page", |d, a| {
         a.choice("an action", &[("allow", ()), ("deny", ()), ("auth", ())])?;
         a.next = 0;
         let line = a.rest();

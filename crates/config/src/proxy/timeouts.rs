@@ -11,12 +11,12 @@ use std::time::Duration;
 type Entry = Keyword<Draft>;
 
 pub(super) const KEYWORDS: &[Entry] = &[
-    timeout("timeout client", FRONT, "Longest silence of a client", |d, a| set(d, a, |t| &mut t.client)),
-    timeout("timeout client-fin", FRONT, "The same once the client's side is half closed", |d, a| {
+    timeout("timeout client", FRONT, "Longest inactivity of a client", |d, a| set(d, a, |t| &mut t.client)),
+    timeout("timeout client-fin", FRONT, "Longest inactivity of a client once its side is half closed", |d, a| {
         set(d, a, |t| &mut t.client_fin)
     }),
-    timeout("timeout server", BACK, "Longest silence of a server", |d, a| set(d, a, |t| &mut t.server)),
-    timeout("timeout server-fin", BACK, "The same once the server's side is half closed", |d, a| {
+    timeout("timeout server", BACK, "Longest inactivity of a server", |d, a| set(d, a, |t| &mut t.server)),
+    timeout("timeout server-fin", BACK, "Longest inactivity of a server once its side is half closed", |d, a| {
         set(d, a, |t| &mut t.server_fin)
     }),
     timeout("timeout connect", BACK, "Longest wait for a connection to a server", |d, a| set(d, a, |t| &mut t.connect)),
@@ -28,7 +28,7 @@ pub(super) const KEYWORDS: &[Entry] = &[
     timeout("timeout http-keep-alive", ALL, "Longest wait for a client's next request", |d, a| {
         set(d, a, |t| &mut t.http_keep_alive)
     }),
-    timeout("timeout tunnel", BACK, "Longest silence in both directions of a tunnel", |d, a| {
+    timeout("timeout tunnel", BACK, "Longest inactivity of a tunnel, in both directions", |d, a| {
         set(d, a, |t| &mut t.tunnel)
     }),
     timeout("timeout tarpit", ALL, "How long tarpitted requests are held", |d, a| set(d, a, |t| &mut t.tarpit)),
