@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts a penstock to the work that it is for, so that the profile it writes is that of a load balancer: full and resumed handshakes of both
-versions and each kind of key, requests over HTTP/1.1 and 2 with rules and logs, large bodies, in clear text too, on every
-engine this CPU has. The requests' server is a second frontend of the same process. For scripts/release.sh.
+"""Runs an instrumented penstock under a typical load, so that the profile it writes is that of a load balancer: full and resumed
+handshakes of both TLS versions and each kind of key, requests over HTTP/1.1 and HTTP/2 with rules and logs, large bodies, also in clear
+text, on every engine that this CPU supports. The origin server is a second frontend of the same process. Used by scripts/release.sh.
 
-    scripts/train.py FILE        an instrumented penstock; where its profile goes is in LLVM_PROFILE_FILE
+    scripts/train.py FILE        FILE is the instrumented penstock; LLVM_PROFILE_FILE says where it writes its profile
 """
 
 import os
@@ -92,7 +92,7 @@ def serve_and_load(program, folder, engine, values):
         load(site, "/page", "--http2", "--streams", "8", "-c", "16", "-n", "20000")
         load(site, "/large", "--mode", "download", "-c", "8", "-n", "200")
         load(f"http://{clear}", "/page", "-c", "64", "-n", "10000")
-        # A drain ends as a return from main, which writes the profile.
+        # After a drain, main returns, and the profile is written.
         server.process.send_signal(signal.SIGUSR1)
         if server.process.wait(timeout=60) != 0:
             sys.exit(f"{program} ended with {server.process.returncode}:\n{server.said()}")

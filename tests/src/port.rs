@@ -1,4 +1,4 @@
-//! Ports that nobody else on the machine takes between choosing them and the proxy binding them.
+//! Ports that no other process on the machine takes between choosing them and the proxy binding them.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -21,11 +21,11 @@ use crate::substitute::substitute;
 use crate::syslog::Syslog;
 use crate::wire::Verb;
 
-/// What stands in a configuration that has no `global` of its own. One thread: the order of servers is then the same
+/// The `global` section of a configuration that has none of its own. One thread: the order of servers is then the same
 /// in every run.
 const GLOBAL: &str = "global\n    nbthread 1\n    log {{syslog}} local0\n";
 
-/// What stands in a configuration that has no `defaults` of its own.
+/// The `defaults` section of a configuration that has none of its own.
 const DEFAULTS: &str = "defaults\n    mode http\n    log global\n    option httplog\n    timeout connect 3s\n    \
                         timeout client 10s\n    timeout server 10s\n";
 
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
         Ok(self.reserved[name].address)
     }
 
-    /// An address where connecting is refused. It is an origin that never listens, so that nobody waits for it.
+    /// An address where connecting is refused. It is an origin that never listens, so that nothing waits for it.
     fn bind_unlistened(&mut self) -> Result<SocketAddr, Failure> {
         let origin = self.origin(".closed")?;
         origin.stop();
@@ -357,7 +357,7 @@ impl<'a> Run<'a> {
 }
 
 /// The configuration with the suite's `global` and `defaults` where it has none: the one first, the other before the
-/// first proxy, because `log global` takes what stands above it.
+/// first proxy, because `log global` refers to what is above it.
 fn completed(text: &str) -> String {
     let is = |line: &str, words: &[&str]| line.split_whitespace().next().is_some_and(|w| words.contains(&w));
     let mut done = String::new();

@@ -316,7 +316,7 @@ enum Wrong {
     Ours(Failure),
 }
 
-/// The two transcripts' differing lines, `-` for haproxy and `+` for penstock, with what stands around them.
+/// The two transcripts' differing lines, `-` for haproxy and `+` for penstock, with the lines around them.
 fn difference(reference: &[String], ours: &[String]) -> String {
     let common = |a: &[String], b: &[String]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let head = common(reference, ours);

@@ -28,7 +28,7 @@ impl Section {
         self.arguments.iter().any(|a| a == name)
     }
 
-    /// The numeric value of an argument, or what stands in its place.
+    /// The numeric value of an argument, or its placeholder.
     pub fn number(&self, name: &str, otherwise: usize) -> Result<usize, Failure> {
         match self.option(name) {
             None => Ok(otherwise),

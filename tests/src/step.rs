@@ -1,4 +1,4 @@
-//! The steps of a scenario: each does something with the proxy and says what came of it.
+//! The steps of a scenario: each does something with the proxy and reports the result.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

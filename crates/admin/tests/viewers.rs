@@ -41,7 +41,7 @@ fn viewers_are_counted_and_one_who_does_not_read_is_let_go() {
     viewers.pop();
     let replaced = ask(&stats, &handle, b"GET", ME);
     assert_eq!(replaced.status, 200, "one who leaves makes room");
-    // Nobody reads.
+    // The events are never read.
     let mut stream = viewers.remove(0).stream.expect("a stream");
     let patience = Instant::now() + Duration::from_secs(60);
     while !stream.is_closed() {

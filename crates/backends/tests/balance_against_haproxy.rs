@@ -423,7 +423,7 @@ fn leastconn_and_random_loads_follow_open_connections() {
     }
 }
 
-/// Whether HAProxy comes to say that `server` serves so many.
+/// Waits until HAProxy reports this number of sessions of `server`; false if it never does.
 fn wait_for_load(haproxy: &HaProxy, proxy: &str, server: usize, want: u32) -> bool {
     let deadline = Instant::now() + Duration::from_secs(2);
     let line = format!("{proxy},s{server},");

@@ -352,7 +352,7 @@ impl Session {
         Ok(Request { command, changes, told: told(entry, &words), level, words, payload })
     }
 
-    /// What is said to words that lead nowhere, or to a command that the client has not asked for the mode of.
+    /// The response to words that name no command, or a command whose mode the client has not enabled.
     fn unknown(&self, words: &[String]) -> (Severity, String) {
         let Found::Entry(found, _) = self.settings.table.find(words.to_vec(), None, |_| true) else {
             return (Severity::Info, help::unknown(&self.settings.table, words, |mode| self.has_mode(mode)));

@@ -16,7 +16,7 @@ const SETTINGS: Settings = Settings {
     experimental: false,
 };
 
-/// What a client gets who sends this in parts of these lengths, the last one for all the rest; whether its session is over.
+/// What a client gets that sends this text in parts of these lengths (the last length applies to the rest), and whether its session is over.
 /// Commands are answered by their name.
 fn talk(settings: Settings, sent: &[u8], parts: &[usize]) -> (String, bool) {
     talk_at(settings, sent, parts, false)

@@ -1,10 +1,10 @@
-//! A quantity over time, as wide and as high as the page makes it: its lines keep their width, and its words stand beside it.
+//! A quantity over time, scaled to the size that the page gives it: lines keep their width, and labels are placed beside it.
 
 use crate::escaped;
 use std::fmt::Write;
 
-/// Draws lines of values at even steps, from nought up to `most`; where a value is missing the line is interrupted. The first
-/// line has its area filled.
+/// Draws lines through values at equal intervals, on a scale from zero to `most`. A line is interrupted where a value is missing. The area
+/// below the first line is filled.
 pub fn timeline(title: &str, lines: &[&[Option<f64>]], most: f64) -> String {
     let steps = lines.iter().map(|line| line.len()).max().unwrap_or(0);
     let right = steps.saturating_sub(1).max(1);
@@ -28,7 +28,7 @@ fn path(values: &[Option<f64>], most: f64, is_area: bool) -> String {
     for (at, run) in runs(values) {
         for (x, value) in (at..).zip(run) {
             let y = 100.0 - 100.0 * value / most;
-            // A value alone is a dot: a line of no length with round ends.
+            // A single value becomes a dot: a line of zero length with round ends.
             let _ = match x == at {
                 true => write!(out, "M{x} {y:.1}h0"),
                 false => write!(out, "L{x} {y:.1}"),
@@ -41,7 +41,7 @@ fn path(values: &[Option<f64>], most: f64, is_area: bool) -> String {
     out
 }
 
-/// Values that follow one another without a gap, and where they begin.
+/// Runs of values without a gap, each with the index of its first value.
 fn runs(values: &[Option<f64>]) -> impl Iterator<Item = (usize, impl Iterator<Item = f64> + '_)> + '_ {
     let begins = (0..values.len()).filter(|at| values[*at].is_some() && (*at == 0 || values[at - 1].is_none()));
     begins.map(|at| (at, values[at..].iter().map_while(|value| *value)))

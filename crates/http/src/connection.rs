@@ -72,7 +72,7 @@ impl Connection {
 /// Takes out of a message just received what its sender meant for this connection alone: the fields that `Connection`
 /// names (RFC 9110 section 7.6.1), and offers to go on in a protocol that carries HTTP (see [`may_upgrade_to`]).
 ///
-/// It comes before the first rule: what a rule sets afterwards is ours, and nobody can have it dropped by naming it
+/// This happens before the first rule: what a rule sets afterwards is ours, and a client cannot have it dropped by naming it
 /// (CVE-2022-31813). `Connection` itself stays for rules to see.
 ///
 /// A field of [`Known`] that is not itself about the connection stays even when named: `Connection: X-Forwarded-For` is a

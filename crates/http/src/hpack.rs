@@ -141,7 +141,7 @@ impl Default for Mirror {
 pub const POISON: &[u8] = b"\0\x02te\x01x";
 
 impl Mirror {
-    /// Of a decoder that allows a table of so many bytes.
+    /// The state of a decoder that allows a table of this many bytes.
     pub fn with_limit(limit: usize) -> Mirror {
         Mirror { table: VecDeque::new(), size: 0, size_max: USUAL_SIZE, limit }
     }

@@ -3,7 +3,7 @@
 use crate::{Fields, Known};
 
 /// Takes out of a trailer section whatever says how a message is framed, routed or authenticated, or what its content is:
-/// behind the body it comes too late to be honest, and whoever merges it into the head would believe it (RFC 9110 section
+/// behind the body it comes too late to be honest, and a receiver that merges it into the head would believe it (RFC 9110 section
 /// 6.5.1).
 ///
 /// Every trailer section passes here, whichever protocol it came by and wherever it goes.

@@ -309,7 +309,7 @@ mod tests {
         let cost = meter.read();
         let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
         assert!((cost.user_seconds - 25.0 * tick).abs() < 1e-9, "{cost:?}");
-        // Without its parent nobody knows.
+        // This cannot be known without its parent.
         write(&proc, &[]);
         assert!(meter.read().incomplete);
     }

@@ -1,4 +1,4 @@
-//! The load generator: what to send ([`LoadPlan`]), and what came of it ([`LoadReport`]).
+//! The load generator: what to send ([`LoadPlan`]), and the results ([`LoadReport`]).
 //!
 //! In the order of a run: `plan`, `probe`, `worker` (a thread), `pace` (when units are due), `slot` (a connection after the
 //! other), `wire` (a socket and TLS: `session`), `http1` or `http2`, `tally`, `report`, `doubts`.

@@ -1,4 +1,4 @@
-//! The studies: servers started side by side, loaded in turn, and what came of it.
+//! The studies: servers started side by side and loaded in turn, and the results.
 
 mod catalogue;
 mod certificate;

@@ -68,7 +68,7 @@ fn a_rate_is_shared() {
     assert!(report.agents.iter().all(|share| share.late_by < 0.1));
 }
 
-/// An agent that does all it should until it is told to start, says one second, and is gone.
+/// An agent that behaves until it is asked to start, reports one second, and disconnects.
 fn vanishing(path: &Path) -> Address {
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {

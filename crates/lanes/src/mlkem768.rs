@@ -27,7 +27,7 @@ pub const BYTES: usize = 32;
 pub struct EncapsulateJob<'a> {
     /// The client's encapsulation key.
     pub key: &'a [u8],
-    /// Fresh random bytes, used for nothing else, and zeroed by the caller: whoever knows them knows the secret.
+    /// Fresh random bytes, used for nothing else, and zeroed by the caller: the secret follows from them.
     pub random: &'a [u8; BYTES],
 }
 

@@ -307,7 +307,7 @@ impl Master<'_> {
         Ok(())
     }
 
-    /// Starts a worker with the current configuration; `waiting` is told the result.
+    /// Starts a worker with the current configuration; `waiting` gets the result.
     fn reload(&mut self, hard: bool, waiting: Option<mpsc::Sender<Reloaded>>) {
         let mut wish = self.wanted.take().unwrap_or_default();
         wish.hard |= hard;

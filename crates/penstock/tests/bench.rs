@@ -151,7 +151,7 @@ fn what_cannot_be_measured_is_a_sentence_and_a_failure() {
     }
 }
 
-/// A server that does this to whoever connects.
+/// A server that does this with every connection.
 fn unkind(deed: fn(TcpStream)) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -77,7 +77,7 @@ impl Server {
         client
     }
 
-    /// So many of each kind at once; how many were answered.
+    /// Sends this many requests of each kind at once; returns how many were answered.
     fn clients(&self, of_each: usize) -> usize {
         let clients: Vec<Child> = (0..of_each).flat_map(|_| CLIENTS).map(|how| self.client(how)).collect();
         clients.into_iter().map(answered).filter(|answered| *answered).count()
@@ -228,7 +228,7 @@ fn a_device_is_let_go_of_with_handshakes_in_flight() {
         let global = format!("nbthread 2\n  tune.crypto.engine {engine}");
         let mut server = Server::start(&double, &format!("flight-{signal}-{engine}"), &global, &[]);
         let clients: Vec<Child> = (0..5).flat_map(|_| CLIENTS).map(|how| server.client(how)).collect();
-        // The first are being answered by now, and the last have not begun.
+        // By now the first are being answered, and the last have not been started.
         std::thread::sleep(Duration::from_millis(250));
         server.signal(signal);
         server.ends_within(Duration::from_secs(10));
@@ -315,7 +315,7 @@ fn a_daemon_drives_its_device() {
         .unwrap();
     assert!(started.success());
     let daemon = Daemon(std::fs::read_to_string(pidfile).unwrap().trim().parse().unwrap());
-    // A child of nobody's, to be waited for by its pid.
+    // It is not a child of this process, so it is polled by its pid.
     let server = Server { child: Command::new("true").spawn().unwrap(), _place: place, tls, metrics };
     let served = server.clients(2);
     let given = server.metric("penstock_device_operations_total");

@@ -62,7 +62,7 @@ fn troff_has_nothing_to_say_about_the_pages() {
     for (_, arguments) in MADE.iter().filter(|(file, _)| file.starts_with("man/")) {
         let page = made(arguments);
         assert_eq!(said(Command::new("groff").args(["-ww", "-man", "-Tutf8", "-z"]), &page), "", "{arguments:?}");
-        // The test itself: a request that does not exist is told.
+        // The test of this test: a request that does not exist is reported.
         let wrong = said(Command::new("groff").args(["-ww", "-man", "-Tutf8", "-z"]), &(page + ".nonsense\n"));
         assert!(wrong.contains("nonsense"), "{wrong}");
     }

@@ -1,4 +1,4 @@
-//! `program` sections and what systemd is told, on the real binary.
+//! `program` sections and notifications to systemd, on the real binary.
 
 mod common;
 

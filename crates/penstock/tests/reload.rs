@@ -230,7 +230,7 @@ fn an_address_that_goes_serves_who_came_and_one_that_comes_is_served() {
     let master = master(&place.file("a.cfg", &config(2, "", &[&stays_at, &goes_at, &leaves])));
     until("it answers", || is_alive(goes));
     let old = settled_worker(&master);
-    // Nobody accepts them until the new worker serves and the old one has been told to drain.
+    // They are not accepted until the new worker serves and the old one has been asked to drain.
     freeze(old);
     let waiting: Vec<_> = [&goes_at, &leaves].into_iter().cycle().take(32).map(|to| asking(to).unwrap()).collect();
     place.file("a.cfg", &config(2, "", &[&stays_at, &comes_at, &enters]));

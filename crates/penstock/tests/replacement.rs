@@ -1,4 +1,4 @@
-//! Workers that die, on the real binary: each is replaced, who waits is served, and only what it had in flight is lost.
+//! Workers that die, on the real binary: each is replaced, waiting clients are served, and only what was in flight is lost.
 
 mod common;
 
@@ -67,7 +67,7 @@ fn a_killed_worker_is_replaced_and_who_waits_is_served() {
     let master = master(&place, &place.file("a.cfg", &config("", &[&tcp, &unix])));
     until("the worker has reported", || successes(&place) == 1);
     let old = children(master.id())[0];
-    // The file says something else by now; nobody has asked for a reload.
+    // The file has changed by now, but no reload was requested.
     place.file("a.cfg", "nonsense\n");
     freeze(old);
     let waiting: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();

@@ -104,7 +104,7 @@ fn one_who_is_silent_or_does_not_read_is_left() {
     let begun = Instant::now();
     assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
     assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
-    // Thousands of pages that nobody reads: no more is made of them than fits the socket.
+    // Thousands of pages that are not read: no more of them is produced than fits the socket.
     let mut deaf = patient(&served.path("admin"));
     deaf.write_all(format!("prompt\n{}\n", "help;".repeat(2000)).as_bytes()).unwrap();
     std::thread::sleep(Duration::from_secs(1));
@@ -174,7 +174,7 @@ fn who_has_gone_is_shown_nothing_more() {
         process.signal(STOP);
         UnixStream::connect(served.path("admin")).unwrap().write_all(commands.as_bytes()).unwrap();
         process.signal(CONT);
-        // Whoever comes later is answered later.
+        // A client that comes later is answered later.
         served.ask("show version\n");
     };
     leave("set weight a/s 7;show info;set weight a/s 9\n");
@@ -221,7 +221,7 @@ fn a_socket_that_answers_is_not_taken_and_one_left_over_is() {
     served.process = Some(Running::start(&[&"-db", &"-f", &served.file]));
     until("it answers", || UnixStream::connect(served.path("admin")).is_ok());
     assert_eq!(served.ask("show cli level\n"), "admin\n\n");
-    // One that is told to replace it may.
+    // A process that is started to replace it may.
     let old = served.process.take().unwrap();
     let new = Running::start(&[&"-db", &"-f", &served.file, &"-sf", &old.id().to_string()]);
     assert_eq!(old.end(), 0);
@@ -427,7 +427,7 @@ fn what_was_changed_of_servers_outlives_a_restart() {
     assert_eq!(states(), changed);
     process.signal(TERM);
     drop(process);
-    // A file that is none changes nothing, and is told of.
+    // A file that is not valid changes nothing, and is reported.
     std::fs::write(&state, "garbage\n").unwrap();
     let process = start();
     assert_eq!(states(), fresh);

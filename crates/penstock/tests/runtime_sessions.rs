@@ -42,7 +42,7 @@ fn listed(answer: &str, frontend: &str) -> HashMap<u16, String> {
     lines.map(entry).collect()
 }
 
-/// Accepts whoever comes, and says nothing.
+/// Accepts every connection, and sends nothing.
 fn silent_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -75,7 +75,7 @@ fn thousands_of_sessions_are_listed_while_traffic_goes_on_and_one_is_ended() {
     let clients: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(("127.0.0.1", raw)).unwrap()).collect();
     until("all are there", || listed(&ask(&socket, "show sess"), "raw").len() == IDLE);
 
-    // Somebody asks all the time, and nobody of them waits for the lists.
+    // Clients keep asking, and none of them waits for the lists.
     let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let steady = std::thread::spawn({
         let (over, served) = (over.clone(), served.clone());

@@ -88,7 +88,7 @@ fn processes_without_a_master_take_over_with_sf_alone() {
         }
     });
     crowd.lost_nobody();
-    // Who waits in a process that hangs is served as well.
+    // A client that waits in a process that hangs is served as well.
     freeze(serves.id());
     let waiting: Vec<_> = (0..16).map(|n| asking([&tcp, &unix][n % 2]).unwrap()).collect();
     let heir = start(penstock(), &file, &["-db", "-st", &serves.id().to_string()]);
@@ -118,7 +118,7 @@ fn a_master_takes_over_from_a_master() {
         heir.signal(TERM);
         assert_eq!(heir.end(), 0);
     });
-    // The last one ends under load: whoever comes then is refused.
+    // The last one ends under load: later connections are refused.
     assert!(
         crowd.answered > 100
             && crowd.lost.keys().all(|why| why.contains("refused") || why.contains("reset") || why.contains("closed")),

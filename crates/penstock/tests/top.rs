@@ -47,7 +47,7 @@ fn one_view_of_a_running_server() {
     assert!(!shown.contains('\x1b'), "a script gets no escapes");
 }
 
-/// A terminal of so many columns in which `top` runs, by `script`, which every Debian has.
+/// Runs `top` in a terminal with this many columns, by `script`, which every Debian has.
 struct Terminal {
     child: std::process::Child,
     keys: std::process::ChildStdin,

@@ -215,7 +215,7 @@ async fn wait_for_place(worker: &Worker, proxy: ProxyId, bind: usize) {
         let freed = limits.freed.notified();
         // Between that check and the registration a place may have become free without a notification.
         if !limits.has_place(proxy, bind) {
-            // An operator may also raise a limit, which notifies nobody.
+            // An operator may also raise a limit, which notifies no acceptor.
             let _ = tokio::time::timeout(Duration::from_secs(1), freed).await;
         }
         limits.waiting.fetch_sub(1, Ordering::SeqCst);

@@ -87,10 +87,10 @@ async fn serve(mut conn: Conn, mut client: Raw, backend: Option<ProxyId>) {
     worker.give_exchange(x);
 }
 
-/// What became of a connection.
+/// The result of serving a connection in TCP mode.
 enum Served {
     Over,
-    /// It goes on as one of HTTP.
+    /// It continues as an HTTP connection.
     Http,
 }
 
@@ -265,7 +265,7 @@ struct Inspection {
     /// The next rule to run.
     from: usize,
     delay: Deadline,
-    /// Whether nothing more is waited for.
+    /// Whether the rules must decide with what has arrived.
     complete: bool,
     over: Option<Inspected>,
 }
@@ -274,7 +274,7 @@ struct Inspection {
 #[derive(Clone, Copy)]
 enum Inspected {
     Passed,
-    /// The connection closes after what the server has sent already.
+    /// The connection closes after the bytes that the server has already sent.
     Cut,
     Refused,
     /// The connection is dropped without the client noticing.
@@ -331,7 +331,7 @@ impl Inspection {
                 | Verdict::Respond(..)
                 | Verdict::Service(_)
                 | Verdict::Failed
-                // There are no passwords before HTTP.
+                // Passwords are only checked in HTTP rules.
                 | Verdict::Verify { .. } => {
                     evaluate::count_denied_response(conn, x);
                     Some(Inspected::Refused)

@@ -100,7 +100,7 @@ async fn serve(
         task::spawn(&worker, Who::Worker, checks::tick(worker.clone()));
         task::spawn(&worker, Who::Worker, checks::tell(worker.clone()));
     }
-    // If this fails, whoever started the thread no longer waits.
+    // If this fails, the code that started the thread no longer waits.
     let _ = ready.send(Ok(()));
     drop(ready);
     loop {

@@ -164,7 +164,7 @@ fn trailers_go_both_ways() {
     });
 }
 
-/// What no framing may show as a whole body: HAProxy 2.6 ends such a stream as if it were one.
+/// A body that no framing may show as complete: HAProxy 2.6 ends such a stream as if it were.
 #[test]
 fn a_server_that_fails_in_mid_body_is_seen_by_the_client_whatever_the_framing() {
     for (name, head, later, reset) in [
@@ -479,7 +479,7 @@ fn floods_are_cut_with_goaway_within_a_thousand_frames() {
         // ENHANCE_YOUR_CALM.
         assert_eq!(goaway_code(&mut client), Some(11), "{name}");
     }
-    // Nobody else suffers.
+    // Other clients are not affected.
     block_on(async {
         let (_, body, _) = exchange(&mut connect(port).await, get("/")).await;
         assert_eq!(body, b"hello");

@@ -213,7 +213,7 @@ fn a_connection_on_which_nothing_is_answered_any_more_is_left() {
         let number = seen.fetch_add(1, Ordering::SeqCst);
         async move {
             if (1..4).contains(&number) {
-                // The server has gone, and nobody was told.
+                // The server has gone without notice.
                 std::future::pending().await
             }
             respond.send_response(response(Some(0)), true).unwrap();

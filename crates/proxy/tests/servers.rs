@@ -1,4 +1,4 @@
-//! Which server gets a request, how often, and what the client is told when none answers.
+//! Which server gets a request, how often, and what the client gets when none answers.
 
 mod common;
 

@@ -87,7 +87,7 @@ fn a_password_that_takes_minutes_to_check_keeps_nobody_else_waiting() {
         assert!(response.starts_with("HTTP/1.1 204"), "{response}");
     }
     assert_eq!(passwords().done, 0);
-    // Who leaves wants no answer; the next password is checked.
+    // A client that leaves needs no answer; the next password is checked.
     drop(slow);
     waits_until(|| passwords().done == 1);
     for (login, status) in [("dGlnZXI6SGVsbG8gd29ybGQh", "200"), ("dGlnZXI6d3Jvbmc=", "401"), ("bm9ib2R5Ong=", "401")] {

@@ -234,7 +234,7 @@ fn handles(library: &Library) -> Vec<Handle> {
         return Vec::new();
     }
     let mut handles = vec![std::ptr::null_mut(); usize::from(count)];
-    // SAFETY: it writes as many handles as it is told there is room for.
+    // SAFETY: it writes at most as many handles as the number it is given.
     let status = unsafe { (library.instances)(count, handles.as_mut_ptr()) };
     if status == SUCCESS { handles } else { Vec::new() }
 }

@@ -87,7 +87,7 @@ impl SlotRef {
 
     /// Before the library is called with it: from here on it may be answered at any time, on any thread.
     pub fn hand_over(self, instance: &Instance) {
-        // SAFETY: the slot is free, so nobody else reads or writes it; the atomic store publishes the rest.
+        // SAFETY: the slot is free, so nothing else reads or writes it; the atomic store publishes the rest.
         unsafe {
             (*self.0.as_ptr()).instance = ptr::from_ref(instance);
             (*self.0.as_ptr()).state.store(TAKEN, Ordering::Release);
@@ -123,7 +123,7 @@ impl SlotRef {
     }
 
     fn wipe(self) {
-        // SAFETY: called on slots that are free, answered or refused only: nobody else reads or writes the data.
+        // SAFETY: called on slots that are free, answered or refused only: nothing else reads or writes the data.
         unsafe { (*self.0.as_ptr()).data.zeroize() };
     }
 }

@@ -1,4 +1,4 @@
-//! What rules do over time: wait for bytes, track, stick, remember; and what a wrong one is told.
+//! What rules do over time: wait for bytes, track, stick, remember; and the errors of wrong ones.
 
 mod support;
 

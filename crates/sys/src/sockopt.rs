@@ -50,7 +50,7 @@ pub fn tcp_info(socket: RawFd, peer: SocketAddr) -> Option<libc::tcp_info> {
     if (connected.ip().to_canonical(), connected.port()) != (peer.ip().to_canonical(), peer.port()) {
         return None;
     }
-    // SAFETY: plain numbers, all of which may be nought.
+    // SAFETY: plain numbers, all of which may be zero.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
     let room = std::ptr::from_mut(&mut info).cast();

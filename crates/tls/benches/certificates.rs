@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Loads, and commits, of each of which the median is told.
+/// How many times each step is repeated; the median is reported.
 const LOADS: usize = 5;
 const COMMITS: usize = 201;
 

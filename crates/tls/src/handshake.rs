@@ -131,7 +131,7 @@ where
                 if matches!(&error, HandshakeError::Tls(error) if may_be_secret(error)) {
                     worker::suspect();
                 }
-                // The peer is told why; it does not matter whether it still listens.
+                // The alert says why; it does not matter whether the peer still reads it.
                 let _ = write_all(&mut stream, &mut flight.output).await;
                 return Err(error);
             }

@@ -60,7 +60,7 @@ fn workers_and_reloads_share_sessions() {
     });
 }
 
-/// The attack: a session made where nobody is asked for a certificate, offered where everybody is.
+/// The attack: a session from a frontend that asks for no client certificate, offered to one that does.
 #[test]
 fn a_ticket_from_verify_none_never_resumes_where_verification_is_required() {
     let (ca, other) = (Authority::new("ca"), Authority::new("other"));

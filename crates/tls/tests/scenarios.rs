@@ -45,7 +45,7 @@ fn client(files: &Memory, version: TlsVersion, curves: &str, own: Option<&str>) 
     connector(ServerTls { conf, crt: own.map(path), ..ServerTls::default() }, files)
 }
 
-/// What so many clients at once are told, each in the order of its visits.
+/// What this many clients get at once, each in the order of its visits.
 async fn visit(tls: BindTls, files: &Memory, client: Connector, visits: usize) -> Vec<Result<String, String>> {
     let address = facts_server(acceptor(tls, files)).await;
     let client = Rc::new(client);

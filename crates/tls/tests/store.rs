@@ -29,7 +29,7 @@ fn anyone() -> Connector {
     connector(ServerTls { conf, ..ServerTls::default() }, &Memory::default())
 }
 
-/// The common name of the certificate that who asks for `name` is shown.
+/// The common name of the certificate that a client gets that asks for `name`.
 async fn shown(address: SocketAddr, name: &str) -> String {
     let said = ask(&anyone(), address, Some(name)).await;
     said.map_or_else(|error| error, |said| said.rsplit_once("server=").unwrap().1.to_owned())
@@ -337,7 +337,7 @@ fn names_are_told_with_their_certificates() {
     assert!(store.names(Some("another")).is_empty());
 }
 
-/// Commits while clients come and while one stays: nobody fails, and the one that stays is not closed. With PENSTOCK_ENDURANCE=1
+/// Commits while clients come and while one stays: no client fails, and the one that stays is not closed. With PENSTOCK_ENDURANCE=1
 /// a thousand of them beside five thousand other certificates, the memory looked at, and what the one that stays waits told.
 #[test]
 fn commits_under_load_cost_no_connection_and_no_memory() {

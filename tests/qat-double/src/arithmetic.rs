@@ -12,13 +12,13 @@ impl Number {
     }
 
     fn from(bytes: &[u8]) -> Number {
-        // SAFETY: reads as many bytes as it is told.
+        // SAFETY: reads no more bytes than the length it is given.
         Number(unsafe { lc::BN_bin2bn(bytes.as_ptr(), bytes.len(), ptr::null_mut()) })
     }
 
     fn bytes(&self, len: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len];
-        // SAFETY: writes as many bytes as it is told.
+        // SAFETY: writes no more bytes than the length it is given.
         (unsafe { lc::BN_bn2bin_padded(bytes.as_mut_ptr(), len, self.0) } == 1).then_some(bytes)
     }
 }

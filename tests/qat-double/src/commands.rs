@@ -1,4 +1,4 @@
-//! What the double is told: words and a number on each line of the file `commands` beside the library.
+//! Commands to the double: words and a number on each line of the file `commands` beside the library.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ impl Commands {
     }
 }
 
-/// Uses up one of the next so many.
+/// Uses up one of the next operations that a command applies to.
 pub fn take(count: &mut u64) -> bool {
     let any = *count > 0;
     *count -= u64::from(any);

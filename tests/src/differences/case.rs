@@ -1,7 +1,7 @@
 //! One generated case: a frontend, a backend, origins' answers and steps. Many stand in one scenario; each can also be
 //! written as a scenario of its own.
 
-/// What stands for the case's number wherever a name must be its own: `f§` is the frontend, `k§` the backend, `b§` the
+/// A placeholder for the case's number in names that must be unique: `f§` is the frontend, `k§` the backend, `b§` the
 /// address, `o§` the origin. In a scenario of its own the number is left out.
 pub const NUMBER: char = '§';
 

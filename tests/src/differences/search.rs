@@ -24,7 +24,7 @@ pub struct Search {
     pub jobs: usize,
     /// Whether a line that penstock alone refuses counts.
     pub refusals: bool,
-    /// The search ends once so much was found.
+    /// The search ends once this many differences were found.
     pub enough: usize,
 }
 
@@ -115,7 +115,7 @@ impl Finds<'_> {
     }
 
     /// What passed, and all finds as scenarios, with what differs in each. What was made small by several at a time is
-    /// tried again alone, lest the machine's load be taken for a difference.
+    /// tried again alone, so that the machine's load is not taken for a difference.
     fn made_small(self) -> (Vec<String>, BTreeMap<String, String>) {
         let left = Mutex::new(self.found);
         let small = Mutex::new(Vec::new());
@@ -178,7 +178,7 @@ fn differing(verdict: Verdict) -> Option<Vec<String>> {
 }
 
 /// What a line that differs is about: its side, and its words up to the first value. While a case is made small it goes
-/// on differing in this, lest one difference hide another.
+/// on differing in this, so that one difference does not hide another.
 pub fn shape(line: &str) -> String {
     line.split([':', '"']).next().unwrap_or_default().chars().filter(|c| !c.is_ascii_digit()).collect()
 }

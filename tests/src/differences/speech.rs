@@ -1,5 +1,5 @@
 //! Expressions, formats, conditions and actions of the rules' language, made from the rows of its own tables: a new row
-//! is spoken without a change here.
+//! is used without a change here.
 
 mod left_out;
 mod vocabulary;
@@ -86,7 +86,7 @@ pub fn word(text: &str) -> String {
 /// An argument of a fetch or a converter.
 fn argument(of: &str, spec: &ArgSpec, dice: &mut Dice) -> String {
     match spec.kind {
-        // Maps have values of a type, and so has what stands for a missing one.
+        // The values of a map have a type, and so does the default for a missing one.
         ArgKind::Map => map_file(of).to_owned(),
         ArgKind::Str if of.starts_with("map") && of.ends_with("_int") => dice.pick(NUMBERS).to_owned(),
         ArgKind::Str if of.starts_with("map") && of.ends_with("_ip") && of != "map_ip" => "10.0.0.9".to_owned(),
@@ -277,7 +277,7 @@ fn flags(dice: &mut Dice) -> &'static str {
     if dice.chance(85) { "" } else { dice.pick(&["{+Q}", "{+E}", "{+X}", "{+Q,+E}", "{-Q}"]) }
 }
 
-/// A log format. It begins with the frontend's name, by which its lines are told from others.
+/// A log format. It begins with the frontend's name, by which its lines are recognised.
 pub fn log_format(dice: &mut Dice) -> String {
     let mut out = "f§".to_owned();
     for _ in 0..=dice.below(5) {
@@ -311,7 +311,7 @@ pub fn condition(moment: Moment, dice: &mut Dice) -> String {
     out
 }
 
-/// What stands in an `acl` line after its name, or in braces.
+/// The part of an `acl` line after its name, or of a condition in braces.
 pub fn test(moment: Moment, dice: &mut Dice) -> String {
     if dice.chance(15) {
         let all: Vec<String> = criteria().filter(|c| !c.starts_with("ssl")).collect();
@@ -498,7 +498,7 @@ fn redirection(moment: Moment, dice: &mut Dice) -> String {
 mod tests {
     use super::*;
 
-    /// A row whose arguments have a slot that nobody knows to fill would never be generated.
+    /// A row with an argument that cannot be made up would never be generated.
     #[test]
     fn every_slot_of_the_table_of_actions_is_filled() {
         for kind in Kind::ALL {

@@ -44,7 +44,7 @@ pub struct Flood {
     repeat: fn(u32) -> Vec<u8>,
     /// How many frames a repetition has.
     frames: u32,
-    /// The promise: cut within so many frames.
+    /// The promise: the peer is cut off within this many frames.
     within: u32,
 }
 
@@ -199,7 +199,7 @@ impl Flood {
         bytes
     }
 
-    /// Sends up to so many frames over a new connection, some at a time, until it is cut; how many were sent. Between two
+    /// Sends up to this many frames over a new connection, some at a time, until it is cut; returns how many were sent. Between two
     /// sendings it listens for `patience`.
     pub fn send(&self, address: SocketAddr, most: u32, at_a_time: u32, patience: Duration) -> Result<u32, Failure> {
         let mut stream = TcpStream::connect(address).map_err(|e| e.to_string())?;

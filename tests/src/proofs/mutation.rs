@@ -94,7 +94,7 @@ fn acts(words: &[&str], rules: &str, name: &str) -> bool {
     }
 }
 
-/// The text without a setting of its `bind` or `server` lines, or of what stands in brackets in a crt-list.
+/// The text without a setting of its `bind` or `server` lines, or of the part in brackets in a crt-list.
 fn settings(text: &str, section: &str, name: &str, min: u8, max: u8) -> String {
     let known: Vec<&str> = manual::keywords().iter().filter(|e| e.section == section).map(|e| e.name).collect();
     let changed = sectioned(text).map(|(place, line)| {

@@ -9,7 +9,7 @@ use penstock_rules::{ACTIONS, Kind as Ruleset, Support as Works, conv, fetch, lo
 pub enum Kind {
     /// A line of its own in this kind of section; `proxy` stands for the four kinds of proxies.
     Line(&'static str),
-    /// A setting of a `bind` or `server` line, with at least and at most so many words behind it.
+    /// A setting of a `bind` or `server` line, with the least and the greatest number of words after it.
     Setting(&'static str, u8, u8),
     /// A sample fetch.
     Fetch,

@@ -136,7 +136,7 @@ pub fn occurs(row: &Row, scenario: &Scenario) -> bool {
     files.flat_map(|s| mutants(row, &s.text).into_iter().map(move |m| m != s.text)).any(|changed| changed)
 }
 
-/// Whether a scenario's transcript, as HAProxy left it, shows the metric with another value than nought. `None`: there is no
+/// Whether a scenario's transcript, as HAProxy left it, shows the metric with a value other than zero. `None`: there is no
 /// transcript.
 pub fn is_measured(root: &Path, row: &Row, scenario: &str) -> Option<bool> {
     let transcript = std::fs::read_to_string(root.join(format!("tests/recorded/{scenario}.txt"))).ok()?;

@@ -49,7 +49,7 @@ pub struct About<'a> {
     pub world: &'a dyn World,
     /// When the check started.
     pub now: Now,
-    /// What the server is told about itself.
+    /// The state of the server as its own check reports it to it.
     pub standing: Standing,
 }
 

@@ -115,7 +115,7 @@ pub fn hex(text: &[u8]) -> Option<Vec<u8>> {
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect())?
 }
 
-/// What the server is told about itself.
+/// The state of a server as `http-check send-state` reports it to it.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// The value of `X-Haproxy-Server-State`, for `send-state`.

@@ -38,7 +38,7 @@ struct Schedule {
     start: Instant,
     first: Duration,
     distance: Duration,
-    /// Units that fell due and have not begun.
+    /// Units that are due and have not been started.
     due: Semaphore,
     begun: Cell<u64>,
 }

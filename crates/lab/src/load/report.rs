@@ -1,4 +1,4 @@
-//! What came of a load.
+//! The results of a load.
 
 use super::LoadPlan;
 use crate::{Histogram, cost::Cost};

@@ -268,7 +268,7 @@ fn thread(share: Share, events: &Sender<Event>) {
             return;
         }
     };
-    // Nobody listens any more where the run has failed elsewhere.
+    // The receiver is gone if the run has failed elsewhere.
     let _ = events.send(Event::Ready(number, rustix::thread::gettid().as_raw_nonzero().get()));
     let tally = worker::run(share, &runtime);
     let _ = events.send(Event::Finished(number, Box::new(tally), Spent::of_this_thread()));

@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// What stands behind the server under test.
+/// The backend of the server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {

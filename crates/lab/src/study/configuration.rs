@@ -22,7 +22,7 @@ pub struct Service {
     pub cpus: Vec<u32>,
     /// Connections at once, those to servers not counted.
     pub connections: usize,
-    /// What stands behind, and where.
+    /// The backends and their addresses.
     pub origin: Option<(Origin, SocketAddr)>,
     /// Whether connections are kept after a response.
     pub keep_alive: bool,

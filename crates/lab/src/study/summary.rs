@@ -134,7 +134,7 @@ pub(super) fn negotiated(report: &LoadReport) -> Vec<String> {
     found
 }
 
-/// A window in a line, as it is told while the study runs.
+/// A window as one line, shown while the study runs.
 pub(super) fn line(cell: &Cell, window: &Window) -> String {
     let bytes = if cell.units == "downloads" {
         format!(", {:.2} Gbit/s", window.bytes_a_second * 8.0 / 1e9)

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(kinds(idle(), load, false), ["not-at-its-limit"]);
         // What others used, it could not have.
         assert_eq!(kinds(Window { others: 0.45, ..idle() }, load, false), ["neighbours"]);
-        // The generator says so itself, and at a given rate nobody is at a limit.
+        // The generator says so itself, and at a fixed rate no side is expected to be at its limit.
         assert!(kinds(idle(), load, true).is_empty());
         assert!(kinds(idle(), Load { offered: Some(500.0), ..load }, false).is_empty());
     }

@@ -127,7 +127,8 @@ pub async fn converse(hub: Rc<Hub>, entrance: Rc<Entrance>, mut client: Client) 
                 }
                 break;
             }
-            // What changes something is carried out, as sent; what only shows has nobody to be shown to.
+            // A command that changes something is still carried out; one that only shows something is dropped, since nobody
+            // would see the result.
             Step::Run(request) if request.changes.is_none() && client.stream.is_gone() => break,
             Step::Run(request) => {
                 let answered = answer(&hub, &entrance, &mut client, &mut session, request).await;
@@ -202,7 +203,7 @@ async fn answer(
             }
             Piece::Data(data) => session.write(&data),
         }
-        // Many pieces may be empty, of a search that finds nothing.
+        // A search that finds nothing produces many empty pieces.
         if send(&mut client.stream, session, GATHERED).await.is_err() || client.stream.is_gone() {
             break Err(Gone::Left);
         }

@@ -136,7 +136,7 @@ impl Browser {
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
-    /// The page as a picture, for who wants to look: into the directory that `PENSTOCK_SCREENSHOTS` names.
+    /// Saves the page as a picture in the directory that `PENSTOCK_SCREENSHOTS` names, for a person to look at.
     pub fn picture(&mut self, name: &str) {
         let Some(directory) = std::env::var_os("PENSTOCK_SCREENSHOTS") else { return };
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));

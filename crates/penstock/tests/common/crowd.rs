@@ -52,7 +52,7 @@ pub fn is_alive(port: u16) -> bool {
     asking(&format!("127.0.0.1:{port}")).and_then(answer).is_ok()
 }
 
-/// Tells threads that they have done enough, also when a test fails: nobody could wait for them else.
+/// Stops the threads when it is dropped, so also when a test fails; otherwise they could not be joined.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {

@@ -54,7 +54,7 @@ pub fn run(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
     penstock().args(arguments.iter().map(|a| a.as_ref())).output().unwrap()
 }
 
-/// A port below those that the kernel gives out, so that nobody is given it before it is bound; never the same one twice.
+/// A port below the kernel's ephemeral range, so that no connection gets it before it is bound; never the same one twice.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     loop {

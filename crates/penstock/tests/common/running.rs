@@ -1,4 +1,4 @@
-//! Processes that run until they are told to end.
+//! Processes that run until they are stopped.
 
 use super::{Place, penstock};
 use std::{

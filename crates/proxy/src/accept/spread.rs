@@ -41,7 +41,7 @@ pub(crate) fn start(worker: &Rc<Worker>, accepted: Accepted) {
     task::spawn(worker, who, handshake::run(worker.clone(), accepted));
 }
 
-/// Another worker that has so many fewer connections than this one (not counting the one just accepted) that handing it
+/// Another worker that has enough fewer connections than this one (not counting the one just accepted) that handing it
 /// over pays.
 fn less_busy(worker: &Worker) -> Option<usize> {
     let loads = &worker.shared.loads;

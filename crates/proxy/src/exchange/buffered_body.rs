@@ -33,7 +33,7 @@ pub(crate) async fn wait(live: &mut Live<'_>, at_least: u64, limit: Option<Durat
         return Waited::Enough;
     }
     if live.client.allow_body() {
-        // The client is told to continue here, and not a second time by the server.
+        // The client gets its `100 Continue` here, and not a second time from the server.
         live.x.request.fields.remove_known(Known::Expect);
         live.x.continued += weight(VERSION + "100Continue".len(), &Fields::new());
         live.x.log.bytes_read = live.x.continued;

@@ -72,7 +72,7 @@ pub(crate) trait Sink {
         false
     }
     /// Sends the contents of `buffer`, after the head if that is still due; with `end`, also the end of the body. Ready
-    /// once nothing is left to send. Until then nobody else may touch `buffer`.
+    /// once nothing is left to send. Until then nothing else may touch `buffer`.
     fn poll_send(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer, end: Option<End<'_>>) -> Poll<io::Result<()>>;
 }
 
@@ -144,7 +144,7 @@ pub(crate) trait Upstream: Source + Sink {
     fn poll_head(&mut self, cx: &mut Context<'_>, head: &mut ResponseHead) -> Poll<Result<Framing, Fault>>;
     /// How much of a response has arrived, which decides whether the request may be sent elsewhere.
     fn answered(&self) -> Answered;
-    /// What was read and is no message: for whoever wants to see why it is none.
+    /// The bytes that were read but are not a valid message, for diagnosis.
     fn unread(&self) -> &[u8] {
         &[]
     }

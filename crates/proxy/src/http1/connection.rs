@@ -26,7 +26,7 @@ pub(crate) async fn resume(mut conn: Box<Conn>, stream: Stream, input: Option<Bu
     loop {
         match wait(&mut conn, &mut client, ready, None).await {
             Waited::Input => {}
-            // A client that never sent anything is told why its connection closes; a client between requests is not.
+            // A client that never sent anything gets a response that says why its connection closes; a client between requests does not.
             Waited::Silence if conn.requests == 0 => {}
             Waited::Silence | Waited::Draining => break,
         }

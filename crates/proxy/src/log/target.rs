@@ -100,7 +100,7 @@ impl Stream {
             number => {
                 let fd = penstock_sys::adopt(number).ok()?;
                 let result = use_it(fd.as_fd());
-                // The descriptor belongs to whoever started us.
+                // The descriptor belongs to the process that started us.
                 let _ = std::os::fd::IntoRawFd::into_raw_fd(fd);
                 Some(result)
             }

@@ -366,7 +366,7 @@ impl Cells {
             mean.push(ms.unwrap_or(0));
         }
     }
-    /// It took so many microseconds in queue, and to the response where there was one.
+    /// Counts the time a request spent in queues and, if there was a response, until that, in microseconds.
     pub fn latency(&self, queue: u64, response: Option<u64>) {
         self.queue_times.push(queue);
         response.into_iter().for_each(|us| self.response_times.push(us));

@@ -81,7 +81,7 @@ impl Carried {
         Carried(Mutex::new(Books { before, ledger: ledger.map(Ledger::new) }))
     }
 
-    /// Opens the books. Whoever reads counters to show them does so first: of two readers, the one that read less must not be the
+    /// Opens the books. Code that reads counters to show them does so first: of two readers, the one that read less must not be the
     /// last to write.
     pub fn open(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

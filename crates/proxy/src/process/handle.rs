@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub services: Services,
     pub state: AtomicU8,
     /// How many workers are handing a connection to another. A worker that increments this reads `state` afterwards,
-    /// and whoever changes `state` reads this afterwards, so that at least one of them sees the other: hence `SeqCst`
+    /// and code that changes `state` reads this afterwards, so that at least one of them sees the other: hence `SeqCst`
     /// for both.
     pub handing_over: AtomicU32,
     pub started: Instant,

@@ -35,7 +35,7 @@ const RECORD_MAX: usize = RECORD_MIN + 2 * u8::MAX as usize;
 /// How long an old process may take for each step.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a process that asks may take for each step: this process waits for it when it is told to end.
+/// How long a process that asks may take for each step: this process waits for it when it is asked to end.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the process behind a stats socket for its listening sockets.

@@ -8,11 +8,11 @@ use penstock_rules::{
 };
 use std::{io, sync::Arc, thread, time::Duration};
 
-/// How often changed lists and maps are put in order.
+/// How often lists and maps that have changed are reorganised.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Puts lists and maps in order on a thread of its own, for as long as there are workers: contents that nobody reads any more are
-/// freed, and indexes are made. It takes as long as they are large, so no worker does it.
+/// Reorganises lists and maps on a thread of its own for as long as there are workers: frees contents that are no longer read, and
+/// builds indexes. The time this takes is proportional to their size, so no worker does it.
 pub(crate) fn keep_tidy(handle: Handle) -> io::Result<()> {
     if handle.references().is_empty() {
         return Ok(());
@@ -47,7 +47,7 @@ impl Handle {
         self.shared().backends.started().elapsed().as_millis() as Millis
     }
 
-    /// How a stick table names the server with this number: by its name, or by its address with `srvkey addr`.
+    /// How a stick table identifies the server with this id: by its name, or with `srvkey addr` by its address.
     pub fn server_key(&self, table: &StickTable, id: u64) -> Option<String> {
         let proxies = &self.shared().config.proxies;
         let proxy = proxies.position(|proxy| proxy.name == table.name)?;

@@ -84,7 +84,7 @@ pub struct Shared {
     pub(crate) history: history::Kept,
     /// What the watchdog sees of each worker.
     pub(crate) pulses: Vec<Pulse>,
-    /// What came of questions to name servers.
+    /// Counts of DNS queries.
     pub resolving: Resolving,
     /// Messages that were none.
     pub(crate) captures: Captures,

@@ -1,5 +1,5 @@
 //! Watches the workers: a task that uses a second of CPU time in one poll is stuck. The process then reports what the
-//! task was doing and ends, so that whoever supervises it can start another.
+//! task was doing and ends, so that its supervisor can start another.
 //!
 //! What is watched is the turn, not the worker: a worker that completes many turns a second is merely busy, however
 //! late it is, and is left alone.

@@ -58,21 +58,21 @@ pub(crate) fn from_client(x: &mut Exchange, proxy: &Proxy, pool: &Backend, rules
     }
 }
 
-/// What becomes of a cookie.
+/// What to do with a cookie.
 enum Fate {
     Kept,
-    /// Without so many bytes at the start of its value.
+    /// Keep it without this many bytes at the start of its value.
     Shortened(usize),
     Removed,
 }
 
-/// A `Cookie` field as the server gets it, once `decide` has seen the value of each cookie of that name; `None` if nothing
-/// is left. Blanks around equals signs are dropped, as rules do not see them either. The attributes behind a cookie that
-/// is removed (`$Path`, RFC 2965) go with it.
+/// A `Cookie` field as the server gets it, after `decide` has been asked about each cookie of that name; `None` if nothing
+/// is left. Blanks around equals signs are dropped, as rules do not see them either. The attributes that follow a removed
+/// cookie (`$Path`, RFC 2965) are removed with it.
 fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) -> Option<Vec<u8>> {
     let mut rest = Vec::with_capacity(header.len());
     let (mut start, mut removed, mut kept) = (0, false, false);
-    // What stood before the first of the cookies removed here.
+    // The text before the first cookie that is removed.
     let mut gap = None;
     let mut begun = false;
     while start < header.len() {
@@ -86,7 +86,7 @@ fn rewritten(header: &[u8], name: &[u8], mut decide: impl FnMut(&[u8]) -> Fate) 
             Some(at) => (cookie[..at].trim_ascii_end(), cookie[at + 1..].trim_ascii_start()),
             None => (cookie, &b""[..]),
         };
-        // An attribute of the cookie before it, or nothing at all.
+        // An attribute of the preceding cookie, or an empty element.
         let is_attribute = cookie.is_empty() || key.starts_with(b"$");
         if equals.is_some() && key == name {
             match decide(value.trim_ascii_end()) {
@@ -186,7 +186,7 @@ pub(crate) fn to_client(x: &mut Exchange, proxy: &Proxy, now: u64) {
     let own = server.config.settings.cookie.as_deref();
     x.log.cookie[1] = b'N';
     let mut position = 0;
-    // With `ignore-persist`, what the server sets is its own affair.
+    // With `ignore-persist`, the server's own cookies are left alone.
     while let Some(field) = x.response.fields.at(position).filter(|_| !x.cookie.ignored) {
         if field.known != Known::SetCookie || !names(field.value, conf.name.as_bytes()) {
             position += 1;
@@ -250,7 +250,7 @@ fn must_insert(x: &Exchange, conf: &Cookie, now: u64) -> bool {
 fn insert(x: &mut Exchange, conf: &Cookie, own: Option<&str>, now: u64) {
     let mut value = conf.name.clone() + "=";
     match own {
-        // The server has no cookie of its own: the client must forget that of another.
+        // The server has no cookie value: the client must forget that of another server.
         None => value.push_str("; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/"),
         Some(own) => {
             value.push_str(own);

@@ -7,7 +7,7 @@ use tokio::io::ReadBuf;
 /// Bytes being moved: a fixed block whose `start..end` is filled.
 ///
 /// Every block has a margin before and after its usable range, so that its contents can be made a chunk in place,
-/// whatever they are and whoever wrote them.
+/// whatever they are and wherever they come from.
 pub(crate) struct Buffer {
     block: Vec<u8>,
     start: usize,

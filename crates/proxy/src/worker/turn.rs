@@ -19,7 +19,7 @@ pub(crate) use penstock_rules::turn::{cost, is_spent, spend};
 const TURN: u32 = 2500;
 
 /// The total budget of all tasks that use up their turns, between two looks at the reactor: some 2 ms. It is exceeded
-/// only if they are so many that each would get next to nothing.
+/// only if there are so many of them that each would get next to nothing.
 const ROUND: u32 = 8 * TURN;
 
 /// The smallest budget; with less, switching tasks would cost more than the work done.

@@ -126,7 +126,7 @@ impl Recorder {
         }
         Some(String::from_utf8(head).unwrap())
     }
-    /// Reads so many bytes; `None` at the end.
+    /// Reads this many bytes; `None` at the end.
     pub fn bytes(&mut self, n: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; n];
         self.stream.read_exact(&mut bytes).ok()?;

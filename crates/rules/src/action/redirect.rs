@@ -25,7 +25,7 @@ pub struct Redirect {
 pub(crate) enum Target {
     /// The whole location.
     Location,
-    /// What stands before the path.
+    /// The part before the path.
     Prefix,
     /// Another scheme for the same host and path.
     Scheme,

@@ -129,7 +129,7 @@ impl Contents {
         self.sets.iter_mut().filter_map(|(_, set)| set.as_mut()).for_each(|set| set.settle(entries));
     }
 
-    /// Whether so many entries are compared one by one that [`Contents::settle`] pays.
+    /// Whether enough entries are compared one by one for [`Contents::settle`] to pay.
     pub(super) fn is_overdue(&self) -> bool {
         self.sets.iter().flat_map(|(_, set)| set).any(|set| set.is_overdue(self.len()))
     }

@@ -167,7 +167,7 @@ impl TableSpec {
     }
 }
 
-/// What stands in for which others: `gpt(1)` is read by the name of `gpt0` as well.
+/// Which data can be read by the names of others: `gpt(1)` by that of `gpt0` as well.
 const ARRAYS: &[(Data, &[Data])] = &[
     (Data::Gpt, &[Data::Gpt0]),
     (Data::Gpc, &[Data::Gpc0, Data::Gpc1]),

@@ -261,7 +261,7 @@ pub async fn last_said() -> String {
     "nothing".to_owned()
 }
 
-/// What a connection as `connector` makes it is told by a [`facts_server`], or how it fails.
+/// What a [`facts_server`] reports about a connection made by `connector`, or how that fails.
 pub async fn ask(connector: &Connector, address: SocketAddr, sni: Option<&str>) -> Result<String, String> {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut tls = connector.connect(socket, sni).await.map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! What came of questions to name servers, as `show resolvers` tells it.
+//! Counts of DNS queries and their results, as `show resolvers` reports them.
 
 use penstock_config::{Config, model::Resolvers};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// The name servers of each `resolvers` section, and what was counted.
+/// The name servers of each `resolvers` section, with their counts.
 #[derive(Debug, Default)]
 pub struct Resolving {
     /// The sections in their order.
@@ -28,13 +28,13 @@ pub struct Section {
 pub struct NameServer {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     counts: [AtomicU64; COUNTS.len()],
 }
 
-/// What is counted of each, in HAProxy's words and order. What stays at nought cannot happen here: aliases are followed where they
-/// stand, a cut answer is one that failed, and no answer is waited for after its time.
+/// The names of the counts, in HAProxy's words and order. Those that stay at zero cannot occur here: aliases are resolved within the
+/// answer, a truncated answer counts as failed, and late answers are not waited for.
 pub const COUNTS: [&str; 15] = [
     "sent",
     "snd_error",
@@ -53,7 +53,7 @@ pub const COUNTS: [&str; 15] = [
     "outdated",
 ];
 
-/// What can be counted.
+/// The counts that can occur, by their place in [`COUNTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[repr(usize)]
@@ -70,7 +70,7 @@ pub(crate) enum Count {
 }
 
 impl NameServer {
-    /// What was counted, by the words of [`COUNTS`].
+    /// The counts with their names from [`COUNTS`].
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         COUNTS.into_iter().zip(self.counts.iter().map(|count| count.load(Relaxed)))
     }
@@ -81,7 +81,7 @@ impl NameServer {
 }
 
 impl Resolving {
-    /// Of a configuration: with the name servers of the system, where a section wants them.
+    /// Zero counts for the name servers of a configuration, including the system's where a section asks for them.
     pub(crate) fn new(config: &Config) -> Resolving {
         let sections = config
             .resolvers
@@ -90,7 +90,7 @@ impl Resolving {
         Resolving { sections: sections.collect(), failed: AtomicU64::new(0) }
     }
 
-    /// How often a name was asked for and no address came of it.
+    /// How many times a name could not be resolved.
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
     }
@@ -100,7 +100,7 @@ impl Resolving {
     }
 }
 
-/// Those of the section, then those of the system if it wants them.
+/// The section's own name servers, then the system's if it asks for them (`parse-resolv-conf`).
 fn nameservers(section: &Resolvers) -> Vec<NameServer> {
     let mut list = section.nameservers.clone();
     if section.parse_resolv_conf {
