@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a client may make the server keep: resident memory for each client of a kind, penstock beside Debian's haproxy.
 
-Of each kind so many clients are opened, then four times as many; the figure is the difference of the server's resident memory
+Of each kind a number of clients is opened, then four times as many; the figure is the difference of the server's resident memory
 over the difference of the clients (over their streams, where a client has many), so that what the server keeps anyway is not
 counted. Each round starts both servers anew, on the same configuration. docs/limits.md says what bounds each figure.
 

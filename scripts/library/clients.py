@@ -42,7 +42,7 @@ def handshakes(address: str, how: Sequence[str | float], what: Collection[str] =
 
 
 def h2load(count: int, arguments: Sequence[str], url: str) -> int:
-    """So many requests, none of which may fail."""
+    """Makes `count` requests, none of which may fail; returns how many succeeded."""
     out = run(["h2load", "-n", str(count), *arguments, url])
     found = re.search(r"(\d+) succeeded", out)
     good = int(found.group(1)) if found else 0

@@ -141,7 +141,7 @@ fn penstock(commands: &[Command]) -> String {
     for (signals, meaning) in [
         (
             "SIGUSR2, SIGHUP",
-            "to a master (-W): reads the configuration again and starts a worker with it, which takes the listening sockets over with everybody who waits in them; the worker before it drains. One that cannot start changes nothing",
+            "to a master (-W): reads the configuration again and starts a worker with it, which takes over the listening sockets and the connections waiting in them; the old worker drains. If the new one cannot start, nothing changes",
         ),
         ("SIGUSR1", "takes no new connections, and ends when those that are there have ended"),
         ("SIGTERM, SIGINT", "ends at once"),

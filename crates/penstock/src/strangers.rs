@@ -33,7 +33,7 @@ pub fn sockets_of(pids: &[i32]) -> (Vec<OwnedFd>, Vec<String>) {
             && e.kind() != io::ErrorKind::NotFound
         {
             refused.push(format!(
-                "cannot take the listening sockets of process {pid} over ({e}): who waits in them may be lost"
+                "cannot take the listening sockets of process {pid} over ({e}): connections waiting in them may be lost"
             ));
         }
     }

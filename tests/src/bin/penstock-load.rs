@@ -3,7 +3,7 @@
 //!     penstock-load mixed ADDRESS,... COUNT CLIENTS SEED  COUNT clients of every kind, one in a hundred vanishing at some point;
 //!                                                         then how many were served, resumed, vanished and failed
 //!     penstock-load aborted ADDRESS COUNT                 COUNT clients that send a hello and are gone at once
-//!     penstock-load flood ADDRESS NAME FRAMES N PAUSE     FRAMES frames of an HTTP/2 flood, N at a time with so many µs of
+//!     penstock-load flood ADDRESS NAME FRAMES N PAUSE     FRAMES frames of an HTTP/2 flood, N at a time with PAUSE µs of
 //!                                                         listening after each, on a new connection whenever it is
 //!                                                         cut; then how many were sent on each connection
 //!     penstock-load paced ADDRESS new|keep RATE SECONDS THREADS PORT...

@@ -22,7 +22,7 @@ pub fn options() -> Vec<Opt> {
         value("-c", "N", "connections open at once [10]"),
         value("-t", "N", "threads [1]"),
         value("-d", "TIME", "how long: 30, 30s, 2m, 1h [10s]"),
-        value("-n", "N", "ends after so many units"),
+        value("-n", "N", "ends after this many units"),
         value("-H", "'NAME: VALUE'", "a header field; may be repeated"),
         switch("--latency", "shows percentiles in detail"),
         value("--timeout", "TIME", "after this a unit is given up and counted as an error [10s]"),

@@ -43,7 +43,7 @@ pub(super) const TABLE: &[ConvSpec] = &[
         &[arg("offset", Number), opt("length", Number)],
         Bin,
         Bin,
-        "Bytes from an offset, at most so many.",
+        "Bytes from an offset, at most `length` of them.",
         |_, value, args| {
             // A negative number counts as beyond the end of any text: as an offset it leaves nothing, as a length
             // everything.
