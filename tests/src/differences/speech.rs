@@ -501,7 +501,8 @@ mod tests {
     /// A row with an argument that cannot be made up would never be generated.
     #[test]
     fn every_slot_of_the_table_of_actions_is_filled() {
-        for kind in Kind::ALL {
+        // HAProxy has no rules on a ClientHello.
+        for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::TcpHello) {
             for seed in 0..300 {
                 let text = action(*kind, &mut Dice::new(seed));
                 assert!(!text.contains('<') || text.contains('"') || text.contains("(?"), "{}: {text}", kind.name());
