@@ -256,6 +256,7 @@ mod tests {
             "strneq(a,b)",
             "feature(OPENSSL)",
             "feature(OPENSSL_AWSLC)",
+            "feature(ZLIB) || feature(SLZ)",
             "version_atleast(2.4-dev19)",
             "version_atleast(2.6.12)",
             "version_before(2.7)",

@@ -25,6 +25,7 @@ pub const FEATURES: &[&str] = &[
     "SYSTEMD",
     "TFO",
     "THREAD",
+    "ZLIB",
 ];
 
 /// Reads files that a configuration names and whose contents belong to it, such as error files.
