@@ -48,4 +48,4 @@ fuzz: ## fuzz every target for FUZZ_SECONDS (60 each unless told)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} scripts/fuzz.sh
 
 packages: ## install the Debian packages that the tasks above need
-	@scripts/packages.sh build test check full
+	@scripts/packages.sh build test check full package image

@@ -26,7 +26,6 @@ run scripts/endurance.py
 run scripts/runtime.py target/release/penstock
 run scripts/runtime-clients.py
 run scripts/replacement.py --check --rounds 10
-run scripts/replacement.py --check --rounds 10
 run scripts/memcheck.sh
 for study in handshake-modes cores-saved cpu-against-rate max-rate core-scaling handshake throughput offload; do
     run target/release/penstock bench study $study --quick --out target/studies/$study

@@ -1,6 +1,6 @@
 //! The stats page, CSV, JSON and Prometheus metrics: what an operator sees, rendered from one snapshot.
 //!
-//! [`columns`] is the one table of statistics, used by every format. [`service`] answers HTTP requests, and [`command`]
+//! [`columns`] is the table of statistics: CSV and JSON are made from it, and the Prometheus metrics refer to it. [`service`] answers HTTP requests, and [`command`]
 //! commands of the runtime API.
 
 #![forbid(unsafe_code)]

@@ -36,11 +36,11 @@ echo 'show info; show stat' | socat - /run/penstock.sock
 penstock ctl -s /run/penstock.sock show stat
 ```
 
-One line is read, its commands parted by `;` are carried out in order, and the connection closes. Every answer ends with an empty
-line and has no other. `prompt` keeps the connection. A backslash takes away the meaning of a `;`, a blank or a backslash. A command whose
-last word is `<<` is followed by lines up to an empty one, `<<WORD` by lines up to one that is WORD. Sentences begin with `[3]: ` for an
-error, `[5]: ` and `[6]: ` otherwise, after `set severity-output number`. The level is what the `stats socket` line must give; what changes
-something is told by a line in the process's log. Every `show` takes `json` as its last word.
+One line is read, its commands, separated by `;`, are carried out in order, and the connection closes. Every answer ends with an empty
+line and contains none before it. `prompt` keeps the connection. A backslash takes away the meaning of a `;`, a blank or a backslash. A command whose
+last word is `<<` is followed by lines up to an empty one, `<<WORD` by lines up to one that is WORD. Messages begin with `[3]: ` for an
+error, `[5]: ` and `[6]: ` otherwise, after `set severity-output number`. The level is the one that the `stats socket` line must grant; each
+change is logged. Every `show` that is not refused also takes `json` as its last word.
 
 ## Changes that outlive the process
 
@@ -56,9 +56,9 @@ The change is in the file before its command is answered, and the next process m
 holds private keys: it is made with mode 0600, by the user that starts the process. It is written anew once most of it is out of date; if
 `user` may not write to its directory, only at the start of a process that may.
 
-What wins when the configuration or a file on disk has changed as well: a change to a certificate, a list or a crt-list is dropped if the
+If the configuration or a file on disk has changed as well: a change to a certificate, a list or a crt-list is dropped if the
 file that it was made to is no longer the one that the process had read (compared by its content); a change that can no longer be
-made (a server of that name is configured now, a backend is gone) is dropped. Both are said in a warning. While a new process is
+made (a server of that name is configured now, a backend is gone) is dropped. A warning reports both cases. While a new process is
 starting, such a command waits for it, and is then refused by the process before it: send it again, to the new one.
 
 ## The commands

@@ -469,7 +469,7 @@ struct Input {
     bytes: Vec<u8>,
     /// The bytes before this have been taken.
     start: usize,
-    /// There is no line end before this.
+    /// Searched for a line end up to here; found none.
     searched: usize,
 }
 

@@ -321,7 +321,7 @@ impl Lab {
 /// A list of processors as it is typed.
 ///
 /// # Errors
-/// It is none.
+/// If the text is not such a list.
 pub fn cores(option: &str, text: &str) -> Result<Vec<u32>, String> {
     let cores = range(text);
     if cores.is_empty() {

@@ -88,7 +88,7 @@ pub(crate) struct Assumed {
     pub native: Duration,
     /// A call to the lanes.
     pub lanes: Duration,
-    /// A call with one operation, where that is another than a full batch's.
+    /// A call with one operation, where that differs from a full batch's.
     pub single: Duration,
 }
 

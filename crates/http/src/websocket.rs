@@ -11,7 +11,7 @@ const KEY_LEN: usize = 24;
 /// Refuses a request for a WebSocket without a key (RFC 6455 section 4.1): a server that misses that is confused.
 ///
 /// # Errors
-/// When the key is missing or is none. What it holds is not looked at, as in HAProxy.
+/// If the key is missing or not 24 bytes long. Its content is not checked, as in HAProxy.
 pub fn check_request(fields: &Fields) -> Result<(), Error> {
     let is_key = |value: &[u8]| value.len() == KEY_LEN;
     match is_handshake(fields) && !fields.all_known(Known::SecWebsocketKey).any(is_key) {

@@ -151,7 +151,7 @@ fn penstock(commands: &[Command]) -> String {
     page.head("EXIT STATUS");
     page.item("0", "it ended as it was told to, or the configuration is valid (-c)");
     page.item("1", "it could not start, or the configuration has errors");
-    page.item("2", "the configuration has no errors, but nothing would listen (-c); the condition is none (-cc)");
+    page.item("2", "the configuration has no errors, but nothing would listen (-c); the condition is not valid (-cc)");
     page.say("A master ends with the status of its last worker.");
     page.head("ENVIRONMENT");
     page.item("PENSTOCK_SOCKET", "the stats socket that 'penstock ctl' speaks to");

@@ -126,7 +126,7 @@ fn process(rates: &Rates<'_>, width: usize) -> Vec<Line> {
     wrapped(&parts, width)
 }
 
-/// Joins parts into lines, in as few as they fit in.
+/// Joins parts into as few lines as possible.
 pub(crate) fn wrapped(parts: &[String], width: usize) -> Vec<Line> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {

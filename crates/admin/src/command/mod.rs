@@ -37,7 +37,7 @@ pub struct Executor {
 /// Facts about the process that the data plane does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// It runs under the name `haproxy`, and is taken for it: some clients refuse what has another name.
+    /// Whether it runs as `haproxy` and presents itself so: some clients reject any other name.
     pub is_haproxy: bool,
     /// The version of this program.
     pub version: String,

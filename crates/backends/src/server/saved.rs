@@ -43,7 +43,7 @@ pub struct SavedServer {
 pub enum SavedError {
     /// It does not begin with the version of the format.
     Version,
-    /// The line of this number is none of the format.
+    /// The line with this number is not in the format.
     Line(usize),
 }
 

@@ -32,7 +32,7 @@ pub struct Agent {
 /// Opens the socket. Connections come from `sources`, where the plan names none.
 ///
 /// # Errors
-/// It cannot be opened, or it would be open to others without mutual TLS.
+/// If the address cannot be bound, or it would be open to others without mutual TLS.
 pub fn serve(address: &Address, identity: Option<&Identity>, sources: Vec<Source>) -> Result<Agent, Error> {
     let tls = identity.map(Identity::server).transpose()?;
     let failed = |e: std::io::Error| Error::Setup(format!("cannot listen on {address}: {e}"));

@@ -319,7 +319,7 @@ const AES128_ECDSA: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
 /// The study of this name.
 ///
 /// # Errors
-/// There is none; the sentence lists those there are.
+/// If there is no such study; the message lists them.
 pub fn find(name: &str) -> Result<&'static Study, String> {
     STUDIES.iter().find(|study| study.name == name).ok_or_else(|| {
         let names: Vec<_> = STUDIES.iter().map(|study| study.name).collect();

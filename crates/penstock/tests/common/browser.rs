@@ -24,7 +24,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one; says aloud that there is none.
+    /// Starts a browser, or reports that there is none.
     pub fn start(place: &Place, what: &str) -> Option<Browser> {
         let Some(program) =
             ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| is_installed(name))

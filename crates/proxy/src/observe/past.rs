@@ -82,6 +82,10 @@ const COMMON: &[Column] = totals! {
     "h2_goaway_resp": h2_goaways_sent,
     "h1_bytes_in": h1_bytes_in,
     "h1_bytes_out": h1_bytes_out,
+    "comp_in": compressed_in,
+    "comp_out": compressed_out,
+    "comp_byp": compression_bypassed,
+    "comp_rsp": compressed_responses,
 };
 
 /// Counters that only backends and servers have.
@@ -102,6 +106,11 @@ const UPSTREAM: &[Column] = &[
         place: |row| Some(&mut row.upstream.as_mut()?.lb_total),
     },
 ];
+
+/// Whether a counter, named as in `show stat`, continues in the next process.
+pub fn carries(name: &str) -> bool {
+    COMMON.iter().chain(UPSTREAM).any(|column| column.name == name)
+}
 
 /// The columns that add up to a frontend's requests in HAProxy's file, which has no `req_tot` for it.
 const REQUESTS: [&str; 4] = ["h1req", "h2req", "h3req", "req_other"];
@@ -346,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_file_of_haproxy_is_read() {
-        let text = "#fe guid,stot,bin,comp_in,h1req,h2req,\nsite,1000,82000,1,5,6,\n\n#new guid,x,\nsite,y,\n\n#be guid,stot,lbtot,\np-1,2,9,\n";
+        let text = "#fe guid,stot,bin,nowhere,h1req,h2req,\nsite,1000,82000,1,5,6,\n\n#new guid,x,\nsite,y,\n\n#be guid,stot,lbtot,\np-1,2,9,\n";
         let (past, bad) = Past::read(text);
         assert_eq!(bad.iter().map(ToString::to_string).collect::<Vec<_>>(), ["line 5: 'y' is not a count"]);
         let mut rows = vec![row(Kind::Frontend, "FRONTEND", Some("site")), row(Kind::Backend, "BACKEND", Some("p-1"))];

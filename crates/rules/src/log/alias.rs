@@ -136,7 +136,7 @@ pub const ALIASES: &[AliasSpec] = &[
     row("sslv", "The version of TLS.", |c, f, out| {
         f.text(c.conn.tls.as_deref().map(|tls| tls.version.as_bytes()), out)
     }),
-    row("sslen", "The engine that computed the handshake: native or sw.", |c, f, out| {
+    row("sslen", "The engine that computed the handshake: native, sw, hw or hw+sw.", |c, f, out| {
         f.text(c.conn.tls.as_deref().map(|tls| tls.engine.as_bytes()), out)
     }),
     row("sslew", "How long the handshake waited for it, in microseconds.", |c, _, out| {

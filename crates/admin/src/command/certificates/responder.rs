@@ -8,7 +8,7 @@ use std::{
 
 /// Time limit for the whole exchange.
 const LIMIT: Duration = Duration::from_secs(10);
-/// More than any response with its certificates.
+/// Upper bound on a response; real ones, with certificates, are smaller.
 const RESPONSE_MAX: usize = 64 << 10;
 
 /// Asks the responder at `url`; returns the response in DER.
