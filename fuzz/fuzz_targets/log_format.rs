@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_config::NoFiles;
+use penstock_config::{NoFiles, model::ProxyId};
 use penstock_rules::{
-    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Phase, Place, Places, ProxyFacts, ProxyId, Session,
+    Buffered, ConnFacts, Context, Linker, LogFacts, NoWorld, Now, Phase, Place, Places, ProxyFacts, Session,
     Txn, log::Purpose,
 };
 
