@@ -399,9 +399,19 @@ fn what_was_changed_of_servers_outlives_a_restart() {
         process
     };
     let say = |command: &str| ask(UnixStream::connect(&socket).unwrap(), &format!("{command}\n"));
+    // While no check is running: the lowest bit of a check's state says that one is.
+    let settled = || {
+        let mut answer = String::new();
+        until("no check is running", || {
+            answer = say("show servers state");
+            let state = |line: &str| line.split(' ').nth(13).and_then(|state| state.parse::<u8>().ok());
+            answer.lines().filter_map(state).all(|state| state & 1 == 0)
+        });
+        answer
+    };
     // Without the times and the last results of checks, which are not kept.
     let states = || -> Vec<String> {
-        let answer = say("show servers state");
+        let answer = settled();
         let kept = |(place, _): &(usize, &str)| !matches!(place, 9..=12);
         let line =
             |line: &str| line.split(' ').enumerate().filter(kept).map(|(_, word)| word).collect::<Vec<_>>().join(" ");
@@ -420,7 +430,7 @@ fn what_was_changed_of_servers_outlives_a_restart() {
     say("set server a/s2 addr 127.0.0.1 port 99");
     let changed = states();
     assert_ne!(changed, fresh);
-    std::fs::write(&state, say("show servers state")).unwrap();
+    std::fs::write(&state, settled()).unwrap();
     process.signal(TERM);
     drop(process);
     let process = start();
