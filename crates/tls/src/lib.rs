@@ -13,6 +13,7 @@ mod ciphers;
 mod connect;
 mod context;
 mod crt_list;
+mod der;
 mod drive;
 mod error;
 mod facts;

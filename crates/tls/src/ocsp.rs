@@ -2,6 +2,7 @@
 //!
 //! The signature is not checked: that is up to the client.
 
+use crate::der::{SEQUENCE, element};
 use aws_lc_rs::digest;
 use std::fmt;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
@@ -177,7 +178,6 @@ pub(crate) fn check(der: &[u8], serial: &[u8], id: Option<&CertificateId>, now: 
     }
 }
 
-const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
@@ -185,22 +185,6 @@ const ENUMERATED: u8 = 0x0A;
 const TIME: u8 = 0x18;
 const CONTEXT_0: u8 = 0xA0;
 const CONTEXT_1: u8 = 0xA1;
-
-/// One element: its tag, its content, and the rest.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (len, rest) = match first {
-        0..=0x7F => (usize::from(first), rest),
-        0x81..=0x83 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-            (bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(len)?;
-    Some((tag, content, rest))
-}
 
 /// The content of the first element, which must have this tag, and the rest.
 fn expect(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {

@@ -4,6 +4,7 @@
 //! A leaf of version 1 has no extensions, hence no alternative names, usages or distribution points to check. Whatever could restrict
 //! the authority's right to issue it (constraints of names or usages) makes the authority unusable for it.
 
+use crate::der::{SEQUENCE, element};
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, client::danger::HandshakeSignatureValid,
     crypto::WebPkiSupportedAlgorithms,
@@ -166,21 +167,4 @@ fn fits(
     let kind = element(key.raw).and_then(|(_, contents, _)| element(contents)).map(|(_, kind, _)| kind);
     kind.is_some_and(|kind| *algorithm.public_key_alg_id() == *kind)
         && algorithm.verify_signature(&key.subject_public_key.data, message, signature).is_ok()
-}
-
-const SEQUENCE: u8 = 0x30;
-
-/// The first element of DER: its tag, its contents, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], rest) = der.split_first_chunk::<2>()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x83 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((tag, contents, rest))
 }
