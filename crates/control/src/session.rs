@@ -453,10 +453,8 @@ type Given = (Vec<String>, Option<Vec<u8>>);
 
 /// The words of a command, without those that must not be logged.
 fn told(entry: &About, words: &[String]) -> String {
-    // What is sent to an agent may contain a password.
-    let agent = words.iter().position(|word| word == "agent-send").map_or(usize::MAX, |at| at + 1);
-    let open = entry.length().saturating_add(entry.told).min(agent);
-    let mut told = words[..open.min(words.len())].join(" ");
+    let open = entry.open(words);
+    let mut told = words[..open].join(" ");
     if words.len() > open {
         told.push_str(" ***");
     }

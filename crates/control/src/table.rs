@@ -18,6 +18,8 @@ pub struct About {
     pub changes: Option<&'static str>,
     /// How many of its arguments may be logged; those after them are secrets.
     pub told: usize,
+    /// The argument after which everything is secret.
+    pub secret_after: Option<&'static str>,
 }
 
 /// A command of a subject, whose commands are `S`.
@@ -47,8 +49,9 @@ impl<S> Entry<S> {
         help: &'static str,
         parse: fn(&mut Args) -> Result<S, Refusal>,
     ) -> Entry<S> {
-        let (level, mode, changes, told) = (Level::User, Mode::Always, None, usize::MAX);
-        Entry { about: About { words, usage, help, level, mode, changes, told }, parse }
+        let (level, mode, changes) = (Level::User, Mode::Always, None);
+        let (told, secret_after) = (usize::MAX, None);
+        Entry { about: About { words, usage, help, level, mode, changes, told, secret_after }, parse }
     }
 
     /// Requires this level or a higher one.
@@ -70,12 +73,24 @@ impl<S> Entry<S> {
     pub const fn tells(self, arguments: usize) -> Entry<S> {
         Entry { about: About { told: arguments, ..self.about }, ..self }
     }
+
+    /// Makes everything after this argument secret.
+    pub const fn secret_after(self, word: &'static str) -> Entry<S> {
+        Entry { about: About { secret_after: Some(word), ..self.about }, ..self }
+    }
 }
 
 impl About {
     /// The number of words that name it.
     pub fn length(&self) -> usize {
         self.words.split(' ').count()
+    }
+
+    /// How many of these words may be logged.
+    pub(crate) fn open(&self, words: &[String]) -> usize {
+        let secret = words.iter().position(|word| Some(word.as_str()) == self.secret_after);
+        let open = self.length().saturating_add(self.told);
+        secret.map_or(open, |at| open.min(at + 1)).min(words.len())
     }
 
     /// Whether `words` starts with those that name it.

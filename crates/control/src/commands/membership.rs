@@ -20,6 +20,7 @@ pub(crate) const ENTRIES: &[Entry<Membership>] = &[
         Ok(Membership::Add(backend, name, args.rest()))
     })
     .level(Level::Admin)
+    .secret_after("agent-send")
     .changes("the servers of a backend"),
     Entry::new("del server", "del server <bk>/<srv>", "remove a server that is in maintenance", |args| {
         let (backend, name) = server(args)?;

@@ -120,7 +120,9 @@ pub(crate) const ENTRIES: &[Entry<Servers>] = &[
     }),
     one("set server", "set server <bk>/<srv> [opts]", "change a server's state, weight, address or ssl", |args| {
         named(args, change)
-    }),
+    })
+    // What is sent to an agent may contain a password.
+    .secret_after("agent-send"),
     one(
         "set weight",
         "set weight <bk>/<srv>  (DEPRECATED)",
