@@ -49,6 +49,18 @@ struct Entry {
     help: &'static str,
     level: Level,
     parse: fn(&[String]) -> Result<Own, String>,
+    about: Concerns,
+}
+
+/// What a command is about, when commands go to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concerns {
+    /// The process: with `@1` before it, it goes to the worker.
+    Process,
+    /// The session: it stays with the master, unless it has a prefix of its own.
+    Session,
+    /// The conversation: it stays with the master in any case.
+    Conversation,
 }
 
 const fn entry(
@@ -58,35 +70,46 @@ const fn entry(
     level: Level,
     parse: fn(&[String]) -> Result<Own, String>,
 ) -> Entry {
-    Entry { words, usage, help, level, parse }
+    Entry { words, usage, help, level, parse, about: Concerns::Process }
+}
+
+impl Entry {
+    const fn concerns(self, about: Concerns) -> Entry {
+        Entry { about, ..self }
+    }
+
+    /// Whether these words start with its own.
+    fn is_named<'a>(&self, mut words: impl Iterator<Item = &'a str>) -> bool {
+        self.words.split(' ').all(|own| words.next() == Some(own))
+    }
 }
 
 #[rustfmt::skip]
 const TABLE: &[Entry] = &[
-    entry("experimental-mode", "experimental-mode [on|off]", "commands of workers that may change in later releases", Level::Admin, |a| switch(Switch::Experimental, a)),
-    entry("expert-mode", "expert-mode [on|off]", "commands of workers that want care", Level::Admin, |a| switch(Switch::Expert, a)),
+    entry("experimental-mode", "experimental-mode [on|off]", "commands of workers that may change in later releases", Level::Admin, |a| switch(Switch::Experimental, a)).concerns(Concerns::Session),
+    entry("expert-mode", "expert-mode [on|off]", "commands of workers that want care", Level::Admin, |a| switch(Switch::Expert, a)).concerns(Concerns::Session),
     entry("hard-reload", "hard-reload", "reload, and stop the former worker at once", Level::Operator, |_| Ok(Own::Reload { hard: true })),
     entry("mcli-debug-mode", "mcli-debug-mode [on|off]", "a mark in the prompt: the master has no commands for debugging", Level::Admin, |a| switch(Switch::Debug, a)),
-    entry("operator", "operator", "lower the level of the current CLI session to operator", Level::User, |_| Ok(Own::Lower(Level::Operator))),
+    entry("operator", "operator", "lower the level of the current CLI session to operator", Level::User, |_| Ok(Own::Lower(Level::Operator))).concerns(Concerns::Session),
     entry("reload", "reload", "reload haproxy", Level::Operator, |_| Ok(Own::Reload { hard: false })),
     entry("set severity-output", "set severity-output [none|number|string]", "set presence of severity level in feedback information", Level::User, |a| {
         let output = a.first().and_then(|word| SeverityOutput::parse(word));
         output.map(Own::Severity).ok_or_else(|| "one of 'none', 'number', 'string' is a required argument".into())
-    }),
+    }).concerns(Concerns::Session),
     entry("set timeout cli", "set timeout cli <delay>", "change the time that the client may be silent", Level::User, |a| {
         let seconds = a.first().and_then(|word| word.strip_suffix('s').unwrap_or(word).parse().ok()).filter(|&s| s > 0);
         seconds.map(|s| Own::Timeout(Duration::from_secs(s))).ok_or_else(|| "Invalid timeout value, in seconds.".into())
-    }),
+    }).concerns(Concerns::Session),
     entry("show cli level", "show cli level", "display the level of the current CLI session", Level::User, |_| Ok(Own::ShowLevel)),
     entry("show cli sockets", "show cli sockets", "dump list of cli sockets", Level::User, |_| Ok(Own::ShowSockets)),
     entry("show proc", "show proc", "show processes status", Level::User, |_| Ok(Own::ShowProcesses)),
     entry("show startup-logs", "show startup-logs", "report logs emitted during the last start or reload", Level::User, |_| Ok(Own::ShowStartupLogs)),
     entry("show version", "show version", "show version of the current process", Level::User, |_| Ok(Own::ShowVersion)),
-    entry("user", "user", "lower the level of the current CLI session to user", Level::User, |_| Ok(Own::Lower(Level::User))),
+    entry("user", "user", "lower the level of the current CLI session to user", Level::User, |_| Ok(Own::Lower(Level::User))).concerns(Concerns::Session),
     entry("help", "help [<command>]", "list matching or all commands", Level::User, |a| Ok(Own::Help(a.to_vec()))),
-    entry("prompt", "prompt [n|i|p]", "toggle interactive mode with prompt", Level::User, |a| Ok(Own::Prompt(a.to_vec()))),
-    entry("quit", "quit", "disconnect", Level::User, |_| Ok(Own::Quit)),
-    entry("exit", "", "disconnect", Level::User, |_| Ok(Own::Quit)),
+    entry("prompt", "prompt [n|i|p]", "toggle interactive mode with prompt", Level::User, |a| Ok(Own::Prompt(a.to_vec()))).concerns(Concerns::Conversation),
+    entry("quit", "quit", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::Conversation),
+    entry("exit", "", "disconnect", Level::User, |_| Ok(Own::Quit)).concerns(Concerns::Conversation),
 ];
 
 /// Prefixes that select a process; they are handled when a line is parsed.
@@ -108,11 +131,7 @@ fn switch(which: Switch, arguments: &[String]) -> Result<Own, String> {
 
 /// Parses the words; an error is the sentence for the client.
 pub fn parse(words: &[String], level: Level) -> Result<Own, String> {
-    let named = |entry: &&Entry| {
-        let mut given = words.iter();
-        entry.words.split(' ').all(|word| given.next().is_some_and(|given| given == word))
-    };
-    match TABLE.iter().find(named) {
+    match TABLE.iter().find(|entry| entry.is_named(words.iter().map(String::as_str))) {
         Some(entry) if level < entry.level => Err("Permission denied".into()),
         Some(entry) => (entry.parse)(&words[entry.words.split(' ').count()..]),
         None => Err(unknown(words)),
@@ -122,13 +141,10 @@ pub fn parse(words: &[String], level: Level) -> Result<Own, String> {
 /// Whether a command is about the session, whichever process later commands go to (`turned`), or the command alone.
 pub fn concerns_session(text: &[u8], turned: bool) -> bool {
     let text = String::from_utf8_lossy(text);
-    let words: Vec<&str> = text.split_whitespace().take(3).collect();
-    match words[..] {
-        ["quit" | "exit" | "prompt", ..] => true,
-        ["user" | "operator" | "expert-mode" | "experimental-mode", ..]
-        | ["set", "severity-output", ..]
-        | ["set", "timeout", "cli"] => turned,
-        _ => false,
+    match TABLE.iter().find(|entry| entry.is_named(text.split_whitespace())).map(|entry| entry.about) {
+        Some(Concerns::Conversation) => true,
+        Some(Concerns::Session) => turned,
+        Some(Concerns::Process) | None => false,
     }
 }
 
