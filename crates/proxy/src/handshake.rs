@@ -106,10 +106,9 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
         }
     }
     let worker = conn.worker.clone();
+    let acceptor = &worker.shared.acceptors[conn.frontend][conn.bind];
     let (mut socket, mut begun) = (socket, Vec::new());
-    if worker.shared.acceptors[conn.frontend][conn.bind].is_some()
-        && !worker.shared.program.of(conn.frontend).tcp_hello.is_empty()
-    {
+    if acceptor.is_some() && !worker.shared.program.of(conn.frontend).tcp_hello.is_empty() {
         let mut deadline = std::mem::take(&mut conn.deadline);
         let decided = in_time(&mut deadline, client_hello::decide(conn, socket)).await;
         conn.deadline = deadline;
@@ -126,7 +125,7 @@ async fn establish(conn: &mut Conn, socket: Socket) -> Option<Established> {
             None => return fail(conn, &Failure::Timeout("Timeout during SSL handshake")),
         }
     }
-    let stream = match &worker.shared.acceptors[conn.frontend][conn.bind] {
+    let stream = match acceptor {
         None => Stream::Clear(socket),
         Some(acceptor) => match in_time(&mut conn.deadline, acceptor.accept(socket, begun)).await {
             Some(Ok(tls)) => {

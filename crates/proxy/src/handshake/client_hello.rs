@@ -74,8 +74,8 @@ pub(crate) async fn decide(conn: &mut Conn, socket: Socket) -> Decided {
             if verdict == Some(Verdict::SilentDrop) {
                 client.stream.socket().vanish_on_close();
             }
-            // What has been read must not turn the close into a reset.
-            client.give_back();
+            // Bytes that nobody reads would turn the close into a reset.
+            client.discard().await;
             conn.listener_cells().iter().for_each(|cells| cells.denied_sessions.inc());
             Decided::Refused(match verdict {
                 Some(_) => format!("Connection refused{by}"),

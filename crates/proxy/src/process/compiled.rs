@@ -10,7 +10,9 @@ use penstock_config::{
     model::{BalanceKey, PerProxy, Proxy, ProxyId},
 };
 use penstock_rules::{
-    Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World, log::Purpose, patterns::Reference,
+    Compiler, Expr, LogFormat, Now, Places, ProxyRules, ServerRef, Variables, World,
+    log::{self, Purpose},
+    patterns::Reference,
     table::StickTable,
 };
 use std::{
@@ -106,7 +108,8 @@ impl Program {
             let format = compiler.format(&word(HANDSHAKE_FAILURE), Purpose::Log, id, Places::ERROR);
             handshake_failure.push(format.unwrap_or_default());
             let is_predefined = proxy.log_format.is_none() && !proxy.tcp_request_client_hello.is_empty();
-            let format = is_predefined.then(|| compiler.format(&word(BYPASSED), Purpose::Log, id, Places::LOG));
+            let text = format!("{} {BYPASSED_BY}", log::TCP);
+            let format = is_predefined.then(|| compiler.format(&word(&text), Purpose::Log, id, Places::LOG));
             bypassed.push(format.flatten());
         }
         let variables = Variables::default();
@@ -166,9 +169,8 @@ fn now() -> Now {
     Now { mono: 0, unix_us }
 }
 
-/// HAProxy's line for TCP, and the line of the rule.
-const BYPASSED: &str =
-    "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq client-hello:%[hello_rule_line]";
+/// What follows HAProxy's format for TCP in the line of a connection that is not decrypted: the line of the rule.
+const BYPASSED_BY: &str = "client-hello:%[hello_rule_line]";
 
 /// HAProxy's format for a connection that never became a session; the listener's name and the reason follow.
 const HANDSHAKE_FAILURE: &str = "%ci:%cp [%t] %f";
