@@ -209,20 +209,24 @@ mod tests {
         }
     }
 
+    /// Encodes the input and flushes, through a buffer.
+    fn flush(encoder: &mut Encoder, mut input: &[u8], buffer: &mut [u8], out: &mut Vec<u8>) {
+        loop {
+            let progress = encoder.run(input, buffer, EncoderCall::Flush).unwrap();
+            out.extend_from_slice(&buffer[..progress.produced]);
+            input = &input[progress.consumed..];
+            if progress.complete {
+                return;
+            }
+        }
+    }
+
     #[test]
     fn after_a_flush_everything_can_be_decoded() {
         for algorithm in ALL {
             let mut encoder = Encoder::new(algorithm, 1);
             let (input, mut out, mut buffer) = (text(3000), Vec::new(), [0; 20]);
-            let mut rest = &input[..];
-            loop {
-                let progress = encoder.run(rest, &mut buffer, EncoderCall::Flush).unwrap();
-                out.extend_from_slice(&buffer[..progress.produced]);
-                rest = &rest[progress.consumed..];
-                if progress.complete {
-                    break;
-                }
-            }
+            flush(&mut encoder, &input, &mut buffer, &mut out);
             assert!(decoded(algorithm, &out) == input, "{algorithm:?}");
         }
     }
@@ -243,15 +247,7 @@ mod tests {
         let (input, mut out, mut buffer) = (text(60_000), Vec::new(), vec![0; 1 << 16]);
         let mut levels = Vec::new();
         for (index, piece) in input.chunks(6000).enumerate() {
-            let mut rest = piece;
-            loop {
-                let progress = encoder.run(rest, &mut buffer, EncoderCall::Flush).unwrap();
-                out.extend_from_slice(&buffer[..progress.produced]);
-                rest = &rest[progress.consumed..];
-                if progress.complete {
-                    break;
-                }
-            }
+            flush(&mut encoder, piece, &mut buffer, &mut out);
             encoder.adjust(index >= 5);
             levels.push(encoder.level());
         }
