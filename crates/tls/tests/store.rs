@@ -153,7 +153,7 @@ fn settings_that_cannot_be_used_are_refused_before_anything_changes() {
         ("/a.pem [bogus] x.test", "parsing [CLI:1]: unknown ssl keyword bogus"),
         ("/a.pem [ciphers AES128-SHA ssl-max-ver TLSv1.2]", "'ciphers AES128-SHA' leaves nothing"),
         ("/a.pem [verify required]", "no authority is named"),
-        ("/a.pem [verify required ca-file /gone.pem]", "'/gone.pem' cannot be read"),
+        ("/a.pem [verify required ca-file /gone.pem]", "'ca-file' : unable to load /gone.pem"),
         ("/none.pem", "certificate '/none.pem' does not exist!"),
         ("", "should contain the certificate name"),
     ] {
