@@ -11,7 +11,6 @@ pub use changes::Changes;
 
 use crate::{
     name::{NAME, Name},
-    spare::{self, Spares},
     tie::Rights,
 };
 use client::Client;
@@ -19,6 +18,8 @@ use penstock_admin::command::{Executor, Facts, Socket};
 use penstock_config::model::{ListenAddress, SeverityOutput, StatsLevel};
 use penstock_control::{Level, Settings, TABLE};
 use penstock_proxy::Handle;
+use penstock_sys::Spares;
+use rustix::io::Errno;
 use std::{
     cell::RefCell,
     io,
@@ -266,10 +267,15 @@ async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
                     hub.places.add_permits(1);
                 });
             }
-            Err(e) if spare::is_exhausted(&e) && hub.spares.borrow_mut().spend() => {}
+            Err(e) if is_exhausted(&e) && hub.spares.borrow_mut().spend() => {}
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
+}
+
+/// Whether a call failed because there was no descriptor for it.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// The next client, once there is a place for it; others wait in the socket's queue.

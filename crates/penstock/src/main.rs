@@ -26,7 +26,6 @@ mod ready;
 mod say;
 mod serve;
 mod services;
-mod spare;
 mod strangers;
 mod tie;
 mod top;

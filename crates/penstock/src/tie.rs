@@ -2,9 +2,10 @@
 //! then clients of the master's command socket, and whose end tells the worker that the master is gone. The master's
 //! side is `master::worker`.
 
-use crate::{spare::Spares, version};
+use crate::version;
 use penstock_config::model::Source;
 use penstock_proxy::handover;
+use penstock_sys::Spares;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     net::{
@@ -226,6 +227,7 @@ impl Tie {
         let flag = gone.clone();
         std::thread::Builder::new().name("master".into()).spawn(move || {
             let mut spares = Spares::new(1);
+            spares.refill();
             while let Ok(Some((client, rights))) = next_client(&self.socket, &mut spares) {
                 serve(client, rights);
             }

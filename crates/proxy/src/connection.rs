@@ -150,7 +150,7 @@ impl Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         self.worker.connections.borrow_mut().remove(self.key);
-        self.worker.repay_reserve();
+        self.worker.refill_reserve();
         self.worker.check_drained();
     }
 }

@@ -8,6 +8,7 @@ mod process;
 mod signal;
 mod socket;
 mod sockopt;
+mod spare;
 mod stack;
 pub mod tun;
 
@@ -19,4 +20,5 @@ pub use process::{Forked, Silence, chroot, drop_to, exec, fork, is_root, kill, n
 pub use signal::{Signal, Signals};
 pub use socket::{adopt, adopt_listener, inheritable};
 pub use sockopt::{forget_on_close, set_bind_address_no_port, set_defer_accept, set_fast_open, tcp_info};
+pub use spare::Spares;
 pub use stack::{install_stack_capture, return_addresses, thread_cpu_time, thread_id};

@@ -11,12 +11,11 @@ use crate::{
     servers::{pool::Pool, question::Questions},
 };
 use penstock_backends::random;
-use rustix::event::{EventfdFlags, eventfd};
+use penstock_sys::Spares;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
     io,
-    os::fd::OwnedFd,
     sync::{Arc, atomic::Ordering},
     task::Waker,
 };
@@ -50,7 +49,7 @@ pub(crate) struct Worker {
     pub drained: tokio::sync::Notify,
     /// Spare descriptors, released when no others are left, so that an operator can still reach the stats page to find
     /// out why.
-    reserve: RefCell<Vec<OwnedFd>>,
+    reserve: RefCell<Spares>,
     exhaustion_told: Cell<u64>,
     /// State of the worker's random number generator.
     pub random: Cell<u64>,
@@ -82,7 +81,7 @@ impl Worker {
             draining: Cell::new(false),
             accepted_enough: tokio::sync::watch::Sender::new(false),
             drained: tokio::sync::Notify::new(),
-            reserve: RefCell::default(),
+            reserve: RefCell::new(Spares::new(RESERVE)),
             exhaustion_told: Cell::new(0),
             random: Cell::new(random::seed(id)),
             zone: Cell::new((i64::MIN, 0)),
@@ -141,26 +140,12 @@ impl Worker {
 
     /// Releases a spare descriptor so that one connection can be accepted; returns whether there was one.
     pub fn spend_reserve(&self) -> bool {
-        self.reserve.borrow_mut().pop().is_some()
+        self.reserve.borrow_mut().spend()
     }
 
-    /// Called when a connection has ended: refills the reserve if that connection was accepted out of it.
-    pub fn repay_reserve(&self) {
-        if self.reserve.borrow().len() < RESERVE {
-            self.refill_reserve();
-        }
-    }
-
-    /// Refills the reserve as far as descriptors are available.
+    /// Refills the reserve as far as descriptors are available, at the start and when a connection has ended.
     pub fn refill_reserve(&self) {
-        let mut reserve = self.reserve.borrow_mut();
-        while reserve.len() < RESERVE {
-            // Unlike an open file, it is also there after a `chroot`.
-            match eventfd(0, EventfdFlags::CLOEXEC) {
-                Ok(spare) => reserve.push(spare),
-                Err(_) => return,
-            }
-        }
+        self.reserve.borrow_mut().refill();
     }
 
     /// Reports that connections cannot be accepted, at most once a second.
