@@ -19,6 +19,7 @@ mod tables;
 
 pub use answer::{Answer, Piece};
 pub use info::SPEAKS;
+pub use patterns::list_named;
 
 use penstock_control::{Command, Level, Statistics};
 use penstock_proxy::{

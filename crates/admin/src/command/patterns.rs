@@ -86,14 +86,18 @@ impl Executor {
         Answer::lines(std::iter::once("# id (file) description\n".to_owned()).chain(lines))
     }
 
-    /// The list with the client's name for it: `#` and its number, or its file.
+    /// The list with the client's name for it.
     fn list(&self, kind: PatternKind, name: &str) -> Result<Arc<Reference>, Answer> {
-        let mut lists = self.handle.references().iter().filter(|list| is(list, kind));
-        let found = match name.strip_prefix('#') {
-            Some(number) => number.parse::<u32>().ok().and_then(|id| lists.find(|list| list.id() == id)),
-            None => lists.find(|list| list.name() == name && !name.is_empty()),
-        };
-        found.cloned().ok_or_else(|| unknown(kind))
+        list_named(self.handle.references(), kind, name).cloned().ok_or_else(|| unknown(kind))
+    }
+}
+
+/// Finds a list of this kind by the client's name for it: `#` and its number, or its file.
+pub fn list_named<'a>(lists: &'a [Arc<Reference>], kind: PatternKind, name: &str) -> Option<&'a Arc<Reference>> {
+    let mut lists = lists.iter().filter(|list| is(list, kind));
+    match name.strip_prefix('#') {
+        Some(number) => number.parse::<u32>().ok().and_then(|id| lists.find(|list| list.id() == id)),
+        None => lists.find(|list| list.name() == name && !name.is_empty()),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::say::warning;
 use penstock_admin::{
-    command::{Executor, Facts, Piece},
+    command::{Executor, Facts, Piece, list_named},
     kept::{Event, FilesRead, Given, Kept, digest_of},
 };
 use penstock_config::model::Global;
@@ -290,15 +290,7 @@ impl Changes {
     fn with_files<T>(&self, act: impl FnOnce(&FilesRead<'_>) -> T) -> T {
         let digest = |file: &str| self.digests.get(file).cloned();
         let list = |kind: PatternKind, name: &str| {
-            let mut lists = self.shared.program.references.iter();
-            let found = match name.strip_prefix('#') {
-                Some(number) => number.parse().ok().and_then(|id: u32| {
-                    lists.find(|list| {
-                        list.id() == id && if kind == PatternKind::Map { list.is_map() } else { list.is_acl() }
-                    })
-                }),
-                None => lists.find(|list| list.name() == name),
-            };
+            let found = list_named(&self.shared.program.references, kind, name);
             found.map(|list| list.name().to_owned()).filter(|name| !name.is_empty())
         };
         act(&FilesRead { digest: &digest, list: &list })
