@@ -29,6 +29,14 @@ impl Given {
             Found::Nothing => None,
         }
     }
+
+    /// Its words, without those that must not be logged.
+    pub fn told(&self) -> String {
+        match TABLE.find(self.words.clone(), None, |_| true) {
+            Found::Entry(found, _) => found.about.told(&self.words),
+            Found::Nothing => "***".to_owned(),
+        }
+    }
 }
 
 /// What is known of the files that a configuration has read, and of its lists.

@@ -12,7 +12,7 @@ use crate::{
     help,
     line::Line,
     payload::Payload,
-    table::{About, Mode},
+    table::Mode,
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -349,7 +349,7 @@ impl Session {
         if changes.is_none() {
             return Ok(Request { command, changes, told: String::new(), level, words: Vec::new(), payload: None });
         }
-        Ok(Request { command, changes, told: told(entry, &words), level, words, payload })
+        Ok(Request { command, changes, told: entry.told(&words), level, words, payload })
     }
 
     /// The response to words that name no command, or a command whose mode the client has not enabled.
@@ -450,16 +450,6 @@ impl Session {
 
 /// The words of a command, and its payload.
 type Given = (Vec<String>, Option<Vec<u8>>);
-
-/// The words of a command, without those that must not be logged.
-fn told(entry: &About, words: &[String]) -> String {
-    let open = entry.open(words);
-    let mut told = words[..open].join(" ");
-    if words.len() > open {
-        told.push_str(" ***");
-    }
-    told
-}
 
 /// Bytes received and not parsed yet.
 #[derive(Default)]

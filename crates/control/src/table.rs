@@ -86,11 +86,16 @@ impl About {
         self.words.split(' ').count()
     }
 
-    /// How many of these words may be logged.
-    pub(crate) fn open(&self, words: &[String]) -> usize {
+    /// The words of a command, without those that must not be logged.
+    pub fn told(&self, words: &[String]) -> String {
         let secret = words.iter().position(|word| Some(word.as_str()) == self.secret_after);
         let open = self.length().saturating_add(self.told);
-        secret.map_or(open, |at| open.min(at + 1)).min(words.len())
+        let open = secret.map_or(open, |at| open.min(at + 1)).min(words.len());
+        let mut told = words[..open].join(" ");
+        if words.len() > open {
+            told.push_str(" ***");
+        }
+        told
     }
 
     /// Whether `words` starts with those that name it.

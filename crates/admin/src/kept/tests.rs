@@ -94,6 +94,16 @@ fn a_version_is_kept_whole_when_it_is_committed() {
 }
 
 #[test]
+fn what_is_told_of_a_command_has_no_secrets() {
+    let told = |line: &str| Given { words: line.split(' ').map(str::to_owned).collect(), payload: None }.told();
+    assert_eq!(told("set server b/s weight 3"), "set server b/s weight 3");
+    assert_eq!(told("set server b/s agent-send word"), "set server b/s agent-send ***");
+    assert_eq!(told("add server b/s 127.0.0.1:80 agent-send word check"), "add server b/s 127.0.0.1:80 agent-send ***");
+    assert_eq!(told("set ssl ocsp-response word"), "set ssl ocsp-response ***");
+    assert_eq!(told("nothing known"), "***");
+}
+
+#[test]
 fn an_added_server_is_kept_with_its_settings() {
     let (_, kept) = after(&[
         "set server b/configured weight 3",

@@ -157,7 +157,7 @@ impl Changes {
                 refused
             });
             if let Some(sentence) = refused {
-                let command = event.given.words.join(" ");
+                let command = event.given.told();
                 warning(format!(
                     "a change of the runtime-changes-file is dropped: '{command}': {}",
                     sentence.trim_end()
