@@ -256,12 +256,13 @@ impl Clients {
         if is_anchor(leaf, &self.anchors) {
             return Ok(());
         }
-        let of_version_1 = || version1::verify(leaf, above, &self.anchors, now, &self.algorithms);
-        let by_webpki = || self.chain.verify_client_cert(leaf, above, now).map(drop);
-        match Some(of_version_1).filter(|_| !self.revokes).and_then(|judge| judge()).unwrap_or_else(by_webpki) {
-            Ok(()) => Ok(()),
-            Err(error) => Err((refusal(&error, leaf, above), error)),
-        }
+        let verdict = match self.chain.verify_client_cert(leaf, above, now) {
+            Ok(_) => Ok(()),
+            Err(error) if self.revokes => Err(error),
+            // webpki refuses every leaf of version 1.
+            Err(error) => version1::verify(leaf, above, &self.anchors, now, &self.algorithms).unwrap_or(Err(error)),
+        };
+        verdict.map_err(|error| (refusal(&error, leaf, above), error))
     }
 
     /// Whether a session can be open despite a refusal, so that its number has to be found again.
@@ -387,14 +388,14 @@ impl ServerCertVerifier for Servers {
             // webpki checks the chain first and the name last. No certificate is for this address, so an error about
             // the name means that everything else is valid.
             let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
-            let of_version_1 = || version1::verify(leaf, above, anchors, now, &self.algorithms);
-            let by_webpki = || chain.verify_server_cert(leaf, above, &nobody, &[], now).map(drop);
-            match Some(of_version_1).filter(|_| !self.revokes).and_then(|judge| judge()).unwrap_or_else(by_webpki) {
-                Ok(())
+            match chain.verify_server_cert(leaf, above, &nobody, &[], now) {
+                Ok(_)
                 | Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 )) => {}
-                Err(error) => return Err(error),
+                Err(error) if self.revokes => return Err(error),
+                // webpki refuses every leaf of version 1.
+                Err(error) => version1::verify(leaf, above, anchors, now, &self.algorithms).unwrap_or(Err(error))?,
             }
         }
         let expected = match name {
