@@ -108,9 +108,8 @@ impl Program {
             let format = compiler.format(&word(HANDSHAKE_FAILURE), Purpose::Log, id, Places::ERROR);
             handshake_failure.push(format.unwrap_or_default());
             let is_predefined = proxy.log_format.is_none() && !proxy.tcp_request_client_hello.is_empty();
-            let text = format!("{} {BYPASSED_BY}", log::TCP);
-            let format = is_predefined.then(|| compiler.format(&word(&text), Purpose::Log, id, Places::LOG));
-            bypassed.push(format.flatten());
+            let format = is_predefined.then(|| format!("{} {BYPASSED_BY}", log::TCP));
+            bypassed.push(format.and_then(|text| compiler.format(&word(&text), Purpose::Log, id, Places::LOG)));
         }
         let variables = Variables::default();
         compiler.tell_variables(&variables);
