@@ -355,7 +355,7 @@ const REACH: &[Entry] = &[
         "Connections begin with a PROXY header, version 2, with TLS information and the client certificate's common name",
         |s, _| send(s, &["ssl", "cert-cn"]),
     ),
-    Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes it", |s, _| unsend(s, &["ssl", "cert-cn"])),
+    Entry::new("no-send-proxy-v2-ssl-cn", NONE, "Undoes 'send-proxy-v2-ssl-cn'", |s, _| unsend(s, &["ssl", "cert-cn"])),
     Entry::new("proxy-v2-options", ONE, "What else the PROXY header tells; alone it asks for version 1", |s, a| {
         const OPTIONS: &[&str] =
             &["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key", "authority", "crc32c", "unique-id"];
