@@ -21,13 +21,15 @@ use penstock_proxy::Handle;
 use penstock_sys::Spares;
 use rustix::io::Errno;
 use std::{
-    cell::RefCell,
     io,
     net::TcpListener,
     os::fd::{AsFd, OwnedFd},
     os::unix::net::UnixListener,
     rc::Rc,
-    sync::mpsc::{SyncSender, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{SyncSender, sync_channel},
+    },
     time::Duration,
 };
 use tokio::{
@@ -40,7 +42,7 @@ use tokio::{
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAXCONN: u32 = 10;
 
-/// Descriptors kept for clients when the process has no others: enough for a few at once, and for losing one to the
+/// Descriptors kept for clients of its sockets and of the master when the process has no others: enough for a few at once, and for losing one to the
 /// workers, which also want any that becomes free.
 const SPARES: usize = 4;
 
@@ -50,10 +52,23 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// The control thread, which runs until the process ends.
 pub struct Control {
     orders: mpsc::UnboundedSender<Order>,
+    spares: Arc<Spares>,
+}
+
+/// What the thread needs to answer commands.
+pub struct Material {
+    /// The listening sockets, for clients that may have them.
+    pub copies: Vec<OwnedFd>,
+    pub startup_log: String,
+    pub handle: Handle,
+    /// What keeps the changes that commands make.
+    pub changes: Option<Changes>,
 }
 
 /// A message to the thread.
 enum Order {
+    /// Begin to answer; the first message.
+    Begin(Box<Material>),
     /// Close the sockets, and confirm.
     Close(SyncSender<()>),
     /// Answer a client that came through the master.
@@ -61,20 +76,17 @@ enum Order {
 }
 
 impl Control {
-    /// Answers on these sockets, each with the place of its `stats socket` line; passes `copies` to clients that may
-    /// have them.
+    /// Starts the thread, for these sockets, each with the place of its `stats socket` line. It already holds all
+    /// descriptors that it needs, since clients may take every other as soon as the process serves.
     ///
     /// # Errors
     /// When there is no descriptor or thread for it.
-    pub fn start(
-        sockets: Vec<(usize, OwnedFd)>,
-        copies: Vec<OwnedFd>,
-        startup_log: String,
-        handle: &Handle,
-        changes: Option<Changes>,
-    ) -> io::Result<Control> {
-        let (orders, told) = mpsc::unbounded_channel();
-        let (handle, (begun, begins)) = (handle.clone(), sync_channel(1));
+    pub fn start(sockets: Vec<(usize, OwnedFd)>) -> io::Result<Control> {
+        let (orders, mut told) = mpsc::unbounded_channel();
+        let (begun, begins) = sync_channel(1);
+        let spares = Arc::new(Spares::new(SPARES));
+        spares.refill();
+        let kept = spares.clone();
         std::thread::Builder::new().name("control".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_io()
@@ -88,14 +100,26 @@ impl Control {
                 match Doors::open(sockets) {
                     Ok(doors) => {
                         let _ = begun.send(Ok(()));
-                        doors.serve(copies, startup_log, handle, told, changes).await;
+                        if let Some(Order::Begin(material)) = told.recv().await {
+                            doors.serve(*material, kept, told).await;
+                        }
                     }
                     Err(e) => drop(begun.send(Err(e))),
                 }
             });
         })?;
         begins.recv().unwrap_or_else(|_| Err(io::Error::other("the control thread has ended")))?;
-        Ok(Control { orders })
+        Ok(Control { orders, spares })
+    }
+
+    /// Begins to answer.
+    pub fn begin(&self, material: Material) {
+        let _ = self.orders.send(Order::Begin(Box::new(material)));
+    }
+
+    /// The descriptors that are kept for clients.
+    pub fn spares(&self) -> Arc<Spares> {
+        self.spares.clone()
     }
 
     /// Returns a function that accepts clients who come through the master.
@@ -142,7 +166,7 @@ struct Hub {
     /// Free places for clients.
     places: Semaphore,
     /// Descriptors for clients when no others are left.
-    spares: RefCell<Spares>,
+    spares: Arc<Spares>,
     /// The initial settings of sessions that do not depend on the socket.
     settings: Settings,
     /// Whether the sockets have been closed.
@@ -167,14 +191,8 @@ impl Doors {
         Ok(Doors(sockets.into_iter().map(door).collect::<io::Result<_>>()?))
     }
 
-    async fn serve(
-        self,
-        copies: Vec<OwnedFd>,
-        startup_log: String,
-        handle: Handle,
-        mut orders: mpsc::UnboundedReceiver<Order>,
-        changes: Option<Changes>,
-    ) {
+    async fn serve(self, material: Material, spares: Arc<Spares>, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let Material { copies, startup_log, handle, changes } = material;
         let shared = handle.shared().clone();
         let global = &shared.config.global;
         let sockets = global.stats_sockets.iter();
@@ -192,7 +210,7 @@ impl Doors {
             copies: Mutex::new(copies),
             changes: changes.map(Mutex::new),
             places: Semaphore::new(global.stats_maxconn.unwrap_or(MAXCONN) as usize),
-            spares: RefCell::new(Spares::new(SPARES)),
+            spares,
             settings: Settings {
                 table: TABLE,
                 level: Level::User,
@@ -222,7 +240,7 @@ impl Doors {
             loop {
                 seconds.tick().await;
                 paces.pace();
-                keeper.spares.borrow_mut().refill();
+                keeper.spares.refill();
             }
         });
         while let Some(order) = orders.recv().await {
@@ -234,13 +252,18 @@ impl Doors {
                     hub.copies.lock().await.clear();
                     let _ = done.send(());
                 }
+                Order::Begin(_) => {}
                 Order::Client(client, rights) => {
                     let Ok(client) = Client::of_master(client) else { continue };
                     let level = level(rights.level);
                     let Rights { severity, expert, experimental, .. } = rights;
                     let settings = Settings { level, severity, expert, experimental, ..hub.settings };
                     let entrance = Entrance { address: "the master".into(), settings, exposes: false };
-                    tokio::task::spawn_local(client::converse(hub.clone(), Rc::new(entrance), client));
+                    let hub = hub.clone();
+                    tokio::task::spawn_local(async move {
+                        client::converse(hub.clone(), Rc::new(entrance), client).await;
+                        hub.spares.refill();
+                    });
                 }
             }
         }
@@ -263,11 +286,11 @@ async fn accept(hub: Rc<Hub>, entrance: Rc<Entrance>, door: Door) {
                 let (hub, entrance) = (hub.clone(), entrance.clone());
                 tokio::task::spawn_local(async move {
                     client::converse(hub.clone(), entrance, client).await;
-                    hub.spares.borrow_mut().refill();
+                    hub.spares.refill();
                     hub.places.add_permits(1);
                 });
             }
-            Err(e) if is_exhausted(&e) && hub.spares.borrow_mut().spend() => {}
+            Err(e) if is_exhausted(&e) && hub.spares.spend() => {}
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     configuration,
-    control::{Changes, Control},
+    control::{Changes, Control, Material},
     device::{self, Opened},
     engine,
     flags::Flags,
@@ -254,16 +254,16 @@ fn control(
     reporter: Reporter,
     mut changes: Option<Changes>,
 ) -> Result<(Option<Control>, Option<Arc<AtomicBool>>), String> {
+    let is_needed = !stats.is_empty() || reporter.occasion().is_some();
+    let control = is_needed.then(|| Control::start(stats)).transpose();
+    let control = control.map_err(|e| format!("cannot answer commands: {e}"))?;
     let tie = reporter.ready(&copies).map_err(|e| format!("the master is gone: {e}"))?;
     if let Some(changes) = &mut changes {
         changes.take_over();
     }
-    if stats.is_empty() && tie.is_none() {
-        return Ok((None, None));
-    }
-    let control = Control::start(stats, copies, startup_log, handle, changes);
-    let control = control.map_err(|e| format!("cannot answer commands: {e}"))?;
-    let orphaned = tie.map(|tie| tie.watch(control.introductions())).transpose();
+    let Some(control) = control else { return Ok((None, None)) };
+    control.begin(Material { copies, startup_log, handle: handle.clone(), changes });
+    let orphaned = tie.map(|tie| tie.watch(control.spares(), control.introductions())).transpose();
     Ok((Some(control), orphaned.map_err(|e| format!("cannot listen to the master: {e}"))?))
 }
 

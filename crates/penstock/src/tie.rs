@@ -217,18 +217,20 @@ impl Tie {
     }
 
     /// Starts a thread that receives what the master sends: clients of its command socket, for `serve`. The returned
-    /// flag becomes true once the master is gone.
+    /// flag becomes true once the master is gone. A client for whom the process has no descriptor takes a spare one.
     ///
     /// # Errors
     ///
     /// If there is no thread for it.
-    pub fn watch(self, mut serve: impl FnMut(UnixStream, Rights) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
+    pub fn watch(
+        self,
+        spares: Arc<Spares>,
+        mut serve: impl FnMut(UnixStream, Rights) + Send + 'static,
+    ) -> io::Result<Arc<AtomicBool>> {
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         std::thread::Builder::new().name("master".into()).spawn(move || {
-            let mut spares = Spares::new(1);
-            spares.refill();
-            while let Ok(Some((client, rights))) = next_client(&self.socket, &mut spares) {
+            while let Ok(Some((client, rights))) = next_client(&self.socket, &spares) {
                 serve(client, rights);
             }
             flag.store(true, Ordering::Release);
@@ -238,37 +240,50 @@ impl Tie {
 }
 
 /// The next client; `None` at the end, and for anything that a master does not send.
-fn next_client(socket: &UnixStream, spares: &mut Spares) -> io::Result<Option<(UnixStream, Rights)>> {
+fn next_client(socket: &UnixStream, spares: &Spares) -> io::Result<Option<(UnixStream, Rights)>> {
     loop {
         let mut waiting = [PollFd::new(socket, PollFlags::IN)];
         rustix::io::retry_on_intr(|| poll(&mut waiting, None))?;
-        // The kernel drops a descriptor for which the process has no room.
-        spares.spend();
-        let received = receive(socket);
+        let client = peek(socket, spares)?;
+        let rights = receive(socket)?;
         spares.refill();
-        match received? {
+        match (rights, client) {
             (Some(rights), Some(client)) => return Ok(Some((client, rights))),
-            // Another thread has taken the spare one. The client sees its connection closed; the master is still there.
+            // There was no descriptor for it. The client sees its connection closed; the master is still there.
             (Some(_), None) => {}
             (None, _) => return Ok(None),
         }
     }
 }
 
-/// Receives the announcement of a client.
-fn receive(socket: &UnixStream) -> io::Result<(Option<Rights>, Option<UnixStream>)> {
+/// The client's socket, out of an announcement that stays in the queue: the kernel leaves out a descriptor for which the
+/// process has no room, and between giving up a spare one and the call another thread may take that.
+fn peek(socket: &UnixStream, spares: &Spares) -> io::Result<Option<UnixStream>> {
+    loop {
+        let has_room = spares.spend();
+        let mut byte = [0];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::PEEK;
+        rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags))?;
+        let client = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        if client.is_some() || !has_room {
+            return Ok(client.map(UnixStream::from));
+        }
+    }
+}
+
+/// Takes the announcement of a client out of the queue, without the client's socket.
+fn receive(mut socket: &UnixStream) -> io::Result<Option<Rights>> {
     let mut bytes = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let received =
-        rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags))?;
-    let client = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let rights = Rights::from_bytes(bytes).filter(|_| received.bytes == bytes.len());
-    Ok((rights, client.map(UnixStream::from)))
+    match socket.read_exact(&mut bytes) {
+        Ok(()) => Ok(Rights::from_bytes(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Encodes names and texts, each after its length.
@@ -303,8 +318,8 @@ mod tests {
         // A client whose descriptor was lost on the way does not end it.
         (&master).write_all(&rights.to_bytes()).unwrap();
         let mut ours = introduce(&master, rights).unwrap();
-        let mut spares = Spares::new(1);
-        let (mut theirs, arrived) = next_client(&worker, &mut spares).unwrap().unwrap();
+        let spares = Spares::new(1);
+        let (mut theirs, arrived) = next_client(&worker, &spares).unwrap().unwrap();
         assert_eq!(arrived, rights);
         ours.write_all(b"help").unwrap();
         drop(ours);
@@ -315,7 +330,7 @@ mod tests {
             let (mut master, worker) = UnixStream::pair().unwrap();
             master.write_all(bytes).unwrap();
             drop(master);
-            assert!(next_client(&worker, &mut spares).unwrap().is_none());
+            assert!(next_client(&worker, &spares).unwrap().is_none());
         }
     }
 

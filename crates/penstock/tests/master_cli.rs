@@ -283,7 +283,7 @@ fn a_worker_without_descriptors_is_reached_and_stays() {
     let crowd = exhaust(worker, 20, service.port);
     for _ in 0..5 {
         let info = service.ask("@1 show info\n");
-        assert!(info.contains(&format!("\nPid: {worker}\n")), "{info}");
+        assert!(info.contains(&format!("\nPid: {worker}\n")), "{info:?}: {}", service.said());
     }
     drop(crowd);
     until("others are served", || is_alive(service.port));

@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     pub drained: tokio::sync::Notify,
     /// Spare descriptors, released when no others are left, so that an operator can still reach the stats page to find
     /// out why.
-    reserve: RefCell<Spares>,
+    reserve: Spares,
     exhaustion_told: Cell<u64>,
     /// State of the worker's random number generator.
     pub random: Cell<u64>,
@@ -81,7 +81,7 @@ impl Worker {
             draining: Cell::new(false),
             accepted_enough: tokio::sync::watch::Sender::new(false),
             drained: tokio::sync::Notify::new(),
-            reserve: RefCell::new(Spares::new(RESERVE)),
+            reserve: Spares::new(RESERVE),
             exhaustion_told: Cell::new(0),
             random: Cell::new(random::seed(id)),
             zone: Cell::new((i64::MIN, 0)),
@@ -140,12 +140,12 @@ impl Worker {
 
     /// Releases a spare descriptor so that one connection can be accepted; returns whether there was one.
     pub fn spend_reserve(&self) -> bool {
-        self.reserve.borrow_mut().spend()
+        self.reserve.spend()
     }
 
     /// Refills the reserve as far as descriptors are available, at the start and when a connection has ended.
     pub fn refill_reserve(&self) {
-        self.reserve.borrow_mut().refill();
+        self.reserve.refill();
     }
 
     /// Reports that connections cannot be accepted, at most once a second.
