@@ -2,7 +2,7 @@
 //! operator.
 
 use super::{Answer, Executor};
-use penstock_config::model::{ProxyId, ServerPort, ServerSettings};
+use penstock_config::model::{ServerPort, ServerSettings};
 use penstock_control::{Change, Health, Servers, Severity, address_of, weight_of};
 use penstock_proxy::{
     Handle,
@@ -123,12 +123,11 @@ impl Executor {
             Change::ShutdownSessions => command(Command::ShutdownSessions),
             Change::Weight(written) => {
                 let initial = settings.weight;
+                let is_dynamic = backends.get(at.proxy).is_some_and(|backend| backend.has_dynamic_weights());
                 match weight_of(&written, initial) {
-                    Ok(weight) if weight != 0 && weight != initial && !self.has_dynamic_weights(at.proxy) => {
-                        Answer::error(
-                            "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.",
-                        )
-                    }
+                    Ok(weight) if weight != 0 && weight != initial && !is_dynamic => Answer::error(
+                        "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.",
+                    ),
                     Ok(weight) => command(Command::Weight(weight)),
                     Err(sentence) => Answer::error(sentence),
                 }
@@ -210,16 +209,6 @@ impl Executor {
             format!("could not update {of} FQDN")
         };
         Answer::say(Severity::Warning, format!("{text} by '{BY}'"))
-    }
-
-    /// Whether the algorithm of a backend accepts any weight at run time.
-    fn has_dynamic_weights(&self, proxy: ProxyId) -> bool {
-        let shared = self.handle.shared();
-        match shared.backends.get(proxy).map_or("", |backend| backend.algorithm()) {
-            "roundrobin" | "leastconn" | "first" | "random" => true,
-            "static-rr" => false,
-            _ => shared.config.proxies[proxy].hash_type.consistent,
-        }
     }
 }
 

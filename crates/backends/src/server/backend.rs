@@ -130,8 +130,8 @@ impl<E> Backend<E> {
         (self.active.load(Relaxed), self.backup.load(Relaxed))
     }
 
-    /// Whether servers can be added: the algorithm's weights have to be dynamic.
-    pub fn takes_servers(&self) -> bool {
+    /// Whether weights can be changed and servers added at run time, which depends on the algorithm.
+    pub fn has_dynamic_weights(&self) -> bool {
         self.core().balancer.is_dynamic()
     }
 

@@ -44,7 +44,7 @@ impl Handle {
     pub fn add_server(&self, backend: &str, name: &str, words: &[String]) -> Result<ServerRef, AddServerError> {
         let shared = self.shared();
         let backend = shared.backends.by_name(backend).ok_or(AddServerError::Refused(AddError::NoBackend))?;
-        if !backend.takes_servers() {
+        if !backend.has_dynamic_weights() {
             return Err(AddServerError::Refused(AddError::Static));
         }
         if backend.server(name).is_some() {
