@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Place, free_port, penstock,
-    running::{TERM, USR1, USR2},
+    running::{PATIENCE, TERM, USR1, USR2},
 };
 use penstock_qat_double::Double;
 use std::{
@@ -269,7 +269,7 @@ fn a_successor_takes_the_device_over_that_its_predecessor_had_for_itself() {
         let clients: Vec<Child> = (0..4).flat_map(|_| CLIENTS).map(|how| server.client(how)).collect();
         server.signal(USR2);
         assert_eq!(clients.into_iter().map(answered).filter(|answered| *answered).count(), 16, "{engine}");
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while server.metric("penstock_device_instance_up") != 2.0 {
             assert!(Instant::now() < until, "{engine}: the new worker has no device");
         }

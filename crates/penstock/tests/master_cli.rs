@@ -209,11 +209,16 @@ fn a_port_serves_as_well_as_a_path() {
     let address = format!("127.0.0.1:{commands},level,operator");
     let master = Running::start(&[&"-W", &"-S", &address, &"-f", &place.config(port)]);
     until("it answers", || is_alive(port));
-    let mut stream = dial(&format!("127.0.0.1:{commands}")).unwrap();
-    stream.write_all(b"@1 show cli level\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "operator\n\n");
+    let ask = || {
+        let mut stream = dial(&format!("127.0.0.1:{commands}")).unwrap();
+        stream.write_all(b"@1 show cli level\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    // Before it hears from the worker, the master has nobody to ask.
+    until("the worker is known", || !ask().starts_with("Can't find"));
+    assert_eq!(ask(), "operator\n\n");
     master.signal(TERM);
     assert_eq!(master.end(), 0);
 }

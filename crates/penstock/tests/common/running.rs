@@ -120,7 +120,15 @@ pub fn exhaust(pid: u32, more: u64, port: u16) -> Vec<std::net::TcpStream> {
     let limit = Some(open() + more);
     let process = Pid::from_raw(pid as i32);
     prlimit(process, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
-    let crowd = (0..more + 20).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    until("no descriptor is left", || Some(open()) >= limit);
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut crowd: Vec<_> = (0..more + 20).map(|_| connect()).collect();
+    // A process that has just started may have had some for a moment, and closed them since.
+    until("no descriptor is left", || {
+        let is_full = Some(open()) >= limit;
+        if !is_full && crowd.len() < 500 {
+            crowd.push(connect());
+        }
+        is_full
+    });
     crowd
 }
