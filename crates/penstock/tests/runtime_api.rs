@@ -40,7 +40,9 @@ impl Served {
         let file = place.file("a.cfg", &text);
         let process = Some(Running::start(&[&"-db", &"-f", &file]));
         let served = Served { place, process, file };
-        until("it answers", || UnixStream::connect(served.path("admin")).is_ok());
+        until("it answers", || {
+            UnixStream::connect(served.path("admin")).is_ok_and(|stream| !ask(stream, "show version\n").is_empty())
+        });
         served
     }
     fn path(&self, name: &str) -> PathBuf {
