@@ -81,22 +81,22 @@ pub const COLUMNS: &[Column] = &[
     Column { name: "comp_rsp", tags: *b"MCP", value: |row, _| only(row, &[Frontend, Backend], row.totals.compressed_responses) },
     Column { name: "lastsess", tags: *b"MEP", value: |row, _| last_session(row) },
     Column { name: "last_chk", tags: *b"MOP", value: |row, _| live_check(row, |check| (!check.status.is_empty()).then_some(check.info.as_str())) },
-    Column { name: "last_agt", tags: *b"MOP", value: |_, _| Value::Empty },
+    Column { name: "last_agt", tags: *b"MOP", value: |row, _| agent(row, |agent| (!agent.status.is_empty()).then_some(agent.info.as_str())) },
     Column { name: "qtime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.queue_time.mean() as u32) },
     Column { name: "ctime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.connect_time.mean() as u32) },
     Column { name: "rtime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.response_time.mean() as u32) },
     Column { name: "ttime", tags: *b"MAP", value: |row, _| has_upstream(row, row.totals.total_time.mean() as u32) },
-    Column { name: "agent_status", tags: *b"MOP", value: |_, _| Value::Empty },
-    Column { name: "agent_code", tags: *b"MOP", value: |_, _| Value::Empty },
-    Column { name: "agent_duration", tags: *b"MDP", value: |_, _| Value::Empty },
+    Column { name: "agent_status", tags: *b"MOP", value: |row, _| agent(row, result) },
+    Column { name: "agent_code", tags: *b"MOP", value: |row, _| agent(row, |agent| agent.code) },
+    Column { name: "agent_duration", tags: *b"MDP", value: |row, _| agent(row, |agent| agent.duration.map(|took| took.as_millis() as u64)) },
     Column { name: "check_desc", tags: *b"MOP", value: |row, _| live_check(row, |check| (!check.status.is_empty()).then_some(check.description)) },
-    Column { name: "agent_desc", tags: *b"MOP", value: |_, _| Value::Empty },
+    Column { name: "agent_desc", tags: *b"MOP", value: |row, _| agent(row, |agent| (!agent.status.is_empty()).then_some(agent.description)) },
     Column { name: "check_rise", tags: *b"CGS", value: |row, _| live_check(row, |check| check.rise) },
     Column { name: "check_fall", tags: *b"CGS", value: |row, _| live_check(row, |check| check.fall) },
     Column { name: "check_health", tags: *b"CGS", value: |row, _| live_check(row, |check| check.health) },
-    Column { name: "agent_rise", tags: *b"CGS", value: |_, _| Value::Empty },
-    Column { name: "agent_fall", tags: *b"CGS", value: |_, _| Value::Empty },
-    Column { name: "agent_health", tags: *b"CGS", value: |_, _| Value::Empty },
+    Column { name: "agent_rise", tags: *b"CGS", value: |row, _| agent(row, |agent| agent.rise) },
+    Column { name: "agent_fall", tags: *b"CGS", value: |row, _| agent(row, |agent| agent.fall) },
+    Column { name: "agent_health", tags: *b"CGS", value: |row, _| agent(row, |agent| agent.health) },
     Column { name: "addr", tags: *b"CGS", value: |row, legends| row.address.as_deref().or(row.server.as_ref().and_then(|server| server.address.as_deref())).filter(|_| legends).into() },
     Column { name: "cookie", tags: *b"CNS", value: |row, legends| server(row, |server| server.cookie.as_deref().filter(|_| legends)) },
     Column { name: "mode", tags: *b"CGS", value: |row, _| mode(row).into() },
@@ -196,12 +196,21 @@ fn live_check<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) 
     if paused { Value::Empty } else { check(row, value) }
 }
 
-/// The check's result; a star marks a check in progress.
+/// The check's result.
 fn check_status(row: &Row) -> Value {
     let paused = row.server.as_ref().is_some_and(|server| server.status.admin.maint());
-    let Some(check) = own_check(row).filter(|_| !paused) else { return Value::Empty };
+    own_check(row).filter(|_| !paused).map(result).into()
+}
+
+/// The result of a check or an agent; a star marks one in progress.
+fn result(check: &Check) -> String {
     let word = if check.status.is_empty() { "INI" } else { check.status };
-    Value::Text(if check.running { format!("* {word}") } else { word.to_string() })
+    if check.running { format!("* {word}") } else { word.to_string() }
+}
+
+/// A value of a server's agent, which is asked during maintenance too.
+fn agent<'a, V: Into<Value>>(row: &'a Row, value: impl Fn(&'a Check) -> V) -> Value {
+    row.server.as_ref().and_then(|server| server.agent()).map(value).into()
 }
 
 fn seconds(time: Duration) -> u32 {

@@ -83,6 +83,12 @@ impl From<u64> for Value {
     }
 }
 
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         Value::Text(text.to_string())

@@ -2,6 +2,7 @@
 //! next check is due and what a result means ([`schedule`]). The caller has the sockets and the clock. Like in HAProxy,
 //! an internal error counts as a failed check.
 
+pub mod agent;
 pub mod compile;
 mod outcome;
 mod protocol;

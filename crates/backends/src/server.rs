@@ -5,6 +5,7 @@
 //! server is up, how many requests it serves) is copied to atomics whenever the lock changes it.
 
 mod address;
+mod agent;
 mod backend;
 mod change;
 mod endpoint;
@@ -15,17 +16,20 @@ mod saved;
 mod slots;
 mod status;
 mod view;
+mod written;
 
+pub use agent::FIXED_WEIGHTS;
 pub use backend::Backend;
 pub(crate) use backend::Core;
 pub use change::{Cause, Command};
-pub use endpoint::{CheckPlace, Endpoint, Host, Target};
+pub use endpoint::{AgentPlace, CheckPlace, Endpoint, Host, Target};
 pub use membership::{AddError, RemoveError};
 pub use observe::Seen;
 pub use saved::{SavedError, SavedServer, read_saved};
 pub use slots::Slots;
 pub use status::{Admin, Agent, Check, Operational, Status};
 pub use view::{BackendView, ServerView};
+pub use written::{maxconn_of, weight_of};
 
 use crate::balance::Member;
 use crate::queue::{Priority, Ticket};
@@ -97,6 +101,8 @@ pub struct Server<E = ()> {
     pub endpoint: ArcSwap<Endpoint>,
     /// The address of its checks, if different.
     pub check_place: ArcSwap<CheckPlace>,
+    /// Where its agent is, and what that is sent.
+    pub agent_place: ArcSwap<AgentPlace>,
     /// The caller's data.
     pub with: E,
     /// Whether other parts of the configuration refer to it, so that it cannot be removed.
@@ -104,6 +110,8 @@ pub struct Server<E = ()> {
     removed: AtomicBool,
     /// Whether its health is checked, provided its line has `check`.
     checked: AtomicBool,
+    /// Whether its agent is asked, provided its line has `agent-check`.
+    asked: AtomicBool,
     /// Whether it is spoken to in TLS, provided that TLS is prepared.
     encrypted: AtomicBool,
     /// The name that is resolved for it, if it has one.
@@ -219,10 +227,12 @@ impl<E> Server<E> {
             dynamic: false,
             endpoint: ArcSwap::from_pointee(Endpoint::configured(config)),
             check_place: ArcSwap::from_pointee(CheckPlace::configured(config)),
+            agent_place: ArcSwap::from_pointee(AgentPlace::configured(config)),
             with,
             pinned: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             checked: AtomicBool::new(config.settings.check.enabled),
+            asked: AtomicBool::new(config.settings.agent.is_some()),
             encrypted: AtomicBool::new(config.settings.tls.is_some()),
             fqdn: ArcSwapOption::new(match &config.host {
                 ServerHost::Name(name) => Some(Arc::new(name.clone())),
@@ -264,6 +274,11 @@ impl<E> Server<E> {
     /// Whether its health is to be checked.
     pub fn is_checked(&self) -> bool {
         self.checked.load(Relaxed)
+    }
+
+    /// Whether its agent is to be asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Relaxed)
     }
 
     /// Whether it is spoken to in TLS.

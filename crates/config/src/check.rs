@@ -238,6 +238,11 @@ fn servers(config: &Config, names: &Names<'_>, proxy: &Proxy, diagnostics: &mut 
         if let Some(target) = &settings.track {
             track(names, proxy, server, target, diagnostics);
         }
+        if settings.agent.as_ref().is_some_and(|agent| agent.port == 0) {
+            diagnostics
+                .error(server.span, format!("server '{}' has 'agent-check', but no port of the agent", server.name))
+                .hint("add 'agent-port N'");
+        }
         if settings.check.enabled && settings.check.port.or(settings.check.addr_port).is_none() {
             check_port(proxy, server, diagnostics);
         }

@@ -5,7 +5,9 @@ use crate::{
     args::{Args, Parsed, Reported},
     bind::settings,
     keyword::{ANYTHING, Keyword, NONE, ONE, Table},
-    model::{AgentCheck, InitAddr, Server, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets},
+    model::{
+        AgentCheck, InitAddr, Server, ServerHost, ServerPort, ServerSettings, SourceAddress, TlsVersion, WebSockets,
+    },
     name::valid_name,
     proxy::{Draft, based},
     span::{Line, Span},
@@ -182,38 +184,37 @@ const CHECK: &[Entry] = &[
     Entry::accepted("check-pool-conn-name", ONE, "Which idle connections checks use", "each check opens its own"),
     Entry::accepted("healthcheck", ONE, "A healthcheck section", "those sections are not read"),
     Entry::refused("check-via-socks4", "Checks go through a SOCKS4 proxy", NO_SOCKS, "remove it"),
-    Entry::new("agent-check", NONE, "An agent on the server tells its load", |s, _| {
+    Entry::new("agent-check", NONE, "An agent on the server reports its load and state", |s, _| {
         s.agent_check = true;
         Ok(())
-    })
-    .notice(NO_AGENT),
+    }),
     Entry::new("no-agent-check", NONE, "Undoes 'agent-check'", |s, _| {
         s.agent_check = false;
         Ok(())
-    })
-    .notice(NO_AGENT),
-    Entry::new("agent-port", ONE, "The agent's port", |s, a| {
+    }),
+    Entry::new("agent-port", ONE, "Port of the agent", |s, a| {
         agent(s).port = a.number("a port", 1..=65535)?;
         Ok(())
-    })
-    .notice(NO_AGENT),
-    Entry::new("agent-inter", ONE, "Time between questions to it", |s, a| {
-        agent(s).inter = Some(interval(a)?);
+    }),
+    Entry::new("agent-inter", ONE, "Time between questions to the agent", |s, a| {
+        agent(s).inter = interval(a)?;
         Ok(())
-    })
-    .notice(NO_AGENT),
-    Entry::new("agent-addr", ONE, "Its address", |s, a| {
+    }),
+    Entry::new("agent-addr", ONE, "Address of the agent, if it is not the server's", |s, a| {
         let word = a.word("an address")?;
-        let (host, _) = address::server(a, word)?;
-        agent(s).addr = Some(host);
+        agent(s).addr = match address::server(a, word)? {
+            (host @ (ServerHost::Ip(_) | ServerHost::Name(_)), ServerPort::Offset(0)) => Some(host),
+            _ => {
+                let text = format!("'{}' is not the address of an agent", word.text);
+                return a.wrong(word, text, "for instance 192.0.2.1; its port is written as 'agent-port'");
+            }
+        };
         Ok(())
-    })
-    .notice(NO_AGENT),
-    Entry::new("agent-send", ONE, "What it is asked", |s, a| {
+    }),
+    Entry::new("agent-send", ONE, "What the agent is sent when it is asked", |s, a| {
         agent(s).send = Some(a.text("a string")?);
         Ok(())
-    })
-    .notice(NO_AGENT),
+    }),
     Entry::new("track", ONE, "Follows another server's state", |s, a| {
         s.track = Some(a.word("[BACKEND/]SERVER")?.clone());
         Ok(())
@@ -445,7 +446,6 @@ const REACH: &[Entry] = &[
 ];
 
 const NO_SOCKS: &str = "SOCKS proxies are not spoken to";
-const NO_AGENT: &str = "no agent is asked; the health check alone decides";
 
 fn interval(args: &mut Args<'_>) -> Parsed<Duration> {
     let word = args.peek();

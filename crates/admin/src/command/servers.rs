@@ -3,10 +3,13 @@
 
 use super::{Answer, Executor};
 use penstock_config::model::{ServerPort, ServerSettings};
-use penstock_control::{Change, Health, Servers, Severity, address_of, weight_of};
+use penstock_control::{Change, Health, Servers, Severity, address_of};
 use penstock_proxy::{
     Handle,
-    server::{Admin, Check, Command, Endpoint, Host, Operational, Server, Status},
+    server::{
+        Admin, AgentPlace, Check, Command, Endpoint, FIXED_WEIGHTS, Host, Operational, Server, Status, maxconn_of,
+        weight_of,
+    },
     snapshot::{Kind, Row},
 };
 use serde_json::{Map, Value as Json, json};
@@ -125,9 +128,7 @@ impl Executor {
                 let initial = settings.weight;
                 let is_dynamic = backends.get(at.proxy).is_some_and(|backend| backend.has_dynamic_weights());
                 match weight_of(&written, initial) {
-                    Ok(weight) if weight != 0 && weight != initial && !is_dynamic => Answer::error(
-                        "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.",
-                    ),
+                    Ok(weight) if weight != 0 && weight != initial && !is_dynamic => Answer::error(FIXED_WEIGHTS),
                     Ok(weight) => command(Command::Weight(weight)),
                     Err(sentence) => Answer::error(sentence),
                 }
@@ -138,16 +139,29 @@ impl Executor {
             Change::Health(Health::Up) => command(Command::HealthUp),
             Change::Health(Health::Stopping) => command(Command::HealthStopping),
             Change::Health(Health::Down) => command(Command::HealthDown),
-            Change::Agent(_) | Change::AgentSend(_) if status.agent.is_none() => {
+            Change::Agent(_) | Change::AgentSend(_) if status.live_agent().is_none() => {
                 Answer::error("agent checks are not enabled on this server.")
             }
-            Change::AgentAddress(..) | Change::AgentPort(_) if status.agent.is_none() => {
+            Change::Agent(None) => Answer::error("'set server <srv> agent' expects 'up' or 'down'."),
+            Change::Agent(Some(true)) => command(Command::AgentUp),
+            Change::Agent(Some(false)) => command(Command::AgentDown),
+            Change::AgentAddress(..) | Change::AgentPort(_) if status.live_agent().is_none() => {
                 Answer::say(Severity::Warning, "agent checks are not enabled on this server")
+            }
+            Change::AgentAddress(address, port) => move_agent(server, Some(&address), port.as_deref()),
+            Change::AgentPort(port) => move_agent(server, None, Some(&port)),
+            Change::AgentSend(send) => {
+                let place = AgentPlace { send, ..AgentPlace::clone(&server.agent_place.load()) };
+                server.agent_place.store(Arc::new(place));
+                Answer::nothing()
             }
             Change::AgentAsked(true) if status.agent.is_none() => {
                 Answer::error("Agent was not configured on this server, cannot enable.")
             }
-            Change::AgentAsked(false) if status.agent.is_none() => Answer::nothing(),
+            Change::AgentAsked(on) => {
+                backends.set_asked(at, on);
+                Answer::nothing()
+            }
             Change::Checked(true) if status.check.is_none() => {
                 Answer::error("Health check was not configured on this server, cannot enable.")
             }
@@ -156,7 +170,7 @@ impl Executor {
                 backends.set_checked(at, on);
                 Answer::nothing()
             }
-            Change::CheckPort(_) | Change::CheckAddress(..) if status.check.is_none() => unchecked(),
+            Change::CheckPort(_) | Change::CheckAddress(..) if status.live_check().is_none() => unchecked(),
             Change::CheckPort(port) => move_check(server, None, Some(&port)),
             Change::CheckAddress(address, port) => move_check(server, Some(&address), port.as_deref()),
             Change::Address { address, port } => move_server(server, &address, port.as_deref()),
@@ -175,23 +189,13 @@ impl Executor {
                 Answer::error("set server <b>/<s> fqdn failed because no resolution is configured.")
             }
             Change::Fqdn(name) => self.rename(server, &name),
-            Change::MaxConn(written) => match written.parse::<u32>() {
+            Change::MaxConn(written) => match maxconn_of(&written) {
                 Ok(maxconn) => {
                     backends.set_maxconn(at, maxconn);
                     Answer::nothing()
                 }
-                Err(_) if written.starts_with(|c: char| c.is_ascii_digit()) => {
-                    Answer::error("Trailing garbage in maxconn string")
-                }
-                Err(_) => Answer::error("maxconn string empty or preceded by garbage"),
+                Err(sentence) => Answer::error(sentence),
             },
-            Change::Agent(_)
-            | Change::AgentSend(_)
-            | Change::AgentAddress(..)
-            | Change::AgentPort(_)
-            | Change::AgentAsked(_) => {
-                Answer::error("This cannot be changed while the process runs; reload the configuration.")
-            }
         }
     }
 
@@ -257,12 +261,28 @@ fn move_check(server: &Server, address: Option<&str>, port: Option<&str>) -> Ans
     }
     if let Some(written) = port {
         let Ok(number) = written.parse::<i64>() else { return refused("provided port is not an integer".into()) };
-        let Some(port) = u16::try_from(number).ok().filter(|port| *port > 0) else {
-            return refused("provided port is invalid".into());
-        };
-        place.port = Some(port);
+        let Ok(port) = u16::try_from(number) else { return refused("provided port is invalid".into()) };
+        // 0 stands for the server's own.
+        place.port = Some(port).filter(|port| *port > 0);
     }
     server.check_place.store(Arc::new(place));
+    Answer::nothing()
+}
+
+/// `set server B/S agent-addr ADDRESS [port PORT]`, and `agent-port`.
+fn move_agent(server: &Server, address: Option<&str>, port: Option<&str>) -> Answer {
+    let refused = |text: String| Answer::say(Severity::Warning, text);
+    let mut place = AgentPlace::clone(&server.agent_place.load());
+    if let Some(written) = address {
+        let Some(ip) = address_of(written) else { return refused(format!("invalid addr '{written}'")) };
+        place.addr = Some(ip);
+    }
+    if let Some(written) = port {
+        let Ok(number) = written.parse::<i64>() else { return refused("provided port is not an integer".into()) };
+        let Ok(port) = u16::try_from(number) else { return refused("provided port is invalid".into()) };
+        place.port = port;
+    }
+    server.agent_place.store(Arc::new(place));
     Answer::nothing()
 }
 
@@ -318,7 +338,7 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
     let status = row.server.as_ref().map(|server| &server.status);
     let check = status.and_then(|status| status.check.as_ref());
     let agent = status.and_then(|status| status.agent.as_ref());
-    let place = **server.check_place.load();
+    let (place, agent_place) = (**server.check_place.load(), server.agent_place.load_full());
     let fqdn = server.fqdn().map_or_else(|| "-".into(), |name| String::clone(&name));
     // HAProxy's -1: prepared, and switched off from the start.
     let tls = match server.is_encrypted() {
@@ -331,13 +351,9 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         ServerPort::Offset(offset) => offset,
     };
     let paused = status.is_some_and(|status| status.admin.maint());
-    let state_of = |check: Option<&Check>, agent: bool| {
-        let flags =
-            check.map_or(0, |check| u32::from(check.running) | 2 | if agent || server.is_checked() { 4 } else { 0 });
-        // A server without a check can be paused, one without an agent cannot.
-        flags
-            | if agent && check.is_some() { 16 } else { 0 }
-            | if paused && (!agent || check.is_some()) { 8 } else { 0 }
+    // HAProxy's flags: 1 in progress, 2 configured, 4 switched on, 8 paused, 16 an agent.
+    let state_of = |check: Option<&Check>| {
+        check.map_or(0, |check| u32::from(check.running) | 2 | if check.enabled { 4 } else { 0 })
     };
     vec![
         json!(row.iid),
@@ -353,8 +369,9 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(check.map_or(1, check_number)),
         json!(check.map_or(0, check_result)),
         json!(check.map_or(settings.check.rise, |check| check.health)),
-        json!(state_of(check, false)),
-        json!(state_of(agent, true)),
+        // Agents are not paused.
+        json!(state_of(check) | if paused && check.is_some() { 8 } else { 0 }),
+        json!(state_of(agent) | if agent.is_some() { 16 } else { 0 }),
         json!(u32::from(proxy.id.is_some())),
         json!(u32::from(settings.id.is_some())),
         json!(fqdn),
@@ -363,8 +380,8 @@ fn state(handle: &Handle, row: &Row) -> Vec<Json> {
         json!(tls),
         json!(place.port.unwrap_or(0)),
         json!(place.addr.map_or_else(|| "-".to_string(), |ip| ip.to_string())),
-        json!("-"),
-        json!(0),
+        json!(agent_place.addr.map_or_else(|| "-".to_string(), |ip| ip.to_string())),
+        json!(agent_place.port),
     ]
 }
 

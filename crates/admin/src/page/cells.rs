@@ -2,6 +2,7 @@
 
 use crate::html::{Age, Count, Text};
 use penstock_proxy::counters::MeanTotal;
+use penstock_proxy::server::Check;
 use penstock_proxy::snapshot::{Kind, Row, ServerRow, Upstream};
 use std::time::Duration;
 
@@ -185,14 +186,23 @@ fn status(row: &Row) -> String {
 }
 
 fn last_check(row: &Row) -> String {
-    let Some(check) = row.server.as_ref().and_then(ServerRow::check).filter(|check| !check.status.is_empty()) else {
+    let server = row.server.as_ref();
+    let check = server.and_then(ServerRow::check).map(|check| result("", check));
+    let agent = server.and_then(ServerRow::agent).map(|agent| result("agent ", agent));
+    let cells: Vec<String> = [check, agent].into_iter().flatten().filter(|cell| !cell.is_empty()).collect();
+    cells.join("<br>")
+}
+
+/// The last result of a check or an agent.
+fn result(what: &str, check: &Check) -> String {
+    if check.status.is_empty() {
         return String::new();
-    };
+    }
     let code = check.code.filter(|&code| code > 0).map(|code| format!("/{code}")).unwrap_or_default();
     let took = check.duration.map(|took| format!(" in {}", milliseconds(took))).unwrap_or_default();
     let info = if check.info.is_empty() { String::new() } else { format!(": {}", check.info) };
     let star = if check.running { "* " } else { "" };
-    let brief = Text(&format!("{star}{}{code}{took}", check.status)).to_string();
+    let brief = Text(&format!("{what}{star}{}{code}{took}", check.status)).to_string();
     tip(brief, &format!("{}{info}", check.description))
 }
 

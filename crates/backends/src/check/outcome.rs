@@ -18,6 +18,7 @@ pub enum Verdict {
     L7Timeout,
     L7Response,
     L7Status,
+    Unchanged,
 }
 
 /// The effect of a result on a server's health.
@@ -47,7 +48,7 @@ impl Verdict {
     /// Its effect.
     pub fn effect(self) -> Effect {
         match self {
-            Verdict::Initializing => Effect::Neutral,
+            Verdict::Initializing | Verdict::Unchanged => Effect::Neutral,
             Verdict::L4Ok | Verdict::L6Ok | Verdict::L7Ok => Effect::Passed,
             Verdict::L7Conditional => Effect::Conditional,
             _ => Effect::Failed,
@@ -95,6 +96,7 @@ impl Verdict {
             Verdict::L7Timeout => ("L7TOUT", "Layer7 timeout"),
             Verdict::L7Response => ("L7RSP", "Layer7 invalid response"),
             Verdict::L7Status => ("L7STS", "Layer7 wrong status"),
+            Verdict::Unchanged => ("CHECKED", "No status change"),
         }
     }
 }

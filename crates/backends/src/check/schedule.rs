@@ -1,6 +1,6 @@
 //! When a server is checked next, and how a result affects its health.
 
-use super::{Effect, Outcome};
+use super::{Effect, Outcome, Verdict};
 use crate::server::Check;
 use penstock_config::model::ServerCheck;
 use std::time::Duration;
@@ -55,6 +55,20 @@ impl Check {
             Effect::Conditional if self.health >= self.rise => Conclusion::Stopping,
             _ => Conclusion::Steady,
         };
+        (conclusion, moved)
+    }
+
+    /// Counts what an agent says. Only its own words take the server down: an agent that cannot be asked, or that talks nonsense, changes
+    /// nothing.
+    pub fn record_agent(&mut self, outcome: &Outcome, duration: Duration) -> (Conclusion, bool) {
+        let before = self.health;
+        let steady = !matches!(outcome.verdict, Verdict::L7Ok | Verdict::L7Status);
+        let (conclusion, moved) = self.record(outcome, Some(duration));
+        self.running = false;
+        if steady {
+            self.health = before;
+            return (Conclusion::Steady, false);
+        }
         (conclusion, moved)
     }
 }

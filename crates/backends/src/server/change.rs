@@ -42,6 +42,10 @@ pub enum Command {
     HealthDown,
     /// Treat its check as conditionally passed.
     HealthStopping,
+    /// Treat its agent as having said that it is up.
+    AgentUp,
+    /// Treat its agent as having said that it is down.
+    AgentDown,
     /// End its sessions.
     ShutdownSessions,
 }
@@ -228,6 +232,14 @@ impl<E> Backends<E> {
                 self.set_health(at, |check| check.rise + check.fall - 1);
                 self.set_stopping(at, &cause, now);
             }
+            Command::AgentUp => {
+                self.set_agent_health(at, |agent| agent.rise + agent.fall - 1);
+                self.set_running(at, &cause, now);
+            }
+            Command::AgentDown => {
+                self.set_agent_health(at, |_| 0);
+                self.set_stopped(at, &cause, now);
+            }
             Command::ShutdownSessions => {
                 if let Some(server) = self.server(at) {
                     server.shut_sessions(Shutdown::Operator);
@@ -240,6 +252,13 @@ impl<E> Backends<E> {
         let Some((_, mut core)) = self.lock(at) else { return };
         if let Some(check) = core.status[at.server.index()].check.as_mut() {
             check.health = health(check);
+        }
+    }
+
+    fn set_agent_health(&self, at: ServerRef, health: impl FnOnce(&Check) -> u32) {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        if let Some(agent) = core.status[at.server.index()].agent.as_mut() {
+            agent.health = health(agent);
         }
     }
 
@@ -391,7 +410,10 @@ impl<E> Backend<E> {
         core.status[server].state = if starts.is_some() { Operational::Starting } else { to };
         self.balance_again(&mut core, server, starts);
         let (word, severity) = match to {
-            Operational::Stopped if from == Operational::Stopping => ("DOWN", NOTICE),
+            // It took no new clients before.
+            Operational::Stopped if from == Operational::Stopping || core.status[server].admin.drain() => {
+                ("DOWN", NOTICE)
+            }
             Operational::Stopped => ("DOWN", ALERT),
             Operational::Stopping => ("stopping", NOTICE),
             _ => ("UP", NOTICE),
@@ -413,6 +435,17 @@ impl<E> Backend<E> {
             }
         }
         after.notices.push(Notice { proxy: self.proxy, severity, text: text + "." });
+        let admin = core.status[server].admin;
+        if admin.drain() {
+            let subject = self.subject(&shared);
+            let text = match via {
+                Some(via) if !admin.has(Admin::FORCED_DRAIN) => {
+                    format!("{subject} is leaving forced drain but remains in drain mode via {via}.")
+                }
+                _ => format!("{subject} remains in forced drain mode."),
+            };
+            after.notices.push(Notice { proxy: self.proxy, severity: NOTICE, text });
+        }
         self.note_backend(&mut core, had_servers, now, &mut after.notices);
         Some(after)
     }

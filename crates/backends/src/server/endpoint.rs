@@ -43,6 +43,28 @@ impl CheckPlace {
     }
 }
 
+/// How a server's agent is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPlace {
+    /// `agent-addr`; without one, the agent is at the server's address.
+    pub addr: Option<IpAddr>,
+    /// `agent-port`.
+    pub port: u16,
+    /// `agent-send`.
+    pub send: String,
+}
+
+impl AgentPlace {
+    pub(super) fn configured(server: &model::Server) -> AgentPlace {
+        let Some(agent) = &server.settings.agent else { return AgentPlace::default() };
+        let addr = match &agent.addr {
+            Some(ServerHost::Ip(ip)) => Some(*ip),
+            _ => None,
+        };
+        AgentPlace { addr, port: agent.port, send: agent.send.clone().unwrap_or_default() }
+    }
+}
+
 /// A resolved host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {

@@ -89,11 +89,15 @@ impl<E> Backends<E> {
         server.dynamic = true;
         server.may_shut_sessions |= config.settings.on_marked_down_shutdown || config.settings.backup;
         server.checked.store(false, Relaxed);
+        server.asked.store(false, Relaxed);
         let server = Arc::new(server);
         let mut status = Status::new(&config.settings);
         status.last_change = self.since(now);
         if let Some(check) = status.check.as_mut() {
-            check.health = 0;
+            (check.health, check.enabled) = (0, false);
+        }
+        if let Some(agent) = status.agent.as_mut() {
+            agent.enabled = false;
         }
         {
             let mut core = backend.core();
@@ -170,9 +174,22 @@ impl<E> Backends<E> {
 
     /// Enables or disables the health checks of a server whose line has `check`.
     pub fn set_checked(&self, at: ServerRef, on: bool) {
-        if let Some(server) = self.server(at) {
-            server.checked.store(on && server.config.settings.check.enabled, Relaxed);
-            server.hurry.notify_one();
+        let Some((_, mut core)) = self.lock(at) else { return };
+        if let Some(check) = core.status[at.server.index()].check.as_mut() {
+            check.enabled = on;
         }
+        let server = core.server(at.server.index());
+        server.checked.store(on && server.config.settings.check.enabled, Relaxed);
+        server.hurry.notify_one();
+    }
+
+    /// Enables or disables the questions to the agent of a server whose line has `agent-check`.
+    pub fn set_asked(&self, at: ServerRef, on: bool) {
+        let Some((_, mut core)) = self.lock(at) else { return };
+        if let Some(agent) = core.status[at.server.index()].agent.as_mut() {
+            agent.enabled = on;
+        }
+        let server = core.server(at.server.index());
+        server.asked.store(on && server.config.settings.agent.is_some(), Relaxed);
     }
 }

@@ -87,6 +87,7 @@ impl<E> Backends<E> {
         }
         let weight = core.status[slot].weight;
         core.status[slot].consecutive_errors = 0;
+        let agent_is_well = core.status[slot].live_agent().is_none_or(|agent| agent.health >= agent.rise);
         let Some(check) = core.status[slot].check.as_mut() else { return };
         let before = check.status;
         let (conclusion, moved) = check.record(outcome, Some(took));
@@ -115,9 +116,10 @@ impl<E> Backends<E> {
         let cause = Cause { check: !told, ..Cause::default() };
         match conclusion {
             Conclusion::Down => self.set_stopped(at, &cause, now),
-            Conclusion::Up => self.set_running(at, &cause, now),
-            Conclusion::Stopping => self.set_stopping(at, &cause, now),
-            Conclusion::Steady => {}
+            // A server is up only if both its check and its agent say so.
+            Conclusion::Up if agent_is_well => self.set_running(at, &cause, now),
+            Conclusion::Stopping if agent_is_well => self.set_stopping(at, &cause, now),
+            _ => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! The states of servers that another process has left in a file: what `show servers state` writes, and `server-state-file` names. They
 //! are read here as text, and given to the servers of the same names.
 
-use super::{Admin, Backends, Cause, Endpoint, Operational, ServerRef};
+use super::{Admin, AgentPlace, Backends, Cause, Endpoint, Operational, ServerRef};
 use penstock_config::model::ServerPort;
 use std::{
     net::IpAddr,
@@ -36,6 +36,12 @@ pub struct SavedServer {
     check_port: Option<u16>,
     /// The address of its checks, where that is another.
     check_address: Option<IpAddr>,
+    /// Its agent was configured, and switched off.
+    agent_is_off: bool,
+    /// The address of its agent, where that is another.
+    agent_address: Option<IpAddr>,
+    /// The port of its agent.
+    agent_port: Option<u16>,
 }
 
 /// Why a file of states is of no use.
@@ -91,7 +97,8 @@ fn server(line: &str) -> Option<SavedServer> {
         Some(field) => field.parse().ok().map(Some),
     };
     let port = |place: usize| number(place).and_then(|port| u16::try_from(port).ok());
-    let check = number(13)?;
+    let (check, agent) = (number(13)?, number(14)?);
+    let is_off = |flags: u32| flags & CHECK_CONFIGURED != 0 && flags & CHECK_ENABLED == 0;
     Some(SavedServer {
         backend: fields[1].to_string(),
         name: fields[3].to_string(),
@@ -107,11 +114,14 @@ fn server(line: &str) -> Option<SavedServer> {
         weight: number(7).filter(|weight| *weight <= 256)?,
         configured_weight: number(8).filter(|weight| *weight <= 256)?,
         age: Duration::from_secs(fields[9].parse().ok()?),
-        check_is_off: check & CHECK_CONFIGURED != 0 && check & CHECK_ENABLED == 0,
+        check_is_off: is_off(check),
+        agent_is_off: is_off(agent),
         // A port that follows the client's has a sign.
         port: if fields[18].starts_with(['+', '-']) { None } else { Some(port(18)?).filter(|port| *port != 0) },
         check_port: Some(port(21)?).filter(|port| *port != 0),
         check_address: address(22)?,
+        agent_address: address(23)?,
+        agent_port: Some(port(24)?).filter(|port| *port != 0),
     })
 }
 
@@ -161,6 +171,15 @@ impl<E> Backends<E> {
             place.addr = saved.check_address.or(place.addr);
             server.check_place.store(Arc::new(place));
         }
+        if saved.agent_is_off {
+            self.set_asked(at, false);
+        }
+        if settings.agent.is_some() && !saved.agent_is_off {
+            let mut place = AgentPlace::clone(&server.agent_place.load());
+            place.addr = saved.agent_address.or(place.addr);
+            place.port = saved.agent_port.unwrap_or(place.port);
+            server.agent_place.store(Arc::new(place));
+        }
         if let Some((_, mut core)) = self.lock(at) {
             let status = &mut core.status[at.server.index()];
             (status.last_change, status.age_at_start) = (Duration::ZERO, saved.age);
@@ -192,8 +211,24 @@ mod tests {
                 port: Some(99),
                 check_port: Some(77),
                 check_address: Some("192.0.2.1".parse().unwrap()),
+                agent_is_off: false,
+                agent_address: None,
+                agent_port: None,
             }]
         );
+    }
+
+    #[test]
+    fn an_agent_keeps_its_place_and_whether_it_is_asked() {
+        let of = |state: u32| {
+            let line = LINE.replace(" 2 0 0 0 - 99", &format!(" 2 {state} 0 0 - 99"));
+            let line = line.replace("192.0.2.1 - 0", "192.0.2.1 192.0.2.7 88");
+            let saved = read_saved(&format!("1\n{line}\n")).unwrap().remove(0);
+            (saved.agent_is_off, saved.agent_address, saved.agent_port)
+        };
+        let place = (Some("192.0.2.7".parse().unwrap()), Some(88));
+        assert_eq!(of(18), (true, place.0, place.1));
+        assert_eq!(of(22), (false, place.0, place.1));
     }
 
     #[test]

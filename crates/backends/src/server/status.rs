@@ -76,6 +76,8 @@ pub struct Check {
     pub info: String,
     /// Whether a check is in progress.
     pub running: bool,
+    /// Whether it is carried out; an operator may switch it off.
+    pub enabled: bool,
     /// Number of checks that failed while it was up.
     pub failed: u64,
 }
@@ -96,6 +98,7 @@ impl Check {
             duration: None,
             info: String::new(),
             running: false,
+            enabled: true,
             failed: 0,
         }
     }
@@ -122,7 +125,7 @@ pub struct Status {
     pub weight: u32,
     /// Its health check, if it has one.
     pub check: Option<Check>,
-    /// Its agent, if it has one.
+    /// What its agent says, if it has one. One answer suffices to take it down or bring it up.
     pub agent: Option<Agent>,
     /// Time of the last change, since start.
     pub last_change: Duration,
@@ -150,7 +153,7 @@ impl Status {
             admin,
             weight: settings.weight,
             check: (check.enabled && settings.track.is_none()).then(|| Check::new(check.rise, check.fall)),
-            agent: None,
+            agent: settings.agent.is_some().then(|| Agent::new(1, 1)),
             last_change: Duration::ZERO,
             age_at_start: Duration::ZERO,
             down_time: Duration::ZERO,
@@ -159,6 +162,16 @@ impl Status {
             consecutive_errors: 0,
             failed_observations: 0,
         }
+    }
+
+    /// Its check, unless that is switched off.
+    pub fn live_check(&self) -> Option<&Check> {
+        self.check.as_ref().filter(|check| check.enabled)
+    }
+
+    /// Its agent, unless that is switched off.
+    pub fn live_agent(&self) -> Option<&Agent> {
+        self.agent.as_ref().filter(|agent| agent.enabled)
     }
 
     /// Whether the algorithms may choose it, apart from its weight.
@@ -183,7 +196,7 @@ impl Status {
             let (n, m) = check.progress(reference.state != Operational::Stopped);
             format!("{word} {n}/{m}")
         };
-        let (check, agent) = (reference.check.as_ref(), reference.agent.as_ref());
+        let (check, agent) = (reference.live_check(), reference.live_agent());
         match self.state {
             Operational::Running | Operational::Starting => match check {
                 _ if self.admin.drain() && agent.is_some() => "DRAIN (agent)".into(),

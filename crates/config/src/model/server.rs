@@ -85,7 +85,7 @@ pub struct ServerSettings {
     pub check: ServerCheck,
     /// `agent-check`.
     pub agent_check: bool,
-    /// The settings of `agent-check`; `None` without it.
+    /// The settings of the agent; `None` without `agent-check`.
     pub agent: Option<AgentCheck>,
     /// `track [BACKEND/]SERVER`.
     pub track: Option<Word>,
@@ -255,14 +255,23 @@ impl Default for ServerCheck {
     }
 }
 
-/// The settings of `agent-check`.
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
+/// The settings of an agent.
+#[derive(Clone, Debug)]
 pub struct AgentCheck {
+    /// `agent-port`; 0 without it.
     pub port: u16,
-    pub inter: Option<Duration>,
+    /// `agent-inter`; 2 s by default.
+    pub inter: Duration,
+    /// `agent-addr`: an IP address, or a name that is resolved at start.
     pub addr: Option<ServerHost>,
+    /// `agent-send`.
     pub send: Option<String>,
+}
+
+impl Default for AgentCheck {
+    fn default() -> Self {
+        AgentCheck { port: 0, inter: Duration::from_secs(2), addr: None, send: None }
+    }
 }
 
 /// `ws`: the protocol that WebSockets use.

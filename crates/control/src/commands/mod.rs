@@ -18,7 +18,7 @@ pub use inside::Inside;
 pub use membership::Membership;
 pub use patterns::{PatternAction, PatternKey, PatternKind, Patterns, PatternsOf};
 pub use process::Process;
-pub use servers::{Change, Health, Servers, address_of, weight_of};
+pub use servers::{Change, Health, Servers, address_of};
 pub use session::Own;
 pub use sessions::Sessions;
 pub use statistics::{Format, InfoFormat, Rows, Statistics};

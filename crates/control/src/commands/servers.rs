@@ -46,8 +46,8 @@ pub enum Change {
     MaxConn(String),
     /// Sets the result of its checks.
     Health(Health),
-    /// Sets the result of its agent: up or down.
-    Agent(bool),
+    /// Sets the result of its agent, up or down; `None` if the word says neither.
+    Agent(Option<bool>),
     /// Enables or disables its checks.
     Checked(bool),
     /// Enables or disables its agent.
@@ -194,9 +194,9 @@ fn change(args: &mut Args) -> Result<Change, Refusal> {
             _ => Err(Refusal::new("'set server <srv> health' expects 'up', 'stopping', or 'down'.")),
         },
         "agent" => match args.word().as_deref() {
-            Some("up") => Ok(Change::Agent(true)),
-            Some("down") => Ok(Change::Agent(false)),
-            _ => Err(Refusal::new("'set server <srv> agent' expects 'up' or 'down'.")),
+            Some("up") => Ok(Change::Agent(Some(true))),
+            Some("down") => Ok(Change::Agent(Some(false))),
+            _ => Ok(Change::Agent(None)),
         },
         "addr" => {
             let address = args.require("set server <b>/<s> addr requires an address and optionally a port.")?;
@@ -223,50 +223,7 @@ fn change(args: &mut Args) -> Result<Change, Refusal> {
     }
 }
 
-/// Parses a weight, where the configured one is `initial`.
-///
-/// # Errors
-///
-/// HAProxy's sentence.
-pub fn weight_of(written: &str, initial: u32) -> Result<u32, &'static str> {
-    let digits = written.trim_start_matches('-').find(|c: char| !c.is_ascii_digit());
-    let (number, rest) = match digits.map(|end| end + written.len() - written.trim_start_matches('-').len()) {
-        Some(end) => written.split_at(end),
-        None => (written, ""),
-    };
-    let Ok(number) = number.parse::<i64>() else { return Err("Empty weight string empty or preceded by garbage") };
-    match rest {
-        "" if (0..=256).contains(&number) => Ok(number as u32),
-        "" => Err("Absolute weight can only be between 0 and 256 inclusive."),
-        "%" if number < 0 => Err("Relative weight must be positive."),
-        "%" => Ok((number.min(25_600) * i64::from(initial) / 100).min(256) as u32),
-        _ => Err("Trailing garbage in weight string"),
-    }
-}
-
 /// Parses an IP address as `set server addr` accepts it: no names.
 pub fn address_of(written: &str) -> Option<IpAddr> {
     written.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights() {
-        for (written, wanted) in [
-            ("20", Ok(20)),
-            ("50%", Ok(5)),
-            ("2000%", Ok(200)),
-            ("99999999999%", Ok(256)),
-            ("300", Err("Absolute weight can only be between 0 and 256 inclusive.")),
-            ("-1", Err("Absolute weight can only be between 0 and 256 inclusive.")),
-            ("abc", Err("Empty weight string empty or preceded by garbage")),
-            ("", Err("Empty weight string empty or preceded by garbage")),
-            ("10x", Err("Trailing garbage in weight string")),
-        ] {
-            assert_eq!(weight_of(written, 10), wanted, "{written}");
-        }
-    }
 }

@@ -223,8 +223,13 @@ impl Row {
 }
 
 impl ServerRow {
-    /// Its own check, if it has one.
+    /// Its own check, if it has one that is not switched off.
     pub fn check(&self) -> Option<&Check> {
-        self.status.check.as_ref()
+        self.status.live_check()
+    }
+
+    /// Its agent, if it has one that is not switched off.
+    pub fn agent(&self) -> Option<&Check> {
+        self.status.live_agent()
     }
 }

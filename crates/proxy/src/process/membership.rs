@@ -19,6 +19,7 @@ use penstock_config::{
 use penstock_rules::{Compiler, Expr, Places, ServerFacts};
 use penstock_tls::Connector;
 use std::{
+    net::IpAddr,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -58,13 +59,16 @@ impl Handle {
             let Made { sni, connector, check_connector, .. } = made;
             Parts { sni, connector, check_connector, ..Parts::new(facts, workers) }
         };
-        let address = made.address;
+        let (address, agent) = (made.address, made.agent);
         let server = shared.backends.add(backend.proxy, config.clone(), parts, Instant::now());
         let server = server.map_err(AddServerError::Refused)?;
         match address {
             Address::Fixed => {}
             Address::Found(ip) => shared.backends.set_host(server.at, Some(ip)),
             Address::Unknown => shared.backends.start_unresolved(server.at),
+        }
+        if let Some(ip) = agent {
+            at_start::place_agent(&server, ip);
         }
         let at = server.at;
         self.tell_first(Control::Server(server));
@@ -119,6 +123,8 @@ struct Made {
     connector: Option<Connector>,
     check_connector: Option<Connector>,
     address: Address,
+    /// The address of its agent, where that is given as a name.
+    agent: Option<IpAddr>,
 }
 
 /// The address of a server that is being added.
@@ -149,7 +155,13 @@ impl Inner {
             return Err(error.message.clone());
         }
         let address = address_of(server)?;
-        Ok(Made { sni, connector, check_connector, address })
+        let agent = match server.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref()) {
+            Some(ServerHost::Name(name)) => {
+                Some(at_start::system(name).ok_or_else(|| format!("could not resolve address '{name}'."))?)
+            }
+            _ => None,
+        };
+        Ok(Made { sni, connector, check_connector, address, agent })
     }
 }
 

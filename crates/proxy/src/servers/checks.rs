@@ -1,6 +1,7 @@
 //! Health checks: one task for each server, which starts checks on time. What a check sends and how it judges the
 //! answer is in `penstock_backends::check`; only this file has sockets and clocks. All tasks run on the first worker.
 
+mod agent;
 pub(crate) mod plans;
 
 use super::connect::open_socket;
@@ -33,18 +34,26 @@ pub(crate) fn start(worker: &Rc<Worker>) {
     let shared = &worker.shared;
     let mut checked = Vec::new();
     for backend in shared.backends.iter() {
-        checked.extend(backend.servers().iter().filter(|server| has_checks(worker, server)).cloned());
+        let watched = |server: &&Arc<Server>| has_checks(worker, server) || server.config.settings.agent.is_some();
+        checked.extend(backend.servers().iter().filter(watched).cloned());
     }
     let count = checked.len();
     for (index, server) in checked.into_iter().enumerate() {
-        let inter = server.config.settings.check.inter;
-        let delay = first(inter, index, count, shared.config.global.max_spread_checks);
-        spawn(worker, server, delay);
+        let settings = &server.config.settings;
+        let delay = |inter| first(inter, index, count, shared.config.global.max_spread_checks);
+        if let Some(settings) = &settings.agent {
+            agent::start(worker, &server, delay(settings.inter));
+        }
+        if has_checks(worker, &server) {
+            let delay = delay(settings.check.inter);
+            spawn(worker, server, delay);
+        }
     }
 }
 
 /// Starts checking a server that was added, if it has checks.
 pub(crate) fn start_for(worker: &Rc<Worker>, server: Arc<Server>) {
+    agent::start(worker, &server, Duration::ZERO);
     if has_checks(worker, &server) {
         spawn(worker, server, Duration::ZERO);
     }
@@ -66,7 +75,7 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
     let at = server.at;
     let Some(script) = shared.program.checks[at.proxy].clone() else { return };
     let check = &server.config.settings.check;
-    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ ((u64::from(server.id) << 16 | u64::from(at.proxy.0)) + 1) << 20;
+    let mut pace = Pace::of(&server);
     tokio::time::sleep(delay).await;
     while !server.is_removed() {
         if server.is_checked() && shared.backends.status(at).is_some_and(|status| !status.admin.maint()) {
@@ -85,9 +94,7 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
             shared.backends.checked(at, &outcome, took, told, now);
         }
         let Some(health) = shared.backends.status(at).and_then(|status| status.check) else { return };
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let share = (random >> 40) as f64 / f64::from(1 << 24);
-        let wait = spread(interval(check, &health), global.spread_checks, share);
+        let wait = pace.next(interval(check, &health), global.spread_checks);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             // Errors seen in traffic make the next check come sooner. A server that was removed is dropped.
@@ -97,6 +104,23 @@ async fn watch(worker: Rc<Worker>, server: Arc<Server>, delay: Duration) {
                 }
             }
         }
+    }
+}
+
+/// The random share of `spread-checks`, a sequence of its own for each server.
+struct Pace(u64);
+
+impl Pace {
+    fn of(server: &Server) -> Pace {
+        let number = u64::from(server.id) << 16 | u64::from(server.at.proxy.0);
+        Pace(0x2545_f491_4f6c_dd1d ^ (number + 1) << 20)
+    }
+
+    /// The time to the next check, for this interval and percentage.
+    fn next(&mut self, interval: Duration, percent: u32) -> Duration {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let share = (self.0 >> 40) as f64 / f64::from(1 << 24);
+        spread(interval, percent, share)
     }
 }
 

@@ -103,6 +103,10 @@ impl<E> Backend<E> {
         leave_state(status, change.now);
         status.state = Operational::Stopped;
         status.down_transitions += 1;
+        // As if its check had failed, so that it comes back one failure away from down.
+        if let Some(check) = status.check.as_mut() {
+            check.health = 0;
+        }
         self.balance_again(core, server, None);
         after.evicted = self.evict(core, server);
         after.shut_sessions = shared.config.settings.on_marked_down_shutdown;
@@ -116,11 +120,12 @@ impl<E> Backend<E> {
         let shared = core.server(server).clone();
         let status = &mut core.status[server];
         // It counts as up until a check says otherwise; the first failed check suffices.
-        for check in [&mut status.check, &mut status.agent].into_iter().flatten() {
+        if let Some(check) = status.check.as_mut() {
             check.health = check.health.max(check.rise);
         }
-        let healthy = |check: &Option<Check>| check.as_ref().is_none_or(|c| c.health >= c.rise);
-        let up = healthy(&status.check) && healthy(&status.agent) && change.tracked_up;
+        // The agent went on during maintenance, so what it says counts.
+        let well = |check: Option<&Check>| check.is_none_or(|check| check.health >= check.rise);
+        let up = well(status.live_check()) && well(status.live_agent()) && change.tracked_up;
         let starts = slow_start(&shared).filter(|_| up);
         if up {
             leave_state(status, change.now);

@@ -2,7 +2,7 @@
 
 use crate::{
     process::states::Saved,
-    server::{Backends, Host},
+    server::{AgentPlace, Backends, Host, Server},
 };
 use penstock_config::{
     Diagnostics,
@@ -11,6 +11,7 @@ use penstock_config::{
 use std::{
     collections::BTreeMap,
     net::{IpAddr, ToSocketAddrs as _},
+    sync::Arc,
 };
 
 /// Finds an address for every server whose line gives a name, by the methods of its `init-addr` in order.
@@ -18,6 +19,18 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
     let mut known: BTreeMap<String, Option<IpAddr>> = BTreeMap::new();
     for backend in backends.iter() {
         for server in backend.servers().iter() {
+            if let Some(ServerHost::Name(name)) =
+                server.config.settings.agent.as_ref().and_then(|agent| agent.addr.as_ref())
+            {
+                match known.entry(name.clone()).or_insert_with(|| system(name)) {
+                    Some(ip) => place_agent(server, *ip),
+                    None => {
+                        let text =
+                            format!("could not resolve '{name}', the 'agent-addr' of {}", backends.name(server.at));
+                        diagnostics.error(server.config.span, text).hint("write its IP address");
+                    }
+                }
+            }
             let ServerHost::Name(name) = &server.config.host else { continue };
             let methods = match &server.config.settings.init_addr[..] {
                 [] => &[InitAddr::Last, InitAddr::Libc][..],
@@ -40,6 +53,12 @@ pub(crate) fn resolve(backends: &Backends, saved: &Saved, diagnostics: &mut Diag
             }
         }
     }
+}
+
+/// Gives the agent of a server the address that its name has.
+pub(crate) fn place_agent(server: &Server, ip: IpAddr) {
+    let place = AgentPlace { addr: Some(ip), ..AgentPlace::clone(&server.agent_place.load()) };
+    server.agent_place.store(Arc::new(place));
 }
 
 /// The first address that the system finds for a name.
