@@ -10,7 +10,10 @@ pub use events::{Event, digest_of};
 
 use events::Subject;
 use penstock_control::{Change, Command, Found, Membership, PatternAction, PatternKind, Servers, TABLE, TlsFile, Verb};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    hash::Hash,
+};
 
 /// A command as its client gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,10 @@ pub struct Kept {
     /// In the order in which they were made.
     lines: BTreeMap<u64, Line>,
     by_subject: HashMap<Subject, BTreeSet<u64>>,
+    /// Those that have a key. A list may have a million lines, each with its own.
+    by_key: HashMap<(Subject, String), BTreeSet<u64>>,
+    /// The length of all lines, with their ends.
+    length: u64,
     next: u64,
     /// The changes of a transaction that is not committed.
     transactions: HashMap<&'static str, Vec<(String, Event)>>,
@@ -66,6 +73,8 @@ struct Line {
     /// What a later line with the same key replaces.
     key: Option<String>,
     event: Event,
+    /// The length of its text, with the end of the line.
+    length: u64,
 }
 
 impl Kept {
@@ -109,10 +118,16 @@ impl Kept {
         self.lines.values().map(|line| &line.event)
     }
 
-    /// Drops a line that cannot be carried out any more.
-    pub fn forget(&mut self, event: &Event) {
-        let found: Vec<u64> = self.lines.iter().filter(|(_, line)| line.event == *event).map(|(at, _)| *at).collect();
-        found.into_iter().for_each(|at| self.remove(at));
+    /// The length of their text, with the ends of the lines.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Carries out each line, in order, and drops those for which that fails.
+    pub fn retain(&mut self, mut carry_out: impl FnMut(&Event) -> bool) {
+        let failed: Vec<u64> =
+            self.lines.iter().filter(|(_, line)| !carry_out(&line.event)).map(|(at, _)| *at).collect();
+        failed.into_iter().for_each(|at| self.remove(at));
     }
 
     /// Drops what has been set in transactions and versions that were never committed.
@@ -125,19 +140,14 @@ impl Kept {
         use penstock_control::Certificates as C;
         match command {
             C::Change { kind, file, verb } => self.file(*kind, file, verb, given, files),
-            C::AddLine { list, .. } => {
+            C::AddLine { list, line } => {
+                let certificate = line.split_whitespace().next().map(str::to_owned);
                 let event = Event::of_file(given, list, files);
-                self.push(Subject::List(list.clone()), None, event)
+                self.append(Subject::List(list.clone()), certificate, event)
             }
             C::RemoveLine { list, certificate, line } => {
                 let subject = Subject::List(list.clone());
-                let adds = |event: &Event| match event.given.command() {
-                    Some(Command::Certificates(C::AddLine { line, .. })) => {
-                        line.split_whitespace().next() == Some(certificate)
-                    }
-                    _ => false,
-                };
-                let added = self.newest(&subject, adds).filter(|_| line.is_none());
+                let added = self.last_of(&subject, certificate).filter(|_| line.is_none());
                 let event = Event::of_file(given, list, files);
                 match added {
                     Some(at) => {
@@ -162,7 +172,11 @@ impl Kept {
         match verb {
             Verb::New => self.push(subject, Some("new".into()), event),
             Verb::Set(_) | Verb::Add(_) => {
-                self.transactions.entry(kind).or_default().push((file.to_owned(), event));
+                let parts = self.transactions.entry(kind).or_default();
+                if matches!(verb, Verb::Set(_)) {
+                    parts.retain(|(part, _)| part != file);
+                }
+                parts.push((file.to_owned(), event));
                 Vec::new()
             }
             Verb::Abort => {
@@ -244,7 +258,8 @@ impl Kept {
             (PatternAction::Delete(..), None) => self.push(subject, key, event),
             (PatternAction::Set(..), None) => {
                 let is_set = |event: &Event| event.given.words[0] == "set" && event.given.words.get(3) == key.as_ref();
-                let last = self.last_of(&subject, key.as_deref()).filter(|at| is_set(&self.lines[at].event));
+                let last = key.as_deref().and_then(|key| self.last_of(&subject, key));
+                let last = last.filter(|at| is_set(&self.lines[at].event));
                 last.into_iter().for_each(|at| self.remove(at));
                 self.append(subject, key, event)
             }
@@ -303,10 +318,9 @@ impl Kept {
 
     /// Adds a line, which replaces those with the same key.
     fn push(&mut self, subject: Subject, key: Option<String>, event: Event) -> Vec<Event> {
-        if key.is_some() {
-            let same = |at: &&u64| self.lines.get(at).is_some_and(|line| line.key == key);
-            let old: Vec<u64> = self.by_subject.get(&subject).into_iter().flatten().filter(same).copied().collect();
-            old.into_iter().for_each(|at| self.remove(at));
+        if let Some(key) = &key {
+            let old = self.by_key.get(&(subject.clone(), key.clone())).cloned();
+            old.into_iter().flatten().for_each(|at| self.remove(at));
         }
         self.append(subject, key, event)
     }
@@ -316,7 +330,12 @@ impl Kept {
         let at = self.next;
         self.next += 1;
         self.by_subject.entry(subject.clone()).or_default().insert(at);
-        self.lines.insert(at, Line { subject, key, event: event.clone() });
+        if let Some(key) = &key {
+            self.by_key.entry((subject.clone(), key.clone())).or_default().insert(at);
+        }
+        let length = event.line().len() as u64 + 1;
+        self.length += length;
+        self.lines.insert(at, Line { subject, key, event: event.clone(), length });
         vec![event]
     }
 
@@ -325,27 +344,34 @@ impl Kept {
         lines.iter().rev().find(|at| self.lines.get(at).is_some_and(|line| wanted(&line.event))).copied()
     }
 
-    fn last_of(&self, subject: &Subject, key: Option<&str>) -> Option<u64> {
-        let lines = self.by_subject.get(subject)?;
-        lines.iter().rev().find(|at| self.lines.get(at).is_some_and(|line| line.key.as_deref() == key)).copied()
+    fn last_of(&self, subject: &Subject, key: &str) -> Option<u64> {
+        self.by_key.get(&(subject.clone(), key.to_owned()))?.last().copied()
     }
 
     fn remove(&mut self, at: u64) {
-        if let Some(line) = self.lines.remove(&at)
-            && let Some(of) = self.by_subject.get_mut(&line.subject)
-        {
-            of.remove(&at);
-            if of.is_empty() {
-                self.by_subject.remove(&line.subject);
-            }
+        let Some(Line { subject, key, length, .. }) = self.lines.remove(&at) else { return };
+        self.length -= length;
+        if let Some(key) = key {
+            take_out(&mut self.by_key, (subject.clone(), key), at);
         }
+        take_out(&mut self.by_subject, subject, at);
     }
 
     /// Drops all lines about something; returns whether there were any.
     fn clear(&mut self, subject: &Subject) -> bool {
-        let lines = self.by_subject.remove(subject).unwrap_or_default();
-        lines.iter().for_each(|at| drop(self.lines.remove(at)));
+        let lines = self.by_subject.get(subject).cloned().unwrap_or_default();
+        lines.iter().for_each(|at| self.remove(*at));
         !lines.is_empty()
+    }
+}
+
+/// Removes a number from one of several sets, and the set with its last one.
+fn take_out<K: Eq + Hash>(sets: &mut HashMap<K, BTreeSet<u64>>, key: K, at: u64) {
+    if let Entry::Occupied(mut set) = sets.entry(key) {
+        set.get_mut().remove(&at);
+        if set.get().is_empty() {
+            set.remove();
+        }
     }
 }
 

@@ -94,12 +94,19 @@ const SETTINGS: &[&str] = &[
     "ws",
 ];
 
+/// The longest name of an added server. It is part of every row of statistics and of `server-state-file`, of which HAProxy reads
+/// lines of 2,000 bytes.
+const NAME_MAX: usize = 1024;
+
 impl Config {
     /// Reads what follows the name in `add server`: an address, then settings, on top of the `default-server` of that proxy.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the words.
     pub fn added_server(&self, proxy: ProxyId, name: &str, words: &[String]) -> Result<Server, String> {
+        if name.len() > NAME_MAX {
+            return Err(format!("A server's name may have {NAME_MAX} bytes."));
+        }
         let word = |text: &String| Word { text: text.clone(), span: Span::default() };
         let words: Vec<Word> = words.iter().map(word).collect();
         let Some((address, options)) = words.split_first() else {
@@ -177,5 +184,8 @@ mod tests {
         assert_eq!(refused("192.0.2.2:1 bogus"), "unknown keyword 'bogus'.");
         assert_eq!(refused("192.0.2.2:1 cookie c"), "'cookie' option is not accepted for dynamic server");
         assert!(refused("192.0.2.2:1 weight 999").contains("999"), "{}", refused("192.0.2.2:1 weight 999"));
+        let named = |length| config().added_server(ProxyId(0), &"n".repeat(length), &["192.0.2.2:1".into()]);
+        assert!(named(NAME_MAX).is_ok());
+        assert_eq!(named(NAME_MAX + 1).expect_err("it is refused"), "A server's name may have 1024 bytes.");
     }
 }

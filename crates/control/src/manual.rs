@@ -54,7 +54,12 @@ With `runtime-changes-file PATH` in `global`, changes made by commands are also 
 
 The change is in the file before its command is answered, and the next process makes it before it accepts its first connection. The file
 holds private keys: it is made with mode 0600, by the user that starts the process. It is written anew once most of it is out of date; if
-`user` may not write to its directory, only at the start of a process that may.
+`user` may not write to its directory, only at the start of a process that may. A process does not start with one that others than its owner and
+group may open, that is no regular file, or that is longer than 256 MiB; a change that would make it longer is made, but not kept, and the
+answer says so. So it is when the disk is full: then it is written together with the next change. Changes that belong together (the entries of a
+version, the parts of a certificate) are made together or not at all, even if the process was killed while it wrote them.
+
+The name of an added server may have 1,024 bytes, so that lines of `show servers state` stay short enough for HAProxy to read.
 
 If the configuration or a file on disk has changed as well: a change to a certificate, a list or a crt-list is dropped if the
 file that it was made to is no longer the one that the process had read (compared by its content); a change that can no longer be

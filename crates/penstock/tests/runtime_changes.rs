@@ -217,3 +217,117 @@ fn a_file_that_is_cut_or_grows_is_read_and_written_anew_and_another_file_is_refu
     assert_ne!(refused.end(), 0);
     assert_eq!(std::fs::read_to_string(&changes).unwrap(), "frontend f\n");
 }
+
+/// Starts a process that is to refuse its runtime-changes-file; returns what it says.
+fn refused(service: &Service) -> String {
+    let mut program = common::penstock();
+    let started = program.arg("-db").arg("-f").arg(&service.config).stderr(std::process::Stdio::piped()).spawn();
+    let mut running = Running(started.unwrap());
+    let mut stderr = running.0.stderr.take().unwrap();
+    let said = std::thread::spawn(move || {
+        let mut said = String::new();
+        let _ = stderr.read_to_string(&mut said);
+        said
+    });
+    assert_ne!(running.end(), 0);
+    said.join().unwrap()
+}
+
+#[test]
+fn what_is_no_file_of_changes_is_neither_waited_for_nor_read_to_its_end_nor_written_to() {
+    let service = Service::new("no-file");
+    let changes = service.place.0.join("changes");
+    let fifo = || {
+        let made = std::process::Command::new("mkfifo").arg(&changes).status().unwrap();
+        assert!(made.success());
+    };
+    let device = || std::os::unix::fs::symlink("/dev/zero", &changes).unwrap();
+    let folder = || std::fs::create_dir(&changes).unwrap();
+    let sparse = || std::fs::File::create_new(&changes).unwrap().set_len(10 << 30).unwrap();
+    let open = |mode| std::fs::set_permissions(&changes, std::fs::Permissions::from_mode(mode)).unwrap();
+    let named = || std::fs::write(&changes, "a name").unwrap();
+    let cases: [(&str, &dyn Fn(), &str); 6] = [
+        ("a FIFO", &fifo, "is not a regular file"),
+        ("a device", &device, "is not a regular file"),
+        ("a folder", &folder, "Is a directory"),
+        ("10 GB", &|| (sparse(), open(0o600)).1, "it is longer than 256 MiB"),
+        ("something without a line", &|| (named(), open(0o600)).1, "is something else"),
+        ("open to everybody", &|| (named(), open(0o644)).1, "is open to everybody (mode 0644)"),
+    ];
+    for (what, make, sentence) in cases {
+        make();
+        let said = refused(&service);
+        assert!(said.contains(sentence), "{what}: {said}");
+        match changes.is_dir() {
+            true => std::fs::remove_dir(&changes).unwrap(),
+            false => std::fs::remove_file(&changes).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn changes_that_belong_together_and_were_written_in_part_are_not_made() {
+    let service = Service::new("torn");
+    let running = service.start();
+    let map = service.map.display();
+    assert_eq!(service.ask(&format!("set map {map} / whole")), "\n");
+    let version = service.ask(&format!("prepare map {map}")).split(": ").nth(1).unwrap().trim().to_owned();
+    assert_eq!(service.ask(&format!("add map @{version} {map} / torn")), "\n");
+    assert_eq!(service.ask(&format!("commit map @{version} {map}")), "\n");
+    let changes = service.place.0.join("changes");
+    let written = std::fs::read_to_string(&changes).unwrap();
+    let lines: Vec<&str> = written.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), 4, "the mark, `set`, `clear` and `add`: {written}");
+    for end in [lines[..3].concat(), lines[..3].concat() + &lines[3][..lines[3].len() - 1]] {
+        std::fs::write(&changes, end).unwrap();
+        service.reload(&running);
+        assert!(service.get("/").contains("x: whole\r\n"), "{}", said(&service.place));
+    }
+    assert_eq!(service.ask(&format!("set map {map} / more")), "\n");
+    service.reload(&running);
+    assert!(service.get("/").contains("x: more\r\n"), "{}", said(&service.place));
+    running.signal(TERM);
+    running.end();
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_there_is_room() {
+    let probe = std::process::Command::new("unshare").args(["--mount", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return eprintln!("not tried: mounting a small disk is not permitted here");
+    }
+    let service = Service::new("full");
+    let small = service.place.0.join("small");
+    std::fs::create_dir(&small).unwrap();
+    let config = std::fs::read_to_string(&service.config).unwrap();
+    let moved = config.replace("/changes\n", "/small/changes\n");
+    std::fs::write(&service.config, moved).unwrap();
+    let log = std::fs::File::create(service.place.0.join("said")).unwrap();
+    let mounted = format!("mount -t tmpfs -o size=64k tmpfs {0} && exec \"$@\"", small.display());
+    let started = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", &mounted, "sh", env!("CARGO_BIN_EXE_penstock"), "-W", "-f"])
+        .arg(&service.config)
+        .stderr(log)
+        .spawn();
+    let running = Running(started.unwrap());
+    until("a worker serves", || successes(&service.place) > 0);
+    let map = service.map.display();
+    let inside = PathBuf::from(format!("/proc/{}/root{}", running.id(), small.display()));
+    assert_eq!(service.ask(&format!("set map {map} / kept")), "\n");
+    std::fs::write(inside.join("ballast"), vec![0; 48 << 10]).unwrap();
+    let long: String = (0..600).map(|n| format!("/{n} {}\n", "x".repeat(40))).collect();
+    let answer = service.ask(&format!("add map {map} <<\n{long}"));
+    assert!(answer.contains("The change is made, but not kept:") && answer.contains("No space left"), "{answer}");
+    service.reload(&running);
+    assert!(service.get("/").contains("x: kept\r\n"), "{}", said(&service.place));
+    assert!(service.ask(&format!("get map {map} /599")).contains("found=no"));
+    let answer = service.ask(&format!("add map {map} <<\n{long}"));
+    assert!(answer.contains("No space left"), "{answer}");
+    std::fs::remove_file(inside.join("ballast")).unwrap();
+    assert_eq!(service.ask(&format!("set map {map} / more")), "\n");
+    service.reload(&running);
+    assert!(service.get("/").contains("x: more\r\n"), "{}", said(&service.place));
+    assert!(service.ask(&format!("get map {map} /599")).contains("found=yes"));
+    running.signal(TERM);
+    running.end();
+}

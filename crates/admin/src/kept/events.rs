@@ -40,6 +40,24 @@ impl Event {
 
     /// The line, without its end.
     pub fn line(&self) -> String {
+        self.json().to_string()
+    }
+
+    /// The lines of changes that have to be made together: the first says how many follow, so that a part is not taken for all.
+    pub fn lines(together: &[Event]) -> String {
+        let mut text = String::new();
+        for (at, event) in together.iter().enumerate() {
+            let mut object = event.json();
+            if at == 0 && together.len() > 1 {
+                object["more"] = json!(together.len() - 1);
+            }
+            text.push_str(&object.to_string());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn json(&self) -> Json {
         let mut object = json!({ "words": self.given.words });
         if let Some(payload) = &self.given.payload {
             object["payload"] = json!(text_of(payload));
@@ -48,16 +66,17 @@ impl Event {
             object["file"] = json!(file);
             object["sha256"] = json!(digest);
         }
-        object.to_string()
+        object
     }
 
-    /// Parses a line; `None` if it is none of these.
-    pub fn parse(line: &str) -> Option<Event> {
+    /// Parses a line; `None` if it is none of these. Also returns how many of the next lines belong to it.
+    pub fn parse(line: &str) -> Option<(Event, usize)> {
         let object: Json = serde_json::from_str(line).ok()?;
         let text = |value: &Json| value.as_str().map(str::to_owned);
         let words = object["words"].as_array()?.iter().map(text).collect::<Option<Vec<_>>>()?;
         let payload = text(&object["payload"]).map(|text| bytes_of(&text).into_owned());
         let file = text(&object["file"]).map(|file| (file, text(&object["sha256"])));
-        Some(Event { given: Given { words, payload }, file })
+        let more = object["more"].as_u64().unwrap_or(0);
+        Some((Event { given: Given { words, payload }, file }, usize::try_from(more).unwrap_or(usize::MAX)))
     }
 }

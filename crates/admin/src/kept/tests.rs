@@ -24,10 +24,10 @@ fn after(commands: &[&str]) -> (Vec<String>, Vec<String>) {
         let given = given(text);
         let command = given.command().unwrap_or_else(|| panic!("no command: {text}"));
         assert!(Kept::concerns(&command), "{text}");
-        file.extend(kept.record(&command, given, &files).iter().map(Event::line));
+        file.extend(Event::lines(&kept.record(&command, given, &files)).lines().map(str::to_owned));
     }
     let mut again = Kept::default();
-    file.iter().for_each(|line| again.read(Event::parse(line).expect("a line"), &files));
+    file.iter().for_each(|line| again.read(Event::parse(line).expect("a line").0, &files));
     let shown = |kept: &Kept| {
         let text = |event: &Event| {
             let payload = event.given.payload.as_deref().map(String::from_utf8_lossy);
@@ -36,6 +36,8 @@ fn after(commands: &[&str]) -> (Vec<String>, Vec<String>) {
         kept.lines().map(text).collect::<Vec<_>>()
     };
     assert_eq!(shown(&kept), shown(&again), "the file says the same: {file:#?}");
+    let length = kept.lines().map(|event| event.line().len() as u64 + 1).sum::<u64>();
+    assert_eq!((kept.length(), again.length()), (length, length));
     let shown = shown(&kept);
     (file, shown)
 }
@@ -122,12 +124,43 @@ fn an_added_server_is_kept_with_its_settings() {
 }
 
 #[test]
+fn a_transaction_remembers_one_content_for_each_of_its_files() {
+    let files = FilesRead { digest: &|_| None, list: &list };
+    let mut kept = Kept::default();
+    for content in ["ONE", "TWO", "THREE"] {
+        let given = given(&format!("set ssl cert a.pem\n{content}"));
+        kept.record(&given.command().expect("a command"), given, &files);
+    }
+    assert_eq!(kept.transactions["certificate"].len(), 1);
+}
+
+#[test]
+fn a_list_with_many_keys_is_kept_in_little_time() {
+    // Looking through all lines for each would take minutes.
+    let files = FilesRead { digest: &|_| None, list: &list };
+    let mut kept = Kept::default();
+    for number in 0..100_000 {
+        let given = given(&format!("set map m k{number} 1"));
+        kept.record(&given.command().expect("a command"), given, &files);
+    }
+    let mut made = 0;
+    kept.retain(|_| {
+        made += 1;
+        made % 2 == 0
+    });
+    assert_eq!((made, kept.lines().count(), kept.by_key.len()), (100_000, 50_000, 50_000));
+}
+
+#[test]
 fn bytes_that_are_no_text_survive_and_other_lines_are_none() {
     let event = Event {
         given: Given { words: vec!["add".into()], payload: Some(b"\xff\0\n".to_vec()) },
         file: Some(("f".into(), Some("d".into()))),
     };
-    assert_eq!(Event::parse(&event.line()), Some(event));
+    assert_eq!(Event::parse(&event.line()), Some((event.clone(), 0)));
+    let three = Event::lines(&[event.clone(), event.clone(), event.clone()]);
+    let more: Vec<usize> = three.lines().map(|line| Event::parse(line).expect("a line").1).collect();
+    assert_eq!(more, [2, 0, 0]);
     for line in ["", "{", "[]", "{\"words\":3}", "{\"words\":[1]}", "# penstock"] {
         assert_eq!(Event::parse(line), None, "{line}");
     }

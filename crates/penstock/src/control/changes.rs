@@ -12,16 +12,17 @@ use penstock_admin::{
 };
 use penstock_config::model::Global;
 use penstock_control::{Command, Level, PatternKind, Severity};
-use penstock_proxy::{Handle, Shared, certificates::AuthorityKind};
+use penstock_proxy::{Handle, Shared, certificates::AuthorityKind, read_at_most};
 use rustix::{
     fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt,
     fs::File,
     io,
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -37,6 +38,12 @@ const WASTE: u64 = 1 << 20;
 /// The length of the first line, which is always the same.
 const MARK: usize = 64;
 
+/// The longest file: enough for a map of a million entries and its next version. What is in it is also in memory.
+const LENGTH_MAX: u64 = 256 << 20;
+
+/// How many changes that cannot be made any more get a warning each.
+const TOLD: usize = 10;
+
 /// The open file, and what is in it.
 pub struct Changes {
     path: PathBuf,
@@ -47,11 +54,17 @@ pub struct Changes {
     length: u64,
     /// Our first line.
     mark: String,
+    /// The first line as it is if no other process has written one since; `None` if there is none.
+    found: Option<Vec<u8>>,
     kept: Kept,
     /// The files that the configuration has read, with their digests.
     digests: HashMap<String, String>,
     shared: Arc<Shared>,
-    /// Whether replacing the file has failed.
+    /// What could not be written yet.
+    unwritten: String,
+    /// The length from which the file is replaced if little of it still matters.
+    replaced_from: u64,
+    /// Whether replacing the file is not permitted.
     grows: bool,
     /// Whether the file has lines that were dropped, and must not be read again.
     is_stale: bool,
@@ -69,12 +82,19 @@ impl Changes {
             |what: &str, e: io::Error| format!("cannot {what} the runtime-changes-file '{}': {e}", path.display());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = File::open(parent).map_err(|e| failed("open", e))?;
-        let file =
-            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(|e| failed("open", e))?;
+        let mut options = std::fs::OpenOptions::new();
+        // A FIFO without a reader, or a device, is not waited for.
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let file = options.open(path).map_err(|e| failed("open", e))?;
+        check(&file).map_err(|why| format!("the runtime-changes-file '{}' {why}", path.display()))?;
         lock_patiently(&file).map_err(|e| failed("lock", e))?;
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut &file, &mut bytes).map_err(|e| failed("read", e))?;
+        let bytes = read_at_most(&file, LENGTH_MAX).map_err(|e| failed("read", e))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("# penstock runtime changes 1, {:010} {:020}", std::process::id(), now.as_nanos());
         let mut changes = Changes {
@@ -83,9 +103,12 @@ impl Changes {
             directory,
             length: 0,
             mark: format!("{mark:<width$}\n", width = MARK - 1),
+            found: None,
             kept: Kept::default(),
             digests: digests(shared),
             shared: shared.clone(),
+            unwritten: String::new(),
+            replaced_from: WASTE,
             grows: false,
             is_stale: false,
         };
@@ -98,22 +121,30 @@ impl Changes {
         let shown = self.path.display().to_string();
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.length = whole as u64;
-        if whole == 0 {
+        // A process that was killed at its start may have left the beginning of the first line, or room for it.
+        let is_begun = |(&byte, ours): (&u8, u8)| byte == 0 || byte.is_ascii_digit() || byte == ours;
+        if whole == 0 && bytes.len() <= MARK && bytes.iter().zip(self.mark.bytes()).all(is_begun) {
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&bytes[..whole]);
-        let mut lines = text.lines();
-        if !lines.next().unwrap_or_default().starts_with("# penstock runtime changes 1,") {
+        let lines: Vec<&[u8]> = bytes[..whole].split_inclusive(|&byte| byte == b'\n').collect();
+        if !lines.first().is_some_and(|line| line.starts_with(b"# penstock runtime changes 1,")) {
             return Err(format!(
                 "the runtime-changes-file '{shown}' is something else: it does not begin as such a file does"
             ));
         }
+        // There must be room for ours.
+        self.is_stale |= lines[0].len() != MARK;
         let (mut newer, mut unread) = (BTreeSet::new(), 0);
         let mut kept = std::mem::take(&mut self.kept);
-        for line in lines {
-            match Event::parse(line) {
+        for (at, line) in lines.iter().enumerate().skip(1) {
+            match Event::parse(&String::from_utf8_lossy(line)) {
                 None => unread += 1,
-                Some(event) => match &event.file {
+                // The process was killed while it wrote them, before it answered the command.
+                Some((_, more)) if more >= lines.len() - at => {
+                    self.length = lines[..at].iter().map(|line| line.len() as u64).sum();
+                    break;
+                }
+                Some((event, _)) => match &event.file {
                     Some((file, digest)) if *digest != self.digests.get(file).cloned() => {
                         newer.insert(file.clone());
                     }
@@ -141,9 +172,9 @@ impl Changes {
             Err(e) => return warning(format!("the changes of the runtime-changes-file are not made: {e}")),
         };
         let executor = Executor { handle: handle.clone(), facts: Facts::default() };
-        let events: Vec<Event> = self.kept.lines().cloned().collect();
-        for event in events {
-            let Some(command) = event.given.command() else { continue };
+        let mut dropped = 0;
+        self.kept.retain(|event| {
+            let Some(command) = event.given.command() else { return true };
             let refused = runtime.block_on(async {
                 let mut answer = executor.execute(command, Level::Admin);
                 let mut refused = None;
@@ -156,45 +187,56 @@ impl Changes {
                 }
                 refused
             });
-            if let Some(sentence) = refused {
-                let command = event.given.told();
-                warning(format!(
-                    "a change of the runtime-changes-file is dropped: '{command}': {}",
-                    sentence.trim_end()
-                ));
-                self.kept.forget(&event);
-                self.is_stale = true;
+            let Some(sentence) = refused else { return true };
+            dropped += 1;
+            if dropped <= TOLD {
+                let (command, why) = (event.given.told(), sentence.trim_end());
+                warning(format!("a change of the runtime-changes-file is dropped: '{command}': {why}"));
             }
+            false
+        });
+        self.is_stale |= dropped > 0;
+        if dropped > TOLD {
+            warning(format!("{} more changes of the runtime-changes-file are dropped", dropped - TOLD));
         }
     }
 
     /// Makes this process the owner of the file; from now on others may lock it.
     pub fn take_over(&mut self) {
-        let text = self.text();
-        if self.is_stale || self.length > 2 * text.len() as u64 + WASTE / 16 {
-            self.replace();
-        }
-        if self.is_stale && self.grows {
+        let is_wasteful = self.length > 2 * (self.kept.length() + MARK as u64) + WASTE / 16;
+        if (self.is_stale || is_wasteful) && !self.replace() && self.is_stale {
             // Not as safe as a new file if the machine fails meanwhile, but what was dropped must not come back.
-            let _ = self.file.write_all_at(text.as_bytes(), 0);
-            self.length = text.len() as u64;
+            let text = self.text();
+            if self.file.write_all_at(text.as_bytes(), 0).is_ok() {
+                self.length = text.len() as u64;
+            }
         }
-        let taken = self
-            .file
-            .set_len(self.length.max(MARK as u64))
-            .and_then(|()| self.file.write_all_at(self.mark.as_bytes(), 0));
         self.length = self.length.max(MARK as u64);
-        if let Err(e) = taken {
-            warning(format!("changes made at run time are not kept: cannot write '{}': {e}", self.path.display()));
+        self.found = self.first_line();
+        if let Err(e) = self.sign() {
+            warning(format!("no change can be made at run time: cannot write '{}': {e}", self.path.display()));
         }
         self.unlock();
+    }
+
+    /// Puts our mark in the first line.
+    fn sign(&mut self) -> io::Result<()> {
+        self.file.set_len(self.length)?;
+        self.file.write_all_at(self.mark.as_bytes(), 0)?;
+        self.found = Some(self.mark.clone().into_bytes());
+        Ok(())
+    }
+
+    fn first_line(&self) -> Option<Vec<u8>> {
+        let mut line = vec![0; MARK];
+        self.file.read_exact_at(&mut line, 0).ok().map(|()| line)
     }
 
     /// Waits until no other process reads the file, and locks it, for the time of a command.
     ///
     /// # Errors
-    /// If another process has taken over, as a sentence.
-    pub async fn begin(&self) -> Result<(), String> {
+    /// If another process has taken over, or the file cannot be written, as a sentence.
+    pub async fn begin(&mut self) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         loop {
             match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
@@ -203,13 +245,20 @@ impl Changes {
                 Err(e) => return Err(format!("The file of runtime changes cannot be locked: {e}")),
             }
         }
-        let mut mark = [0; MARK];
-        let is_ours = self.file.read_exact_at(&mut mark, 0).is_ok() && mark == *self.mark.as_bytes();
-        if is_ours && fstat(&self.file).is_ok_and(|facts| facts.st_nlink > 0) {
-            return Ok(());
-        }
+        let is_theirs = self.first_line() != self.found || fstat(&self.file).is_ok_and(|facts| facts.st_nlink == 0);
+        let refused = match self.found.as_deref() == Some(self.mark.as_bytes()) {
+            _ if is_theirs => {
+                "Another process has taken over, which would not know of this change: send it there.".to_owned()
+            }
+            true => return Ok(()),
+            // There was no room for the first line when this process began to serve.
+            false => match self.sign() {
+                Ok(()) => return Ok(()),
+                Err(e) => format!("Nothing is changed: '{}' cannot be written: {e}.", self.path.display()),
+            },
+        };
         self.unlock();
-        Err("Another process has taken over, which would not know of this change: send it there.".into())
+        Err(refused)
     }
 
     /// Writes what a command did, if it is to be kept.
@@ -223,14 +272,27 @@ impl Changes {
         if events.is_empty() {
             return Ok(());
         }
-        let text = events.iter().map(|event| event.line() + "\n").collect::<String>();
-        let written = self.file.write_all_at(text.as_bytes(), self.length);
-        written.map_err(|e| {
-            format!("The change is made, but not kept: '{}' cannot be written: {e}", self.path.display())
-        })?;
+        let failed = |path: &Path, why: &dyn fmt::Display| {
+            format!("The change is made, but not kept: '{}' {why}.", path.display())
+        };
+        let text = std::mem::take(&mut self.unwritten) + &Event::lines(&events);
+        if self.length + text.len() as u64 > LENGTH_MAX {
+            // What is in the new file includes this change.
+            return match self.kept.length() + MARK as u64 <= LENGTH_MAX && !self.grows && self.replace() {
+                true => Ok(()),
+                false => Err(failed(&self.path, &format_args!("would be longer than {} MiB", LENGTH_MAX >> 20))),
+            };
+        }
+        if let Err(e) = self.file.write_all_at(text.as_bytes(), self.length) {
+            let _ = self.file.set_len(self.length);
+            self.unwritten = text;
+            return Err(failed(
+                &self.path,
+                &format_args!("cannot be written: {e}; it is tried again with the next change"),
+            ));
+        }
         self.length += text.len() as u64;
-        // The text is made only if the file is long enough for it to matter.
-        if self.length > WASTE && !self.grows && self.length > 4 * self.text().len() as u64 {
+        if self.length > self.replaced_from && !self.grows && self.length > 4 * self.kept.length() {
             self.replace();
         }
         Ok(())
@@ -251,9 +313,9 @@ impl Changes {
         text
     }
 
-    /// Writes a new file in place of this one. Where that is not permitted, the old one grows.
-    fn replace(&mut self) {
-        let Some(name) = self.path.file_name() else { return };
+    /// Writes a new file in place of this one. Where that is not permitted, the old one grows, and `false` is returned.
+    fn replace(&mut self) -> bool {
+        let Some(name) = self.path.file_name() else { return false };
         let mut other = name.to_owned();
         other.push(".new");
         let text = self.text();
@@ -275,14 +337,19 @@ impl Changes {
                 Ok(file)
             });
         match made {
-            Ok(file) => (self.file, self.length) = (file, text.len() as u64),
+            Ok(file) => {
+                (self.file, self.length, self.replaced_from) = (file, text.len() as u64, WASTE);
+                self.unwritten.clear();
+                true
+            }
             Err(e) => {
                 let _ = unlinkat(&self.directory, &other, AtFlags::empty());
-                self.grows = true;
-                warning(format!(
-                    "the runtime-changes-file '{}' grows: it cannot be replaced: {e}",
-                    self.path.display()
-                ));
+                // A disk that is full may have room later.
+                self.grows = !matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT | Errno::IO));
+                self.replaced_from = 2 * self.length.max(WASTE);
+                let path = self.path.display();
+                warning(format!("the runtime-changes-file '{path}' grows: it cannot be replaced: {e}"));
+                false
             }
         }
     }
@@ -294,6 +361,20 @@ impl Changes {
             found.map(|list| list.name().to_owned()).filter(|name| !name.is_empty())
         };
         act(&FilesRead { digest: &digest, list: &list })
+    }
+}
+
+/// Why a file is not one that changes can be kept in.
+fn check(file: &File) -> Result<(), String> {
+    let facts = file.metadata().map_err(|e| format!("cannot be looked at: {e}"))?;
+    if !facts.is_file() {
+        return Err("is not a regular file".into());
+    }
+    match facts.mode() & 0o7777 {
+        mode if mode & 0o007 != 0 => {
+            Err(format!("is open to everybody (mode {mode:04o}), and private keys are written to it: chmod o= it"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -315,6 +396,13 @@ fn digests(shared: &Shared) -> HashMap<String, String> {
     let lists = shared.program.references.iter().map(|list| list.name().to_owned());
     let names = store.certificates().names.into_iter().chain(store.crt_lists());
     let names: BTreeSet<String> = names.chain(authorities.map(|file| file.name)).chain(lists).collect();
-    let hash = |name: String| std::fs::read(&name).ok().map(|bytes| (name, digest_of(&bytes)));
+    let hash = |name: String| {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&name).ok()?;
+        // What comes out of a pipe cannot be read twice.
+        let is_file = file.metadata().is_ok_and(|facts| facts.is_file());
+        let bytes = is_file.then(|| read_at_most(&file, u64::MAX - 1))?.ok()?;
+        Some((name, digest_of(&bytes)))
+    };
     names.into_iter().filter_map(hash).collect()
 }

@@ -169,7 +169,7 @@ async fn answer(
         Some(changes) => Some(changes.lock().await),
         None => None,
     };
-    if let Some(changes) = &keeper
+    if let Some(changes) = &mut keeper
         && let Err(sentence) = changes.begin().await
     {
         session.say(Severity::Error, &sentence);

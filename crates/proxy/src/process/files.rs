@@ -16,14 +16,27 @@ const BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// If it cannot be read, or is longer than 64 MiB.
 pub fn read_saved(path: &Path) -> io::Result<String> {
-    let mut file =
-        File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
-    let mut bytes = Vec::new();
-    let read = file.by_ref().take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if read as u64 > BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {} MiB", BYTES_MAX >> 20)));
-    }
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let bytes = read_at_most(&File::from(file), BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the rest of a file that was opened without waiting (`O_NONBLOCK`).
+///
+/// # Errors
+/// If it cannot be read, or is longer than `bytes_max`: then no more than that is read, and nothing of a file whose length is known.
+pub fn read_at_most(mut file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let too_large =
+        || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {} MiB", bytes_max >> 20));
+    if file.metadata()?.len() > bytes_max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    let read = file.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if read as u64 > bytes_max {
+        return Err(too_large());
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -41,5 +54,8 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(read_saved(&fifo).unwrap(), "");
         assert!(read_saved(folder.path()).is_err());
+        let sparse = folder.path().join("sparse");
+        File::create(&sparse).unwrap().set_len(10 << 30).unwrap();
+        assert_eq!(read_saved(&sparse).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }
