@@ -8,8 +8,10 @@ mod events;
 
 pub use events::{Event, digest_of};
 
+use base64::Engine as _;
 use events::Subject;
 use penstock_control::{Change, Command, Found, Membership, PatternAction, PatternKind, Servers, TABLE, TlsFile, Verb};
+use penstock_proxy::certificates::{TICKET_KEYS, response_key};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     hash::Hash,
@@ -25,6 +27,13 @@ pub struct Given {
 }
 
 impl Given {
+    /// The command that staples an OCSP response, given in DER.
+    pub fn of_response(der: &[u8]) -> Given {
+        let words = ["set", "ssl", "ocsp-response"].map(String::from);
+        let payload = base64::engine::general_purpose::STANDARD.encode(der);
+        Given { words: words.into(), payload: Some(payload.into_bytes()) }
+    }
+
     /// The command, as the table of commands understands it; `None` if this version knows no such command.
     pub fn command(&self) -> Option<Command> {
         match TABLE.find(self.words.clone(), self.payload.clone(), |_| true) {
@@ -48,6 +57,10 @@ pub struct FilesRead<'a> {
     pub digest: &'a dyn Fn(&str) -> Option<String>,
     /// The file of a list that a client names by its file or its number.
     pub list: &'a dyn Fn(PatternKind, &str) -> Option<String>,
+    /// The certificate that the OCSP response with this key is stapled to.
+    pub stapled: &'a dyn Fn(&str) -> Option<String>,
+    /// The file of ticket keys that a client names by its file or its number.
+    pub ticket_keys: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// The changes that are kept.
@@ -65,6 +78,8 @@ pub struct Kept {
     transactions: HashMap<&'static str, Vec<(String, Event)>>,
     /// The entries of versions of lists that are not committed.
     versions: HashMap<(String, u32), Vec<Event>>,
+    /// Whether a line with a ticket key has been dropped since [`Kept::has_dropped_keys`].
+    dropped_keys: bool,
 }
 
 #[derive(Debug)]
@@ -83,7 +98,15 @@ impl Kept {
         use penstock_control::Certificates as C;
         match command {
             Command::Certificates(command) => {
-                matches!(command, C::Change { .. } | C::AddLine { .. } | C::RemoveLine { .. })
+                matches!(
+                    command,
+                    C::Change { .. }
+                        | C::AddLine { .. }
+                        | C::RemoveLine { .. }
+                        | C::SetResponse(_)
+                        | C::UpdateResponse(_)
+                        | C::AddTicketKey { .. }
+                )
             }
             Command::Patterns(patterns) => !matches!(
                 patterns.action,
@@ -108,9 +131,21 @@ impl Kept {
 
     /// Records a line of the file.
     pub fn read(&mut self, event: Event, files: &FilesRead<'_>) {
-        if let Some(command) = event.given.command() {
-            self.record(&command, event.given, files);
+        match event.given.command() {
+            // Its certificate may be one that an earlier line brings.
+            Some(Command::Certificates(penstock_control::Certificates::SetResponse(response))) => {
+                if let Some(key) = response_key(&response) {
+                    self.push(Subject::Response(key), Some("response".into()), event);
+                }
+            }
+            Some(command) => drop(self.record(&command, event.given, files)),
+            None => {}
         }
+    }
+
+    /// Whether ticket keys were dropped since this was last asked. They must not stay in the file: old tickets could be decrypted.
+    pub fn has_dropped_keys(&mut self) -> bool {
+        std::mem::take(&mut self.dropped_keys)
     }
 
     /// The lines that still matter, in order.
@@ -156,6 +191,25 @@ impl Kept {
                     }
                     None => self.push(subject, None, event),
                 }
+            }
+            C::SetResponse(response) => {
+                let Some(key) = response_key(response) else { return Vec::new() };
+                let Some(certificate) = (files.stapled)(&key) else { return Vec::new() };
+                let event = Event::of_file(given, &format!("{certificate}.ocsp"), files);
+                self.push(Subject::Response(key), Some("response".into()), event)
+            }
+            C::AddTicketKey { which, key } => {
+                let Some(file) = (files.ticket_keys)(which) else { return Vec::new() };
+                let words = ["set", "ssl", "tls-key", &file, key].map(String::from).into();
+                let event = Event::of_file(Given { words, payload: None }, &file, files);
+                let subject = Subject::TicketKeys(file);
+                let events = self.append(subject.clone(), None, event);
+                let keys = &self.by_subject[&subject];
+                if let Some(oldest) = keys.first().copied().filter(|_| keys.len() > TICKET_KEYS) {
+                    self.remove(oldest);
+                    self.dropped_keys = true;
+                }
+                events
             }
             _ => Vec::new(),
         }
@@ -310,8 +364,9 @@ impl Kept {
             Change::AgentAddress(..) => "agent-addr",
             Change::AgentPort(_) => "agent-port",
             Change::AgentSend(_) => "agent-send",
+            Change::Tls(_) => "ssl",
             // The results of checks, and what has happened once.
-            Change::Health(_) | Change::Agent(_) | Change::ShutdownSessions | Change::Tls(_) => return Vec::new(),
+            Change::Health(_) | Change::Agent(_) | Change::ShutdownSessions => return Vec::new(),
         };
         self.push(subject, Some(key.into()), Event { given, file: None })
     }

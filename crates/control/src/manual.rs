@@ -48,6 +48,8 @@ With `runtime-changes-file PATH` in `global`, changes made by commands are also 
 
 - certificates: `new`, `set`, `commit` and `del ssl cert`, also `ssl ca-file` and `ssl crl-file`, and lines of crt-lists. A transaction is
   kept once it is committed;
+- OCSP responses, of `set ssl ocsp-response` and `update ssl ocsp-response`, until they expire or a newer file `<certfile>.ocsp` is there;
+- ticket keys, of `set ssl tls-key`: the three of a file that are in use;
 - maps and ACLs that have a file: `add`, `set`, `del`, `clear`, and versions once they are committed. An entry that a command names by its
   number (`#0x...`), and what rules change (`set-map` and others), is not kept;
 - servers added and removed, and what was set of added servers. For the others there is `server-state-file`.
@@ -58,6 +60,10 @@ holds private keys: it is made with mode 0600, by the user that starts the proce
 group may open, that is no regular file, or that is longer than 256 MiB; a change that would make it longer is made, but not kept, and the
 answer says so. So it is when the disk is full: then it is written together with the next change. Changes that belong together (the entries of a
 version, the parts of a certificate) are made together or not at all, even if the process was killed while it wrote them.
+
+**Ticket keys on disk.** Whoever has a ticket key can decrypt recorded connections of TLS 1.2 that were resumed with a ticket under it. A key that the third one after it has displaced is taken out of the file at
+once, by writing the file anew; where `user` may not write to the directory, only at the next start of a process that may. The blocks of the old
+file are not overwritten on the disk. If your ticket keys are on no disk, put this file on a tmpfs as well.
 
 The name of an added server may have 1,024 bytes, so that lines of `show servers state` stay short enough for HAProxy to read.
 

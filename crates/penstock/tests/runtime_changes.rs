@@ -331,3 +331,73 @@ fn a_full_disk_loses_nothing_that_was_kept_and_what_it_refused_is_written_when_t
     running.signal(TERM);
     running.end();
 }
+
+/// Makes an authority, a certificate of it, a place for its OCSP response, and two responses: `one` and `two`.
+const RESPONDER: &str = r"
+set -e
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj '/CN=CA' -keyout ca.key -out ca.crt
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj '/CN=stapled.example' -keyout site.key -out site.csr
+openssl x509 -req -in site.csr -CA ca.crt -CAkey ca.key -set_serial 4096 -days 30 -out site.crt
+cat site.crt site.key > site.pem; cp ca.crt site.pem.issuer; : > site.pem.ocsp
+printf 'V\t440101000000Z\t\t1000\tunknown\t/CN=stapled.example\n' > index
+for days in 10 20; do
+  openssl ocsp -index index -rsigner ca.crt -rkey ca.key -CA ca.crt -issuer ca.crt -cert site.crt -ndays $days -respout $days.der -no_nonce
+done";
+
+#[test]
+fn ocsp_responses_and_ticket_keys_outlive_the_process_and_old_keys_leave_the_file() {
+    let service = Service::new("tickets");
+    let place = &service.place.0;
+    let made = std::process::Command::new("sh").args(["-c", RESPONDER]).current_dir(place).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let base64 = |file: &str| {
+        let coded = std::process::Command::new("base64").arg("-w0").arg(place.join(file)).output().unwrap();
+        String::from_utf8(coded.stdout).unwrap()
+    };
+    // 48 bytes each.
+    let key = |letter: &str| letter.repeat(64);
+    service.place.file("keys", &["A", "B", "C"].map(|letter| key(letter) + "\n").concat());
+    let (pem, keys) = (place.join("site.pem"), place.join("keys"));
+    let config = std::fs::read_to_string(&service.config).unwrap();
+    let tls =
+        format!("  bind 127.0.0.1:{} ssl crt {} tls-ticket-keys {}\n", free_port(), pem.display(), keys.display());
+    std::fs::write(&service.config, config.replace("  use_backend", &(tls + "  use_backend"))).unwrap();
+    let running = service.start();
+    let (one, two) = (base64("10.der"), base64("20.der"));
+    let update = |response: &str| service.ask(&format!("set ssl ocsp-response <<\n{response}\n"));
+    let shown = || service.ask(&format!("show ssl ocsp-response base64 {}", pem.display()));
+    assert!(update(&one).contains("OCSP Response updated!"));
+    assert!(update(&two).contains("OCSP Response updated!"));
+    for letter in ["D", "E"] {
+        assert!(service.ask(&format!("set ssl tls-key #0 {}", key(letter))).contains("TLS ticket key updated!"));
+    }
+    let in_use = |letters: [&str; 3]| {
+        let shown = service.ask(&format!("show tls-keys {}", keys.display()));
+        let lines = shown.lines().filter_map(|line| line.split(' ').nth(1));
+        let found: Vec<&str> = lines.filter(|key| key.len() == 64).collect();
+        assert_eq!(found, letters.map(key), "{shown}");
+    };
+    in_use(["C", "D", "E"]);
+    service.reload(&running);
+    in_use(["C", "D", "E"]);
+    assert_eq!(shown().trim(), two, "{}", said(&service.place));
+    for letter in ["F", "G"] {
+        assert!(service.ask(&format!("set ssl tls-key {} {}", keys.display(), key(letter))).contains("updated!"));
+    }
+    let changes = || std::fs::read_to_string(place.join("changes")).unwrap();
+    assert!(!changes().contains(&key("D")), "a key that is no longer in use is still in the file");
+    assert!(changes().contains(&key("E")));
+    let (before, dying) = (successes(&service.place), children(running.id())[0]);
+    signal_to(dying, KILL);
+    until("it is replaced", || successes(&service.place) > before);
+    in_use(["E", "F", "G"]);
+    // What is on disk counts more.
+    std::fs::write(&keys, ["H", "I", "K"].map(|letter| key(letter) + "\n").concat()).unwrap();
+    std::fs::copy(place.join("10.der"), place.join("site.pem.ocsp")).unwrap();
+    service.reload(&running);
+    in_use(["H", "I", "K"]);
+    assert_eq!(shown().trim(), one);
+    assert!(!changes().contains(&key("G")) && !changes().contains(&two));
+    running.signal(TERM);
+    running.end();
+}

@@ -31,6 +31,8 @@ pub(crate) type PolicyId = [u8; 32];
 /// How long a key generated here encrypts. Long compared with the lifetime of a ticket (five minutes), short in case of
 /// a breach.
 const ROTATION: Duration = Duration::from_secs(12 * 3600);
+/// How many keys of a `tls-ticket-keys` file are in use.
+pub(crate) const KEYS: usize = 3;
 const NAME_LEN: usize = 16;
 const TAG_LEN: usize = 16;
 
@@ -68,7 +70,6 @@ impl KeyRing {
         loader: &dyn Loader,
         diagnostics: &mut Diagnostics,
     ) -> Option<Arc<KeyRing>> {
-        const KEYS: usize = 3;
         let shown = file.value.display();
         let text = match loader.read(&file.value) {
             Ok(bytes) => Zeroizing::new(bytes),

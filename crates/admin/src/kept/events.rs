@@ -16,6 +16,10 @@ pub fn digest_of(bytes: &[u8]) -> String {
 pub(super) enum Subject {
     /// A file of TLS, with its kind.
     Tls(&'static str, String),
+    /// An OCSP response, by its key.
+    Response(String),
+    /// A file of ticket keys.
+    TicketKeys(String),
     /// A crt-list.
     List(String),
     /// A map or an ACL.

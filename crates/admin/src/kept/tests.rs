@@ -15,19 +15,27 @@ fn list(_: PatternKind, name: &str) -> Option<String> {
     }
 }
 
+fn ticket_keys(which: &str) -> Option<String> {
+    matches!(which, "#0" | "k.keys").then(|| "k.keys".into())
+}
+
+fn files() -> FilesRead<'static> {
+    FilesRead { digest: &|_| None, list: &list, stapled: &|_| Some("a.pem".into()), ticket_keys: &ticket_keys }
+}
+
 /// The file after these commands, and what a process that reads it is told.
 fn after(commands: &[&str]) -> (Vec<String>, Vec<String>) {
-    let files = FilesRead { digest: &|_| None, list: &list };
+    let files = &files();
     let mut kept = Kept::default();
     let mut file = Vec::new();
     for text in commands {
         let given = given(text);
         let command = given.command().unwrap_or_else(|| panic!("no command: {text}"));
         assert!(Kept::concerns(&command), "{text}");
-        file.extend(Event::lines(&kept.record(&command, given, &files)).lines().map(str::to_owned));
+        file.extend(Event::lines(&kept.record(&command, given, files)).lines().map(str::to_owned));
     }
     let mut again = Kept::default();
-    file.iter().for_each(|line| again.read(Event::parse(line).expect("a line").0, &files));
+    file.iter().for_each(|line| again.read(Event::parse(line).expect("a line").0, files));
     let shown = |kept: &Kept| {
         let text = |event: &Event| {
             let payload = event.given.payload.as_deref().map(String::from_utf8_lossy);
@@ -114,8 +122,11 @@ fn an_added_server_is_kept_with_its_settings() {
         "set server b/s weight 6",
         "set server b/s state drain",
         "set weight b/s 7",
+        "set server b/s ssl on",
+        "set server b/s ssl off",
     ]);
-    assert_eq!(kept, ["add server b/s 127.0.0.1:80 weight 5", "set server b/s state drain", "set weight b/s 7"]);
+    let last = ["set server b/s state drain", "set weight b/s 7", "set server b/s ssl off"];
+    assert_eq!(kept, [&["add server b/s 127.0.0.1:80 weight 5"][..], &last].concat());
     assert!(after(&["add server b/s 127.0.0.1:80", "enable server b/s", "del server b/s"]).1.is_empty());
     assert_eq!(
         after(&["del server b/configured"]).1,
@@ -125,11 +136,11 @@ fn an_added_server_is_kept_with_its_settings() {
 
 #[test]
 fn a_transaction_remembers_one_content_for_each_of_its_files() {
-    let files = FilesRead { digest: &|_| None, list: &list };
+    let files = &files();
     let mut kept = Kept::default();
     for content in ["ONE", "TWO", "THREE"] {
         let given = given(&format!("set ssl cert a.pem\n{content}"));
-        kept.record(&given.command().expect("a command"), given, &files);
+        kept.record(&given.command().expect("a command"), given, files);
     }
     assert_eq!(kept.transactions["certificate"].len(), 1);
 }
@@ -137,11 +148,11 @@ fn a_transaction_remembers_one_content_for_each_of_its_files() {
 #[test]
 fn a_list_with_many_keys_is_kept_in_little_time() {
     // Looking through all lines for each would take minutes.
-    let files = FilesRead { digest: &|_| None, list: &list };
+    let files = &files();
     let mut kept = Kept::default();
     for number in 0..100_000 {
         let given = given(&format!("set map m k{number} 1"));
-        kept.record(&given.command().expect("a command"), given, &files);
+        kept.record(&given.command().expect("a command"), given, files);
     }
     let mut made = 0;
     kept.retain(|_| {
@@ -149,6 +160,21 @@ fn a_list_with_many_keys_is_kept_in_little_time() {
         made % 2 == 0
     });
     assert_eq!((made, kept.lines().count(), kept.by_key.len()), (100_000, 50_000, 50_000));
+}
+
+#[test]
+fn the_ticket_keys_that_are_in_use_are_kept_and_the_others_are_to_leave_the_file() {
+    let keys = ["set ssl tls-key #0 AA", "set ssl tls-key k.keys BB", "set ssl tls-key k.keys CC"];
+    let mut kept = Kept::default();
+    let mut tell = |line: &str| {
+        let given = given(line);
+        kept.record(&given.command().expect("a command"), given, &files());
+        kept.has_dropped_keys()
+    };
+    assert!(!keys.map(&mut tell).contains(&true));
+    assert!(tell("set ssl tls-key #0 DD"));
+    let (_, kept) = after(&[&keys[..], &["set ssl tls-key #0 DD"]].concat());
+    assert_eq!(kept, ["BB", "CC", "DD"].map(|key| format!("set ssl tls-key k.keys {key}")));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use penstock_admin::{
     kept::{Event, FilesRead, Given, Kept, digest_of},
 };
 use penstock_config::model::Global;
-use penstock_control::{Command, Level, PatternKind, Severity};
+use penstock_control::{Certificates, Command, Level, PatternKind, Severity};
 use penstock_proxy::{Handle, Shared, certificates::AuthorityKind, read_at_most};
 use rustix::{
     fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat},
@@ -153,8 +153,8 @@ impl Changes {
             }
         }
         kept.drop_unfinished();
+        self.is_stale |= kept.has_dropped_keys() || !newer.is_empty();
         self.kept = kept;
-        self.is_stale |= !newer.is_empty();
         for file in newer {
             warning(format!("'{file}' has changed since it was changed at run time: those changes are dropped"));
         }
@@ -266,6 +266,12 @@ impl Changes {
     /// # Errors
     /// Why it could not be written, as a sentence.
     pub fn record(&mut self, command: &Command, given: Given) -> Result<(), String> {
+        if let Command::Certificates(Certificates::UpdateResponse(certificate)) = command {
+            // What the responder has answered is kept, not that it was asked.
+            let Ok(view) = self.shared.certificates.response(certificate) else { return Ok(()) };
+            let given = Given::of_response(&view.der);
+            return given.command().map_or(Ok(()), |command| self.record(&command, given));
+        }
         let mut kept = std::mem::take(&mut self.kept);
         let events = self.with_files(|files| kept.record(command, given, files));
         self.kept = kept;
@@ -292,7 +298,8 @@ impl Changes {
             ));
         }
         self.length += text.len() as u64;
-        if self.length > self.replaced_from && !self.grows && self.length > 4 * self.kept.length() {
+        let is_wasteful = self.length > self.replaced_from && self.length > 4 * self.kept.length();
+        if (is_wasteful || self.kept.has_dropped_keys()) && !self.grows {
             self.replace();
         }
         Ok(())
@@ -360,7 +367,13 @@ impl Changes {
             let found = list_named(&self.shared.program.references, kind, name);
             found.map(|list| list.name().to_owned()).filter(|name| !name.is_empty())
         };
-        act(&FilesRead { digest: &digest, list: &list })
+        let store = &self.shared.certificates;
+        let stapled = |key: &str| store.response(key).ok().map(|view| view.certificate);
+        let ticket_keys = |which: &str| {
+            let id = which.strip_prefix('#').and_then(|id| id.parse().ok());
+            store.ticket_keys().into_iter().find(|keys| keys.file == which || id == Some(keys.id)).map(|keys| keys.file)
+        };
+        act(&FilesRead { digest: &digest, list: &list, stapled: &stapled, ticket_keys: &ticket_keys })
     }
 }
 
@@ -394,7 +407,11 @@ fn digests(shared: &Shared) -> HashMap<String, String> {
     let store = &shared.certificates;
     let authorities = [AuthorityKind::Ca, AuthorityKind::Crl].into_iter().flat_map(|kind| store.authorities(kind).1);
     let lists = shared.program.references.iter().map(|list| list.name().to_owned());
-    let names = store.certificates().names.into_iter().chain(store.crt_lists());
+    let certificates = store.certificates().names;
+    let beside = |name: &String| ["key", "ocsp", "issuer"].map(|part| format!("{name}.{part}"));
+    let parts: Vec<String> = certificates.iter().flat_map(beside).collect();
+    let tickets = store.ticket_keys().into_iter().map(|keys| keys.file);
+    let names = certificates.into_iter().chain(parts).chain(store.crt_lists()).chain(tickets);
     let names: BTreeSet<String> = names.chain(authorities.map(|file| file.name)).chain(lists).collect();
     let hash = |name: String| {
         let mut options = std::fs::OpenOptions::new();

@@ -5,7 +5,7 @@ use penstock_admin::{
     command::Piece,
     kept::{Given, Kept},
 };
-use penstock_control::{Command, Process, Request, Session, Severity, Step};
+use penstock_control::{Certificates, Command, Process, Request, Session, Severity, Step};
 use penstock_proxy::handover;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -165,7 +165,9 @@ async fn answer(
 ) -> Result<(), Gone> {
     let mut audit = Audit::of(&request);
     let keeps = hub.changes.as_ref().filter(|_| Kept::concerns(&request.command));
-    let mut keeper = match keeps {
+    // Others wait for the file meanwhile, but not for a responder that may take its time.
+    let asks = matches!(request.command, Command::Certificates(Certificates::UpdateResponse(_)));
+    let mut keeper = match keeps.filter(|_| !asks) {
         Some(changes) => Some(changes.lock().await),
         None => None,
     };
@@ -176,7 +178,7 @@ async fn answer(
         return Ok(());
     }
     let kept =
-        keeper.is_some().then(|| (request.command.clone(), Given { words: request.words, payload: request.payload }));
+        keeps.is_some().then(|| (request.command.clone(), Given { words: request.words, payload: request.payload }));
     let mut refused = false;
     let mut answer = hub.executor.execute(request.command, request.level);
     let ended = loop {
@@ -184,8 +186,8 @@ async fn answer(
             biased;
             piece = answer.next() => piece,
             () = tokio::time::sleep(LOOK) => {
-                // The available part of a slow answer is shown.
-                let sent = send(&mut client.stream, session, 0).await;
+                // The available part of a slow answer is shown. A client that reads nothing must not keep the file locked.
+                let sent = if keeper.is_some() { Ok(()) } else { send(&mut client.stream, session, 0).await };
                 if sent.is_err() || client.stream.is_gone() {
                     break Err(Gone::Left);
                 }
@@ -204,18 +206,27 @@ async fn answer(
             Piece::Data(data) => session.write(&data),
         }
         // A search that finds nothing produces many empty pieces.
-        if send(&mut client.stream, session, GATHERED).await.is_err() || client.stream.is_gone() {
+        let sent = if keeper.is_some() { Ok(()) } else { send(&mut client.stream, session, GATHERED).await };
+        if sent.is_err() || client.stream.is_gone() {
             break Err(Gone::Left);
         }
     };
     answer.end().await;
+    if asks
+        && !refused
+        && let Some(changes) = keeps
+    {
+        keeper = Some(changes.lock().await);
+    }
     if let (Some(changes), Some((command, given))) = (&mut keeper, kept) {
-        let written = if refused { Ok(()) } else { changes.record(&command, given) };
+        let begun = if asks { changes.begin().await } else { Ok(()) };
+        let written = begun.and_then(|()| if refused { Ok(()) } else { changes.record(&command, given) });
         changes.unlock();
         if let Err(sentence) = written {
             session.say(Severity::Warning, &sentence);
         }
     }
+    drop(keeper);
     if let Some(audit) = audit {
         let text = audit.line(&client.who, &entrance.address, ended.is_err());
         hub.executor.handle.log(NOTICE, text);

@@ -19,8 +19,8 @@ pub use certificates::{CertificateFile, CertificateView, Described, NameView, St
 pub use crt_lists::ListedEntry;
 pub use error::{Refusal, StoreError};
 pub use lines::check_stores;
-pub use staples::{AnswerView, ResponseView};
-pub use tickets::TicketKeysView;
+pub use staples::{AnswerView, ResponseView, response_key};
+pub use tickets::{TICKET_KEYS, TicketKeysView};
 
 pub(crate) use lines::acceptor;
 pub(crate) use servers::connector;

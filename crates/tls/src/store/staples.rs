@@ -128,6 +128,12 @@ impl Store {
     }
 }
 
+/// The key (see [`ResponseView::key`]) of a response in base64; `None` if it is none that could be stapled.
+pub fn response_key(base64: &str) -> Option<String> {
+    let der = base64_of(base64)?;
+    ocsp::answer(&der).ok().map(|answer| hex_lower(&answer.id.to_der()))
+}
+
 fn shown(der: &[u8]) -> Option<AnswerView> {
     let answer = ocsp::answer(der).ok()?;
     let at = |seconds: i64| ASN1Time::from_timestamp(seconds).map(|at| time(&at)).unwrap_or_default();

@@ -4,6 +4,9 @@ use super::{Store, StoreError, certificates::base64_of, error::Refusal};
 use base64::Engine as _;
 use zeroize::Zeroizing;
 
+/// How many keys of a file are in use: the others have been dropped.
+pub const TICKET_KEYS: usize = crate::tickets::KEYS;
+
 /// The keys of one file.
 pub struct TicketKeysView {
     /// The number by which commands may refer to it.
