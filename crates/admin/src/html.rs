@@ -1,6 +1,9 @@
 //! Formats text for HTML.
 
-use std::fmt::{self, Display};
+use std::{
+    fmt::{self, Display},
+    time::Duration,
+};
 
 /// A text that is escaped when it is written.
 pub struct Text<'a>(pub &'a str);
@@ -56,6 +59,37 @@ impl Display for Age {
     }
 }
 
+/// An [`Age`] that grows: it says when it began, so that a page can count it by itself.
+pub struct Since {
+    /// The time now, on a clock of the process.
+    pub now: Duration,
+    /// The age.
+    pub age: Duration,
+}
+
+impl Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A server may have been in its state for longer than the process has run. Rounded only here: the result must not depend on `now`.
+        let began = (self.now.as_nanos() as i128 - self.age.as_nanos() as i128).div_euclid(1_000_000);
+        write!(f, "<time data-at=\"{began}\">{}</time>", Age(self.age.as_secs()))
+    }
+}
+
+/// Markup without the text of its [`Since`]: the same until something else than time has changed.
+pub fn without_ages(html: String) -> String {
+    const END: &str = "</time>";
+    if !html.contains(END) {
+        return html;
+    }
+    let mut out = String::with_capacity(html.len());
+    for part in html.split_inclusive(END) {
+        let age = part.strip_suffix(END).and_then(|before| before.rfind('>'));
+        out.push_str(age.map_or(part, |start| &part[..=start]));
+        out.push_str(if age.is_some() { END } else { "" });
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +97,25 @@ mod tests {
     #[test]
     fn nothing_an_operator_typed_becomes_markup() {
         assert_eq!(Text("<b a='\"'>&").to_string(), "&lt;b a=&#39;&quot;&#39;&gt;&amp;");
+    }
+
+    #[test]
+    fn what_only_ages_says_the_same_at_any_time() {
+        let began = Duration::from_nanos(1_234_999_999);
+        let at = |now: Duration| Since { now, age: now - began }.to_string();
+        let now = [1_234_999_999, 2_000_000_001, 9_876_543_210].map(Duration::from_nanos);
+        assert_eq!(
+            now.map(|now| at(now).split('>').next().map(str::to_owned)),
+            [
+                Some("<time data-at=\"1234\"".into()),
+                Some("<time data-at=\"1234\"".into()),
+                Some("<time data-at=\"1234\"".into())
+            ]
+        );
+        assert_eq!(without_ages(format!("<b>{}</b>!", at(now[2]))), "<b><time data-at=\"1234\"></time></b>!");
+        assert_eq!(at(now[2]), "<time data-at=\"1234\">8s</time>");
+        let restored = Since { now: Duration::from_secs(1), age: Duration::from_secs(61) };
+        assert_eq!(restored.to_string(), "<time data-at=\"-60000\">1m1s</time>");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Live updates of the statistics page: a stream of events for each viewer.
 //!
-//! An event contains what has changed, as JSON. A thread sends each viewer one event a second, and ends with the last viewer.
+//! An event contains what has changed, as JSON. What only ages has not: the page is told the time, and counts by itself. A thread sends each viewer one event a second, and ends with the last viewer.
 //! A viewer that does not read is disconnected once its buffer is full; its browser then reconnects.
 
+use crate::html::without_ages;
 use crate::page::{self, View, changes, graphs::Shown, keys};
 use penstock_config::model::{ProxyId, StatsPage};
 use penstock_proxy::{Handle, ServiceRequest, Snapshot, State};
@@ -126,24 +127,29 @@ impl Viewer {
         self.facts.resize(page::FACTS.len(), String::new());
         let mut facts = Vec::new();
         for ((at, (_, value)), shown) in page::FACTS.iter().enumerate().zip(&mut self.facts) {
-            let value = value(snapshot);
+            let value = without_ages(value(snapshot));
             if *shown != value {
                 shown.clone_from(&value);
                 facts.push((at, value));
             }
         }
-        let event = json!({
-            "rows": keys,
-            "facts": facts,
-            "cells": changes(&rows, &mut self.cells, &mut self.next, CELLS_MAX),
-            "graph": self.graph(Shown::of(handle, &self.view, &rows)),
-        });
+        let mut event = json!({ "now": snapshot.process.clock.as_millis() as u64, "rows": keys });
+        if !facts.is_empty() {
+            event["facts"] = json!(facts);
+        }
+        let cells = changes(&rows, &mut self.cells, &mut self.next, CELLS_MAX);
+        if !cells.is_empty() {
+            event["cells"] = json!(cells);
+        }
+        if let Some(graph) = self.graph(Shown::of(handle, &self.view, &rows)) {
+            event["graph"] = graph;
+        }
         format!("data: {event}\n\n").into_bytes()
     }
 
     /// The steps of the graphs that have not been sent yet, as JSON.
-    fn graph(&mut self, shown: Shown) -> Value {
-        let Some(graph) = shown.graph else { return Value::Null };
+    fn graph(&mut self, shown: Shown) -> Option<Value> {
+        let graph = shown.graph?;
         let new = self.last.map_or(usize::MAX, |last| graph.last.saturating_sub(last) as usize);
         self.last = Some(graph.last);
         let rounded = |value: &Option<f64>| value.map(|value| (value * 100.0).round() / 100.0);
@@ -151,6 +157,6 @@ impl Viewer {
             values[values.len().saturating_sub(new)..].iter().map(rounded).collect()
         };
         let lines: Vec<_> = graph.lines.iter().map(|(_, values)| line(values)).collect();
-        json!({ "last": graph.last, "lines": lines })
+        Some(json!({ "last": graph.last, "lines": lines }))
     }
 }

@@ -259,3 +259,54 @@ fn a_drain_does_not_wait_for_those_who_look_on() {
     drop(stream);
     assert!(served.child.wait().unwrap().success());
 }
+
+/// What a cell says, without the text of its ages.
+fn without_ages(html: &str) -> String {
+    html.split("<time ").map(|part| part.split_once("</time>").map_or(part, |(_, rest)| rest)).collect()
+}
+
+#[test]
+fn what_only_ages_is_counted_by_the_page_and_not_sent_again() {
+    let served = Served::start("ages");
+    let mut stream = TcpStream::connect(("127.0.0.1", served.stats)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(b"GET /;stream HTTP/1.0\r\n\r\n").unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 65536]);
+    while bytes.windows(2).filter(|two| two == b"\n\n").count() < 7 {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "the stream ended");
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    let events = text.split("data: ").skip(1).filter_map(|event| serde_json::from_str(event.trim()).ok());
+    let mut sent = std::collections::HashMap::new();
+    let mut ages = 0;
+    for event in events {
+        let event: serde_json::Value = event;
+        assert!(event["now"].is_u64());
+        for cell in event["cells"].as_array().into_iter().flatten() {
+            let (place, html) = ((cell[0].clone(), cell[1].clone()), cell[2].as_str().unwrap().to_owned());
+            let before = sent.insert(place, html.clone());
+            ages += usize::from(html.contains("<time "));
+            let began =
+                |html: &str| html.split("data-at=\"").nth(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+            if let Some(before) = before {
+                let is_same = without_ages(&before) == without_ages(&html) && began(&before) == began(&html);
+                assert!(!is_same, "sent again: {before} and {html}");
+            }
+        }
+    }
+    assert!(ages > 0);
+    let place = Place::new("ages-browser");
+    let Some(mut browser) = Browser::start(&place, "the statistics page") else { return };
+    browser.open(&served.url(""), 1280, false);
+    browser.until("document.getElementById('live').textContent === 'live'");
+    for place in [
+        "[...document.querySelectorAll('tr')].find(r => r.textContent.includes('dead')).querySelector('.state + time')",
+        "document.querySelector('.facts time')",
+    ] {
+        let told = browser.value(&format!("{place}.textContent")).to_string();
+        browser.until(&format!("{place}.textContent !== {told}"));
+        browser.until(&format!("/^\\d+s$|^\\d+m\\d+s$/.test({place}.textContent)"));
+    }
+}

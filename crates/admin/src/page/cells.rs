@@ -1,6 +1,6 @@
 //! The columns of a proxy's table: HAProxy's, in its order, each with its legend and a function that renders its cells.
 
-use crate::html::{Age, Count, Text};
+use crate::html::{Age, Count, Since, Text};
 use penstock_proxy::counters::MeanTotal;
 use penstock_proxy::server::Check;
 use penstock_proxy::snapshot::{Kind, Row, ServerRow, Upstream};
@@ -45,7 +45,7 @@ pub const GROUPS: &[(&str, &[Column])] = &[
         number("Limit", "maxconn, or fullconn of a backend", |r| limit(r.sessions.limit)),
         number("Total", "All since the start", |r| tip(Count(r.totals.sessions).to_string(), &totals(r))),
         number("LbTot", "Chosen by the balancing algorithm", |r| upstream(r, |up| Count(up.lb_total).to_string())),
-        number("Last", "Time since the last one", |r| r.idle_seconds().filter(|_| r.upstream.is_some()).map(|s| Age(s).to_string()).unwrap_or_default()),
+        number("Last", "Time since the last one", |r| upstream(r, |_| last_session(r))),
     ]),
     ("Bytes", &[
         number("In", "From clients", |r| bytes(r.totals.bytes_in)),
@@ -72,7 +72,7 @@ pub const GROUPS: &[(&str, &[Column])] = &[
         number("Bck", "Backup servers", |r| upstream(r, |up| servers(r, up.backup))),
         number("Chk", "Failed health checks", |r| r.server.as_ref().and_then(ServerRow::check).map(|check| Count(check.failed).to_string()).unwrap_or_default()),
         number("Dwn", "Times it went down", |r| upstream(r, |up| if is_checked(r) { Count(up.down_transitions).to_string() } else { String::new() })),
-        number("Dwntme", "Time spent down", |r| upstream(r, |up| if is_checked(r) { Age(up.down_time.as_secs()).to_string() } else { String::new() })),
+        number("Dwntme", "Time spent down", |r| upstream(r, |up| if is_checked(r) { down_time(r, up) } else { String::new() })),
         number("Thrtle", "Slow start", |r| r.server.as_ref().and_then(|server| server.throttle).map(|percent| format!("{percent} %")).unwrap_or_default()),
     ]),
 ];
@@ -180,8 +180,20 @@ fn aborts(row: &Row) -> String {
     format!("Aborted by clients: {}\nAborted by servers: {}", row.totals.client_aborts, row.totals.server_aborts)
 }
 
+fn last_session(row: &Row) -> String {
+    let at = row.totals.last_session.map(Duration::from_secs);
+    at.map(|at| Since { now: row.now, age: row.now.saturating_sub(at) }.to_string()).unwrap_or_default()
+}
+
+fn down_time(row: &Row, up: &Upstream) -> String {
+    match up.down {
+        true => Since { now: row.now, age: up.down_time }.to_string(),
+        false => Age(up.down_time.as_secs()).to_string(),
+    }
+}
+
 fn status(row: &Row) -> String {
-    let since = upstream(row, |up| format!(" {}", Age(up.since.as_secs())));
+    let since = upstream(row, |up| format!(" {}", Since { now: row.now, age: up.since }));
     format!("<span class=\"state {}\">{}</span>{since}", state(&row.status), Text(&row.status))
 }
 

@@ -1,8 +1,8 @@
 //! The list of facts about the process at the top of the page.
 
 use super::cells::bytes;
-use crate::html::{Age, Count};
-use penstock_proxy::snapshot::Snapshot;
+use crate::html::{Count, Since};
+use penstock_proxy::snapshot::{Process, Snapshot};
 use std::fmt::Write as _;
 
 /// A fact: its name, and a function that renders its value as markup.
@@ -10,7 +10,10 @@ pub type Fact = (&'static str, fn(&Snapshot) -> String);
 
 /// All facts, in order.
 pub const FACTS: &[Fact] = &[
-    ("Uptime", |s| Age(s.process.uptime.as_secs()).to_string()),
+    ("Uptime", |s| {
+        let Process { clock, began, .. } = s.process;
+        Since { now: clock, age: clock.saturating_sub(began) }.to_string()
+    }),
     ("Workers", |s| of(s.process.threads.into(), format_args!("idle {} %", s.process.paces.idle_percent))),
     ("Connections", |s| {
         let (now, most, _) = s.process.connections;

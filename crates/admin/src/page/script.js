@@ -107,10 +107,26 @@
   const width = document.querySelectorAll("table.proxy thead tr:last-child th").length /
     Math.max(1, document.querySelectorAll("table.proxy").length);
 
+  // As the server writes ages.
+  function age(seconds) {
+    const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24, minutes = Math.floor(seconds / 60) % 60;
+    if (days) return `${days}d${hours}h`;
+    if (hours) return `${hours}h${minutes}m`;
+    return minutes ? `${minutes}m${seconds % 60}s` : `${seconds}s`;
+  }
+
+  // What only ages is not sent again: elements say when they began, on the server's clock.
+  function count(now) {
+    for (const time of document.querySelectorAll("time[data-at]")) {
+      const text = age(Math.max(0, Math.floor((now - time.dataset.at) / 1000)));
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
   function change(event) {
-    for (const [at, html] of event.facts) facts[at].innerHTML = html;
+    for (const [at, html] of event.facts || []) facts[at].innerHTML = html;
     if (event.rows !== rows) return stale();
-    for (const [key, column, html] of event.cells) {
+    for (const [key, column, html] of event.cells || []) {
       const row = document.getElementById(key);
       if (!row) continue;
       const cell = row.cells[row.cells.length - width + column];
@@ -152,6 +168,7 @@
       if (first) lines = [];
       first = false;
       change(event);
+      count(event.now);
       advance(event.graph);
     };
     source.onerror = () => say("off", source.readyState === 2 ? "not live: reload to try again" : "reconnecting");

@@ -5,7 +5,7 @@ use super::{
     cells::{GROUPS, columns, state},
     forms, graphs,
 };
-use crate::html::Text;
+use crate::html::{Text, without_ages};
 use penstock_proxy::snapshot::{Kind, Row};
 use std::{
     fmt::Write as _,
@@ -182,7 +182,7 @@ pub fn changes(rows: &[&Row], seen: &mut Vec<u32>, next: &mut usize, mut room: u
         let at = *next % rows.len();
         *next = at + 1;
         for ((place, (column, _)), seen) in columns().enumerate().zip(&mut seen[at * width..(at + 1) * width]) {
-            let cell = (column.cell)(rows[at]);
+            let cell = without_ages((column.cell)(rows[at]));
             let mut hasher = DefaultHasher::new();
             cell.hash(&mut hasher);
             let hash = hasher.finish() as u32 | 1;

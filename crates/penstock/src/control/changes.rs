@@ -204,7 +204,8 @@ impl Changes {
     /// Makes this process the owner of the file; from now on others may lock it.
     pub fn take_over(&mut self) {
         let is_wasteful = self.length > 2 * (self.kept.length() + MARK as u64) + WASTE / 16;
-        if (self.is_stale || is_wasteful) && !self.replace() && self.is_stale {
+        let is_new = (self.is_stale || is_wasteful) && self.replace();
+        if self.is_stale && !is_new {
             // Not as safe as a new file if the machine fails meanwhile, but what was dropped must not come back.
             let text = self.text();
             if self.file.write_all_at(text.as_bytes(), 0).is_ok() {

@@ -61,6 +61,8 @@ fn process(handle: &Handle, rows: &[Row], connections_total: u64) -> Process {
         threads: shared.loads.len() as u32,
         started: since_1970.saturating_sub(uptime).as_secs(),
         uptime,
+        clock: shared.backends.started().elapsed(),
+        began: handle.started().saturating_duration_since(shared.backends.started()),
         stopping: handle.state() != State::Running,
         maxconn: connections.max.load(Relaxed),
         connections: (connections.current.load(Relaxed), connections.peak.load(Relaxed), connections_total),
@@ -105,7 +107,8 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
     if proxy.disabled {
         return;
     }
-    let now_ms = shared.backends.started().elapsed().as_millis() as u64;
+    let now = shared.backends.started().elapsed();
+    let now_ms = now.as_millis() as u64;
     let sum = |part| shared.counters.sum(id, part, now_ms);
     let blank = |kind, name: &str, totals| Row {
         kind,
@@ -118,7 +121,7 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
         iid: shared.proxies[id].id,
         sid: 0,
         http: proxy.mode == Mode::Http,
-        now_seconds: now_ms / 1000,
+        now,
         totals,
         sessions: Level::default(),
         queue: Level::default(),
@@ -149,7 +152,6 @@ fn push_proxy(shared: &Shared, id: ProxyId, rows: &mut Vec<Row>) {
         }
     }
     let Some(backend) = shared.backends.get(id) else { return };
-    let now = shared.backends.started().elapsed();
     for server in backend.servers().iter() {
         let mut row = blank(Kind::Server, &server.name, sum_cells(&server.with.cells, now_ms));
         fill_server(shared, backend, server, now, &mut row);
@@ -204,6 +206,7 @@ fn fill_server(shared: &Shared, backend: &Backend, server: &Server, now: Duratio
         backup: u32::from(settings.backup),
         since,
         down_time: status.down_time + if down { since } else { Duration::ZERO },
+        down,
         down_transitions: status.down_transitions,
         lb_total: status.lb_total,
     });
@@ -243,6 +246,7 @@ fn fill_backend(backend: &Backend, now: Duration, row: &mut Row) {
         backup: totals.backup,
         since,
         down_time: changes.down_time + if up { Duration::ZERO } else { since },
+        down: !up,
         down_transitions: changes.down_transitions,
         lb_total,
     });

@@ -307,7 +307,7 @@ mod tests {
             iid: 1,
             sid: 0,
             http: true,
-            now_seconds: 0,
+            now: std::time::Duration::ZERO,
             totals: Default::default(),
             sessions: Default::default(),
             queue: Default::default(),

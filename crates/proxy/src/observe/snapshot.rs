@@ -31,6 +31,10 @@ pub struct Process {
     pub started: u64,
     /// How long it has run.
     pub uptime: Duration,
+    /// The time of the snapshot, on the clock on which the ages in rows are measured.
+    pub clock: Duration,
+    /// When it began to run, on that clock.
+    pub began: Duration,
     /// Whether it has stopped listening.
     pub stopping: bool,
     /// `maxconn`.
@@ -143,8 +147,8 @@ pub struct Row {
     pub sid: u32,
     /// Whether it has `mode http`.
     pub http: bool,
-    /// The time of the snapshot in seconds since start.
-    pub now_seconds: u64,
+    /// When it was looked at, on the clock on which its ages are measured.
+    pub now: Duration,
     /// Its counters.
     pub totals: Totals,
     /// Number of sessions.
@@ -184,6 +188,8 @@ pub struct Upstream {
     pub since: Duration,
     /// Total time it was down.
     pub down_time: Duration,
+    /// Whether it is down, so that this time grows.
+    pub down: bool,
     /// How often it went down.
     pub down_transitions: u64,
     /// Requests that the balance algorithm assigned to it.
@@ -218,7 +224,7 @@ pub struct ServerRow {
 impl Row {
     /// Seconds since the last session, where that is counted.
     pub fn idle_seconds(&self) -> Option<u64> {
-        self.totals.last_session.map(|last| self.now_seconds.saturating_sub(last))
+        self.totals.last_session.map(|last| self.now.as_secs().saturating_sub(last))
     }
 }
 
